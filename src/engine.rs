@@ -1,0 +1,48 @@
+//! The rules of a queue, pure: state, commands, events, refusals.
+//!
+//! It is not a server: there is no I/O, no async, no clock and no randomness in here. `now` is an
+//! argument, and everything that happens is an [`Event`](event::Event) that [`Queue::apply`] can
+//! replay. A command decides, applies and notes its events in one go; a refused one changes nothing.
+//!
+//! The life of a key:
+//!
+//! ```text
+//! add/update/delete/replace/resync               pop
+//!   (absent) ------------------------> ready ------------> leased --- ack, nothing newer ---> (absent)
+//!                  delay | ^ due         ^ ^                 | |
+//!                        v |             | '- ack, newer ----' |
+//!                      delayed <---------'--- nack, expiry ----+---- failures >= max, or reject ---> parked
+//!                                                                                                     |
+//!   news (Added, Updated, Deleted, Replaced) makes a delayed or parked key ready; redrive does too <--'
+//! ```
+//!
+//! Three parts compose, each testable alone: [`schedule`] (client-go's workqueue with leases: who
+//! may have which key, and when), [`delta`] (what has happened to a key) and the known objects in
+//! the [`table`] (what consumers have acknowledged).
+
+pub mod command;
+pub mod config;
+pub mod delta;
+pub mod event;
+pub mod key;
+pub mod limits;
+pub mod object;
+pub mod rate_limit;
+pub mod refusal;
+pub mod schedule;
+pub mod table;
+pub mod time;
+
+mod apply;
+mod deliver;
+mod image;
+mod invariant;
+mod produce;
+mod queue;
+mod replace;
+mod settled;
+mod sweep;
+
+pub use image::Image;
+pub use queue::{LastReplace, Queue, Status, Tally};
+pub use sweep::Sweep;

@@ -1,0 +1,339 @@
+//! The only way in which a queue changes: applying an event. It can't fail, and it decides nothing
+//! that the event does not say.
+
+use std::time::Duration;
+
+use super::command::Outcome;
+use super::config::Mode;
+use super::delta::{Appended, Delta, DeltaKind, Rv};
+use super::event::{Ending, Event, Origin, Then, What};
+use super::key::Key;
+use super::limits::FAILURE_MEMORY_SECS;
+use super::queue::{Initial, LastReplace, Queue};
+use super::schedule::{Lease, Place, Slot, Stamp};
+use super::table::Known;
+use super::time::Time;
+
+impl Queue {
+    /// Applies the next event. Returns how many pairs of deltas the cap merged.
+    pub fn apply(&mut self, event: &Event) -> u32 {
+        debug_assert_eq!(event.rv, self.rv + 1, "events are applied in order, without gaps");
+        self.rv = event.rv;
+        self.last_at = event.at;
+        let stamp = Stamp { rv: event.rv, at: event.at };
+        let Some(key) = key_of(&event.what) else {
+            self.apply_to_queue(&event.what, event.at);
+            return 0;
+        };
+        let slot = self.table.find_or_insert(key);
+        let merged = match &event.what {
+            What::Appended { .. } => self.apply_appended(slot, &event.what, stamp),
+            What::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, stamp),
+            other => {
+                self.apply_to_key(slot, other, stamp);
+                0
+            }
+        };
+        self.tidy(slot, stamp);
+        merged
+    }
+
+    fn apply_to_queue(&mut self, what: &What, at: Time) {
+        match what {
+            What::Populated => self.populated = true,
+            What::Configured { config } => {
+                if self.config.resync_period != config.resync_period {
+                    self.next_resync = config.resync_period.map(|period| at.plus(period));
+                }
+                if self.config.rate_limiter.bucket != config.rate_limiter.bucket {
+                    self.bucket = None;
+                }
+                self.config = config.clone();
+            }
+            What::Paused => self.paused = true,
+            What::Resumed => self.paused = false,
+            What::Closed => self.closed = true,
+            What::Reopened => self.closed = false,
+            What::ResyncDue => self.next_resync = self.config.resync_period.map(|period| at.plus(period)),
+            What::ReplaceStarted { source, first } => {
+                if *first {
+                    self.initial = Initial::Running;
+                }
+                let source = source.clone();
+                let (counts, ended, aborted) = Default::default();
+                self.last_replace = Some(LastReplace { source, counts, started: at, ended, aborted });
+            }
+            What::ReplaceEnded { source, first, counts, aborted } => {
+                if *first {
+                    self.initial = if *aborted { Initial::Aborted } else { Initial::Quiet };
+                }
+                if *aborted && *first {
+                    self.clear_marks();
+                }
+                self.populated |= !aborted;
+                let started = self.last_replace.as_ref().map_or(at, |last| last.started);
+                let (source, counts, aborted) = (source.clone(), *counts, *aborted);
+                self.last_replace = Some(LastReplace { source, counts, started, ended: Some(at), aborted });
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_appended(&mut self, slot: Slot, what: &What, stamp: Stamp) -> u32 {
+        let What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin } = what
+        else {
+            return 0;
+        };
+        self.populated |= *origin == Origin::Call;
+        let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
+        let Some(entry) = self.table.at_mut(slot) else { return 0 };
+        let delta = Delta {
+            kind: *kind,
+            object: object.clone(),
+            rv: stamp.rv,
+            queued_at: stamp.at,
+            source: source.clone(),
+            owner: owner.clone(),
+            final_state_unknown: *final_state_unknown,
+            coalesced: 0,
+        };
+        let Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else { return 0 };
+        if *origin == (Origin::Replace { initial: true }) && entry.mark.replace(stamp.rv).is_none() {
+            self.marks += 1;
+        }
+        match due {
+            Some(due) => self.schedule.delay(slot, key, &mut entry.standing, *due, stamp.rv),
+            None => self.schedule.wake(slot, key, &mut entry.standing, stamp),
+        }
+        merged
+    }
+
+    fn apply_to_key(&mut self, slot: Slot, what: &What, stamp: Stamp) {
+        let mode = self.config.mode;
+        let Some(entry) = self.table.at_mut(slot) else { return };
+        let standing = &mut entry.standing;
+        match what {
+            What::Queued { key, due, rate_limited } => {
+                self.populated = true;
+                if *rate_limited && standing.place == Place::Parked {
+                    standing.failures = 0;
+                }
+                let failures = if *rate_limited { standing.failures.saturating_add(1) } else { 0 };
+                match due {
+                    Some(due) => self.schedule.delay(slot, key, standing, *due, stamp.rv),
+                    None => self.schedule.wake(slot, key, standing, stamp),
+                }
+                if *rate_limited {
+                    standing.failures = failures;
+                    self.take_from_bucket(stamp.at);
+                }
+            }
+            What::Failed { .. } => {
+                standing.failures = standing.failures.saturating_add(1);
+                self.schedule.set_memory(slot, standing, None);
+                self.take_from_bucket(stamp.at);
+            }
+            What::Dropped { key, origin } => {
+                entry.waiting = Default::default();
+                self.schedule.drop_waiting(slot, key, standing);
+                self.marks -= usize::from(entry.mark.take().is_some());
+                self.populated |= *origin == Origin::Call;
+            }
+            What::TakenOver { owner, .. } => {
+                let owner = Some(owner.clone());
+                if !entry.waiting.is_empty() {
+                    entry.waiting.set_owner(owner);
+                } else if !entry.leased.is_empty() {
+                    entry.leased.set_owner(owner);
+                } else if let Some(known) = &mut entry.known {
+                    known.owner = owner;
+                }
+            }
+            What::Leased { deadline, worker, pop_id, .. } => {
+                let Place::Ready(former) = standing.place else { return };
+                let lease = Lease {
+                    token: stamp.rv,
+                    deadline: *deadline,
+                    since: stamp.at,
+                    worker: worker.clone(),
+                    pop_id: pop_id.clone(),
+                    former,
+                    dropped_delay: None,
+                    news: None,
+                };
+                self.schedule.lease(slot, standing, lease, mode == Mode::Keys);
+                entry.leased = std::mem::take(&mut entry.waiting);
+                if let Some(id) = pop_id {
+                    self.pop_ids.entry(id.clone()).or_default().push(slot);
+                }
+            }
+            What::Extended { deadline, .. } => self.schedule.extend(slot, standing, *deadline),
+            What::Fired { key } => {
+                let waits = mode == Mode::Keys || !entry.waiting.is_empty();
+                self.schedule.fire(slot, key, standing, waits, stamp);
+            }
+            What::Forgotten { .. } => self.schedule.forget(slot, standing),
+            What::Redriven { key } => self.schedule.wake(slot, key, standing, stamp),
+            What::Removed { key } => {
+                entry.waiting = Default::default();
+                self.schedule.drop_waiting(slot, key, standing);
+                let covered_by = standing.lease().map(|lease| lease.token);
+                if entry.mark.is_some_and(|mark| covered_by.is_none_or(|token| mark > token)) {
+                    entry.mark = None;
+                    self.marks -= 1;
+                }
+            }
+            What::Seeded { object, owner, .. } => {
+                let known = Known { object: object.clone(), rv: stamp.rv, owner: owner.clone() };
+                self.known += usize::from(entry.known.replace(known).is_none());
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_settled(&mut self, slot: Slot, token: Rv, ending: &Ending, stamp: Stamp) -> u32 {
+        self.remember(slot, token, ending);
+        let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
+        let Some(entry) = self.table.at_mut(slot) else { return 0 };
+        let standing = &mut entry.standing;
+        let leased = std::mem::take(&mut entry.leased);
+        let mut unmark = false;
+        let mut merged = 0;
+        match ending {
+            Ending::Acked => {
+                unmark = entry.mark.is_some_and(|mark| mark < token);
+                if self.config.known_objects
+                    && let Some(newest) = leased.newest()
+                {
+                    self.known -= usize::from(entry.known.is_some());
+                    entry.known = (newest.kind != DeltaKind::Deleted).then(|| Known {
+                        object: newest.object.clone(),
+                        rv: newest.rv,
+                        owner: newest.owner.clone(),
+                    });
+                    self.known += usize::from(entry.known.is_some());
+                }
+                standing.attempt = 0;
+                self.schedule.forget(slot, standing);
+                self.schedule.settle(slot, standing, stamp);
+            }
+            Ending::Done => self.schedule.settle(slot, standing, stamp),
+            Ending::Failed { error, then, rate_limited, .. } => {
+                merged = entry.waiting.put_back(leased, latest_only, cap);
+                standing.failures = standing.failures.saturating_add(1);
+                standing.last_error.clone_from(error);
+                let key = &entry.key;
+                match then {
+                    Then::Tail { due } => {
+                        self.schedule.settle_to_tail(slot, standing, stamp);
+                        if let Some(due) = due {
+                            self.schedule.delay(slot, key, standing, *due, stamp.rv);
+                        }
+                    }
+                    Then::Wait { due } => {
+                        self.schedule.settle(slot, standing, stamp);
+                        self.schedule.delay(slot, key, standing, *due, stamp.rv);
+                    }
+                    Then::Delayed => self.schedule.settle(slot, standing, stamp),
+                    Then::Park => {
+                        unmark = true;
+                        self.schedule.park(slot, key, standing);
+                    }
+                }
+                if *rate_limited {
+                    self.take_from_bucket(stamp.at);
+                }
+            }
+            Ending::Released => {
+                merged = entry.waiting.put_back(leased, latest_only, cap);
+                self.schedule.settle_to_tail(slot, standing, stamp);
+            }
+            Ending::Rejected { error } => {
+                merged = entry.waiting.put_back(leased, latest_only, cap);
+                standing.last_error.clone_from(error);
+                self.schedule.park(slot, &entry.key, standing);
+                unmark = true;
+            }
+            Ending::Returned => {
+                merged = entry.waiting.put_back(leased, latest_only, cap);
+                self.schedule.give_back(slot, standing);
+            }
+        }
+        if unmark && let Some(entry) = self.table.at_mut(slot) {
+            self.marks -= usize::from(entry.mark.take().is_some());
+        }
+        merged
+    }
+
+    /// Notes how the lease ended, and takes it out of its pop's list.
+    fn remember(&mut self, slot: Slot, token: Rv, ending: &Ending) {
+        let outcome = match ending {
+            Ending::Acked | Ending::Done => Some(Outcome::Acked),
+            Ending::Failed { expired: true, .. } => Some(Outcome::Expired),
+            Ending::Failed { .. } => Some(Outcome::Nacked),
+            Ending::Released => Some(Outcome::Released),
+            Ending::Rejected { .. } => Some(Outcome::Rejected),
+            Ending::Returned => None,
+        };
+        if let Some(outcome) = outcome {
+            self.settled.insert(token, outcome);
+        }
+        let lease = self.table.at(slot).and_then(|entry| entry.standing.lease());
+        let Some(id) = lease.and_then(|lease| lease.pop_id.clone()) else { return };
+        if let Some(slots) = self.pop_ids.get_mut(&id) {
+            slots.retain(|other| *other != slot);
+            if slots.is_empty() {
+                self.pop_ids.remove(&id);
+            }
+        }
+    }
+
+    /// Drops an entry of which nothing is left, or gives its failure count a day.
+    fn tidy(&mut self, slot: Slot, stamp: Stamp) {
+        let Some(entry) = self.table.at_mut(slot) else { return };
+        if entry.is_held() {
+            return;
+        }
+        if entry.standing.failures == 0 {
+            self.table.remove(slot);
+        } else if entry.standing.memory.is_none() {
+            let until = stamp.at.plus(Duration::from_secs(FAILURE_MEMORY_SECS));
+            self.schedule.set_memory(slot, &mut entry.standing, Some((until, stamp.rv)));
+        }
+    }
+
+    fn take_from_bucket(&mut self, at: Time) {
+        self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
+    }
+
+    fn clear_marks(&mut self) {
+        let marked: Vec<Slot> =
+            self.entries_after(None).filter(|(_, entry)| entry.mark.is_some()).map(|(slot, _)| slot).collect();
+        for slot in marked {
+            if let Some(entry) = self.table.at_mut(slot) {
+                entry.mark = None;
+            }
+        }
+        self.marks = 0;
+    }
+}
+
+/// The key that an event is about; none for those about the queue.
+fn key_of(what: &What) -> Option<&Key> {
+    match what {
+        What::Appended { key, .. }
+        | What::Queued { key, .. }
+        | What::Failed { key }
+        | What::Dropped { key, .. }
+        | What::TakenOver { key, .. }
+        | What::Leased { key, .. }
+        | What::Extended { key, .. }
+        | What::Settled { key, .. }
+        | What::Fired { key }
+        | What::Forgotten { key }
+        | What::Redriven { key }
+        | What::Removed { key }
+        | What::Seeded { key, .. } => Some(key),
+        _ => None,
+    }
+}

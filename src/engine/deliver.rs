@@ -1,0 +1,222 @@
+//! Deciding on pops, settles and extensions, and on what time brings about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::command::{Extended, How, Item, Outcome, Pop, Settle, Settled};
+use super::config::Mode;
+use super::delta::{Delta, Rv};
+use super::event::{Ending, Then, What};
+use super::key::Key;
+use super::queue::Queue;
+use super::refusal::Refusal;
+use super::schedule::{Place, Slot};
+use super::table::Entry;
+use super::time::Time;
+
+impl Queue {
+    /// Lets everything happen that is due at or before `now`, in the order of its time: leases
+    /// before delays at the same instant, then by number.
+    pub fn advance(&mut self, now: Time) {
+        loop {
+            let lease = self.schedule.next_deadline(self.committed).map(|(at, rv, slot)| (at, 0, rv, slot));
+            let delay = self.next_delay().map(|(at, rv, slot)| (at, 1, rv, slot));
+            let resync = self.next_resync.map(|at| (at, 2, 0, 0));
+            let memory = self.schedule.next_memory().map(|(at, rv, slot)| (at, 3, rv, slot));
+            let next = [lease, delay, resync, memory].into_iter().flatten().min();
+            let Some((at, kind, _, slot)) = next.filter(|next| next.0 <= now) else { return };
+            let key = self.table.at(slot).map(|entry| entry.key.clone());
+            match (kind, key) {
+                (0, Some(_)) => {
+                    let expiry = How::Nack { delay: None, error: Some("lease expired".into()) };
+                    self.end_lease(at, slot, &expiry, true);
+                }
+                (1, Some(key)) => self.emit(at, What::Fired { key }),
+                (2, _) => {
+                    self.emit(at, What::ResyncDue);
+                    self.resync_due = true;
+                }
+                (_, Some(key)) => self.emit(at, What::Forgotten { key }),
+                (_, None) => return,
+            }
+        }
+    }
+
+    /// Hands out ready keys from the head of the line. A pop with an `id` whose leases live gets
+    /// those again, also while paused.
+    ///
+    /// # Errors
+    /// [`Refusal::Closed`] if the queue is closed and drained.
+    pub fn pop(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
+        self.advance(now);
+        let again = self.repeat_pop(pop);
+        if !again.is_empty() {
+            return Ok(again);
+        }
+        if self.is_drained() {
+            return Err(Refusal::Closed);
+        }
+        let deadline = now.plus(pop.lease.unwrap_or(self.config.lease));
+        let mut items = Vec::new();
+        let mut bytes = 0_usize;
+        while items.len() < pop.max && self.has_ready() {
+            let Some((_, slot)) = self.schedule.ready().next() else { break };
+            let Some(entry) = self.table.at(slot) else { break };
+            let known = entry.known.as_ref().filter(|_| pop.with_known);
+            bytes += entry.waiting.bytes() + known.map_or(0, |known| known.object.bytes());
+            if bytes > pop.max_bytes && !items.is_empty() {
+                break;
+            }
+            let Place::Ready(turn) = entry.standing.place else { break };
+            let key = entry.key.clone();
+            let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
+            self.emit(now, What::Leased { key, deadline, worker, pop_id });
+            let waited = now.since(turn.added);
+            self.tally.waits.push(waited);
+            items.extend(self.table.at(slot).and_then(|entry| self.item(entry, pop, waited)));
+        }
+        Ok(items)
+    }
+
+    /// The live leases of the pop's id, oldest first.
+    fn repeat_pop(&self, pop: &Pop) -> Vec<Item> {
+        let Some(slots) = pop.id.as_ref().and_then(|id| self.pop_ids.get(id)) else { return Vec::new() };
+        let entries = slots.iter().filter_map(|slot| self.table.at(*slot));
+        let mut items: Vec<Item> = entries.filter_map(|entry| self.item(entry, pop, Duration::ZERO)).collect();
+        items.sort_by_key(|item| item.token);
+        items
+    }
+
+    fn item(&self, entry: &Entry, pop: &Pop, waited: Duration) -> Option<Item> {
+        let lease = entry.standing.lease()?;
+        Some(Item {
+            key: entry.key.clone(),
+            token: lease.token,
+            deadline: lease.deadline,
+            attempt: entry.standing.attempt,
+            failures: entry.standing.failures,
+            is_in_initial_list: entry.mark.is_some() || !self.populated,
+            deltas: entry.leased.iter().cloned().collect::<Vec<Delta>>(),
+            known: entry.known.clone().filter(|_| pop.with_known),
+            waited,
+        })
+    }
+
+    /// Settles leases, each for itself.
+    pub fn settle(&mut self, now: Time, settles: &[Settle]) -> Vec<Settled> {
+        self.advance(now);
+        let settle_one = |settle: &Settle| {
+            let settled = self.settle_one(now, settle);
+            self.count_stale(settled)
+        };
+        settles.iter().map(settle_one).collect()
+    }
+
+    fn settle_one(&mut self, now: Time, settle: &Settle) -> Settled {
+        let Some(slot) = self.schedule.leased_at(settle.token) else {
+            let outcome = self.settled.get(settle.token);
+            return if outcome == settle.how.outcome() { Settled::Repeated } else { Settled::Stale { outcome } };
+        };
+        let since = self.table.at(slot).and_then(|entry| entry.standing.lease()).map(|lease| lease.since);
+        self.end_lease(now, slot, &settle.how, false);
+        Settled::Ok { worked: since.map_or(Duration::ZERO, |since| now.since(since)) }
+    }
+
+    /// Gives leases back whose reply could not be written, as if they had not been.
+    pub fn give_back(&mut self, now: Time, tokens: &[Rv]) {
+        self.advance(now);
+        for token in tokens {
+            if let Some((_, key)) = self.lease_of(*token) {
+                self.emit(now, What::Settled { key, token: *token, ending: Ending::Returned });
+            }
+        }
+    }
+
+    /// Sets the deadline of leases to `now + lease`.
+    pub fn extend(&mut self, now: Time, tokens: &[Rv], lease: Option<Duration>) -> Vec<Extended> {
+        self.advance(now);
+        let deadline = now.plus(lease.unwrap_or(self.config.lease));
+        let mut extended = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            let Some((slot, key)) = self.lease_of(*token) else {
+                let settled = Settled::Stale { outcome: self.settled.get(*token) };
+                self.count_stale(settled);
+                extended.push(Extended::Stale { outcome: self.settled.get(*token) });
+                continue;
+            };
+            self.emit(now, What::Extended { key, deadline });
+            let entry = self.table.at(slot);
+            extended.push(Extended::Ok {
+                deadline,
+                pending_deltas: entry.map_or(0, |entry| entry.waiting.len()),
+                deleted: entry.is_some_and(Entry::is_deleted),
+            });
+        }
+        extended
+    }
+
+    fn lease_of(&self, token: Rv) -> Option<(Slot, Key)> {
+        let slot = self.schedule.leased_at(token)?;
+        Some((slot, self.table.at(slot)?.key.clone()))
+    }
+
+    fn end_lease(&mut self, now: Time, slot: Slot, how: &How, expired: bool) {
+        let Some(entry) = self.table.at(slot) else { return };
+        let Some(token) = entry.standing.lease().map(|lease| lease.token) else { return };
+        let key = entry.key.clone();
+        let ending = match how {
+            How::Ack => Ending::Acked,
+            How::Done => Ending::Done,
+            How::Release => Ending::Released,
+            How::Reject { error } => Ending::Rejected { error: error.clone() },
+            How::Nack { delay, error } => self.failed(now, entry, *delay, error.as_ref(), expired),
+        };
+        self.emit(now, What::Settled { key, token, ending });
+    }
+
+    /// Where a key goes whose lease failed at `now`.
+    fn failed(
+        &self,
+        now: Time,
+        entry: &Entry,
+        delay: Option<Duration>,
+        error: Option<&Arc<str>>,
+        expired: bool,
+    ) -> Ending {
+        let standing = &entry.standing;
+        let failures = standing.failures.saturating_add(1);
+        let news = standing.lease().is_some_and(|lease| lease.news.is_some());
+        let keys_mode = self.config.mode == Mode::Keys;
+        let too_often = self.config.max_failures > 0 && failures >= self.config.max_failures;
+        let asks_limiter = delay.is_none() && if news { keys_mode } else { !too_often };
+        let wait = match delay {
+            Some(delay) => delay,
+            None if asks_limiter => {
+                self.config.rate_limiter.wait(entry.key.as_str(), failures, self.bucket, now).0
+            }
+            None => Duration::ZERO,
+        };
+        let due = (!wait.is_zero()).then(|| now.plus(wait));
+        let then = match due {
+            _ if news => Then::Tail { due: due.filter(|_| keys_mode) },
+            _ if too_often && standing.delay.is_some() => Then::Delayed,
+            _ if too_often => Then::Park,
+            Some(due) => Then::Wait { due },
+            None => Then::Tail { due: None },
+        };
+        Ending::Failed { expired, error: error.cloned(), then, rate_limited: asks_limiter }
+    }
+}
+
+impl How {
+    /// What is remembered of a lease that was settled in this way.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Ack | Self::Done => Outcome::Acked,
+            Self::Nack { .. } => Outcome::Nacked,
+            Self::Release => Outcome::Released,
+            Self::Reject { .. } => Outcome::Rejected,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What has happened to a key: the list of its deltas, its dedup rule and its cap.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::object::Object;
+use super::time::Time;
+
+/// The number of an event of a queue; also a fencing token when the event is a lease.
+pub type Rv = u64;
+
+/// The name of a producer, such as `erp`.
+pub type Source = Arc<str>;
+
+/// What a delta says of its key, in client-go's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeltaKind {
+    /// A producer added it.
+    Added,
+    /// A producer changed it.
+    Updated,
+    /// A producer deleted it, or a Replace did not list it.
+    Deleted,
+    /// A Replace listed it.
+    Replaced,
+    /// A Resync handed out the known object again; a Replace does so with `emit_replaced = false`.
+    Sync,
+}
+
+impl DeltaKind {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [Self; 5] = [Self::Added, Self::Updated, Self::Deleted, Self::Replaced, Self::Sync];
+
+    /// The name on the wire and in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "Added",
+            Self::Updated => "Updated",
+            Self::Deleted => "Deleted",
+            Self::Replaced => "Replaced",
+            Self::Sync => "Sync",
+        }
+    }
+}
+
+/// One thing that happened to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// What happened.
+    pub kind: DeltaKind,
+    /// The object as it was sent, or the newest one known for a tombstone.
+    pub object: Object,
+    /// The event that queued it.
+    pub rv: Rv,
+    /// When it was queued.
+    pub queued_at: Time,
+    /// Who sent it, if the producer said so.
+    pub source: Option<Source>,
+    /// Who owns the key from this delta on.
+    pub owner: Option<Source>,
+    /// A tombstone: the deletion was inferred, the object may be older than the last state.
+    pub final_state_unknown: bool,
+    /// How many older deltas the cap merged into this one.
+    pub coalesced: u32,
+}
+
+impl Delta {
+    fn is_deleted(&self) -> bool {
+        self.kind == DeltaKind::Deleted
+    }
+}
+
+/// How long a list may get.
+#[derive(Clone, Copy, Debug)]
+pub struct Cap {
+    /// Most deltas in a list that waits.
+    pub deltas: usize,
+    /// Most bytes of objects in a list that waits.
+    pub bytes: usize,
+}
+
+/// What became of an appended delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It is in the list.
+    Queued {
+        /// How many pairs the cap merged.
+        merged: u32,
+    },
+    /// The dedup rule kept the older one.
+    Swallowed,
+}
+
+/// The deltas of one key, oldest first.
+///
+/// Invariant: `bytes` is the sum of the objects' bytes. No two deltas that stand side by side are
+/// both `Deleted`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deltas {
+    list: VecDeque<Delta>,
+    bytes: usize,
+}
+
+impl Deltas {
+    /// Whether nothing is in the list.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many deltas are in the list.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Bytes of all objects in the list.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The newest delta.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Delta> {
+        self.list.back()
+    }
+
+    /// Changes who owns the key as of the newest delta.
+    pub fn set_owner(&mut self, owner: Option<Source>) {
+        if let Some(newest) = self.list.back_mut() {
+            newest.owner = owner;
+        }
+    }
+
+    /// All deltas, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Delta> {
+        self.list.iter()
+    }
+
+    /// Whether [`append`](Self::append) would keep the older of two deletions instead of a new one.
+    #[must_use]
+    pub fn would_swallow(&self, kind: DeltaKind) -> bool {
+        kind == DeltaKind::Deleted
+            && self.list.back().is_some_and(|last| last.is_deleted() && !last.final_state_unknown)
+    }
+
+    /// Adds a delta at the end. Of two deletions side by side the newer stays if the older is a
+    /// tombstone, else the older (client-go's `dedupDeltas`). With `latest_only` the list never
+    /// holds more than the newest.
+    pub fn append(&mut self, delta: Delta, latest_only: bool, cap: Cap) -> Appended {
+        if self.would_swallow(delta.kind) {
+            return Appended::Swallowed;
+        }
+        if latest_only {
+            self.clear();
+        } else if delta.is_deleted() && self.list.back().is_some_and(Delta::is_deleted) {
+            self.pop_back();
+        }
+        self.push_back(delta);
+        Appended::Queued { merged: self.shrink(cap) }
+    }
+
+    /// Puts the deltas of a lease that failed back in front of what came since, by the same dedup
+    /// rule at the seam. Returns how many pairs the cap merged.
+    pub fn put_back(&mut self, mut leased: Self, latest_only: bool, cap: Cap) -> u32 {
+        if self.is_empty() {
+            std::mem::swap(self, &mut leased);
+            return self.shrink(cap);
+        }
+        if let (Some(older), Some(newer)) = (leased.list.back(), self.list.front())
+            && older.is_deleted()
+            && newer.is_deleted()
+        {
+            if older.final_state_unknown {
+                leased.pop_back();
+            } else {
+                self.pop_front();
+            }
+        } else if latest_only {
+            return 0;
+        }
+        while let Some(delta) = leased.pop_back() {
+            self.push_front(delta);
+        }
+        self.shrink(cap)
+    }
+
+    /// Merges the second and third oldest while the list is past its cap. Taking both ends of the
+    /// oldest three makes each merge O(1).
+    fn shrink(&mut self, cap: Cap) -> u32 {
+        let mut merged = 0;
+        while self.list.len() > 2 && (self.list.len() > cap.deltas || self.bytes > cap.bytes) {
+            let (Some(oldest), Some(second)) = (self.pop_front(), self.pop_front()) else { break };
+            if let Some(third) = self.list.front_mut() {
+                third.coalesced = third.coalesced.saturating_add(second.coalesced).saturating_add(1);
+            }
+            self.push_front(oldest);
+            merged += 1;
+        }
+        merged
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        self.bytes = 0;
+    }
+
+    fn push_back(&mut self, delta: Delta) {
+        if self.list.capacity() == 0 {
+            self.list.reserve_exact(1);
+        }
+        self.bytes += delta.object.bytes();
+        self.list.push_back(delta);
+    }
+
+    fn push_front(&mut self, delta: Delta) {
+        self.bytes += delta.object.bytes();
+        self.list.push_front(delta);
+    }
+
+    fn pop_front(&mut self) -> Option<Delta> {
+        let delta = self.list.pop_front()?;
+        self.bytes -= delta.object.bytes();
+        Some(delta)
+    }
+
+    fn pop_back(&mut self) -> Option<Delta> {
+        let delta = self.list.pop_back()?;
+        self.bytes -= delta.object.bytes();
+        Some(delta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_CAP: Cap = Cap { deltas: usize::MAX, bytes: usize::MAX };
+
+    fn delta(kind: DeltaKind, rv: Rv, final_state_unknown: bool) -> Delta {
+        Delta {
+            kind,
+            object: Object::from_valid("{}"),
+            rv,
+            queued_at: Time::default(),
+            source: None,
+            owner: None,
+            final_state_unknown,
+            coalesced: 0,
+        }
+    }
+
+    fn list(deltas: &[(DeltaKind, bool)]) -> Deltas {
+        let mut list = Deltas::default();
+        for (rv, (kind, tombstone)) in (1..).zip(deltas) {
+            list.append(delta(*kind, rv, *tombstone), false, NO_CAP);
+        }
+        list
+    }
+
+    fn rvs(list: &Deltas) -> Vec<Rv> {
+        list.iter().map(|delta| delta.rv).collect()
+    }
+
+    #[test]
+    fn of_two_deletions_the_one_that_knows_more_stays() {
+        use DeltaKind::{Added, Deleted};
+        assert_eq!(rvs(&list(&[(Added, false), (Deleted, false), (Deleted, false)])), [1, 2]);
+        assert_eq!(rvs(&list(&[(Added, false), (Deleted, false), (Deleted, true)])), [1, 2]);
+        assert_eq!(rvs(&list(&[(Added, false), (Deleted, true), (Deleted, false)])), [1, 3]);
+        assert_eq!(rvs(&list(&[(Added, false), (Deleted, true), (Deleted, true)])), [1, 3]);
+        assert_eq!(rvs(&list(&[(Deleted, false), (Added, false), (Deleted, false)])), [1, 2, 3]);
+    }
+
+    #[test]
+    fn the_seam_is_deduplicated() {
+        use DeltaKind::{Added, Deleted};
+        for (older_is_tombstone, left) in [(false, vec![1, 2, 11]), (true, vec![1, 10, 11])] {
+            let leased = list(&[(Added, false), (Deleted, older_is_tombstone)]);
+            let mut waiting = Deltas::default();
+            waiting.append(delta(Deleted, 10, false), false, NO_CAP);
+            waiting.append(delta(Added, 11, false), false, NO_CAP);
+            waiting.put_back(leased, false, NO_CAP);
+            assert_eq!(rvs(&waiting), left);
+        }
+    }
+
+    #[test]
+    fn the_cap_merges_the_second_and_third_oldest() {
+        let mut list = Deltas::default();
+        for rv in 1..=6 {
+            list.append(delta(DeltaKind::Updated, rv, false), false, Cap { deltas: 3, bytes: usize::MAX });
+        }
+        assert_eq!(rvs(&list), [1, 5, 6]);
+        let coalesced: Vec<u32> = list.iter().map(|delta| delta.coalesced).collect();
+        assert_eq!(coalesced, [0, 3, 0]);
+
+        let mut list = Deltas::default();
+        for rv in 1..=4 {
+            list.append(delta(DeltaKind::Updated, rv, false), false, Cap { deltas: 9, bytes: 1 });
+        }
+        assert_eq!(rvs(&list), [1, 4], "two always stay");
+        assert_eq!(list.bytes(), 4);
+    }
+
+    #[test]
+    fn latest_keeps_one() {
+        use DeltaKind::{Added, Deleted, Updated};
+        let mut list = Deltas::default();
+        for (rv, kind) in [(1, Added), (2, Updated), (3, Deleted), (4, Deleted)] {
+            list.append(delta(kind, rv, false), true, NO_CAP);
+        }
+        assert_eq!(rvs(&list), [3]);
+        let mut newer = Deltas::default();
+        newer.append(delta(Added, 5, false), true, NO_CAP);
+        newer.put_back(list, true, NO_CAP);
+        assert_eq!(rvs(&newer), [5]);
+    }
+}

@@ -1,0 +1,105 @@
+//! Every rule that ties the parts of a queue together, checked against each other.
+
+use super::config::Mode;
+use super::queue::Queue;
+use super::schedule::{IndexSizes, Place, Slot};
+use super::table::Entry;
+
+impl Queue {
+    /// Checks every invariant of the queue. It looks at every key, so it is for tests, recovery and
+    /// the like.
+    ///
+    /// # Errors
+    /// The text names the invariant and the key.
+    pub fn check(&self) -> Result<(), String> {
+        let mut sizes = IndexSizes::default();
+        let (mut known, mut marks, mut pops) = (0, 0, 0);
+        let mut last = None;
+        let mut entries = 0;
+        for (slot, entry) in self.entries_after(None) {
+            entries += 1;
+            if last >= Some(&entry.key) {
+                return Err(format!("key {} is out of order", entry.key));
+            }
+            last = Some(&entry.key);
+            self.check_entry(slot, entry).map_err(|rule| format!("key {}: {rule}", entry.key))?;
+            count(entry, &mut sizes);
+            known += usize::from(entry.known.is_some());
+            marks += usize::from(entry.mark.is_some());
+            pops += usize::from(entry.standing.lease().is_some_and(|lease| lease.pop_id.is_some()));
+        }
+        let pop_slots: usize = self.pop_ids.values().map(Vec::len).sum();
+        for (what, counted, kept) in [
+            ("keys", entries, self.table.len()),
+            ("known objects", known, self.known),
+            ("marks", marks, self.marks),
+            ("leases with a pop id", pops, pop_slots),
+        ] {
+            if counted != kept {
+                return Err(format!("{what}: {counted} counted, {kept} kept"));
+            }
+        }
+        let kept = self.schedule.index_sizes();
+        if sizes != kept {
+            return Err(format!("schedule: {sizes:?} counted, {kept:?} kept"));
+        }
+        Ok(())
+    }
+
+    fn check_entry(&self, slot: Slot, entry: &Entry) -> Result<(), &'static str> {
+        let standing = &entry.standing;
+        let mode = self.config.mode;
+        let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
+        rule(self.table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
+        rule(self.schedule.holds(slot, &entry.key, standing), "is not where its standing says")?;
+        rule(entry.is_held() || standing.failures > 0, "nothing is left of it")?;
+        rule(standing.memory.is_none() || !entry.is_held(), "has a memory but is held")?;
+        rule(standing.memory.is_some() || entry.is_held(), "has no memory and is not held")?;
+        rule(standing.place != Place::Parked || standing.delay.is_none(), "is parked with a delay")?;
+        rule(entry.mark.is_none_or(|mark| mark <= self.rv), "has a mark from the future")?;
+        let leased = standing.lease();
+        rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
+        rule(leased.is_none_or(|lease| lease.token <= self.rv), "has a lease from the future")?;
+        if mode == Mode::Keys {
+            return rule(!entry.has_state(), "has an object in mode keys");
+        }
+        rule(leased.is_none() || !entry.leased.is_empty(), "has a lease of nothing")?;
+        rule(entry.known.is_none() || self.config.known_objects, "is known without a store")?;
+        let waits = !entry.waiting.is_empty();
+        match &standing.place {
+            Place::Idle => rule(waits == standing.delay.is_some(), "idle: waits iff it has a delay")?,
+            Place::Ready(_) => rule(waits, "ready with nothing to hand out")?,
+            Place::Parked => rule(waits, "parked with nothing to hand out")?,
+            Place::Leased(lease) => {
+                let has_reason = lease.news.is_some() || standing.delay.is_some();
+                rule(waits == has_reason, "leased: deltas wait iff there is news or a delay")?;
+            }
+        }
+        let bytes: usize = entry.waiting.iter().map(|delta| delta.object.bytes()).sum();
+        rule(bytes == entry.waiting.bytes(), "waiting bytes are miscounted")?;
+        let rvs: Vec<_> = entry.leased.iter().chain(entry.waiting.iter()).map(|delta| delta.rv).collect();
+        rule(rvs.is_sorted_by(|a, b| a < b), "deltas are out of order")?;
+        if mode == Mode::Latest {
+            return rule(entry.waiting.len() <= 1, "more than one delta waits in mode latest");
+        }
+        let cap = self.config.max_deltas_per_key;
+        rule(leased.is_some() || entry.waiting.len() <= cap.max(2), "more deltas wait than the cap")
+    }
+}
+
+fn count(entry: &Entry, sizes: &mut IndexSizes) {
+    let standing = &entry.standing;
+    sizes.delayed += usize::from(standing.delay.is_some());
+    sizes.memories += usize::from(standing.memory.is_some());
+    sizes.idle_delayed += usize::from(standing.is_delayed());
+    match &standing.place {
+        Place::Idle => {}
+        Place::Ready(_) => sizes.ready += 1,
+        Place::Parked => sizes.parked += 1,
+        Place::Leased(lease) => {
+            sizes.leases += 1;
+            sizes.tokens += 1;
+            sizes.leased_with_news += usize::from(lease.news.is_some());
+        }
+    }
+}

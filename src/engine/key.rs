@@ -1,0 +1,273 @@
+//! Keys, and how an object yields its own.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::limits;
+
+/// The name of one resource in one queue: 1 to 1,024 bytes of text without control characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// Checks `text` against the rules of a key.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the rule that `text` breaks.
+    pub fn new(text: &str) -> Result<Self, KeyError> {
+        if text.is_empty() {
+            return Err(KeyError::Empty);
+        }
+        if text.len() > limits::KEY_BYTES_MAX {
+            return Err(KeyError::TooLong { bytes: text.len() });
+        }
+        if text.chars().any(char::is_control) {
+            return Err(KeyError::ControlCharacter);
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The key's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a key, or an object for want of one, is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// No part of the key has any text.
+    #[error("the key is empty")]
+    Empty,
+    /// A required pointer leads nowhere, to null or to an empty string.
+    #[error("nothing usable at {pointer:?}: a key part must be a non-empty string or an integer")]
+    Missing {
+        /// The RFC 6901 pointer without a value.
+        pointer: Arc<str>,
+    },
+    /// A pointer leads to something that is neither string nor integer.
+    #[error("the key part at {pointer:?} is {found}; it must be a string or an integer")]
+    NotText {
+        /// The RFC 6901 pointer.
+        pointer: Arc<str>,
+        /// What stands there, with its article.
+        found: &'static str,
+    },
+    /// A part contains `/` where several parts are joined by it.
+    #[error("the key part at {pointer:?} contains '/', which joins the parts of this queue's keys")]
+    Slash {
+        /// The RFC 6901 pointer.
+        pointer: Arc<str>,
+    },
+    /// Longer than [`limits::KEY_BYTES_MAX`].
+    #[error("the key has {bytes} bytes; at most {} are allowed", limits::KEY_BYTES_MAX)]
+    TooLong {
+        /// Bytes of the refused key.
+        bytes: usize,
+    },
+    /// A character below space, DEL, or another control character.
+    #[error("the key contains a control character")]
+    ControlCharacter,
+    /// The explicit key is not the one that the object carries.
+    #[error("the explicit key {explicit:?} differs from the object's own, {own:?}")]
+    Differs {
+        /// The key that the call named.
+        explicit: Arc<str>,
+        /// The key that the object carries.
+        own: Arc<str>,
+    },
+}
+
+impl KeyError {
+    /// Whether the key is absent, rather than present and wrong.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Empty | Self::Missing { .. })
+    }
+
+    /// The pointer that the error is about, if it is about one.
+    #[must_use]
+    pub fn pointer(&self) -> Option<&str> {
+        match self {
+            Self::Missing { pointer } | Self::NotText { pointer, .. } | Self::Slash { pointer } => {
+                Some(pointer)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// One part of a queue's key: where it stands in an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// The RFC 6901 text, for messages and for the queue document.
+    pub text: Arc<str>,
+    /// The unescaped reference tokens of `text`.
+    pub tokens: Vec<Box<str>>,
+    /// Whether an absent or empty value is skipped.
+    pub optional: bool,
+}
+
+impl Pointer {
+    /// Parses an RFC 6901 pointer below the document's root.
+    ///
+    /// # Errors
+    /// The text says what is wrong with `text`.
+    pub fn parse(text: &str, optional: bool) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix('/') else {
+            return Err(format!("{text:?} is not a JSON pointer: it must begin with '/'"));
+        };
+        let tokens = rest.split('/').map(unescape).collect::<Option<Vec<_>>>();
+        let Some(tokens) = tokens else {
+            return Err(format!("{text:?} is not a JSON pointer: '~' must be followed by 0 or 1"));
+        };
+        if tokens.len() > limits::JSON_DEPTH_MAX {
+            return Err(format!("{text:?} is deeper than {} levels", limits::JSON_DEPTH_MAX));
+        }
+        Ok(Self { text: text.into(), tokens, optional })
+    }
+}
+
+fn unescape(token: &str) -> Option<Box<str>> {
+    let mut plain = String::with_capacity(token.len());
+    let mut chars = token.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '~' => match chars.next() {
+                Some('0') => plain.push('~'),
+                Some('1') => plain.push('/'),
+                _ => return None,
+            },
+            other => plain.push(other),
+        }
+    }
+    Some(plain.into())
+}
+
+/// The pointers whose values, joined by `/`, are an object's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    pointers: Vec<Pointer>,
+}
+
+impl KeySpec {
+    /// A key made of `pointers`, in order.
+    ///
+    /// # Errors
+    /// The text says why the list is refused.
+    pub fn new(pointers: Vec<Pointer>) -> Result<Self, String> {
+        if pointers.is_empty() {
+            return Err("a key needs at least one pointer".to_owned());
+        }
+        if pointers.len() > limits::KEY_POINTERS_MAX {
+            return Err(format!("a key has at most {} pointers", limits::KEY_POINTERS_MAX));
+        }
+        Ok(Self { pointers })
+    }
+
+    /// The pointers, in order.
+    #[must_use]
+    pub fn pointers(&self) -> &[Pointer] {
+        &self.pointers
+    }
+
+    /// Joins what stands at each pointer to a key; `parts` is in the order of the pointers.
+    ///
+    /// # Errors
+    /// [`KeyError`] names the part that is missing or wrong.
+    pub fn join(&self, parts: &[Part<'_>]) -> Result<Key, KeyError> {
+        let mut text = String::new();
+        for (pointer, part) in self.pointers.iter().zip(parts) {
+            let value = match part {
+                Part::Text(value) if !value.is_empty() => value,
+                Part::Text(_) | Part::Absent | Part::Null if pointer.optional => continue,
+                Part::Text(_) | Part::Absent | Part::Null => {
+                    return Err(KeyError::Missing { pointer: pointer.text.clone() });
+                }
+                Part::Other(found) => {
+                    return Err(KeyError::NotText { pointer: pointer.text.clone(), found });
+                }
+            };
+            if self.pointers.len() > 1 && value.contains('/') {
+                return Err(KeyError::Slash { pointer: pointer.text.clone() });
+            }
+            if !text.is_empty() {
+                text.push('/');
+            }
+            text.push_str(value);
+        }
+        Key::new(&text)
+    }
+}
+
+impl Default for KeySpec {
+    fn default() -> Self {
+        let pointer = Pointer { text: "/key".into(), tokens: vec!["key".into()], optional: false };
+        Self { pointers: vec![pointer] }
+    }
+}
+
+/// What an object has at one of the key's pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Nothing.
+    Absent,
+    /// A JSON null.
+    Null,
+    /// A string, or the digits of an integer.
+    Text(std::borrow::Cow<'a, str>),
+    /// Something that can't be a part of a key, named with its article.
+    Other(&'static str),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_rules() {
+        assert!(Key::new("sku/1 ü").is_ok());
+        assert_eq!(Key::new(""), Err(KeyError::Empty));
+        assert_eq!(Key::new("a\nb"), Err(KeyError::ControlCharacter));
+        assert!(Key::new(&"x".repeat(1_024)).is_ok());
+        assert_eq!(Key::new(&"x".repeat(1_025)), Err(KeyError::TooLong { bytes: 1_025 }));
+    }
+
+    #[test]
+    fn pointers_unescape_their_tokens() {
+        let pointer = Pointer::parse("/a~1b/~0c/", false).expect("valid");
+        let tokens: Vec<&str> = pointer.tokens.iter().map(AsRef::as_ref).collect();
+        assert_eq!(tokens, ["a/b", "~c", ""]);
+        assert!(Pointer::parse("a", false).is_err());
+        assert!(Pointer::parse("/~2", false).is_err());
+    }
+
+    #[test]
+    fn optional_parts_are_skipped_and_slashes_refused() {
+        let spec = KeySpec::new(vec![
+            Pointer::parse("/ns", true).expect("valid"),
+            Pointer::parse("/name", false).expect("valid"),
+        ])
+        .expect("valid");
+        let text = |s: &'static str| Part::Text(s.into());
+        assert_eq!(spec.join(&[text("a"), text("b")]).expect("key").as_str(), "a/b");
+        assert_eq!(spec.join(&[Part::Absent, text("b")]).expect("key").as_str(), "b");
+        assert_eq!(spec.join(&[text(""), text("b")]).expect("key").as_str(), "b");
+        assert!(matches!(spec.join(&[text("a/b"), text("c")]), Err(KeyError::Slash { .. })));
+        assert!(matches!(spec.join(&[text("a"), Part::Null]), Err(KeyError::Missing { .. })));
+    }
+}

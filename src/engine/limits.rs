@@ -1,0 +1,19 @@
+//! Bounds that no setting changes. Each is named with its unit; what an operator may tune is in
+//! [`Config`](super::config::Config) instead.
+
+/// Longest key, in bytes of UTF-8.
+pub const KEY_BYTES_MAX: usize = 1_024;
+/// Deepest nesting of an object's JSON, counted in open braces and brackets.
+pub const JSON_DEPTH_MAX: usize = 128;
+/// Most JSON pointers that may make up a key.
+pub const KEY_POINTERS_MAX: usize = 8;
+/// Longest source, worker name or pop id, in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+/// Longest error text kept with a failed key, in bytes.
+pub const ERROR_BYTES_MAX: usize = 4_096;
+/// How many settled leases of a queue are remembered with their outcome.
+pub const SETTLED_LEASES_MAX: usize = 65_536;
+/// How long a key that waits for nothing keeps its failure count, in seconds.
+pub const FAILURE_MEMORY_SECS: u64 = 24 * 60 * 60;
+/// The smallest `max_deltas_per_key`: merging needs an oldest and a newest delta that stay.
+pub const DELTAS_PER_KEY_MIN: usize = 2;

@@ -1,0 +1,462 @@
+//! Objects: the raw JSON that a producer sent, parsed once for validity and key, then shared.
+//!
+//! It is not a document model: nothing here builds a tree, except to compare two objects whose
+//! bytes differ. Numbers are never converted, so what is too long for an f64 survives.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use jiter::{Jiter, JiterError, Peek};
+
+use super::key::{Key, KeyError, KeySpec, Part};
+use super::limits::JSON_DEPTH_MAX;
+
+/// One JSON object, exactly as it was sent. Cloning shares the text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Object(Arc<str>);
+
+impl Object {
+    /// Takes text that is known to be one valid JSON object, such as what [`scan`] returned before.
+    #[must_use]
+    pub fn from_valid(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Bytes of the JSON text.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether both have the same members in any order, numbers compared by their text.
+    #[must_use]
+    pub fn same_content(&self, other: &Self) -> bool {
+        if Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0 {
+            return true;
+        }
+        match (tree(&self.0), tree(&other.0)) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An object and the key that it carries, or why it carries none.
+#[derive(Debug)]
+pub struct Scanned {
+    /// The object's text.
+    pub object: Object,
+    /// Its own key under the queue's pointers.
+    pub key: Result<Key, KeyError>,
+}
+
+/// Why a text is refused as JSON. Lines and columns start at 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} at line {line}, column {column}")]
+pub struct SyntaxError {
+    /// What is wrong there.
+    pub reason: String,
+    /// Line of the text, from 1.
+    pub line: usize,
+    /// Column in bytes, from 1.
+    pub column: usize,
+    /// Whether the text is JSON, but not an object.
+    pub not_an_object: bool,
+}
+
+/// Reads one JSON object that fills all of `text`.
+///
+/// # Errors
+/// [`SyntaxError`] with the place: bad grammar, deeper than 128 levels, a member twice, or a value
+/// that is not an object.
+pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
+    let mut reader = Reader::new(text, spec);
+    let scanned = reader.object()?;
+    reader.finish()?;
+    Ok(scanned)
+}
+
+/// Reads one JSON object, or an array of objects, that fills all of `text`; tells which it was.
+///
+/// # Errors
+/// As [`scan`].
+pub fn scan_one_or_many(text: &str, spec: &KeySpec) -> Result<(Vec<Scanned>, bool), SyntaxError> {
+    let mut reader = Reader::new(text, spec);
+    if reader.peek()? != Peek::Array {
+        let scanned = reader.object()?;
+        reader.finish()?;
+        return Ok((vec![scanned], false));
+    }
+    let mut all = Vec::new();
+    let mut next = reader.jiter.known_array();
+    loop {
+        match next {
+            Ok(Some(_)) => all.push(reader.object()?),
+            Ok(None) => break,
+            Err(error) => return Err(reader.syntax_error(&error)),
+        }
+        next = reader.jiter.array_step();
+    }
+    reader.finish()?;
+    Ok((all, true))
+}
+
+struct Reader<'j, 's> {
+    text: &'j str,
+    jiter: Jiter<'j>,
+    spec: &'s KeySpec,
+    parts: Vec<Part<'j>>,
+}
+
+impl<'j, 's> Reader<'j, 's> {
+    fn new(text: &'j str, spec: &'s KeySpec) -> Self {
+        Self { text, jiter: Jiter::new(text.as_bytes()), spec, parts: Vec::new() }
+    }
+
+    fn peek(&mut self) -> Result<Peek, SyntaxError> {
+        self.jiter.peek().map_err(|error| self.syntax_error(&error))
+    }
+
+    fn finish(&mut self) -> Result<(), SyntaxError> {
+        self.jiter.finish().map_err(|error| self.syntax_error(&error))
+    }
+
+    fn syntax_error(&self, error: &JiterError) -> SyntaxError {
+        self.error_at(error.index, error.error_type.to_string())
+    }
+
+    fn error_at(&self, index: usize, reason: String) -> SyntaxError {
+        let position = self.jiter.error_position(index);
+        SyntaxError { reason, line: position.line, column: position.column.max(1), not_an_object: false }
+    }
+
+    fn object(&mut self) -> Result<Scanned, SyntaxError> {
+        let peek = self.peek()?;
+        let start = self.jiter.current_index();
+        if peek != Peek::Object {
+            let found = self.scalar_or_array(peek)?;
+            let mut error = self.error_at(start, format!("expected a JSON object, found {found}"));
+            error.not_an_object = true;
+            return Err(error);
+        }
+        self.parts.clear();
+        self.parts.resize(self.spec.pointers().len(), Part::Absent);
+        let mut live = 0_u8;
+        for index in 0..self.spec.pointers().len() {
+            live |= 1 << index;
+        }
+        self.value(peek, 1, live)?;
+        let end = self.jiter.current_index();
+        let text = self.text.get(start..end).unwrap_or_default();
+        Ok(Scanned { object: Object::from_valid(text), key: self.spec.join(&self.parts) })
+    }
+
+    /// Skips a value that is not an object, and names it.
+    fn scalar_or_array(&mut self, peek: Peek) -> Result<&'static str, SyntaxError> {
+        self.value(peek, 1, 0)?;
+        Ok(kind_of(peek))
+    }
+
+    /// Walks one value. `live` has a bit for each key pointer whose tokens match the path so far;
+    /// `depth` is the number of containers open once this value, if it is one, has been entered.
+    fn value(&mut self, peek: Peek, depth: usize, live: u8) -> Result<(), SyntaxError> {
+        let start = self.jiter.current_index();
+        match peek {
+            Peek::Object | Peek::Array if depth > JSON_DEPTH_MAX => {
+                return Err(self.error_at(start, format!("nested deeper than {JSON_DEPTH_MAX} levels")));
+            }
+            Peek::Object => return self.members(depth, live),
+            Peek::Array => return self.elements(depth, live),
+            Peek::String => {
+                let value = self.jiter.known_str().map(|text| (live != 0).then(|| text.to_owned()));
+                let value = value.map_err(|error| self.syntax_error(&error))?;
+                if let Some(value) = value {
+                    self.found(depth, live, &Part::Text(Cow::Owned(value)));
+                }
+                return Ok(());
+            }
+            Peek::True | Peek::False => self.jiter.known_bool(peek).map(drop),
+            Peek::Null => self.jiter.known_null(),
+            number => self.jiter.known_number_bytes(number).map(drop),
+        }
+        .map_err(|error| self.syntax_error(&error))?;
+        if live != 0 {
+            let text = self.text.get(start..self.jiter.current_index()).unwrap_or_default();
+            let part = match peek {
+                Peek::Null => Part::Null,
+                _ if is_integer(text) => Part::Text(Cow::Borrowed(text)),
+                _ => Part::Other(kind_of(peek)),
+            };
+            self.found(depth, live, &part);
+        }
+        Ok(())
+    }
+
+    fn members(&mut self, depth: usize, live: u8) -> Result<(), SyntaxError> {
+        self.found(depth, live, &Part::Other("an object"));
+        let mut seen = Names::default();
+        let mut start = self.jiter.current_index();
+        let mut next = self.jiter.known_object();
+        loop {
+            let below = match next {
+                Ok(Some(name)) => {
+                    let below = descend(self.spec, live, depth, name);
+                    if !seen.insert(name) {
+                        let reason = format!("the member {name:?} stands twice in one object");
+                        return Err(self.error_at(start, reason));
+                    }
+                    below
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(self.syntax_error(&error)),
+            };
+            let peek = self.peek()?;
+            self.value(peek, depth + 1, below)?;
+            start = self.jiter.current_index();
+            next = self.jiter.next_key();
+        }
+    }
+
+    fn elements(&mut self, depth: usize, live: u8) -> Result<(), SyntaxError> {
+        self.found(depth, live, &Part::Other("an array"));
+        let mut index = 0_usize;
+        let mut next = self.jiter.known_array();
+        loop {
+            match next {
+                Ok(Some(peek)) => {
+                    let below =
+                        if live == 0 { 0 } else { descend(self.spec, live, depth, &index.to_string()) };
+                    self.value(peek, depth + 1, below)?;
+                    index += 1;
+                }
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(self.syntax_error(&error)),
+            }
+            next = self.jiter.array_step();
+        }
+    }
+
+    /// Notes the value at this path for every pointer that ends here. A path at `depth` containers
+    /// has `depth - 1` tokens.
+    fn found(&mut self, depth: usize, live: u8, part: &Part<'j>) {
+        if live == 0 {
+            return;
+        }
+        for (index, pointer) in self.spec.pointers().iter().enumerate() {
+            if live & (1 << index) != 0 && pointer.tokens.len() + 1 == depth {
+                if let Some(slot) = self.parts.get_mut(index) {
+                    *slot = part.clone();
+                }
+            }
+        }
+    }
+}
+
+/// The pointers of `live` that go on through `name`, the token after `depth - 1` others.
+fn descend(spec: &KeySpec, live: u8, depth: usize, name: &str) -> u8 {
+    if live == 0 {
+        return 0;
+    }
+    let mut below = 0;
+    for (index, pointer) in spec.pointers().iter().enumerate() {
+        let token = pointer.tokens.get(depth - 1).map(AsRef::as_ref);
+        if live & (1 << index) != 0 && token == Some(name) {
+            below |= 1 << index;
+        }
+    }
+    below
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn kind_of(peek: Peek) -> &'static str {
+    match peek {
+        Peek::Object => "an object",
+        Peek::Array => "an array",
+        Peek::String => "a string",
+        Peek::True | Peek::False => "a boolean",
+        Peek::Null => "null",
+        _ => "a number",
+    }
+}
+
+/// The member names of one object. Objects are mostly small, so a scan of a short list comes first
+/// and a set only beyond it.
+#[derive(Default)]
+struct Names {
+    few: smallvec::SmallVec<[Box<str>; 16]>,
+    many: std::collections::HashSet<Box<str>>,
+}
+
+impl Names {
+    const FEW_MAX: usize = 16;
+
+    fn insert(&mut self, name: &str) -> bool {
+        if self.few.len() < Self::FEW_MAX {
+            let fresh = !self.few.iter().any(|known| &**known == name);
+            self.few.push(name.into());
+            return fresh;
+        }
+        let fresh = !self.few.iter().any(|known| &**known == name);
+        fresh && self.many.insert(name.into())
+    }
+}
+
+/// A JSON value for comparison: members sorted, strings unescaped, numbers as text.
+#[derive(PartialEq)]
+enum Tree<'j> {
+    Null,
+    Bool(bool),
+    Number(&'j str),
+    Text(String),
+    Array(Vec<Tree<'j>>),
+    Object(Vec<(String, Tree<'j>)>),
+}
+
+fn tree(text: &str) -> Result<Tree<'_>, JiterError> {
+    let mut jiter = Jiter::new(text.as_bytes());
+    let peek = jiter.peek()?;
+    subtree(text, &mut jiter, peek)
+}
+
+fn subtree<'j>(text: &'j str, jiter: &mut Jiter<'j>, peek: Peek) -> Result<Tree<'j>, JiterError> {
+    Ok(match peek {
+        Peek::Object => {
+            let mut members = Vec::new();
+            let mut next = jiter.known_object()?.map(str::to_owned);
+            while let Some(name) = next {
+                let peek = jiter.peek()?;
+                members.push((name, subtree(text, jiter, peek)?));
+                next = jiter.next_key()?.map(str::to_owned);
+            }
+            members.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Tree::Object(members)
+        }
+        Peek::Array => {
+            let mut elements = Vec::new();
+            let mut next = jiter.known_array()?;
+            while let Some(peek) = next {
+                elements.push(subtree(text, jiter, peek)?);
+                next = jiter.array_step()?;
+            }
+            Tree::Array(elements)
+        }
+        Peek::String => Tree::Text(jiter.known_str()?.to_owned()),
+        Peek::True | Peek::False => Tree::Bool(jiter.known_bool(peek)?),
+        Peek::Null => {
+            jiter.known_null()?;
+            Tree::Null
+        }
+        number => {
+            let start = jiter.current_index();
+            jiter.known_number_bytes(number)?;
+            Tree::Number(text.get(start..jiter.current_index()).unwrap_or_default())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::key::Pointer;
+
+    fn spec(pointers: &[&str]) -> KeySpec {
+        let parse = |text: &&str| Pointer::parse(text, false).expect("pointer");
+        KeySpec::new(pointers.iter().map(parse).collect()).expect("spec")
+    }
+
+    fn key_of(text: &str, pointers: &[&str]) -> Result<String, KeyError> {
+        scan(text, &spec(pointers)).expect("json").key.map(|key| key.as_str().to_owned())
+    }
+
+    #[test]
+    fn keys_are_read_at_their_pointers() {
+        assert_eq!(key_of(r#"{"key":"a"}"#, &["/key"]), Ok("a".to_owned()));
+        assert_eq!(key_of(r#" {"x":{"key":"no"},"key":12} "#, &["/key"]), Ok("12".to_owned()));
+        let nested = r#"{"metadata":{"name":"n","namespace":"s"},"list":[{"id":1},{"id":2}]}"#;
+        assert_eq!(key_of(nested, &["/metadata/namespace", "/metadata/name"]), Ok("s/n".to_owned()));
+        assert_eq!(key_of(nested, &["/list/1/id"]), Ok("2".to_owned()));
+        assert_eq!(key_of(r#"{"a\u0041":"x"}"#, &["/aA"]), Ok("x".to_owned()));
+        assert_eq!(key_of(r#"{"key":"\u00fc"}"#, &["/key"]), Ok("ü".to_owned()));
+    }
+
+    #[test]
+    fn wrong_key_parts_are_named() {
+        let missing = Err(KeyError::Missing { pointer: "/key".into() });
+        assert_eq!(key_of("{}", &["/key"]), missing);
+        assert_eq!(key_of(r#"{"key":null}"#, &["/key"]), missing);
+        assert_eq!(key_of(r#"{"key":""}"#, &["/key"]), missing);
+        for (value, found) in [
+            ("1.5", "a number"),
+            ("1e3", "a number"),
+            ("true", "a boolean"),
+            ("{}", "an object"),
+            ("[1]", "an array"),
+        ] {
+            let text = format!(r#"{{"key":{value}}}"#);
+            let wrong = Err(KeyError::NotText { pointer: "/key".into(), found });
+            assert_eq!(key_of(&text, &["/key"]), wrong, "{value}");
+        }
+    }
+
+    #[test]
+    fn bad_json_is_placed() {
+        let error = |text: &str| scan(text, &KeySpec::default()).expect_err("bad");
+        assert_eq!((error("{\n \"a\" 1}").line, error("{\n \"a\" 1}").column), (2, 6));
+        assert!(error(r#"{"a":1,"a":2}"#).reason.contains("twice"));
+        assert!(error(r#"{"b":{"a":1,"\u0061":2}}"#).reason.contains("twice"));
+        assert!(error("[1]").not_an_object);
+        assert!(error(&("{\"a\":".repeat(129) + "1" + &"}".repeat(129))).reason.contains("deeper"));
+        assert!(scan(&("{\"a\":".repeat(128) + "1" + &"}".repeat(128)), &KeySpec::default()).is_ok());
+        for text in ["", "{", "{\"a\":}", "{\"a\":01}", "{\"a\":1,}", "{} x", "{\"a\":NaN}", "{\"a\":\"\u{1}\"}"] {
+            error(text);
+        }
+        let wide = (0..40).map(|n| format!("\"m{n}\":1,")).collect::<String>();
+        assert!(error(&format!("{{{wide}\"m39\":1}}")).reason.contains("twice"));
+    }
+
+    #[test]
+    fn text_survives_as_sent() {
+        let text = r#"{"key":"a","n":1234567890123456789012345678901234567890.10e+400}"#;
+        assert_eq!(scan(text, &KeySpec::default()).expect("json").object.as_str(), text);
+    }
+
+    #[test]
+    fn many_and_one_are_told_apart() {
+        let spec = KeySpec::default();
+        let (all, many) = scan_one_or_many(r#" [ {"key":"a"} , {"key":"b"} ] "#, &spec).expect("json");
+        assert!(many);
+        let texts: Vec<&str> = all.iter().map(|scanned| scanned.object.as_str()).collect();
+        assert_eq!(texts, [r#"{"key":"a"}"#, r#"{"key":"b"}"#]);
+        assert!(!scan_one_or_many("{}", &spec).expect("json").1);
+        assert!(scan_one_or_many("[]", &spec).expect("json").0.is_empty());
+        assert!(scan_one_or_many("[1]", &spec).expect_err("bad").not_an_object);
+    }
+
+    #[test]
+    fn content_ignores_order_and_escapes_but_not_number_text() {
+        let object = |text: &str| Object::from_valid(text);
+        let same = |a: &str, b: &str| object(a).same_content(&object(b));
+        assert!(same(r#"{"a":1,"b":[1,{"c":2,"d":3}]}"#, r#"{ "b":[1,{"d":3,"c":2}], "a":1 }"#));
+        assert!(same(r#"{"a":"\u0041"}"#, r#"{"a":"A"}"#));
+        assert!(!same(r#"{"a":1}"#, r#"{"a":1.0}"#));
+        assert!(!same(r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#));
+        assert!(!same(r#"{"a":null}"#, "{}"));
+    }
+}

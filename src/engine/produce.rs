@@ -1,0 +1,183 @@
+//! Deciding on Add, Update and Delete.
+
+use std::collections::HashSet;
+
+use super::command::{Call, Produced};
+use super::config::Mode;
+use super::delta::{DeltaKind, Source};
+use super::event::{Origin, What};
+use super::key::Key;
+use super::object::Object;
+use super::queue::Queue;
+use super::refusal::Refusal;
+use super::schedule::Place;
+use super::table::Entry;
+use super::time::Time;
+
+impl Queue {
+    /// Applies all `calls` in order, or none.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::QueueFull`].
+    pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
+        self.advance(now);
+        self.check_calls(calls)?;
+        let mut produced = Produced::default();
+        for call in calls {
+            let accepted = match call.kind {
+                _ if self.config.mode == Mode::Keys => self.add_key(now, call),
+                DeltaKind::Deleted => self.delete(now, call),
+                _ => self.append(now, call, call.object.as_ref(), Origin::Call),
+            };
+            if accepted {
+                produced.queued += 1;
+            } else {
+                produced.ignored += 1;
+            }
+            self.note_call(&call.key, call.source.is_some());
+        }
+        produced.resource_version = self.rv;
+        Ok(produced)
+    }
+
+    fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
+        let keys_mode = self.config.mode == Mode::Keys;
+        let limit = self.config.max_object_bytes;
+        for (index, call) in calls.iter().enumerate() {
+            if keys_mode && call.kind != DeltaKind::Added {
+                let name = if call.kind == DeltaKind::Deleted { "delete" } else { "update" };
+                return Err(self.wrong_mode(name, "a queue of mode keys has no objects, only add"));
+            }
+            if !keys_mode && call.rate_limited {
+                return Err(self.wrong_mode("rate_limited", "only a queue of mode keys has AddRateLimited"));
+            }
+            if let Some(bytes) = call.object.as_ref().map(Object::bytes).filter(|bytes| *bytes > limit) {
+                return Err(Refusal::ObjectTooLarge { limit, bytes, index });
+            }
+        }
+        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted);
+        self.check_room(adds.map(|call| &call.key))
+    }
+
+    /// Refuses keys that the queue does not have and has no room for.
+    pub(super) fn check_room<'a>(&self, keys: impl Iterator<Item = &'a Key> + Clone) -> Result<(), Refusal> {
+        let (held, limit) = (self.keys() + self.reserved(), self.config.max_keys);
+        if keys.clone().count() <= limit.saturating_sub(held) {
+            return Ok(());
+        }
+        let wanted = keys.filter(|key| !self.holds(key)).collect::<HashSet<_>>().len();
+        if wanted > limit.saturating_sub(held) {
+            return Err(Refusal::QueueFull { limit, keys: held, wanted });
+        }
+        Ok(())
+    }
+
+    pub(super) fn wrong_mode(&self, call: &'static str, reason: &'static str) -> Refusal {
+        Refusal::WrongMode { call, reason, mode: self.config.mode }
+    }
+
+    /// Whether the key counts toward `max_keys` already.
+    pub(super) fn holds(&self, key: &Key) -> bool {
+        self.table.get(key.as_str()).is_some_and(Entry::is_held)
+    }
+
+    fn add_key(&mut self, now: Time, call: &Call) -> bool {
+        let key = call.key.clone();
+        if self.closed {
+            self.tally.ignored_closed += 1;
+            if call.rate_limited {
+                self.emit(now, What::Failed { key });
+            }
+            return false;
+        }
+        let mut wait = call.delay;
+        if call.rate_limited {
+            let standing = self.table.get(key.as_str()).map(|entry| &entry.standing);
+            let failures = standing.filter(|standing| standing.place != Place::Parked);
+            let failures = failures.map_or(0, |standing| standing.failures);
+            let limiter = &self.config.rate_limiter;
+            wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.bucket, now).0);
+        }
+        let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
+        if due.is_some() || call.rate_limited || !self.is_dirty(&key) {
+            self.emit(now, What::Queued { key, due, rate_limited: call.rate_limited });
+        }
+        true
+    }
+
+    /// Mode keys: whether the key will be handed out anyway (client-go's dirty set).
+    fn is_dirty(&self, key: &Key) -> bool {
+        match self.table.get(key.as_str()).map(|entry| &entry.standing.place) {
+            Some(Place::Ready(_)) => true,
+            Some(Place::Leased(lease)) => lease.news.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Queues a delta for an Add, Update, or item of a Replace.
+    fn append(&mut self, now: Time, call: &Call, object: Option<&Object>, origin: Origin) -> bool {
+        let Some(object) = object else { return false };
+        let owner = call.source.clone().or_else(|| self.owner_of(&call.key));
+        self.emit(
+            now,
+            What::Appended {
+                key: call.key.clone(),
+                kind: call.kind,
+                object: object.clone(),
+                source: call.source.clone(),
+                owner: if call.kind == DeltaKind::Deleted { None } else { owner },
+                final_state_unknown: call.final_state_unknown,
+                due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
+                origin,
+            },
+        );
+        true
+    }
+
+    fn delete(&mut self, now: Time, call: &Call) -> bool {
+        let known_only = |entry: &&Entry| entry.has_state();
+        let Some(entry) = self.table.get(call.key.as_str()).filter(known_only) else {
+            self.tally.ignored_absent += 1;
+            return self.ignore(now);
+        };
+        if entry.waiting.is_empty() && entry.is_deleted() {
+            self.tally.ignored_absent += 1;
+            return self.ignore(now);
+        }
+        if self.drops(entry) {
+            self.emit(now, What::Dropped { key: call.key.clone(), origin: Origin::Call });
+            return true;
+        }
+        if entry.waiting.would_swallow(DeltaKind::Deleted) {
+            self.tally.ignored_duplicate += 1;
+            self.ignore(now);
+            return true;
+        }
+        let inferred = call.object.is_none();
+        let object = call.object.clone().or_else(|| entry.newest_object().cloned());
+        let call = Call { final_state_unknown: call.final_state_unknown || inferred, ..call.clone() };
+        self.append(now, &call, object.as_ref(), Origin::Call)
+    }
+
+    /// Mode latest: whether a deletion drops the key, because no consumer can have seen it and the
+    /// known objects would tell if one had.
+    pub(super) fn drops(&self, entry: &Entry) -> bool {
+        self.config.mode == Mode::Latest
+            && self.config.known_objects
+            && entry.known.is_none()
+            && entry.standing.attempt == 0
+    }
+
+    /// A call that queues nothing still populates the queue. Returns that it was ignored.
+    fn ignore(&mut self, now: Time) -> bool {
+        if !self.populated {
+            self.emit(now, What::Populated);
+        }
+        false
+    }
+
+    /// The owner of the key's newest state.
+    pub(super) fn owner_of(&self, key: &Key) -> Option<Source> {
+        self.table.get(key.as_str())?.owner().cloned()
+    }
+}

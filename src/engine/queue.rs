@@ -1,0 +1,444 @@
+//! The state of one queue, and what can be read of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+
+use super::command::{Outcome, Settled};
+use super::config::{Config, Mode};
+use super::delta::{DeltaKind, Rv, Source};
+use super::event::{Ending, Event, ReplaceCounts, Then, What};
+use super::rate_limit::BucketLevel;
+use super::refusal::Refusal;
+use super::replace::Run;
+use super::schedule::{Place, Schedule, Slot};
+use super::settled::SettledLeases;
+use super::table::{Entry, Table};
+use super::time::Time;
+
+/// One queue: its state, and the commands and reads on it.
+///
+/// Invariant: everything outside of the fields marked "volatile" is a function of the events.
+#[derive(Debug)]
+pub struct Queue {
+    pub(super) rv: Rv,
+    pub(super) last_at: Time,
+    pub(super) config: Arc<Config>,
+    pub(super) populated: bool,
+    pub(super) paused: bool,
+    pub(super) closed: bool,
+    pub(super) initial: Initial,
+    pub(super) table: Table,
+    pub(super) schedule: Schedule,
+    pub(super) settled: SettledLeases,
+    /// Invariant: the live leases of each pop that had an id.
+    pub(super) pop_ids: HashMap<Arc<str>, Vec<Slot>, RandomState>,
+    pub(super) bucket: Option<BucketLevel>,
+    pub(super) next_resync: Option<Time>,
+    pub(super) last_replace: Option<LastReplace>,
+    /// Number of known objects.
+    pub(super) known: usize,
+    /// Number of keys that carry a mark of the initial list.
+    pub(super) marks: usize,
+    /// Volatile: Replaces between their acceptance and their end, the running one first.
+    pub(super) runs: VecDeque<Run>,
+    /// Volatile: the number of the last Replace.
+    pub(super) last_run: u64,
+    /// Volatile: events that nobody has taken yet.
+    pub(super) events: Vec<Event>,
+    /// Volatile: events up to this number are durable; leases behind it do not expire.
+    pub(super) committed: Rv,
+    /// Volatile: a periodic Resync is due.
+    pub(super) resync_due: bool,
+    /// Volatile: what happened since the start, for metrics.
+    pub(super) tally: Tally,
+}
+
+/// Where a queue is with its initial list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Initial {
+    /// No Replace brings it right now.
+    #[default]
+    Quiet,
+    /// A Replace is bringing it.
+    Running,
+    /// The Replace that brought it was cut off.
+    Aborted,
+}
+
+/// How the latest Replace went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastReplace {
+    /// Whose list it was.
+    pub source: Option<Source>,
+    /// What it did.
+    pub counts: ReplaceCounts,
+    /// When it started.
+    pub started: Time,
+    /// When it ended or was found cut off.
+    pub ended: Option<Time>,
+    /// Whether it was cut off.
+    pub aborted: bool,
+}
+
+/// A queue at a glance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// Keys in line.
+    pub ready: usize,
+    /// Keys that wait for a delay or backoff.
+    pub delayed: usize,
+    /// Keys in the hands of workers.
+    pub leased: usize,
+    /// Keys out of circulation.
+    pub parked: usize,
+    /// Known objects.
+    pub known: usize,
+    /// Whether the initial list has been acknowledged.
+    pub has_synced: bool,
+    /// Keys of the initial list that are not acknowledged.
+    pub initial_remaining: usize,
+    /// The newest event.
+    pub resource_version: Rv,
+    /// How long the first key has been in line.
+    pub oldest_ready_age: Option<Duration>,
+    /// Nothing is handed out.
+    pub paused: bool,
+    /// The queue drains.
+    pub closed: bool,
+    /// It is closed and nothing is left to hand out or to settle.
+    pub drained: bool,
+    /// The latest Replace.
+    pub last_replace: Option<LastReplace>,
+}
+
+/// Counters since the queue was opened. Replaying events does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Deltas queued, by kind in the order of [`DeltaKind::ALL`].
+    pub deltas: [u64; 5],
+    /// Deltas that the cap merged into newer ones.
+    pub coalesced: u64,
+    /// Deletes of keys that the queue does not have, or that are deleted already.
+    pub ignored_absent: u64,
+    /// Deletes that the dedup rule swallowed.
+    pub ignored_duplicate: u64,
+    /// Objects of a Replace that had not changed.
+    pub ignored_unchanged: u64,
+    /// Objects of a Replace whose key had a newer call.
+    pub ignored_superseded: u64,
+    /// Adds to a closed queue of mode keys.
+    pub ignored_closed: u64,
+    /// Delayed and rate-limited requeues (client-go's retries).
+    pub retries: u64,
+    /// Leases by how they ended: ack, nack, release, reject, expired.
+    pub settled: [u64; 5],
+    /// Settles of leases that had ended otherwise.
+    pub stale: u64,
+    /// For each key handed out, how long its work had waited.
+    pub waits: Vec<Duration>,
+    /// For each lease that ended, how long it lasted.
+    pub works: Vec<Duration>,
+}
+
+impl Queue {
+    /// An empty queue whose first event will be `last_rv + 1`.
+    #[must_use]
+    pub fn new(config: Arc<Config>, last_rv: Rv, now: Time) -> Self {
+        let next_resync = config.resync_period.map(|period| now.plus(period));
+        Self {
+            rv: last_rv,
+            last_at: now,
+            config,
+            populated: false,
+            paused: false,
+            closed: false,
+            initial: Initial::Quiet,
+            table: Table::default(),
+            schedule: Schedule::default(),
+            settled: SettledLeases::default(),
+            pop_ids: HashMap::default(),
+            bucket: None,
+            next_resync,
+            last_replace: None,
+            known: 0,
+            marks: 0,
+            runs: VecDeque::new(),
+            last_run: 0,
+            events: Vec::new(),
+            committed: Rv::MAX,
+            resync_due: false,
+            tally: Tally::default(),
+        }
+    }
+
+    /// The newest event's number.
+    #[must_use]
+    pub fn resource_version(&self) -> Rv {
+        self.rv
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// The events since the last call, oldest first.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The counters; the durations in them are handed over.
+    pub fn take_tally(&mut self) -> Tally {
+        let waits = std::mem::take(&mut self.tally.waits);
+        let works = std::mem::take(&mut self.tally.works);
+        Tally { waits, works, ..self.tally.clone() }
+    }
+
+    /// Says up to which event the journal has everything.
+    pub fn set_committed(&mut self, rv: Rv) {
+        self.committed = rv;
+    }
+
+    /// Whether `resync_period` has passed since the last Resync; asks once.
+    pub fn take_resync_due(&mut self) -> bool {
+        std::mem::take(&mut self.resync_due)
+    }
+
+    /// Keys that count toward `max_keys`.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.table.len() - self.schedule.index_sizes().memories
+    }
+
+    /// Keys that may be handed out now, if the queue is not paused.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        !self.paused && self.schedule.ready_len() > 0
+    }
+
+    /// Whether the queue is closed and nothing is ready, delayed or leased. In mode keys delays are
+    /// frozen while closed and hold nothing up.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let delayed = if self.config.mode == Mode::Keys { 0 } else { self.schedule.delayed_len() };
+        self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
+    }
+
+    /// client-go's HasSynced, counting acknowledgements instead of pops. Once true it stays true.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        self.populated
+            && self.marks == 0
+            && self.initial == Initial::Quiet
+            && !self.runs.iter().any(Run::may_be_first)
+    }
+
+    /// Keys of the initial list that are not acknowledged.
+    #[must_use]
+    pub fn initial_remaining(&self) -> usize {
+        self.marks
+    }
+
+    /// The queue at a glance.
+    #[must_use]
+    pub fn status(&self, now: Time) -> Status {
+        Status {
+            ready: self.schedule.ready_len(),
+            delayed: self.schedule.delayed_len(),
+            leased: self.schedule.leased_len(),
+            parked: self.schedule.parked_len(),
+            known: self.known,
+            has_synced: self.has_synced(),
+            initial_remaining: self.marks,
+            resource_version: self.rv,
+            oldest_ready_age: self.first_in_line().map(|since| now.since(since)),
+            paused: self.paused,
+            closed: self.closed,
+            drained: self.is_drained(),
+            last_replace: self.last_replace.clone(),
+        }
+    }
+
+    /// The keys and all that belongs to them.
+    #[must_use]
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The order of the keys.
+    #[must_use]
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// What is remembered of a lease that is not live.
+    #[must_use]
+    pub fn outcome(&self, token: Rv) -> Outcome {
+        self.settled.get(token)
+    }
+
+    /// When the engine has something to do by itself, unless a command comes first.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let lease = self.schedule.next_deadline(self.committed);
+        let times = [lease.map(|due| due.0), self.next_delay().map(|due| due.0), self.next_resync];
+        let memory = self.schedule.next_memory().map(|due| due.0);
+        times.into_iter().chain([memory]).flatten().min()
+    }
+
+    /// Changes the settings.
+    ///
+    /// # Errors
+    /// [`Refusal::ImmutableConfig`] if the change is not possible while the queue holds keys.
+    pub fn configure(&mut self, now: Time, config: Arc<Config>) -> Result<(), Refusal> {
+        self.advance(now);
+        if let Some(field) = self.config.immutable_difference(&config)
+            && (self.keys() > 0 || !self.runs.is_empty())
+        {
+            return Err(Refusal::ImmutableConfig { field, keys: self.keys() });
+        }
+        if *self.config != *config {
+            self.emit(now, What::Configured { config });
+        }
+        Ok(())
+    }
+
+    /// Stops or starts handing out.
+    pub fn set_paused(&mut self, now: Time, paused: bool) {
+        self.advance(now);
+        if self.paused != paused {
+            self.emit(now, if paused { What::Paused } else { What::Resumed });
+        }
+    }
+
+    /// Starts or stops draining.
+    pub fn set_closed(&mut self, now: Time, closed: bool) {
+        self.advance(now);
+        if self.closed != closed {
+            self.emit(now, if closed { What::Closed } else { What::Reopened });
+        }
+    }
+
+    /// Drops the failures of `keys`; returns how many had any.
+    pub fn forget<'a>(&mut self, now: Time, keys: impl IntoIterator<Item = &'a str>) -> u64 {
+        self.advance(now);
+        let mut forgotten = 0;
+        for key in keys {
+            let failed = self.table.get(key).filter(|entry| entry.standing.failures > 0);
+            if let Some(key) = failed.map(|entry| entry.key.clone()) {
+                self.emit(now, What::Forgotten { key });
+                forgotten += 1;
+            }
+        }
+        forgotten
+    }
+
+    /// Numbers, applies and notes an event, and counts it.
+    pub(super) fn emit(&mut self, now: Time, what: What) {
+        self.count(now, &what);
+        let event = Event { rv: self.rv + 1, at: now.max(self.last_at), what };
+        self.tally.coalesced += u64::from(self.apply(&event));
+        self.events.push(event);
+    }
+
+    /// The earliest delay that may fire: none while a closed queue of mode keys freezes them.
+    pub(super) fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
+        let frozen = self.closed && self.config.mode == Mode::Keys;
+        if frozen { None } else { self.schedule.next_delay() }
+    }
+
+    /// Entries behind `after`, in key order.
+    pub(super) fn entries_after(&self, after: Option<&str>) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.table.from(after.map_or(Bound::Unbounded, Bound::Excluded))
+    }
+
+    fn first_in_line(&self) -> Option<Time> {
+        let (_, slot) = self.schedule.ready().next()?;
+        match self.table.at(slot)?.standing.place {
+            Place::Ready(turn) => Some(turn.since),
+            _ => None,
+        }
+    }
+
+    fn count(&mut self, now: Time, what: &What) {
+        match what {
+            What::Appended { kind, due, .. } => {
+                let place = DeltaKind::ALL.iter().position(|other| other == kind).unwrap_or_default();
+                if let Some(count) = self.tally.deltas.get_mut(place) {
+                    *count += 1;
+                }
+                self.tally.retries += u64::from(due.is_some());
+            }
+            What::Queued { due, rate_limited, .. } => {
+                self.tally.retries += u64::from(due.is_some() || *rate_limited);
+            }
+            What::Settled { key, ending, .. } => {
+                let place = match ending {
+                    Ending::Acked | Ending::Done => Some(0),
+                    Ending::Failed { expired, then, .. } => {
+                        let waits = matches!(then, Then::Wait { .. } | Then::Tail { due: Some(_) });
+                        self.tally.retries += u64::from(waits);
+                        Some(if *expired { 4 } else { 1 })
+                    }
+                    Ending::Released => Some(2),
+                    Ending::Rejected { .. } => Some(3),
+                    Ending::Returned => None,
+                };
+                let Some(place) = place else { return };
+                if let Some(count) = self.tally.settled.get_mut(place) {
+                    *count += 1;
+                }
+                let since = self.table.get(key.as_str()).and_then(|entry| entry.standing.lease());
+                if let Some(since) = since.map(|lease| lease.since) {
+                    self.tally.works.push(now.since(since));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a settle that came too late.
+    pub(super) fn count_stale(&mut self, settled: Settled) -> Settled {
+        self.tally.stale += u64::from(matches!(settled, Settled::Stale { .. }));
+        settled
+    }
+}
+
+impl Entry {
+    /// The owner of the key's newest state: waiting, else leased, else known.
+    pub(super) fn owner(&self) -> Option<&Source> {
+        match self.waiting.newest().or_else(|| self.leased.newest()) {
+            Some(delta) => delta.owner.as_ref(),
+            None => self.known.as_ref().and_then(|known| known.owner.as_ref()),
+        }
+    }
+
+    /// Whether the key's newest state is a deletion.
+    pub(super) fn is_deleted(&self) -> bool {
+        let newest = self.waiting.newest().or_else(|| self.leased.newest());
+        newest.is_some_and(|delta| delta.kind == DeltaKind::Deleted)
+    }
+
+    /// The newest object of the key: waiting, else leased, else known.
+    pub(super) fn newest_object(&self) -> Option<&super::object::Object> {
+        match self.waiting.newest().or_else(|| self.leased.newest()) {
+            Some(delta) => Some(&delta.object),
+            None => self.known.as_ref().map(|known| &known.object),
+        }
+    }
+
+    /// Whether anything but a failure count is left of the key.
+    pub(super) fn is_held(&self) -> bool {
+        self.has_state() || self.standing.delay.is_some() || self.standing.place != Place::Idle
+    }
+
+    /// Whether deltas wait or are handed out, or an object is known.
+    pub(super) fn has_state(&self) -> bool {
+        !self.waiting.is_empty() || !self.leased.is_empty() || self.known.is_some()
+    }
+}

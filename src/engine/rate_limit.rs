@@ -1,0 +1,193 @@
+//! client-go's workqueue rate limiters: how long a key waits after its n-th failure.
+//!
+//! Failure counts live with the keys; only the token bucket has state of its own.
+
+use std::time::Duration;
+
+use super::time::Time;
+
+/// The limiters of a queue. The longest wait of those that are set counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RateLimiter {
+    /// `base * 2^(failures - 1)`, at most `max`.
+    pub item_exponential: Option<ItemExponential>,
+    /// `fast` for the first failures, then `slow`.
+    pub item_fast_slow: Option<ItemFastSlow>,
+    /// One token bucket for all keys of the queue.
+    pub bucket: Option<Bucket>,
+    /// Caps the result.
+    pub max_wait: Option<Duration>,
+    /// Up to this fraction of the wait is added on top, derived from key and failure count.
+    pub jitter: f64,
+}
+
+/// client-go's `TypedItemExponentialFailureRateLimiter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemExponential {
+    /// Wait after the first failure.
+    pub base: Duration,
+    /// Longest wait.
+    pub max: Duration,
+}
+
+/// client-go's `TypedItemFastSlowRateLimiter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemFastSlow {
+    /// Wait after each of the first `max_fast` failures.
+    pub fast: Duration,
+    /// Wait after each later one.
+    pub slow: Duration,
+    /// How many failures are fast.
+    pub max_fast: u32,
+}
+
+/// client-go's `TypedBucketRateLimiter`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bucket {
+    /// Tokens that come in per second.
+    pub qps: f64,
+    /// Tokens that fit in.
+    pub burst: u32,
+}
+
+/// How full a queue's token bucket is. Below zero, tokens are reserved ahead of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BucketLevel {
+    tokens: f64,
+    at: Time,
+}
+
+impl Default for RateLimiter {
+    fn default() -> Self {
+        Self {
+            item_exponential: Some(ItemExponential {
+                base: Duration::from_millis(5),
+                max: Duration::from_secs(1_000),
+            }),
+            item_fast_slow: None,
+            bucket: None,
+            max_wait: None,
+            jitter: 0.1,
+        }
+    }
+}
+
+impl RateLimiter {
+    /// The wait after a key's failure number `failures` (from 1), and the bucket's level once its
+    /// token is taken. `level` is `None` for a bucket that was never used.
+    #[must_use]
+    pub fn wait(
+        &self,
+        key: &str,
+        failures: u32,
+        level: Option<BucketLevel>,
+        now: Time,
+    ) -> (Duration, Option<BucketLevel>) {
+        let before = failures.saturating_sub(1);
+        let mut wait = Duration::ZERO;
+        if let Some(limiter) = &self.item_exponential {
+            wait = wait.max(limiter.wait(before));
+        }
+        if let Some(limiter) = &self.item_fast_slow {
+            wait = wait.max(if before < limiter.max_fast { limiter.fast } else { limiter.slow });
+        }
+        let mut left = level;
+        if let Some(bucket) = &self.bucket {
+            let (bucket_wait, level) = bucket.take(level, now);
+            wait = wait.max(bucket_wait);
+            left = Some(level);
+        }
+        if let Some(max_wait) = self.max_wait {
+            wait = wait.min(max_wait);
+        }
+        (add_jitter(wait, self.jitter, key, failures), left)
+    }
+}
+
+impl ItemExponential {
+    fn wait(&self, doublings: u32) -> Duration {
+        let factor = 1_u32.checked_shl(doublings.min(31)).unwrap_or(u32::MAX);
+        let mut wait = self.base.saturating_mul(factor);
+        // A factor of 2^31 is past any maximum unless the base is tiny; go on doubling then.
+        for _ in 31..doublings.min(128) {
+            wait = wait.saturating_mul(2);
+        }
+        wait.min(self.max)
+    }
+}
+
+impl Bucket {
+    /// Reserves one token; the wait is how long until it is there.
+    fn take(&self, level: Option<BucketLevel>, now: Time) -> (Duration, BucketLevel) {
+        let full = f64::from(self.burst);
+        let filled = level.map_or(full, |level| {
+            (level.tokens + now.since(level.at).as_secs_f64() * self.qps).min(full)
+        });
+        let tokens = filled - 1.0;
+        let wait = if tokens >= 0.0 {
+            Duration::ZERO
+        } else {
+            Duration::try_from_secs_f64(-tokens / self.qps).unwrap_or(Duration::MAX)
+        };
+        (wait, BucketLevel { tokens, at: now })
+    }
+}
+
+fn add_jitter(wait: Duration, jitter: f64, key: &str, failures: u32) -> Duration {
+    if jitter <= 0.0 || wait.is_zero() {
+        return wait;
+    }
+    let extra = wait.as_secs_f64() * jitter * fraction(key, failures);
+    wait.saturating_add(Duration::try_from_secs_f64(extra).unwrap_or(Duration::ZERO))
+}
+
+/// A number in 0..1 that looks random but depends on nothing else (FNV-1a, then a finaliser, so
+/// that neighbouring failure counts differ in their high bits).
+fn fraction(key: &str, failures: u32) -> f64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in key.bytes().chain(failures.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let high = u32::try_from(hash >> 32).unwrap_or(u32::MAX);
+    f64::from(high) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_hands_out_its_burst_then_one_per_interval() {
+        let limiter = RateLimiter {
+            item_exponential: None,
+            bucket: Some(Bucket { qps: 10.0, burst: 2 }),
+            jitter: 0.0,
+            ..RateLimiter::default()
+        };
+        let mut level = None;
+        let mut waits = Vec::new();
+        for second in [0, 0, 0, 0, 1] {
+            let now = Time::from_micros(second * 1_000_000);
+            let (wait, left) = limiter.wait("a", 1, level, now);
+            level = left;
+            waits.push(wait.as_millis());
+        }
+        assert_eq!(waits, [0, 0, 100, 200, 0]);
+    }
+
+    #[test]
+    fn jitter_adds_up_to_its_fraction_and_repeats() {
+        let limiter = RateLimiter::default();
+        let base = Duration::from_millis(5);
+        let mut seen = std::collections::HashSet::new();
+        for n in 0..100 {
+            let key = format!("key-{n}");
+            let (wait, _) = limiter.wait(&key, 1, None, Time::default());
+            assert!(wait >= base && wait <= base.mul_f64(1.1), "{wait:?}");
+            assert_eq!(limiter.wait(&key, 1, None, Time::default()).0, wait);
+            seen.insert(wait);
+        }
+        assert!(seen.len() > 90);
+    }
+}

@@ -1,0 +1,375 @@
+//! Replace: a whole set of objects turned into exactly the right changes, in slices.
+//!
+//! A Replace is accepted at one instant and applied over many; other calls run in between. Whatever
+//! a producer says of a key after the acceptance is newer than the list, so the run leaves such a
+//! key alone. Runs are volatile: after a crash the events that were queued stand, and the caller
+//! repeats the Replace.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use super::command::{Progress, Replace, ReplaceId, Replaced};
+use super::config::Mode;
+use super::delta::{DeltaKind, Source};
+use super::event::{Origin, ReplaceCounts, What};
+use super::key::Key;
+use super::object::Object;
+use super::queue::{Initial, Queue};
+use super::refusal::Refusal;
+use super::sweep::Sweep;
+use super::table::Entry;
+use super::time::Time;
+
+/// One Replace between its acceptance and its end.
+#[derive(Debug)]
+pub(super) struct Run {
+    id: ReplaceId,
+    items: IntoIter<(Key, Object)>,
+    keys: Arc<std::collections::HashSet<Key>>,
+    source: Option<Source>,
+    only_changed: bool,
+    guard: Option<Guard>,
+    dry_run: bool,
+    phase: Phase,
+    sweep: Sweep,
+    counts: ReplaceCounts,
+    /// Room held for keys of the list that the queue does not have.
+    reserved: usize,
+    /// Keys with a produce call since the acceptance, and whether one of those named a source.
+    called: HashMap<Key, bool>,
+    /// Whether it was accepted before the queue had its initial list, and no other has brought it.
+    may_be_first: bool,
+    deletions: u64,
+    owned: u64,
+}
+
+/// How many deletions a Replace may bring.
+#[derive(Clone, Copy, Debug)]
+struct Guard {
+    max_deletes: u64,
+    max_percent: f64,
+}
+
+/// What a run does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Counts the keys that need room, from the item at this index on.
+    Room { next: usize, wanted: usize },
+    /// Counts the deletions, for the guard or a dry run.
+    Count,
+    /// Counts what the items would do, from this index on; then answers or refuses.
+    Plan { next: usize, refused: bool },
+    /// Says that it starts.
+    Start,
+    /// Queues the items.
+    Items,
+    /// Queues the deletions.
+    Deletions,
+}
+
+/// What an item of the list means for its key.
+enum Verdict {
+    Skipped { take_over: bool },
+    Unchanged,
+    Changed,
+}
+
+impl Run {
+    /// Whether the queue waits for this run to be synced.
+    pub(super) fn may_be_first(&self) -> bool {
+        self.may_be_first && !self.dry_run
+    }
+
+    fn refuses(&self) -> bool {
+        let Some(guard) = self.guard else { return false };
+        #[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
+        let percent = self.deletions as f64 * 100.0 > guard.max_percent * self.owned as f64;
+        self.deletions > guard.max_deletes && percent
+    }
+}
+
+impl Queue {
+    /// Accepts a Replace: from now on calls for its keys count as newer. It runs by
+    /// [`replace_step`](Self::replace_step).
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] or [`Refusal::ObjectTooLarge`]. What needs a look at every key is
+    /// refused by `replace_step`, still before anything changes.
+    pub fn accept_replace(&mut self, now: Time, replace: Replace) -> Result<ReplaceId, Refusal> {
+        self.advance(now);
+        if self.config.mode == Mode::Keys {
+            return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
+        }
+        let limit = self.config.max_object_bytes;
+        let too_large = |(_, (_, object)): &(usize, &(Key, Object))| object.bytes() > limit;
+        if let Some((index, (_, object))) = replace.items.iter().enumerate().find(too_large) {
+            return Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index });
+        }
+        let percent = replace.max_delete_percent.or(self.config.max_delete_percent);
+        let deletes = replace.max_deletes.or(self.config.max_deletes);
+        let guard = (percent.is_some() || deletes.is_some()).then(|| Guard {
+            max_deletes: deletes.unwrap_or(0),
+            max_percent: percent.unwrap_or(0.0),
+        });
+        let room = self.config.max_keys.saturating_sub(self.keys() + self.reserved());
+        let fits = replace.keys.len() <= room;
+        self.last_run += 1;
+        let id = ReplaceId(self.last_run);
+        self.runs.push_back(Run {
+            id,
+            reserved: if fits && !replace.dry_run { replace.keys.len() } else { 0 },
+            phase: if fits { Phase::Count } else { Phase::Room { next: 0, wanted: 0 } },
+            items: replace.items.into_iter(),
+            keys: replace.keys,
+            source: replace.source,
+            only_changed: replace.only_changed,
+            guard,
+            dry_run: replace.dry_run,
+            sweep: Sweep::default(),
+            counts: ReplaceCounts::default(),
+            called: HashMap::new(),
+            may_be_first: !self.populated || self.initial == Initial::Aborted,
+            deletions: 0,
+            owned: 0,
+        });
+        Ok(id)
+    }
+
+    /// Does the next part of a Replace, at most `budget` keys of it.
+    ///
+    /// # Errors
+    /// [`Refusal::QueueFull`] or [`Refusal::MassDelete`]; nothing has changed then.
+    pub fn replace_step(
+        &mut self,
+        now: Time,
+        id: ReplaceId,
+        budget: usize,
+    ) -> Result<Progress<Replaced>, Refusal> {
+        self.advance(now);
+        let Some(mut run) = self.runs.pop_front_if(|run| run.id == id) else { return Ok(Progress::NotYet) };
+        let done = match run.phase {
+            Phase::Room { next, wanted } => self.count_room(&mut run, next, wanted, budget)?,
+            Phase::Count => self.count_deletions(&mut run, budget),
+            Phase::Plan { next, refused } => self.plan_items(&mut run, next, refused, budget)?,
+            Phase::Start => {
+                let first = run.may_be_first;
+                self.emit(now, What::ReplaceStarted { source: run.source.clone(), first });
+                run.phase = Phase::Items;
+                false
+            }
+            Phase::Items => {
+                self.queue_items(now, &mut run, budget);
+                false
+            }
+            Phase::Deletions => self.queue_deletions(now, &mut run, budget),
+        };
+        if !done {
+            self.runs.push_front(run);
+            return Ok(Progress::More);
+        }
+        if !run.dry_run {
+            let (source, counts, first) = (run.source.clone(), run.counts, run.may_be_first);
+            self.emit(now, What::ReplaceEnded { source, first, counts, aborted: false });
+            for later in &mut self.runs {
+                later.may_be_first = false;
+            }
+        }
+        Ok(Progress::Done(Replaced { resource_version: self.rv, counts: run.counts }))
+    }
+
+    /// Notes that a Replace which the events began has no end: a crash cut it off.
+    pub fn abort_replace(&mut self, now: Time) {
+        let cut = self.last_replace.as_ref().filter(|last| last.ended.is_none());
+        if let Some(source) = cut.map(|last| last.source.clone()) {
+            let first = self.initial == Initial::Running;
+            let counts = ReplaceCounts::default();
+            self.emit(now, What::ReplaceEnded { source, first, counts, aborted: true });
+        }
+    }
+
+    /// A producer has said something of `key`, which the Replaces that are on their way did not see.
+    pub(super) fn note_call(&mut self, key: &Key, named_source: bool) {
+        for run in &mut self.runs {
+            *run.called.entry(key.clone()).or_default() |= named_source;
+        }
+    }
+
+    /// Keys that Replaces on their way may still bring.
+    pub(super) fn reserved(&self) -> usize {
+        self.runs.iter().map(|run| run.reserved).sum()
+    }
+
+    fn count_room(&self, run: &mut Run, next: usize, wanted: usize, budget: usize) -> Result<bool, Refusal> {
+        let items = run.items.as_slice();
+        let slice: std::collections::HashSet<&Key> =
+            items.iter().skip(next).take(budget).map(|(key, _)| key).collect();
+        let wanted = wanted + slice.into_iter().filter(|key| !self.holds(key)).count();
+        let next = next.saturating_add(budget);
+        run.phase = Phase::Room { next, wanted };
+        if next >= items.len() {
+            let (keys, limit) = (self.keys() + self.reserved(), self.config.max_keys);
+            if wanted > limit.saturating_sub(keys) {
+                return Err(Refusal::QueueFull { limit, keys, wanted });
+            }
+            run.reserved = if run.dry_run { 0 } else { wanted };
+            run.phase = Phase::Count;
+        }
+        Ok(false)
+    }
+
+    fn count_deletions(&self, run: &mut Run, budget: usize) -> bool {
+        if run.guard.is_some() || run.dry_run {
+            let source = run.source.clone();
+            let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
+            let mut sweep = std::mem::take(&mut run.sweep);
+            let keys = self.next_keys(&mut sweep, budget, owned);
+            run.sweep = sweep;
+            run.owned += keys.len() as u64;
+            let goes = |key: &&Key| !run.keys.contains(*key) && !run.called.contains_key(*key);
+            run.deletions += keys.iter().filter(goes).count() as u64;
+            if run.sweep.is_under_way() {
+                return false;
+            }
+        }
+        let refused = run.refuses();
+        run.phase = if refused || run.dry_run { Phase::Plan { next: 0, refused } } else { Phase::Start };
+        false
+    }
+
+    fn plan_items(&self, run: &mut Run, next: usize, refused: bool, budget: usize) -> Result<bool, Refusal> {
+        let mut counts = run.counts;
+        for (key, object) in run.items.as_slice().iter().skip(next).take(budget) {
+            let verdict = self.verdict(run, key, object);
+            let taken_over = self.is_taken_over(run, key, &verdict);
+            count(&mut counts, &verdict, taken_over);
+        }
+        run.counts = counts;
+        let next = next.saturating_add(budget);
+        run.phase = Phase::Plan { next, refused };
+        if next < run.items.as_slice().len() {
+            return Ok(false);
+        }
+        run.counts.deleted = run.deletions;
+        match run.guard {
+            Some(guard) if refused => Err(Refusal::MassDelete {
+                deletions: run.deletions,
+                owned: run.owned,
+                max_deletes: guard.max_deletes,
+                max_percent: guard.max_percent,
+                counts: run.counts,
+            }),
+            _ => Ok(true),
+        }
+    }
+
+    fn queue_items(&mut self, now: Time, run: &mut Run, budget: usize) {
+        let kind = if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
+        for _ in 0..budget {
+            let Some((key, object)) = run.items.next() else { break };
+            let verdict = self.verdict(run, &key, &object);
+            let taken_over = self.is_taken_over(run, &key, &verdict);
+            count(&mut run.counts, &verdict, taken_over);
+            match verdict {
+                Verdict::Changed => {
+                    let owner = run.source.clone().or_else(|| self.owner_of(&key));
+                    let what = What::Appended {
+                        key,
+                        kind,
+                        object,
+                        source: run.source.clone(),
+                        owner,
+                        final_state_unknown: false,
+                        due: None,
+                        origin: Origin::Replace { initial: run.may_be_first },
+                    };
+                    self.emit(now, what);
+                }
+                Verdict::Unchanged | Verdict::Skipped { take_over: true } => {
+                    self.take_over(now, run, key);
+                    self.tally.ignored_unchanged += u64::from(matches!(verdict, Verdict::Unchanged));
+                }
+                Verdict::Skipped { .. } => {}
+            }
+            self.tally.ignored_superseded += u64::from(matches!(verdict, Verdict::Skipped { .. }));
+        }
+        run.reserved = run.reserved.min(run.items.len());
+        if run.items.len() == 0 {
+            run.phase = Phase::Deletions;
+        }
+    }
+
+    fn queue_deletions(&mut self, now: Time, run: &mut Run, budget: usize) -> bool {
+        let goes = |entry: &Entry| {
+            is_owned_by(entry, run.source.as_ref())
+                && !run.keys.contains(&entry.key)
+                && !run.called.contains_key(&entry.key)
+        };
+        let mut sweep = std::mem::take(&mut run.sweep);
+        let keys = self.next_keys(&mut sweep, budget, goes);
+        run.sweep = sweep;
+        let origin = Origin::Replace { initial: run.may_be_first };
+        for key in keys {
+            let Some(entry) = self.table.get(key.as_str()) else { continue };
+            let Some(object) = entry.newest_object().cloned() else { continue };
+            let what = if self.drops(entry) {
+                What::Dropped { key, origin }
+            } else {
+                What::Appended {
+                    key,
+                    kind: DeltaKind::Deleted,
+                    object,
+                    source: run.source.clone(),
+                    owner: None,
+                    final_state_unknown: true,
+                    due: None,
+                    origin,
+                }
+            };
+            self.emit(now, what);
+            run.counts.deleted += 1;
+        }
+        !run.sweep.is_under_way()
+    }
+
+    fn verdict(&self, run: &Run, key: &Key, object: &Object) -> Verdict {
+        if let Some(named_source) = run.called.get(key) {
+            return Verdict::Skipped { take_over: !named_source };
+        }
+        let state = self.table.get(key.as_str()).filter(|_| run.only_changed);
+        let newest = state.filter(|entry| !entry.is_deleted()).and_then(Entry::newest_object);
+        match newest {
+            Some(newest) if newest.same_content(object) => Verdict::Unchanged,
+            _ => Verdict::Changed,
+        }
+    }
+
+    /// Whether the run's source gets the key from another one.
+    fn is_taken_over(&self, run: &Run, key: &Key, verdict: &Verdict) -> bool {
+        let owner = self.table.get(key.as_str()).and_then(Entry::owner);
+        let stays = matches!(verdict, Verdict::Skipped { take_over: false });
+        !stays && run.source.is_some() && owner.is_some() && owner != run.source.as_ref()
+    }
+
+    /// Gives the newest state of a key that the list names, but does not change, to its source.
+    fn take_over(&mut self, now: Time, run: &Run, key: Key) {
+        let (Some(owner), Some(entry)) = (run.source.clone(), self.table.get(key.as_str())) else { return };
+        if entry.has_state() && !entry.is_deleted() && entry.owner() != Some(&owner) {
+            self.emit(now, What::TakenOver { key, owner });
+        }
+    }
+}
+
+/// Whether `source` answers for the key, and the key is not deleted already.
+fn is_owned_by(entry: &Entry, source: Option<&Source>) -> bool {
+    entry.has_state() && !entry.is_deleted() && entry.owner() == source
+}
+
+fn count(counts: &mut ReplaceCounts, verdict: &Verdict, taken_over: bool) {
+    match verdict {
+        Verdict::Skipped { .. } => counts.skipped += 1,
+        Verdict::Unchanged => counts.unchanged += 1,
+        Verdict::Changed => counts.replaced += 1,
+    }
+    counts.taken_over += u64::from(taken_over);
+}

@@ -1,0 +1,467 @@
+//! Which key may be handed out, when, and to whom.
+//!
+//! It is client-go's workqueue (dirty, processing, delayed, failure counts) plus leases with a
+//! deadline and a place for keys that failed too often. It knows nothing of deltas or objects:
+//! whether something waits behind a lease comes in as an argument.
+//!
+//! Invariants, over the [`Standing`]s of all keys:
+//! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
+//! - a key is in `delayed` iff its `delay` is set; parked keys have none;
+//! - a key is in `memories` iff it has a `memory`, and then it is idle without delay.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::delta::Rv;
+use super::key::Key;
+use super::time::Time;
+
+/// Index of a key's entry in the queue's table.
+pub type Slot = u32;
+
+/// A key's standing in the schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Where the key is.
+    pub place: Place,
+    /// When a delay or backoff ends. It may stand beside any place but `Parked`.
+    pub delay: Option<Delay>,
+    /// Failures since the last acknowledgement, forget or wake-up from parked.
+    pub failures: u32,
+    /// Deliveries since the last acknowledgement.
+    pub attempt: u32,
+    /// What the worker said of the last failure.
+    pub last_error: Option<Arc<str>>,
+    /// When the failure count of an otherwise idle key is dropped.
+    pub memory: Option<(Time, Rv)>,
+}
+
+/// Where a key is; exactly one of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: it waits for its delay, or only its object or failures are known.
+    #[default]
+    Idle,
+    /// In the ready line, in the order of `rv`.
+    Ready(Turn),
+    /// With a worker.
+    Leased(Box<Lease>),
+    /// Out of circulation until news or an operator.
+    Parked,
+}
+
+/// A place in the ready line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The event that put the key in line.
+    pub rv: Rv,
+    /// When the key came in line.
+    pub since: Time,
+    /// When the work that it is in line for came in; before `since` if it came during a lease.
+    pub added: Time,
+}
+
+/// When a key that waits becomes ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// The instant.
+    pub due: Time,
+    /// The event that set it.
+    pub rv: Rv,
+}
+
+/// A key in the hands of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The event that made the lease: its fencing token.
+    pub token: Rv,
+    /// When it expires.
+    pub deadline: Time,
+    /// When it was made.
+    pub since: Time,
+    /// Who holds it, if the pop said so.
+    pub worker: Option<Arc<str>>,
+    /// The id of the pop that made it, if it had one.
+    pub pop_id: Option<Arc<str>>,
+    /// The turn that the key had in line.
+    pub former: Turn,
+    /// The delay that handing out dropped.
+    pub dropped_delay: Option<Delay>,
+    /// When work for the key came in that is not part of the lease and need not wait.
+    pub news: Option<Time>,
+}
+
+/// The order of every key that the schedule holds.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    ready: BTreeMap<Rv, Slot>,
+    delayed: BTreeSet<(Time, Rv, Slot)>,
+    leases: BTreeSet<(Time, Rv, Slot)>,
+    tokens: HashMap<Rv, Slot, RandomState>,
+    parked: BTreeMap<Key, Slot>,
+    memories: BTreeSet<(Time, Rv, Slot)>,
+    /// Idle keys with a delay, so that "delayed" can be counted as a state.
+    idle_delayed: usize,
+    /// Leased keys with news behind the lease.
+    leased_with_news: usize,
+    /// How often a key got work to do (client-go's adds), since the start.
+    adds: u64,
+}
+
+/// A place change's event: its number and its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// The event's number.
+    pub rv: Rv,
+    /// The event's time.
+    pub at: Time,
+}
+
+impl Schedule {
+    /// Keys in line, first to last.
+    pub fn ready(&self) -> impl Iterator<Item = (Rv, Slot)> {
+        self.ready.iter().map(|(rv, slot)| (*rv, *slot))
+    }
+
+    /// Keys in line behind the one that came in line at `after`.
+    pub fn ready_after(&self, after: Rv) -> impl Iterator<Item = (Rv, Slot)> {
+        self.ready.range(after.saturating_add(1)..).map(|(rv, slot)| (*rv, *slot))
+    }
+
+    /// Keys with a delay behind `after`, by due time; a key in another place may be among them.
+    pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
+        self.delayed.range((after.0, after.1.saturating_add(1), 0)..)
+    }
+
+    /// Leased keys behind `after`, by deadline.
+    pub fn leased_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
+        self.leases.range((after.0, after.1.saturating_add(1), 0)..)
+    }
+
+    /// Parked keys from `from` on, in key order.
+    pub fn parked_from(&self, from: std::ops::Bound<&str>) -> impl Iterator<Item = (&Key, Slot)> {
+        self.parked.range::<str, _>((from, std::ops::Bound::Unbounded)).map(|(key, slot)| (key, *slot))
+    }
+
+    /// The key with the live lease `token`.
+    #[must_use]
+    pub fn leased_at(&self, token: Rv) -> Option<Slot> {
+        self.tokens.get(&token).copied()
+    }
+
+    /// The earliest delay.
+    #[must_use]
+    pub fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
+        self.delayed.first().copied()
+    }
+
+    /// The earliest deadline of a lease that is committed.
+    #[must_use]
+    pub fn next_deadline(&self, committed: Rv) -> Option<(Time, Rv, Slot)> {
+        self.leases.iter().find(|(_, token, _)| *token <= committed).copied()
+    }
+
+    /// The earliest end of a failure memory.
+    #[must_use]
+    pub fn next_memory(&self) -> Option<(Time, Rv, Slot)> {
+        self.memories.first().copied()
+    }
+
+    /// Number of keys in line.
+    #[must_use]
+    pub fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Number of idle keys with a delay.
+    #[must_use]
+    pub fn delayed_len(&self) -> usize {
+        self.idle_delayed
+    }
+
+    /// Number of leased keys.
+    #[must_use]
+    pub fn leased_len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Number of parked keys.
+    #[must_use]
+    pub fn parked_len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// client-go's depth: keys in line, and leased keys that will be again.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.ready.len() + self.leased_with_news
+    }
+
+    /// client-go's adds: how often a key got work to do.
+    #[must_use]
+    pub fn adds(&self) -> u64 {
+        self.adds
+    }
+
+    /// Numbers of entries per index, for the invariants.
+    pub(super) fn index_sizes(&self) -> IndexSizes {
+        IndexSizes {
+            ready: self.ready.len(),
+            delayed: self.delayed.len(),
+            leases: self.leases.len(),
+            tokens: self.tokens.len(),
+            parked: self.parked.len(),
+            memories: self.memories.len(),
+            idle_delayed: self.idle_delayed,
+            leased_with_news: self.leased_with_news,
+        }
+    }
+
+    /// Whether `slot` is in every index that `standing` says, under the right order.
+    pub(super) fn holds(&self, slot: Slot, key: &Key, standing: &Standing) -> bool {
+        let in_place = match &standing.place {
+            Place::Idle => true,
+            Place::Ready(turn) => self.ready.get(&turn.rv) == Some(&slot),
+            Place::Leased(lease) => {
+                self.leases.contains(&(lease.deadline, lease.token, slot))
+                    && self.leased_at(lease.token) == Some(slot)
+            }
+            Place::Parked => self.parked.get(key.as_str()) == Some(&slot),
+        };
+        let delay = standing.delay.is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
+        let memory = standing.memory.is_none_or(|(at, rv)| self.memories.contains(&(at, rv, slot)));
+        in_place && delay && memory
+    }
+
+    /// News for the key: idle and parked keys come in line, a leased one when it is settled.
+    pub fn wake(&mut self, slot: Slot, key: &Key, standing: &mut Standing, stamp: Stamp) {
+        match &mut standing.place {
+            Place::Idle => self.line_up(slot, standing, stamp, None),
+            Place::Ready(_) => {}
+            Place::Leased(lease) => {
+                if lease.news.is_none() {
+                    lease.news = Some(stamp.at);
+                    self.leased_with_news += 1;
+                    self.adds += 1;
+                }
+            }
+            Place::Parked => {
+                self.parked.remove(key.as_str());
+                standing.place = Place::Idle;
+                standing.failures = 0;
+                self.line_up(slot, standing, stamp, None);
+            }
+        }
+    }
+
+    /// The key becomes ready at `due` at the latest. A parked key waits for it.
+    pub fn delay(&mut self, slot: Slot, key: &Key, standing: &mut Standing, due: Time, rv: Rv) {
+        if standing.place == Place::Parked {
+            self.parked.remove(key.as_str());
+            standing.place = Place::Idle;
+            standing.failures = 0;
+        }
+        self.set_memory(slot, standing, None);
+        if standing.delay.is_none_or(|delay| due < delay.due) {
+            self.set_delay(slot, standing, Some(Delay { due, rv }));
+        }
+    }
+
+    /// The key's delay is over; `waits` is whether it now has something to hand out.
+    pub fn fire(&mut self, slot: Slot, key: &Key, standing: &mut Standing, waits: bool, stamp: Stamp) {
+        self.set_delay(slot, standing, None);
+        if waits {
+            self.wake(slot, key, standing, stamp);
+        }
+    }
+
+    /// Hands the key out. With `keep_delay` a delay stays beside the lease.
+    pub fn lease(&mut self, slot: Slot, standing: &mut Standing, mut lease: Lease, keep_delay: bool) {
+        self.leave_line(standing);
+        if !keep_delay {
+            lease.dropped_delay = standing.delay;
+            self.set_delay(slot, standing, None);
+        }
+        self.set_memory(slot, standing, None);
+        self.leases.insert((lease.deadline, lease.token, slot));
+        self.tokens.insert(lease.token, slot);
+        self.set_place(standing, Place::Leased(Box::new(lease)));
+        standing.attempt = standing.attempt.saturating_add(1);
+    }
+
+    /// Moves the deadline of a lease.
+    pub fn extend(&mut self, slot: Slot, standing: &mut Standing, deadline: Time) {
+        if let Place::Leased(lease) = &mut standing.place {
+            self.leases.remove(&(lease.deadline, lease.token, slot));
+            lease.deadline = deadline;
+            self.leases.insert((deadline, lease.token, slot));
+        }
+    }
+
+    /// Ends the lease. The key comes in line if there is news behind the lease, and is idle else.
+    pub fn settle(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp) {
+        if let Some(lease) = self.end_lease(slot, standing)
+            && let Some(added) = lease.news
+        {
+            self.line_up(slot, standing, stamp, Some(added));
+        }
+    }
+
+    /// Ends the lease; the key goes to the tail of the line.
+    pub fn settle_to_tail(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp) {
+        if let Some(lease) = self.end_lease(slot, standing) {
+            self.line_up(slot, standing, stamp, lease.news);
+        }
+    }
+
+    /// Ends the lease as if it had not been: the key has its former turn again.
+    pub fn give_back(&mut self, slot: Slot, standing: &mut Standing) {
+        let Some(lease) = self.end_lease(slot, standing) else { return };
+        standing.attempt = standing.attempt.saturating_sub(1);
+        self.ready.insert(lease.former.rv, slot);
+        self.set_place(standing, Place::Ready(lease.former));
+        if let Some(dropped) = lease.dropped_delay
+            && standing.delay.is_none_or(|delay| dropped.due < delay.due)
+        {
+            self.set_delay(slot, standing, Some(dropped));
+        }
+    }
+
+    /// Takes the key out of circulation, from a lease; its delay is dropped.
+    pub fn park(&mut self, slot: Slot, key: &Key, standing: &mut Standing) {
+        self.end_lease(slot, standing);
+        self.set_delay(slot, standing, None);
+        self.parked.insert(key.clone(), slot);
+        self.set_place(standing, Place::Parked);
+    }
+
+    /// Drops what is behind the lease, or the key's turn, delay and place in `parked`.
+    pub fn drop_waiting(&mut self, slot: Slot, key: &Key, standing: &mut Standing) {
+        self.set_delay(slot, standing, None);
+        match &mut standing.place {
+            Place::Leased(lease) => {
+                if lease.news.take().is_some() {
+                    self.leased_with_news -= 1;
+                }
+            }
+            Place::Ready(_) => self.leave_line(standing),
+            Place::Parked => {
+                self.parked.remove(key.as_str());
+                standing.place = Place::Idle;
+            }
+            Place::Idle => {}
+        }
+        if standing.place == Place::Idle {
+            standing.failures = 0;
+            standing.attempt = 0;
+            standing.last_error = None;
+            self.set_memory(slot, standing, None);
+        }
+    }
+
+    /// Failures, and the error that came with them, are forgotten.
+    pub fn forget(&mut self, slot: Slot, standing: &mut Standing) {
+        standing.failures = 0;
+        standing.last_error = None;
+        self.set_memory(slot, standing, None);
+    }
+
+    /// Sets or drops the instant at which an idle key's failure count goes.
+    pub fn set_memory(&mut self, slot: Slot, standing: &mut Standing, memory: Option<(Time, Rv)>) {
+        if let Some((at, rv)) = standing.memory.take() {
+            self.memories.remove(&(at, rv, slot));
+        }
+        if let Some((at, rv)) = memory {
+            self.memories.insert((at, rv, slot));
+            standing.memory = memory;
+        }
+    }
+
+    /// Puts the key at the tail. `added` is when its work came in, if that was during a lease and so
+    /// is counted already.
+    fn line_up(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp, added: Option<Time>) {
+        self.set_memory(slot, standing, None);
+        self.ready.insert(stamp.rv, slot);
+        self.adds += u64::from(added.is_none());
+        let turn = Turn { rv: stamp.rv, since: stamp.at, added: added.unwrap_or(stamp.at) };
+        self.set_place(standing, Place::Ready(turn));
+    }
+
+    fn leave_line(&mut self, standing: &mut Standing) {
+        if let Place::Ready(turn) = standing.place {
+            self.ready.remove(&turn.rv);
+            self.set_place(standing, Place::Idle);
+        }
+    }
+
+    fn end_lease(&mut self, slot: Slot, standing: &mut Standing) -> Option<Box<Lease>> {
+        if !matches!(standing.place, Place::Leased(_)) {
+            return None;
+        }
+        let Place::Leased(lease) = self.set_place(standing, Place::Idle) else { return None };
+        self.leases.remove(&(lease.deadline, lease.token, slot));
+        self.tokens.remove(&lease.token);
+        if lease.news.is_some() {
+            self.leased_with_news -= 1;
+        }
+        Some(lease)
+    }
+
+    fn set_delay(&mut self, slot: Slot, standing: &mut Standing, delay: Option<Delay>) {
+        let was = standing.is_delayed();
+        if let Some(old) = std::mem::replace(&mut standing.delay, delay) {
+            self.delayed.remove(&(old.due, old.rv, slot));
+        }
+        if let Some(new) = delay {
+            self.delayed.insert((new.due, new.rv, slot));
+        }
+        self.count_delayed(was, standing.is_delayed());
+    }
+
+    fn set_place(&mut self, standing: &mut Standing, place: Place) -> Place {
+        let was = standing.is_delayed();
+        let old = std::mem::replace(&mut standing.place, place);
+        self.count_delayed(was, standing.is_delayed());
+        old
+    }
+
+    fn count_delayed(&mut self, was: bool, is: bool) {
+        match (was, is) {
+            (false, true) => self.idle_delayed += 1,
+            (true, false) => self.idle_delayed -= 1,
+            _ => {}
+        }
+    }
+}
+
+impl Standing {
+    /// Whether the key waits for its delay and nothing else.
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.place == Place::Idle && self.delay.is_some()
+    }
+
+    /// The lease, while a worker holds the key.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Lease> {
+        match &self.place {
+            Place::Leased(lease) => Some(lease),
+            _ => None,
+        }
+    }
+}
+
+/// Sizes of the schedule's indexes and counters.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct IndexSizes {
+    pub(super) ready: usize,
+    pub(super) delayed: usize,
+    pub(super) leases: usize,
+    pub(super) tokens: usize,
+    pub(super) parked: usize,
+    pub(super) memories: usize,
+    pub(super) idle_delayed: usize,
+    pub(super) leased_with_news: usize,
+}

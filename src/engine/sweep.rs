@@ -1,0 +1,225 @@
+//! Commands that touch many keys, in slices: Resync, purge, redrive and discard of all, seed.
+//!
+//! Between two slices other calls run; a [`Sweep`] carries where it is. A key with news since the
+//! sweep began is left alone where dropping it would lose the news.
+
+use std::ops::Bound;
+
+use super::command::{Produced, Progress, Purged};
+use super::config::Mode;
+use super::delta::{DeltaKind, Rv, Source};
+use super::event::{Origin, What};
+use super::key::Key;
+use super::object::Object;
+use super::queue::Queue;
+use super::refusal::Refusal;
+use super::schedule::Place;
+use super::table::Entry;
+use super::time::Time;
+
+/// Where a sliced command is: behind which key, and what it has done.
+#[derive(Clone, Debug, Default)]
+pub struct Sweep {
+    after: Option<Key>,
+    begun: Option<Rv>,
+    done: Purged,
+}
+
+impl Sweep {
+    /// Whether there is more to look at.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.after.is_some()
+    }
+}
+
+/// An object to seed: its key, itself, its owner.
+pub type Seed = (Key, Object, Option<Source>);
+
+impl Queue {
+    /// Hands out every known object again whose key has nothing waiting, in key order.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] in mode keys.
+    pub fn resync_step(
+        &mut self,
+        now: Time,
+        sweep: &mut Sweep,
+        budget: usize,
+    ) -> Result<Progress<Produced>, Refusal> {
+        self.advance(now);
+        if self.config.mode == Mode::Keys {
+            return Err(self.wrong_mode("resync", "a queue of mode keys knows no objects"));
+        }
+        if self.known == 0 {
+            return Ok(Progress::Done(self.resynced(sweep)));
+        }
+        let rests = |entry: &Entry| entry.known.is_some() && entry.waiting.is_empty() && idle(entry);
+        for key in self.next_keys(sweep, budget, rests) {
+            let Some(entry) = self.table.get(key.as_str()) else { continue };
+            let (Some(known), owner) = (&entry.known, entry.owner().cloned()) else { continue };
+            let what = What::Appended {
+                kind: DeltaKind::Sync,
+                object: known.object.clone(),
+                source: None,
+                owner,
+                final_state_unknown: false,
+                due: None,
+                origin: Origin::Resync,
+                key,
+            };
+            self.emit(now, what);
+            sweep.done.keys += 1;
+        }
+        Ok(if sweep.after.is_some() { Progress::More } else { Progress::Done(self.resynced(sweep)) })
+    }
+
+    fn resynced(&self, sweep: &Sweep) -> Produced {
+        Produced { resource_version: self.rv, queued: sweep.done.keys, ignored: 0 }
+    }
+
+    /// Drops ready and delayed keys, and what waits behind leases.
+    pub fn purge_step(&mut self, now: Time, sweep: &mut Sweep, budget: usize) -> Progress<Purged> {
+        self.advance(now);
+        let begun = *sweep.begun.get_or_insert(self.rv);
+        let is_old = |entry: &Entry| waits(entry) && newest_work(entry) <= begun;
+        for key in self.next_keys(sweep, budget, is_old) {
+            let Some(entry) = self.table.get(key.as_str()) else { continue };
+            sweep.done.deltas += entry.waiting.len() as u64;
+            sweep.done.keys += u64::from(entry.standing.lease().is_none());
+            self.emit(now, What::Removed { key });
+        }
+        if sweep.after.is_some() { Progress::More } else { Progress::Done(sweep.done) }
+    }
+
+    /// Puts parked keys back in line: `keys`, or all in key order. The answer counts them.
+    pub fn redrive_step(
+        &mut self,
+        now: Time,
+        keys: Option<&[Key]>,
+        sweep: &mut Sweep,
+        budget: usize,
+    ) -> Progress<u64> {
+        self.parked_step(now, keys, sweep, budget, |key| What::Redriven { key })
+    }
+
+    /// Drops parked keys: `keys`, or all in key order. The answer counts them.
+    pub fn discard_step(
+        &mut self,
+        now: Time,
+        keys: Option<&[Key]>,
+        sweep: &mut Sweep,
+        budget: usize,
+    ) -> Progress<u64> {
+        self.parked_step(now, keys, sweep, budget, |key| What::Removed { key })
+    }
+
+    fn parked_step(
+        &mut self,
+        now: Time,
+        keys: Option<&[Key]>,
+        sweep: &mut Sweep,
+        budget: usize,
+        what: impl Fn(Key) -> What,
+    ) -> Progress<u64> {
+        self.advance(now);
+        let batch = match keys {
+            Some(keys) => keys.to_vec(),
+            None => {
+                let after = sweep.after.take();
+                let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
+                let parked = self.schedule.parked_from(from).take(budget);
+                let batch: Vec<Key> = parked.map(|(key, _)| key.clone()).collect();
+                sweep.after = batch.last().filter(|_| batch.len() == budget).cloned();
+                batch
+            }
+        };
+        for key in batch {
+            let entry = self.table.get(key.as_str());
+            if entry.is_some_and(|entry| entry.standing.place == Place::Parked) {
+                self.emit(now, what(key));
+                sweep.done.keys += 1;
+            }
+        }
+        if sweep.after.is_some() { Progress::More } else { Progress::Done(sweep.done.keys) }
+    }
+
+    /// Checks that objects may be put in place without a delta.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] without a store, [`Refusal::NotEmpty`] while anything waits,
+    /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
+    pub fn check_seed(&mut self, now: Time, seeds: &[Seed]) -> Result<(), Refusal> {
+        self.advance(now);
+        if self.config.mode == Mode::Keys || !self.config.known_objects {
+            return Err(self.wrong_mode("seed", "the queue keeps no known objects"));
+        }
+        let schedule = &self.schedule;
+        let waiting = schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
+        if waiting > 0 {
+            return Err(Refusal::NotEmpty { waiting });
+        }
+        let limit = self.config.max_object_bytes;
+        let too_large = |(_, (_, object, _)): &(usize, &Seed)| object.bytes() > limit;
+        if let Some((index, (_, object, _))) = seeds.iter().enumerate().find(too_large) {
+            return Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index });
+        }
+        self.check_room(seeds.iter().map(|(key, _, _)| key))
+    }
+
+    /// Puts checked objects in place.
+    pub fn seed_step(&mut self, now: Time, seeds: impl IntoIterator<Item = Seed>) {
+        self.advance(now);
+        for (key, object, owner) in seeds {
+            self.emit(now, What::Seeded { key, object, owner });
+        }
+    }
+
+    /// The keys among the next `budget` entries that `wanted` picks. The sweep is at its end when
+    /// it has no key to go on after.
+    pub(super) fn next_keys(
+        &self,
+        sweep: &mut Sweep,
+        budget: usize,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Vec<Key> {
+        let mut keys = Vec::new();
+        let mut last = None;
+        let mut seen = 0;
+        for (_, entry) in self.entries_after(sweep.after.as_ref().map(Key::as_str)).take(budget) {
+            seen += 1;
+            last = Some(&entry.key);
+            if wanted(entry) {
+                keys.push(entry.key.clone());
+            }
+        }
+        sweep.after = last.filter(|_| seen == budget).cloned();
+        keys
+    }
+}
+
+fn idle(entry: &Entry) -> bool {
+    entry.standing.place == Place::Idle
+}
+
+/// Whether something would be lost by dropping what waits for the key.
+fn waits(entry: &Entry) -> bool {
+    match &entry.standing.place {
+        Place::Parked => false,
+        Place::Ready(_) => true,
+        Place::Idle => entry.standing.delay.is_some(),
+        Place::Leased(lease) => {
+            !entry.waiting.is_empty() || lease.news.is_some() || entry.standing.delay.is_some()
+        }
+    }
+}
+
+/// The newest event that gave the key work to do.
+fn newest_work(entry: &Entry) -> Rv {
+    let delta = entry.waiting.newest().map_or(0, |delta| delta.rv);
+    let turn = match &entry.standing.place {
+        Place::Ready(turn) if entry.waiting.is_empty() => turn.rv,
+        _ => 0,
+    };
+    let delay = entry.standing.delay.filter(|_| entry.waiting.is_empty()).map_or(0, |delay| delay.rv);
+    delta.max(turn).max(delay)
+}
