@@ -49,7 +49,7 @@ impl Queue {
     /// [`Refusal::Closed`] if the queue is closed and drained.
     pub fn pop(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
         self.advance(now);
-        let again = self.repeat_pop(pop);
+        let again = self.live_again(pop);
         if !again.is_empty() {
             return Ok(again);
         }
@@ -78,8 +78,13 @@ impl Queue {
         Ok(items)
     }
 
-    /// The live leases of the pop's id, oldest first.
-    fn repeat_pop(&self, pop: &Pop) -> Vec<Item> {
+    /// The live leases of the pop's id, oldest first; none for a pop that is not repeated.
+    pub fn repeat_pop(&mut self, now: Time, pop: &Pop) -> Vec<Item> {
+        self.advance(now);
+        self.live_again(pop)
+    }
+
+    fn live_again(&self, pop: &Pop) -> Vec<Item> {
         let Some(slots) = pop.id.as_ref().and_then(|id| self.pop_ids.get(id)) else { return Vec::new() };
         let entries = slots.iter().filter_map(|slot| self.table.at(*slot));
         let mut items: Vec<Item> = entries.filter_map(|entry| self.item(entry, pop, Duration::ZERO)).collect();

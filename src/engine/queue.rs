@@ -55,6 +55,8 @@ pub struct Queue {
     pub(super) resync_due: bool,
     /// Volatile: what happened since the start, for metrics.
     pub(super) tally: Tally,
+    /// Volatile: the adds that are in a tally already.
+    pub(super) adds_taken: u64,
 }
 
 /// Where a queue is with its initial list.
@@ -132,6 +134,8 @@ pub struct Tally {
     pub ignored_superseded: u64,
     /// Adds to a closed queue of mode keys.
     pub ignored_closed: u64,
+    /// How often a key got work to do (client-go's adds).
+    pub adds: u64,
     /// Delayed and rate-limited requeues (client-go's retries).
     pub retries: u64,
     /// Leases by how they ended: ack, nack, release, reject, expired.
@@ -172,6 +176,7 @@ impl Queue {
             committed: Rv::MAX,
             resync_due: false,
             tally: Tally::default(),
+            adds_taken: 0,
         }
     }
 
@@ -192,11 +197,24 @@ impl Queue {
         std::mem::take(&mut self.events)
     }
 
-    /// The counters; the durations in them are handed over.
+    /// What was counted since the last call.
     pub fn take_tally(&mut self) -> Tally {
-        let waits = std::mem::take(&mut self.tally.waits);
-        let works = std::mem::take(&mut self.tally.works);
-        Tally { waits, works, ..self.tally.clone() }
+        let adds = self.schedule.adds();
+        let mut tally = std::mem::take(&mut self.tally);
+        tally.adds = adds - std::mem::replace(&mut self.adds_taken, adds);
+        tally
+    }
+
+    /// How long each key handed out had waited, and each ended lease had lasted, since the last call.
+    pub fn take_durations(&mut self) -> (Vec<Duration>, Vec<Duration>) {
+        (std::mem::take(&mut self.tally.waits), std::mem::take(&mut self.tally.works))
+    }
+
+    /// How long the oldest lease has lasted.
+    #[must_use]
+    pub fn longest_lease(&self, now: Time) -> Option<Duration> {
+        let lease = self.table.at(self.schedule.oldest_lease()?)?.standing.lease()?;
+        Some(now.since(lease.since))
     }
 
     /// Says up to which event the journal has everything.

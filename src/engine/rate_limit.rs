@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use super::time::Time;
 
+/// From here on `2^n` is infinite in client-go's f64, and `base * 2^n` past any maximum: a base of 0,
+/// for which client-go computes nonsense (0 * infinity), is no exception.
+const DOUBLINGS_INFINITE: u32 = 1_024;
+
 /// The limiters of a queue. The longest wait of those that are set counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateLimiter {
@@ -106,6 +110,9 @@ impl RateLimiter {
 
 impl ItemExponential {
     fn wait(&self, doublings: u32) -> Duration {
+        if doublings >= DOUBLINGS_INFINITE {
+            return self.max;
+        }
         let factor = 1_u32.checked_shl(doublings.min(31)).unwrap_or(u32::MAX);
         let mut wait = self.base.saturating_mul(factor);
         // A factor of 2^31 is past any maximum unless the base is tiny; go on doubling then.

@@ -9,10 +9,9 @@
 //! - a key is in `delayed` iff its `delay` is set; parked keys have none;
 //! - a key is in `memories` iff it has a `memory`, and then it is idle without delay.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-use foldhash::fast::RandomState;
+use std::time::Duration;
 
 use super::delta::Rv;
 use super::key::Key;
@@ -99,7 +98,9 @@ pub struct Schedule {
     ready: BTreeMap<Rv, Slot>,
     delayed: BTreeSet<(Time, Rv, Slot)>,
     leases: BTreeSet<(Time, Rv, Slot)>,
-    tokens: HashMap<Rv, Slot, RandomState>,
+    tokens: BTreeMap<Rv, Slot>,
+    /// Sum of the microseconds at which all leases began.
+    leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
     memories: BTreeSet<(Time, Rv, Slot)>,
     /// Idle keys with a delay, so that "delayed" can be counted as a state.
@@ -149,6 +150,20 @@ impl Schedule {
     #[must_use]
     pub fn leased_at(&self, token: Rv) -> Option<Slot> {
         self.tokens.get(&token).copied()
+    }
+
+    /// The key whose lease is oldest.
+    #[must_use]
+    pub fn oldest_lease(&self) -> Option<Slot> {
+        self.tokens.first_key_value().map(|(_, slot)| *slot)
+    }
+
+    /// How long all leases have lasted, added up.
+    #[must_use]
+    pub fn leased_for(&self, now: Time) -> Duration {
+        let all_us = u128::from(now.as_micros()) * self.tokens.len() as u128;
+        let sum_us = all_us.saturating_sub(self.leased_since_us);
+        Duration::from_micros(u64::try_from(sum_us).unwrap_or(u64::MAX))
     }
 
     /// The earliest delay.
@@ -287,6 +302,7 @@ impl Schedule {
         self.set_memory(slot, standing, None);
         self.leases.insert((lease.deadline, lease.token, slot));
         self.tokens.insert(lease.token, slot);
+        self.leased_since_us += u128::from(lease.since.as_micros());
         self.set_place(standing, Place::Leased(Box::new(lease)));
         standing.attempt = standing.attempt.saturating_add(1);
     }
@@ -403,6 +419,7 @@ impl Schedule {
         let Place::Leased(lease) = self.set_place(standing, Place::Idle) else { return None };
         self.leases.remove(&(lease.deadline, lease.token, slot));
         self.tokens.remove(&lease.token);
+        self.leased_since_us -= u128::from(lease.since.as_micros());
         if lease.news.is_some() {
             self.leased_with_news -= 1;
         }

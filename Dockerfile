@@ -1,0 +1,36 @@
+# syntax=docker/dockerfile:1
+
+# Build: docker build -t deltaq .
+# Run:   docker run --rm -p 127.0.0.1:7070:7070 deltaq
+
+FROM rust:1.95-slim-trixie AS build
+WORKDIR /build
+COPY . .
+# The image's own toolchain is the right one; rust-toolchain.toml would fetch rustfmt and clippy, too.
+RUN rm rust-toolchain.toml
+# The caches outlive a change of the sources, so only what changed is built again.
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/build/target \
+    cargo build --release --locked --bin deltaq \
+    && cp target/release/deltaq /usr/local/bin/deltaq
+
+# glibc and nothing else: no shell, no package manager.
+FROM gcr.io/distroless/cc-debian13:nonroot
+COPY --from=build /usr/local/bin/deltaq /usr/local/bin/deltaq
+COPY config/deltaq.toml /etc/deltaq/deltaq.toml
+
+# Inside a container loopback reaches nobody. Who may connect is said by `docker run -p`; a client that uses a host name
+# needs DELTAQ_SERVER__ALLOWED_HOSTS='["that.name"]'.
+ENV DELTAQ_CONFIG=/etc/deltaq/deltaq.toml \
+    DELTAQ_SERVER__LISTEN=0.0.0.0:7070 \
+    DELTAQ_SERVER__METRICS_LISTEN=0.0.0.0:7071
+EXPOSE 7070 7071
+USER nonroot
+
+# SIGTERM drains: waiting pops are answered, running requests finish. Give it more than server.shutdown_timeout:
+# docker stop --timeout 40.
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=3 \
+    CMD ["/usr/local/bin/deltaq", "health", "--url", "http://127.0.0.1:7070"]
+ENTRYPOINT ["/usr/local/bin/deltaq"]
+CMD ["serve", "--in-memory"]

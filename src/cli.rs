@@ -1,0 +1,115 @@
+//! The command line. It only says what was asked for; `main` does it.
+
+pub mod health;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Flags, LogFormat, LogLevel};
+
+/// Keyed, event-sourced queues over plain HTTP.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "deltaq", version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `deltaq` can do.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Run the server.
+    Serve(Serve),
+    /// Ask a server whether it is ready; succeeds only if it is.
+    Health(Health),
+}
+
+/// `deltaq serve`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Serve {
+    /// Settings file; config/deltaq.toml lists all of them.
+    #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where the API listens [default: 127.0.0.1:7070]; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Where /metrics is served [default: 127.0.0.1:7071]; "" is the API's listener.
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics_listen: Option<String>,
+    /// The folder of the journal [default: ./deltaq-data].
+    #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
+    pub data_dir: Option<PathBuf>,
+    /// Keep no journal: queues end with the process.
+    #[arg(long)]
+    pub in_memory: bool,
+    /// Write the addresses to this file, as JSON, once the server is ready.
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// How log lines look [default: auto, human on a terminal, else JSON].
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// The least important level that is logged [default: info]; `RUST_LOG` wins.
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<LogLevel>,
+}
+
+/// `deltaq health`.
+#[derive(Debug, Clone, Args)]
+pub struct Health {
+    /// The server's address.
+    #[arg(long, default_value = "http://127.0.0.1:7070")]
+    pub url: String,
+}
+
+impl Serve {
+    /// The settings among the flags, as the topmost layer of [`config::load`](crate::config::load).
+    #[must_use]
+    pub fn flags(&self) -> Flags {
+        Flags {
+            listen: self.listen.clone(),
+            metrics_listen: self.metrics_listen.clone(),
+            data_dir: self.data_dir.clone(),
+            in_memory: self.in_memory,
+            log_format: self.log_format,
+            log_level: self.log_level,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_become_settings() {
+        let line = "deltaq serve --listen 127.0.0.1:0 --metrics-listen= --in-memory --log-format json --log-level debug";
+        let Command::Serve(serve) = Cli::try_parse_from(line.split(' ')).unwrap().command else {
+            panic!("not serve")
+        };
+        let expected = Flags {
+            listen: Some("127.0.0.1:0".to_owned()),
+            metrics_listen: Some(String::new()),
+            data_dir: None,
+            in_memory: true,
+            log_format: Some(LogFormat::Json),
+            log_level: Some(LogLevel::Debug),
+        };
+        assert_eq!(serve.flags(), expected);
+    }
+
+    #[test]
+    fn a_folder_and_memory_exclude_each_other() {
+        let line = "deltaq serve --data-dir x --in-memory";
+        let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);
+    }
+}

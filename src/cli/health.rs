@@ -1,0 +1,213 @@
+//! `deltaq health`: one plain `GET /readyz`, so that a container image needs no curl for its health check.
+//!
+//! It is no HTTP client: it reads the status line and nothing more, and speaks no TLS.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+/// Longest time for each of connecting, sending and every read.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// As much of the answer as is looked at, in bytes: `HTTP/1.1 200`.
+const STATUS_LINE_BYTES: usize = 12;
+
+/// Why a server does not count as ready.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not `http://host:port`.
+    #[error("{url:?} is no address such as http://127.0.0.1:7070")]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// The host's name leads nowhere.
+    #[error("can't find {authority}")]
+    Resolve {
+        /// Host and port.
+        authority: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Nobody listens there.
+    #[error("can't connect to {authority}")]
+    Connect {
+        /// Host and port.
+        authority: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection broke, or nothing came in time.
+    #[error("no answer from {authority}")]
+    Answer {
+        /// Host and port.
+        authority: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What answered does not speak HTTP/1.
+    #[error("{authority} does not answer in HTTP")]
+    NotHttp {
+        /// Host and port.
+        authority: String,
+    },
+    /// The server is there but not ready: it recovers, or it drains.
+    #[error("{authority} is not ready: its status is {status}")]
+    NotReady {
+        /// Host and port.
+        authority: String,
+        /// What `/readyz` answered.
+        status: u16,
+    },
+}
+
+/// Asks the server at `url` (`http://host:port`) whether it is ready.
+///
+/// # Errors
+///
+/// Everything but a 200 within a few seconds.
+pub fn check(url: &str) -> Result<(), Error> {
+    let authority = authority(url)?;
+    let mut stream = connect(&authority)?;
+    let status = ask(&mut stream, &authority)
+        .map_err(|source| Error::Answer { authority: authority.clone(), source })?;
+    match status {
+        Some(200) => Ok(()),
+        Some(status) => Err(Error::NotReady { authority, status }),
+        None => Err(Error::NotHttp { authority }),
+    }
+}
+
+/// Host and port of the URL, with the port that `http` has by itself.
+fn authority(url: &str) -> Result<String, Error> {
+    let refused = || Error::Url { url: url.to_owned() };
+    let rest = url.strip_prefix("http://").ok_or_else(refused)?;
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let allowed =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+    if authority.is_empty() || !authority.bytes().all(allowed) {
+        return Err(refused());
+    }
+    let after_ip = authority.rsplit(']').next().unwrap_or(authority);
+    Ok(if after_ip.contains(':') { authority.to_owned() } else { format!("{authority}:80") })
+}
+
+/// The first of the host's addresses that takes the connection.
+fn connect(authority: &str) -> Result<TcpStream, Error> {
+    let resolve = |source| Error::Resolve { authority: authority.to_owned(), source };
+    let connect = |source| Error::Connect { authority: authority.to_owned(), source };
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in authority.to_socket_addrs().map_err(resolve)? {
+        match open(address) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(connect(last))
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, STEP_TIMEOUT)?;
+    stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+    stream.set_write_timeout(Some(STEP_TIMEOUT))?;
+    Ok(stream)
+}
+
+/// The status of the answer, if it is HTTP.
+fn ask(stream: &mut TcpStream, authority: &str) -> io::Result<Option<u16>> {
+    let request = format!(
+        "GET /readyz HTTP/1.1\r\nhost: {authority}\r\nuser-agent: deltaq-health\r\nconnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut line = [0; STATUS_LINE_BYTES];
+    match stream.read_exact(&mut line) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let line = std::str::from_utf8(&line).unwrap_or_default();
+    Ok(line
+        .strip_prefix("HTTP/1.")
+        .and_then(|rest| rest.split_once(' '))
+        .and_then(|(_, status)| status.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that answers one request with these bytes; gives its URL, and the request in the end.
+    fn answering(answer: &'static [u8]) -> (String, std::thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            let mut byte = [0];
+            while !request.ends_with(b"\r\n\r\n") {
+                stream.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            stream.write_all(answer).unwrap();
+            String::from_utf8(request).unwrap()
+        });
+        (url, server)
+    }
+
+    #[test]
+    fn only_200_is_ready() {
+        let (url, server) = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        check(&url).unwrap();
+        let request = server.join().unwrap();
+        assert!(request.starts_with("GET /readyz HTTP/1.1\r\nhost: 127.0.0.1:"), "{request}");
+
+        let (url, server) = answering(b"HTTP/1.1 503 Service Unavailable\r\n\r\n");
+        assert!(matches!(check(&url), Err(Error::NotReady { status: 503, .. })));
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_http_is_told_as_such() {
+        for answer in
+            [&b"SSH-2.0-OpenSSH_9.9\r\n"[..], b"", b"HTTP/1.1 OK!\r\n\r\n", b"HTTP/1.1 \xff\xff\xff\xff"]
+        {
+            let (url, server) = answering(answer);
+            assert!(matches!(check(&url), Err(Error::NotHttp { .. })), "{answer:?}");
+            server.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn nobody_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        assert!(matches!(check(&url), Err(Error::Connect { .. })));
+    }
+
+    #[test]
+    fn urls() {
+        for (url, expected) in [
+            ("http://127.0.0.1:7070", "127.0.0.1:7070"),
+            ("http://localhost:7070/", "localhost:7070"),
+            ("http://deltaq", "deltaq:80"),
+            ("http://[::1]:7070", "[::1]:7070"),
+            ("http://[::1]", "[::1]:80"),
+        ] {
+            assert_eq!(authority(url).unwrap(), expected);
+        }
+        for url in [
+            "",
+            "127.0.0.1:7070",
+            "https://a:1",
+            "http://",
+            "http:///",
+            "http://a/b",
+            "http://u@a",
+            "http://a\r\nx",
+        ] {
+            assert!(matches!(authority(url), Err(Error::Url { .. })), "{url:?}");
+        }
+    }
+}

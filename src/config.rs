@@ -1,0 +1,450 @@
+//! The settings of the process: typed, checked, and laid over each other in four layers.
+//!
+//! Flags beat the environment (`DELTAQ_SECTION__FIELD`), which beats the file, which beats the defaults. A name that is
+//! not known is an error that tells the nearest one, and a wrong value is an error that tells the setting, the value,
+//! where it came from and what is allowed: nothing that an operator wrote is ever passed over in silence.
+//!
+//! `config/deltaq.toml` lists every setting; a test holds it equal to the defaults here. What one queue may be configured
+//! with is [`queue`].
+
+mod environment;
+mod layers;
+pub mod queue;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+pub use self::environment::{rust_log, variables};
+use self::layers::Layers;
+use self::queue::QueueDefaults;
+use crate::duration::DurationText;
+
+/// All settings.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The listeners and what a connection may cost.
+    pub server: Server,
+    /// Bounds over all queues.
+    pub queues: Queues,
+    /// What a queue is configured with unless it says otherwise.
+    pub queue_defaults: QueueDefaults,
+    /// Where queues are kept.
+    pub storage: Storage,
+    /// What is told about it all.
+    pub log: Log,
+}
+
+/// The section `[server]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Where the API listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where `/metrics` is served; `None` (written as an empty text) is on the API's listener.
+    #[serde(with = "address_or_empty")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Names that a request's `Host` may be, besides loopback names and the address it listens on.
+    pub allowed_hosts: Vec<String>,
+    /// Longest time between the first signal and the cut.
+    pub shutdown_timeout: DurationText,
+    /// Longest time that a request's head may take to arrive.
+    pub header_read_timeout: DurationText,
+    /// Longest pause between two pieces of a request's body.
+    pub body_read_timeout: DurationText,
+    /// How long a connection without a request is kept.
+    pub idle_timeout: DurationText,
+    /// Longest request head, in bytes.
+    pub max_header_bytes: usize,
+    /// Longest request body, in bytes, unless it is NDJSON that streams.
+    pub max_body_bytes: usize,
+    /// Longest `wait` of a call.
+    pub max_wait: DurationText,
+    /// Most connections open at a time.
+    pub max_connections: usize,
+}
+
+/// The section `[queues]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Queues {
+    /// Whether the first produce or pop creates its queue.
+    pub auto_create: bool,
+    /// Most queues.
+    pub max_queues: usize,
+    /// Most calls that wait at one queue.
+    pub max_waiters: usize,
+    /// Most objects in one produce call other than replace and seed.
+    pub max_batch: usize,
+    /// Most objects in one replace or seed.
+    pub max_replace_objects: usize,
+    /// Most bytes of objects in one reply to a pop; one key always fits.
+    pub max_reply_bytes: usize,
+}
+
+/// The section `[storage]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    /// The folder of the journal.
+    pub data_dir: PathBuf,
+    /// Whether there is no journal, and queues end with the process.
+    pub in_memory: bool,
+}
+
+/// The section `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// The least important level that is written.
+    pub level: LogLevel,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Human on a terminal, else JSON.
+    Auto,
+    /// For eyes.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The least important level that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What someone must look at.
+    Error,
+    /// What may become that.
+    Warn,
+    /// What an operator wants to know.
+    Info,
+    /// What a developer wants to know.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// The settings that have a flag, as far as they were given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// `--listen`
+    pub listen: Option<String>,
+    /// `--metrics-listen`
+    pub metrics_listen: Option<String>,
+    /// `--data-dir`; it also switches off an `in_memory` of a lower layer.
+    pub data_dir: Option<PathBuf>,
+    /// `--in-memory`
+    pub in_memory: bool,
+    /// `--log-format`
+    pub log_format: Option<LogFormat>,
+    /// `--log-level`
+    pub log_level: Option<LogLevel>,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The defaults of the program.
+    Default,
+    /// The file of this path.
+    File(PathBuf),
+    /// The variable of this name.
+    Environment(String),
+    /// The flag of this name.
+    Flag(&'static str),
+}
+
+/// Why there are no settings.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is not there or can't be read.
+    #[error("can't read the configuration file {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("the configuration file {} is not TOML", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: toml::de::Error,
+    },
+    /// There is no such setting.
+    #[error("{name:?}, set by {origin}, is no setting; the nearest one is {nearest:?}")]
+    Unknown {
+        /// What was named.
+        name: String,
+        /// Where.
+        origin: Origin,
+        /// The likeliest one that exists.
+        nearest: String,
+    },
+    /// The value has the wrong type or is out of range.
+    #[error("{setting} can't be {value}, set by {origin}: allowed is {allowed}")]
+    Invalid {
+        /// The setting.
+        setting: &'static str,
+        /// What it was set to, as TOML.
+        value: String,
+        /// Where.
+        origin: Origin,
+        /// What it may be.
+        allowed: String,
+    },
+    /// Of settings that go together, one is not there.
+    #[error("{setting} is needed, since {given} is set by {origin}")]
+    Incomplete {
+        /// The one that is not there.
+        setting: &'static str,
+        /// One that is.
+        given: &'static str,
+        /// Where that was set.
+        origin: Origin,
+    },
+    /// Two settings do not go together. Both are shown with value and origin.
+    #[error("{left} {rule} {right}{hint}")]
+    Conflict {
+        /// The one that breaks the rule.
+        left: String,
+        /// The rule.
+        rule: &'static str,
+        /// The one that it is held against.
+        right: String,
+        /// A way out.
+        hint: &'static str,
+    },
+    /// The schema and the types of this program do not agree.
+    #[error("the settings can't be built")]
+    Build {
+        /// Where they differ.
+        source: toml::de::Error,
+    },
+    /// The defaults can't be written as TOML.
+    #[error("the default settings can't be written")]
+    Defaults {
+        /// Why.
+        source: toml::ser::Error,
+    },
+    /// The server was told to keep queues on disk.
+    #[error(
+        "queues can't be kept in {} yet: this version works in memory only. Start it with --in-memory (or set \
+         storage.in_memory = true), knowing that all queues end with the process", data_dir.display()
+    )]
+    OnlyInMemory {
+        /// Where the queues would be.
+        data_dir: PathBuf,
+    },
+}
+
+/// Lays the layers over each other and checks them: defaults, `file`, `environment`, `flags`.
+///
+/// Of `environment` only names with the prefix `DELTAQ_` are looked at; [`variables`] gives the process's own.
+///
+/// # Errors
+///
+/// A file that can't be read or is not TOML, a name that is not known, a value that is not allowed.
+pub fn load(
+    file: Option<&Path>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: &Flags,
+) -> Result<Settings, Error> {
+    let file = match file {
+        None => None,
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| Error::Read { path: path.to_owned(), source })?;
+            Some((path, text))
+        }
+    };
+    layered(file.as_ref().map(|(path, text)| (*path, text.as_str())), environment, flags)
+}
+
+fn layered(
+    file: Option<(&Path, &str)>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: &Flags,
+) -> Result<Settings, Error> {
+    let mut layers = Layers::default();
+    let defaults = Table::try_from(Settings::default()).map_err(|source| Error::Defaults { source })?;
+    layers.add(defaults, &Origin::Default)?;
+    if let Some((path, text)) = file {
+        let document =
+            text.parse::<Table>().map_err(|source| Error::Parse { path: path.to_owned(), source })?;
+        layers.add(document, &Origin::File(path.to_owned()))?;
+    }
+    // Sorted, so that of several mistakes the same one is always told first.
+    let mut variables: Vec<_> =
+        environment.into_iter().filter(|(name, value)| environment::is_setting(name, value)).collect();
+    variables.sort_unstable();
+    for (name, value) in variables {
+        layers.set_variable(name, &value)?;
+    }
+    flags.apply(&mut layers)?;
+    Value::Table(layers.finish()?).try_into().map_err(|source| Error::Build { source })
+}
+
+impl Settings {
+    /// Refuses what this version can't do yet: to keep queues on disk.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OnlyInMemory`] unless `storage.in_memory` is set.
+    pub fn require_in_memory(&self) -> Result<(), Error> {
+        if self.storage.in_memory {
+            Ok(())
+        } else {
+            Err(Error::OnlyInMemory { data_dir: self.storage.data_dir.clone() })
+        }
+    }
+}
+
+impl Flags {
+    fn apply(&self, layers: &mut Layers) -> Result<(), Error> {
+        let mut set = |path, flag, value| layers.set(path, value, &Origin::Flag(flag));
+        if let Some(address) = &self.listen {
+            set("server.listen", "--listen", Value::String(address.clone()))?;
+        }
+        if let Some(address) = &self.metrics_listen {
+            set("server.metrics_listen", "--metrics-listen", Value::String(address.clone()))?;
+        }
+        if let Some(folder) = &self.data_dir {
+            set("storage.data_dir", "--data-dir", Value::String(folder.to_string_lossy().into_owned()))?;
+            set("storage.in_memory", "--data-dir", Value::Boolean(false))?;
+        }
+        if self.in_memory {
+            set("storage.in_memory", "--in-memory", Value::Boolean(true))?;
+        }
+        if let Some(format) = self.log_format {
+            set("log.format", "--log-format", Value::String(format.as_str().to_owned()))?;
+        }
+        if let Some(level) = self.log_level {
+            set("log.level", "--log-level", Value::String(level.as_str().to_owned()))?;
+        }
+        Ok(())
+    }
+}
+
+impl LogFormat {
+    /// The name in file, environment and flag.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Human => "human",
+            Self::Json => "json",
+        }
+    }
+}
+
+impl LogLevel {
+    /// The name in file, environment and flag; also a directive of `tracing`'s filter.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the defaults"),
+            Self::File(path) => write!(f, "the file {}", path.display()),
+            Self::Environment(name) => write!(f, "the environment variable {name}"),
+            Self::Flag(name) => write!(f, "the flag {name}"),
+        }
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+            metrics_listen: Some(SocketAddr::from(([127, 0, 0, 1], 7071))),
+            allowed_hosts: Vec::new(),
+            shutdown_timeout: DurationText::from_secs(30),
+            header_read_timeout: DurationText::from_secs(10),
+            body_read_timeout: DurationText::from_secs(30),
+            idle_timeout: DurationText::from_secs(75),
+            max_header_bytes: 16_384,
+            max_body_bytes: 64 << 20,
+            max_wait: DurationText::from_secs(55),
+            max_connections: 20_000,
+        }
+    }
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self {
+            auto_create: true,
+            max_queues: 10_000,
+            max_waiters: 100_000,
+            max_batch: 10_000,
+            max_replace_objects: 10_000_000,
+            max_reply_bytes: 16 << 20,
+        }
+    }
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self { data_dir: PathBuf::from("./deltaq-data"), in_memory: false }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Auto, level: LogLevel::Info }
+    }
+}
+
+/// An address as text, none as the empty one.
+mod address_or_empty {
+    use std::net::SocketAddr;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    #[expect(clippy::ref_option, reason = "the signature is serde's")]
+    pub(super) fn serialize<S: Serializer>(
+        address: &Option<SocketAddr>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match address {
+            None => serializer.serialize_str(""),
+            Some(address) => serializer.collect_str(address),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SocketAddr>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(D::Error::custom) }
+    }
+}

@@ -1,0 +1,279 @@
+//! The API's way to write a duration: a whole number and a unit, `250ms`, `30s`, `5m`, `36h`.
+//!
+//! It is not a general parser: no sign, no fraction, no spaces, no sums such as `1h30m`. One text has one meaning, and
+//! what [`format()`] writes, [`parse`] reads back to the same value.
+//!
+//! Invariant: every duration that comes from here is a whole number of microseconds that fits in 64 bits, which is what
+//! the engine computes in.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Units with their length in microseconds, longest first, so that [`format()`] may take the first that divides.
+const UNITS: [(&str, u64); 6] = [
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("m", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("us", 1),
+];
+
+/// The units as an error message lists them.
+const UNIT_NAMES: &str = "us, ms, s, m, h, d";
+
+/// Why a text is not a duration. Each message says what is wrong with the text it quotes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no text at all.
+    #[error("a duration is empty; write a whole number and a unit ({UNIT_NAMES}), such as 30s")]
+    Empty,
+    /// The text does not begin with a digit: a sign, a space, a word.
+    #[error("duration {text:?} must begin with a whole number, such as 30s")]
+    NoNumber {
+        /// What was given.
+        text: String,
+    },
+    /// A number stands alone.
+    #[error("duration {text:?} has no unit; one of {UNIT_NAMES} is needed, such as 30s")]
+    NoUnit {
+        /// What was given.
+        text: String,
+    },
+    /// What follows the number is none of the units; a fraction ends up here, too.
+    #[error("duration {text:?} has {unit:?} after its number, which is none of {UNIT_NAMES}")]
+    UnknownUnit {
+        /// What was given.
+        text: String,
+        /// The part after the number.
+        unit: String,
+    },
+    /// More microseconds than 64 bits hold (about 584,000 years).
+    #[error("duration {text:?} is too long to count in microseconds")]
+    Overflow {
+        /// What was given.
+        text: String,
+    },
+}
+
+/// Reads a duration such as `250ms`.
+///
+/// # Errors
+///
+/// Anything but digits followed by one of `us`, `ms`, `s`, `m`, `h`, `d`, and any value past `u64::MAX` microseconds.
+pub fn parse(text: &str) -> Result<Duration, Error> {
+    parse_us(text).map(Duration::from_micros)
+}
+
+/// Like [`parse`], in microseconds.
+///
+/// # Errors
+///
+/// The same as [`parse`].
+pub fn parse_us(text: &str) -> Result<u64, Error> {
+    if text.is_empty() {
+        return Err(Error::Empty);
+    }
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).unwrap_or((text, ""));
+    if number.is_empty() {
+        return Err(Error::NoNumber { text: text.to_owned() });
+    }
+    if unit.is_empty() {
+        return Err(Error::NoUnit { text: text.to_owned() });
+    }
+    let Some((_, unit_us)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        return Err(Error::UnknownUnit { text: text.to_owned(), unit: unit.to_owned() });
+    };
+    // Digits alone can fail to parse in one way only: too many of them.
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(*unit_us))
+        .ok_or_else(|| Error::Overflow { text: text.to_owned() })
+}
+
+/// Writes a duration with the largest unit that divides it exactly: `90s`, `2m`, `1500us`; nothing is `0s`.
+///
+/// Parts below a microsecond are dropped, and what does not fit in 64 bits of microseconds is written as the longest
+/// that does.
+#[must_use]
+pub fn format(duration: Duration) -> String {
+    format_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Like [`format()`], from microseconds.
+#[must_use]
+pub fn format_us(us: u64) -> String {
+    if us == 0 {
+        return "0s".to_owned();
+    }
+    UNITS
+        .iter()
+        .find(|(_, unit_us)| us.is_multiple_of(*unit_us))
+        .map_or_else(|| format!("{us}us"), |(name, unit_us)| format!("{}{name}", us / unit_us))
+}
+
+/// A duration that is text in JSON, TOML and on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct DurationText {
+    us: u64,
+}
+
+impl DurationText {
+    /// From whole microseconds.
+    #[must_use]
+    pub const fn from_us(us: u64) -> Self {
+        Self { us }
+    }
+
+    /// From whole seconds; saturates.
+    #[must_use]
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self { us: seconds.saturating_mul(1_000_000) }
+    }
+
+    /// Microseconds, the engine's unit.
+    #[must_use]
+    pub const fn as_us(self) -> u64 {
+        self.us
+    }
+
+    /// As the standard library's type.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        Duration::from_micros(self.us)
+    }
+}
+
+impl From<DurationText> for Duration {
+    fn from(text: DurationText) -> Self {
+        text.get()
+    }
+}
+
+impl FromStr for DurationText {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        parse_us(text).map(Self::from_us)
+    }
+}
+
+impl fmt::Display for DurationText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format_us(self.us))
+    }
+}
+
+impl Serialize for DurationText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for DurationText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = DurationText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as \"30s\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<DurationText, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_unit() {
+        for (text, us) in [
+            ("0s", 0),
+            ("7us", 7),
+            ("250ms", 250_000),
+            ("30s", 30_000_000),
+            ("5m", 300_000_000),
+            ("36h", 129_600_000_000),
+            ("1d", 86_400_000_000),
+            ("007s", 7_000_000),
+            ("18446744073709551615us", u64::MAX),
+        ] {
+            assert_eq!(parse_us(text), Ok(us), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_all_else_and_says_why() {
+        let text = |given: &str| given.to_owned();
+        let unit =
+            |given: &str, unit: &str| Error::UnknownUnit { text: given.to_owned(), unit: unit.to_owned() };
+        for (given, error) in [
+            ("", Error::Empty),
+            ("s", Error::NoNumber { text: text("s") }),
+            ("-5s", Error::NoNumber { text: text("-5s") }),
+            ("+5s", Error::NoNumber { text: text("+5s") }),
+            (" 5s", Error::NoNumber { text: text(" 5s") }),
+            ("٣s", Error::NoNumber { text: text("٣s") }),
+            ("30", Error::NoUnit { text: text("30") }),
+            ("0", Error::NoUnit { text: text("0") }),
+            ("5 s", unit("5 s", " s")),
+            ("5s ", unit("5s ", "s ")),
+            ("1.5s", unit("1.5s", ".5s")),
+            ("1h30m", unit("1h30m", "h30m")),
+            ("5S", unit("5S", "S")),
+            ("5µs", unit("5µs", "µs")),
+            ("1e3s", unit("1e3s", "e3s")),
+            ("18446744073709551616us", Error::Overflow { text: text("18446744073709551616us") }),
+            ("18446744073709552ms", Error::Overflow { text: text("18446744073709552ms") }),
+            ("99999999999999999999999d", Error::Overflow { text: text("99999999999999999999999d") }),
+        ] {
+            assert_eq!(parse_us(given), Err(error), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn writes_the_largest_exact_unit() {
+        for (us, text) in [
+            (0, "0s"),
+            (1, "1us"),
+            (1_500, "1500us"),
+            (5_000, "5ms"),
+            (1_000_000_000, "1000s"),
+            (60_000_000, "1m"),
+            (90_000_000, "90s"),
+            (129_600_000_000, "36h"),
+            (172_800_000_000, "2d"),
+            (u64::MAX, "18446744073709551615us"),
+        ] {
+            assert_eq!(format_us(us), text);
+            assert_eq!(parse_us(text), Ok(us));
+        }
+        assert_eq!(format(Duration::MAX), "18446744073709551615us");
+        assert_eq!(format(Duration::from_nanos(1_999)), "1us");
+    }
+
+    #[test]
+    fn is_text_in_json() {
+        let text: DurationText = serde_json::from_str("\"90s\"").unwrap();
+        assert_eq!(text, DurationText::from_secs(90));
+        assert_eq!(serde_json::to_string(&text).unwrap(), "\"90s\"");
+        let error = serde_json::from_str::<DurationText>("\"90\"").unwrap_err().to_string();
+        assert!(error.contains("has no unit"), "{error}");
+        let error = serde_json::from_str::<DurationText>("90").unwrap_err().to_string();
+        assert!(error.contains("a duration such as"), "{error}");
+    }
+}

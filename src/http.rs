@@ -1,0 +1,23 @@
+//! The HTTP API: parse, refuse what is wrong with a clear problem, call the service, answer.
+//!
+//! It holds no rule of a queue. Handlers may be dropped at any await (a caller that has gone), so a
+//! mutation is one synchronous step of the service and the handler only awaits its commit.
+
+pub mod openapi;
+pub mod problem;
+pub mod router;
+pub mod server;
+pub mod state;
+pub mod wire;
+
+mod body;
+mod cursor;
+mod delivery;
+mod guard;
+mod ndjson;
+mod params;
+mod routes;
+mod telemetry;
+
+pub use router::{metrics_router, router};
+pub use state::{AppState, HttpLimits};

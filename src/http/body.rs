@@ -1,0 +1,159 @@
+//! Reading the body of a request: its type, its size, its pace.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde::de::DeserializeOwned;
+
+use super::params::nearest;
+use super::problem::{Code, Problem};
+use super::state::AppState;
+
+/// How the objects of a body stand in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// One document: an object, or an array of objects.
+    Json,
+    /// One object a line.
+    Ndjson,
+}
+
+/// A body that has not been read, and what its head says of it.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    /// How the objects stand in it.
+    pub(super) format: Format,
+    body: BodyDataStream,
+    pause_max: Duration,
+    bytes_max: usize,
+}
+
+impl FromRequest<AppState> for Incoming {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
+        let format = format_of(request.headers())?;
+        check_encoding(request.headers())?;
+        let (pause_max, bytes_max) = (state.limits.body_read_timeout, state.limits.max_body_bytes);
+        let body = request.into_body().into_data_stream();
+        Ok(Self { format, body, pause_max, bytes_max })
+    }
+}
+
+impl Incoming {
+    /// The next piece of the body; `None` at its end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let piece = tokio::time::timeout(self.pause_max, self.body.next()).await;
+        match piece {
+            Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
+            Ok(None) => Ok(None),
+            Ok(Some(Err(_))) => {
+                Err(Problem::new(Code::InvalidRequest, "the body broke off before its end; nothing was applied"))
+            }
+            Err(_) => {
+                let limit = crate::duration::format(self.pause_max);
+                let detail = format!("the body paused for longer than {limit}; nothing was applied");
+                Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit))
+            }
+        }
+    }
+
+    /// The whole body as text.
+    pub(super) async fn text(mut self) -> Result<String, Problem> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.next().await? {
+            if whole.len() + piece.len() > self.bytes_max {
+                let limit = self.bytes_max;
+                let detail = format!("the body has more than {limit} bytes (server.max_body_bytes)");
+                return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", limit));
+            }
+            whole.extend_from_slice(&piece);
+        }
+        String::from_utf8(whole).map_err(|error| not_utf8(error.as_bytes(), error.utf8_error().valid_up_to()))
+    }
+
+    /// Reads and drops the body, which must be empty.
+    pub(super) async fn nothing(self) -> Result<(), Problem> {
+        let text = self.text().await?;
+        if text.trim().is_empty() || text.trim() == "{}" {
+            return Ok(());
+        }
+        Err(Problem::new(Code::InvalidRequest, "this call takes no body"))
+    }
+
+    /// One JSON document of known fields; an empty body is `{}`.
+    pub(super) async fn document<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        if self.format == Format::Ndjson {
+            let detail = "this call takes one JSON document; send it as application/json";
+            return Err(Problem::new(Code::UnsupportedMediaType, detail));
+        }
+        let text = self.text().await?;
+        read_document(if text.trim().is_empty() { "{}" } else { &text })
+    }
+}
+
+/// Reads one JSON document of known fields.
+pub(super) fn read_document<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    serde_json::from_str(text).map_err(|error| document_problem(&error))
+}
+
+/// What is wrong with a document, with the nearest name for an unknown field.
+pub(super) fn document_problem(error: &serde_json::Error) -> Problem {
+    let mut detail = error.to_string();
+    let named: Vec<&str> = detail.split('`').skip(1).step_by(2).collect();
+    if let Some((unknown, known)) = named.split_first()
+        && detail.starts_with("unknown field")
+        && let Some(near) = nearest(unknown, known)
+    {
+        detail = format!("{detail}; did you mean {near:?}?");
+    }
+    let code = if error.is_data() { Code::InvalidRequest } else { Code::InvalidJson };
+    Problem::new(code, detail).with("line", error.line()).with("column", error.column())
+}
+
+/// A text that is not UTF-8 behind its first `valid` bytes.
+pub(super) fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
+    let before = bytes.get(..valid).unwrap_or_default();
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+    let detail = format!("the text is not UTF-8 at line {line}, column {column}");
+    Problem::new(Code::InvalidJson, detail).with("line", line).with("column", column)
+}
+
+/// No type, or curl's form default, is read as JSON.
+fn format_of(headers: &HeaderMap) -> Result<Format, Problem> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Format::Json) };
+    let text = value.to_str().unwrap_or_default();
+    let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
+    let format = match parts.next().as_deref() {
+        Some("application/json" | "application/x-www-form-urlencoded") => Some(Format::Json),
+        Some("application/x-ndjson") => Some(Format::Ndjson),
+        _ => None,
+    };
+    let charset_is_fine = parts.all(|part| {
+        part.strip_prefix("charset=").is_none_or(|charset| charset.trim_matches('"') == "utf-8")
+    });
+    format.filter(|_| charset_is_fine).ok_or_else(|| {
+        let detail = format!("content-type {text:?}: send application/json or application/x-ndjson in UTF-8");
+        Problem::new(Code::UnsupportedMediaType, detail)
+    })
+}
+
+fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(encoding) = headers.get(header::CONTENT_ENCODING) else { return Ok(()) };
+    if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
+        return Ok(());
+    }
+    let text = encoding.to_str().unwrap_or_default();
+    let detail = format!("content-encoding {text:?} is not understood; send the body as it is");
+    Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
+
+/// A body of `text`.
+pub(super) fn full(text: impl Into<Bytes>) -> Body {
+    Body::from(text.into())
+}

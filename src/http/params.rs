@@ -1,0 +1,183 @@
+//! Query parameters: each is read once, checked, and named when it is wrong. Unknown ones are refused.
+
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+use super::problem::{Code, Problem};
+use crate::duration;
+use crate::engine::key::Key;
+use crate::engine::limits::NAME_BYTES_MAX;
+use crate::service::Name;
+
+/// The query parameters of a request, by name.
+#[derive(Debug)]
+pub(super) struct Params {
+    given: Vec<(String, String)>,
+}
+
+impl Params {
+    /// Refuses parameters that are not in `known`, and those that stand twice.
+    pub(super) fn only(self, known: &[&str]) -> Result<Self, Problem> {
+        for (index, (name, _)) in self.given.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                return Err(unknown(name, known));
+            }
+            if self.given.iter().skip(index + 1).any(|(other, _)| other == name) {
+                return Err(wrong(name, "it stands twice in the query"));
+            }
+        }
+        Ok(self)
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A name of a producer, worker or pop: 1 to 256 bytes without control characters.
+    pub(super) fn name(&self, name: &str) -> Result<Option<&str>, Problem> {
+        let value = self.text(name);
+        value.map(|value| check_name(name, value)).transpose()?;
+        Ok(value)
+    }
+
+    pub(super) fn key(&self, name: &str) -> Result<Option<Key>, Problem> {
+        self.text(name).map(Key::new).transpose().map_err(|error| Problem::from(error).with("parameter", name))
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.text(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => Err(wrong(name, &format!("{other:?} is neither true nor false"))),
+        }
+    }
+
+    pub(super) fn count(&self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| plain && range.contains(number));
+        let allowed = || match range.end() {
+            &u64::MAX => format!("a whole number from {}", range.start()),
+            end => format!("a whole number from {} to {end}", range.start()),
+        };
+        number.map(Some).ok_or_else(|| {
+            let problem = wrong(name, &format!("{text:?} is not {}", allowed()));
+            if *range.end() == u64::MAX { problem } else { problem.with("limit", *range.end()) }
+        })
+    }
+
+    pub(super) fn percent(&self, name: &str) -> Result<Option<f64>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let number = text.parse().ok().filter(|number| plain && (0.0..=100.0).contains(number));
+        number.map(Some).ok_or_else(|| wrong(name, &format!("{text:?} is not a number from 0 to 100")))
+    }
+
+    pub(super) fn duration(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<Duration>,
+    ) -> Result<Option<Duration>, Problem> {
+        self.text(name).map(|text| check_duration(name, text, range)).transpose()
+    }
+}
+
+/// A duration's text, within `range`.
+pub(super) fn check_duration(
+    name: &str,
+    text: &str,
+    range: std::ops::RangeInclusive<Duration>,
+) -> Result<Duration, Problem> {
+    let parsed = duration::parse(text).map_err(|error| wrong(name, &format!("{text:?}: {error}")))?;
+    if range.contains(&parsed) {
+        return Ok(parsed);
+    }
+    let (least, most) = (duration::format(*range.start()), duration::format(*range.end()));
+    Err(wrong(name, &format!("{text:?} is not from {least} to {most}")).with("limit", most))
+}
+
+/// A name of a producer, worker or pop.
+pub(super) fn check_name(name: &str, value: &str) -> Result<(), Problem> {
+    if value.is_empty() || value.len() > NAME_BYTES_MAX || value.chars().any(char::is_control) {
+        let takes = format!("it takes 1 to {NAME_BYTES_MAX} bytes of text without control characters");
+        return Err(wrong(name, &takes).with("limit", NAME_BYTES_MAX));
+    }
+    Ok(())
+}
+
+/// A parameter that is wrong.
+pub(super) fn wrong(name: &str, why: &str) -> Problem {
+    Problem::new(Code::InvalidParameter, format!("parameter {name:?}: {why}")).with("parameter", name)
+}
+
+fn unknown(name: &str, known: &[&str]) -> Problem {
+    let mut why = "this call does not know it".to_owned();
+    match nearest(name, known) {
+        Some(near) => why.push_str(&format!("; did you mean {near:?}?")),
+        None if known.is_empty() => why.push_str("; it takes none"),
+        None => why.push_str(&format!("; it knows {}", known.join(", "))),
+    }
+    wrong(name, &why)
+}
+
+/// The known name that looks most like `name`, if any does.
+pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), *known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then_some(best.1)
+}
+
+impl<S: Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decode(name)?, decode(value)?))
+        });
+        Ok(Self { given: pairs.collect::<Result<_, Problem>>()? })
+    }
+}
+
+fn decode(text: &str) -> Result<String, Problem> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    let text = decoded.map_err(|_| wrong(text, "its percent-encoding is not UTF-8"))?;
+    Ok(text.into_owned())
+}
+
+/// The queue that the path names.
+#[derive(Debug)]
+pub(super) struct QueueName(pub(super) Name);
+
+impl<S: Sync> FromRequestParts<S> for QueueName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let encoded = parts.uri.path().strip_prefix("/v1/queues/").unwrap_or_default();
+        let encoded = encoded.split('/').next().unwrap_or_default();
+        let decoded = percent_decode_str(encoded).decode_utf8_lossy();
+        let name = Name::new(&decoded);
+        name.map(Self).map_err(|error| wrong("queue", &format!("{decoded:?}: {error}")))
+    }
+}
+
+/// The key that ends the path, behind `/items/` or `/known/`.
+#[derive(Debug)]
+pub(super) struct PathKey(pub(super) Key);
+
+impl<S: Sync> FromRequestParts<S> for PathKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let behind_queue = parts.uri.path().strip_prefix("/v1/queues/").unwrap_or_default();
+        let encoded = behind_queue.splitn(3, '/').nth(2).unwrap_or_default();
+        let decoded = percent_decode_str(encoded).decode_utf8();
+        let text = decoded.map_err(|_| wrong("key", "its percent-encoding is not UTF-8"))?;
+        Ok(Self(Key::new(&text).map_err(|error| Problem::from(error).with("parameter", "key"))?))
+    }
+}

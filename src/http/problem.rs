@@ -1,0 +1,335 @@
+//! What a caller is told when something is wrong: RFC 9457 documents, one shape for every 4xx and
+//! 5xx of every layer. HTTP status and problem code of an error are given here and nowhere else.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+use crate::engine::event::ReplaceCounts;
+use crate::engine::key::KeyError;
+use crate::engine::object::SyntaxError;
+use crate::engine::refusal::Refusal;
+use crate::service;
+
+/// Everything that can be wrong, as `/problems/{name}` explains it.
+macro_rules! codes {
+    ($($variant:ident $name:literal $status:literal $retryable:literal $title:literal $help:literal;)*) => {
+        /// The code of a problem.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = $title] $variant,)*
+        }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name on the wire.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The HTTP status.
+            #[must_use]
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status),* }
+            }
+
+            /// Whether the same request may succeed later.
+            #[must_use]
+            pub const fn is_retryable(self) -> bool {
+                match self { $(Self::$variant => $retryable),* }
+            }
+
+            /// What it is, in a few words.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title),* }
+            }
+
+            /// What it means and what to do.
+            #[must_use]
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help),* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidJson "invalid-json" 400 false "The body is not valid JSON"
+        "line and column (or the line of an NDJSON list) say where. Nothing of the request was applied. Check quoting, commas, duplicate member names, encoding (UTF-8) and nesting (at most 128 levels).";
+    InvalidParameter "invalid-parameter" 400 false "A parameter is wrong"
+        "The detail names the parameter of the path or query, what it got and what it takes. Unknown parameters are refused, with the nearest known one.";
+    InvalidRequest "invalid-request" 400 false "The request is wrong"
+        "The request or its JSON document has a field that is unknown, missing or of a wrong type, or can't be read at all. The detail names it.";
+    CrossSite "cross-site" 403 false "The request comes from a foreign web page"
+        "A browser's Origin or Sec-Fetch-Site, or a Host that is not this server's, is refused, so that no web page can reach a server on loopback. Add the name that you use to server.allowed_hosts.";
+    NotFound "not-found" 404 false "There is no such route"
+        "The path is no part of the API. /openapi.json lists all routes. A key with slashes can also be given as ?key=.";
+    QueueNotFound "queue-not-found" 404 false "There is no such queue"
+        "Create it with PUT /v1/queues/{queue}, or by the first produce or pop where auto_create is on. GET never creates.";
+    KeyNotFound "key-not-found" 404 false "The queue has nothing of this key"
+        "The key has no delta, lease, parked entry, failure or known object here. Check the key's spelling and percent-encoding.";
+    MethodNotAllowed "method-not-allowed" 405 false "The route does not take this method"
+        "The Allow header lists the methods that it takes.";
+    NotAcceptable "not-acceptable" 406 false "No answer of the wanted type can be given"
+        "Accept must allow application/json; lists also stream as application/x-ndjson.";
+    RequestTimeout "request-timeout" 408 true "The request came too slowly"
+        "The body paused for longer than server.body_read_timeout. Nothing of it was applied.";
+    LengthRequired "length-required" 411 false "The length of the body must be known"
+        "Send Content-Length or chunked encoding.";
+    ObjectTooLarge "object-too-large" 413 false "An object or body is too large"
+        "limit is the bound in bytes or objects that was passed: the queue's max_object_bytes, server.max_body_bytes, queues.max_batch or queues.max_replace_objects. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
+    UriTooLong "uri-too-long" 414 false "The URI is too long"
+        "Shorten the query; a key has at most 1,024 bytes.";
+    UnsupportedMediaType "unsupported-media-type" 415 false "The body's type is not understood"
+        "Send application/json or application/x-ndjson, in UTF-8, without content encoding.";
+    HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
+        "server.max_header_bytes bounds the request's head.";
+    LeaseLost "lease-lost" 409 false "None of the leases could be settled"
+        "settled says for each lease what became of it: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key by now: drop the result of the work, or make it safe to repeat.";
+    ImmutableConfig "immutable-config" 409 false "The setting can't change now"
+        "mode, key and known_objects can't change while the queue holds or knows keys. Drain and delete the queue, or use another.";
+    MassDelete "mass-delete" 409 false "The list would delete too many keys"
+        "The Replace was refused by max_delete_percent or max_deletes and changed nothing. If the list is whole and right, repeat it with higher bounds.";
+    NotEmpty "not-empty" 409 false "The queue is not empty"
+        "Seeding needs a queue in which nothing waits, is leased or parked. Drain or purge it first.";
+    WrongMode "wrong-mode" 409 false "The queue's mode does not have this call"
+        "A queue of mode keys has neither objects nor Delete, Update, Replace, Resync and seed; only a queue of mode keys has rate_limited.";
+    QueueClosed "queue-closed" 410 false "The queue is closed and drained"
+        "Nothing is left to hand out. A worker may end now. POST .../reopen opens the queue again.";
+    QueueDeleted "queue-deleted" 410 true "The queue was deleted"
+        "It was deleted while the request waited. A new request meets a new queue of the name, if there is one.";
+    Expired "expired" 410 false "The continue token has expired"
+        "The queue that it was given for is gone. Start the list again.";
+    NoKey "no-key" 422 false "The object has no key"
+        "A required pointer of the queue's key leads nowhere, to null or to an empty text. index, line and pointer say where. Nothing of the request was applied.";
+    InvalidKey "invalid-key" 422 false "The key is not allowed"
+        "A key is 1 to 1,024 bytes of text without control characters, made of strings or integers; with several pointers no part may contain a slash; an explicit key must equal the object's own.";
+    InvalidObject "invalid-object" 422 false "The object is not allowed"
+        "Objects are JSON objects.";
+    InvalidConfig "invalid-config" 422 false "The queue's settings are not allowed"
+        "The detail names the field, its value and what it takes.";
+    IncompleteList "incomplete-list" 422 false "The list does not say that it is whole"
+        "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
+    QueueFull "queue-full" 429 true "The queue is full"
+        "limit is the queue's max_keys (new keys are refused, those that it has still take deltas) or queues.max_queues. Let workers drain it, delete keys, or raise the limit.";
+    TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
+        "limit is queues.max_waiters. Use fewer pops with a larger max.";
+    TooManyRequests "too-many-requests" 429 true "The server has too much to do"
+        "Repeat the request after Retry-After.";
+    Internal "internal" 500 false "Something went wrong inside the server"
+        "The request id leads to the cause in the server's log.";
+    Draining "draining" 503 true "The server is shutting down"
+        "Nothing is handed out any more; settles were still taken. Repeat the pop elsewhere or later.";
+    Recovering "recovering" 503 true "The server is still starting"
+        "It answers once it is ready; see /readyz.";
+    JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
+        "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
+    DiskFull "disk-full" 507 true "The disk is full"
+        "The request took no effect that lasts. Make room; the server heals by itself.";
+}
+
+/// A problem on its way to the caller.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    code: Code,
+    detail: Cow<'static, str>,
+    fields: Map<String, Value>,
+    retry_after: Option<Duration>,
+}
+
+/// How long a caller should wait before it repeats a request, unless the problem knows better.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Problem {
+    /// A problem; `detail` says what, where and what to do.
+    #[must_use]
+    pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+        let retry_after = matches!(code.status(), 429 | 503 | 507).then_some(RETRY_AFTER);
+        Self { code, detail: detail.into(), fields: Map::new(), retry_after }
+    }
+
+    /// Adds a field of its own.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The code.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Puts `place` in front of the detail.
+    #[must_use]
+    pub fn at(mut self, place: &str) -> Self {
+        self.detail = format!("{place}: {}", self.detail).into();
+        self
+    }
+
+    /// The document, with the id of the request that it answers.
+    #[must_use]
+    pub fn document(&self, request_id: &str) -> Value {
+        let mut document = json!({
+            "type": format!("/problems/{}", self.code.name()),
+            "title": self.code.title(),
+            "status": self.code.status(),
+            "detail": self.detail,
+            "code": self.code.name(),
+            "retryable": self.code.is_retryable(),
+            "request_id": request_id,
+        });
+        if let (Some(all), Some(wait)) = (document.as_object_mut(), self.retry_after) {
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            all.insert("retry_after_ms".to_owned(), wait_ms.into());
+        }
+        if let Some(all) = document.as_object_mut() {
+            all.extend(self.fields.clone());
+        }
+        document
+    }
+
+    /// An object of a request's list is wrong: `index` from 0, and the line of an NDJSON list.
+    #[must_use]
+    pub fn in_item(self, index: usize, line: Option<usize>) -> Self {
+        let place = line.map_or_else(|| format!("object {index}"), |line| format!("line {line}"));
+        let problem = self.at(&place).with("index", index);
+        match line {
+            Some(line) => problem.with("line", line),
+            None => problem,
+        }
+    }
+}
+
+/// A problem rides in its answer until the outermost layer knows the request's id.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Writes the problem that rides in `response`, or one that fits its bare status, as its body.
+#[must_use]
+pub fn render(response: Response, request_id: &str) -> Response {
+    let status = response.status();
+    if !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let (mut parts, _) = response.into_parts();
+    let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| of_status(status));
+    let body = problem.document(request_id).to_string();
+    parts.status = StatusCode::from_u16(problem.code.status()).unwrap_or(status);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let json = HeaderValue::from_static("application/problem+json");
+    parts.headers.insert(header::CONTENT_TYPE, json);
+    if let Some(wait) = problem.retry_after {
+        parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+    }
+    Response::from_parts(parts, body.into())
+}
+
+/// The problem for a status that a library gave without one.
+#[must_use]
+pub fn of_status(status: StatusCode) -> Problem {
+    let (code, detail) = match status.as_u16() {
+        404 => (Code::NotFound, "no route has this path; /openapi.json lists them"),
+        405 => (Code::MethodNotAllowed, "the route does not take this method; see the Allow header"),
+        406 => (Code::NotAcceptable, "no answer of the wanted type can be given"),
+        408 => (Code::RequestTimeout, "the request came too slowly"),
+        411 => (Code::LengthRequired, "the length of the body must be known"),
+        413 => (Code::ObjectTooLarge, "the body is too large"),
+        414 => (Code::UriTooLong, "the URI is too long"),
+        415 => (Code::UnsupportedMediaType, "the body's type is not understood"),
+        431 => (Code::HeadersTooLarge, "the headers are larger than server.max_header_bytes, or too many"),
+        429 => (Code::TooManyRequests, "the server has too much to do"),
+        503 => (Code::Draining, "the server is shutting down"),
+        _ if status.is_client_error() => (Code::InvalidRequest, "the request can't be read"),
+        _ => (Code::Internal, "the request failed inside the server; the request id leads to the log"),
+    };
+    Problem::new(code, detail)
+}
+
+impl From<service::Error> for Problem {
+    fn from(error: service::Error) -> Self {
+        use service::Error;
+        let detail = error.to_string();
+        match error {
+            Error::QueueNotFound => Self::new(Code::QueueNotFound, detail),
+            Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
+            Error::TooManyQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),
+            Error::Draining => Self::new(Code::Draining, detail),
+            Error::Refused(refusal) => refusal.into(),
+            Error::ConfigChanged => Self::new(Code::TooManyRequests, detail),
+            Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),
+            Error::Journal(_) => Self::new(
+                Code::JournalUnavailable,
+                "the journal could not confirm the write; whether it took effect is unknown, repeat it safely",
+            ),
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            Refusal::QueueFull { limit, .. } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Refusal::ObjectTooLarge { limit, index, .. } => {
+                Self::new(Code::ObjectTooLarge, detail).with("limit", limit).with("index", index)
+            }
+            Refusal::WrongMode { mode, .. } => Self::new(Code::WrongMode, detail).with("mode", mode.as_str()),
+            Refusal::Closed => Self::new(Code::QueueClosed, detail),
+            Refusal::MassDelete { deletions, owned, max_deletes, max_percent, counts } => {
+                let problem = Self::new(Code::MassDelete, detail)
+                    .with("deletions", deletions)
+                    .with("owned", owned)
+                    .with("max_deletes", max_deletes)
+                    .with("max_delete_percent", max_percent);
+                with_counts(problem, counts)
+            }
+            Refusal::NotEmpty { waiting } => Self::new(Code::NotEmpty, detail).with("waiting", waiting),
+            Refusal::ImmutableConfig { field, .. } => {
+                Self::new(Code::ImmutableConfig, detail).with("field", field)
+            }
+        }
+    }
+}
+
+fn with_counts(problem: Problem, counts: ReplaceCounts) -> Problem {
+    problem
+        .with("replaced", counts.replaced)
+        .with("deleted", counts.deleted)
+        .with("unchanged", counts.unchanged)
+        .with("skipped", counts.skipped)
+        .with("taken_over", counts.taken_over)
+}
+
+impl From<KeyError> for Problem {
+    fn from(error: KeyError) -> Self {
+        let code = if error.is_missing() { Code::NoKey } else { Code::InvalidKey };
+        let problem = Self::new(code, error.to_string());
+        match error.pointer() {
+            Some(pointer) => problem.with("pointer", pointer),
+            None => problem,
+        }
+    }
+}
+
+impl From<SyntaxError> for Problem {
+    fn from(error: SyntaxError) -> Self {
+        let code = if error.not_an_object { Code::InvalidObject } else { Code::InvalidJson };
+        Self::new(code, error.to_string()).with("line", error.line).with("column", error.column)
+    }
+}

@@ -1,0 +1,130 @@
+//! Names of queues, and the ids of leases.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::engine::delta::Rv;
+
+/// The name of a queue: `[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+/// Longest name of a queue, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Why a text is no name of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// No text at all.
+    #[error("a queue name has at least one character")]
+    Empty,
+    /// Longer than [`NAME_BYTES_MAX`].
+    #[error("a queue name has at most {NAME_BYTES_MAX} characters, this one has {bytes}")]
+    TooLong {
+        /// Bytes of the text.
+        bytes: usize,
+    },
+    /// Another character than the allowed ones, or a sign at an end.
+    #[error(
+        "a queue name is made of a-z, 0-9, '.', '_' and '-', and begins and ends with a letter or a digit"
+    )]
+    Character,
+}
+
+impl Name {
+    /// Checks `text` against the rules of a queue's name.
+    ///
+    /// # Errors
+    /// [`NameError`] names the rule that it breaks.
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        if text.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if text.len() > NAME_BYTES_MAX {
+            return Err(NameError::TooLong { bytes: text.len() });
+        }
+        let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = text.as_bytes();
+        let inside = bytes.iter().all(|byte| plain(byte) || b"._-".contains(byte));
+        if inside && bytes.first().is_some_and(plain) && bytes.last().is_some_and(plain) {
+            Ok(Self(text.into()))
+        } else {
+            Err(NameError::Character)
+        }
+    }
+
+    /// The name's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Tells a queue from others that had its name before. Shown in hexadecimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Incarnation(pub u32);
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// Names a lease: the queue's incarnation and the fencing token, as in `6f2c01ab-1042`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseId {
+    /// The queue's incarnation.
+    pub incarnation: Incarnation,
+    /// The fencing token.
+    pub token: Rv,
+}
+
+impl LeaseId {
+    /// Reads an id as this service writes it; any other text names no lease.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (incarnation, token) = text.split_once('-')?;
+        let id = Self {
+            incarnation: Incarnation(u32::from_str_radix(incarnation, 16).ok()?),
+            token: token.parse().ok()?,
+        };
+        (id.to_string() == text).then_some(id)
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.incarnation, self.token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_their_pattern() {
+        for good in ["a", "7", "prices", "a.b_c-d", "0-0", &"x".repeat(128)] {
+            assert!(Name::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", ".", "..", "A", "a b", "ä", "a/b", &"x".repeat(129)] {
+            assert!(Name::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lease_ids_round_trip_and_nothing_else_parses() {
+        let id = LeaseId { incarnation: Incarnation(0x6f2c), token: 1042 };
+        assert_eq!(id.to_string(), "00006f2c-1042");
+        assert_eq!(LeaseId::parse("00006f2c-1042"), Some(id));
+        for bad in ["6f2c-1042", "00006f2c-+1042", "00006f2c-01042", "00006F2C-1042", "-", "x", ""] {
+            assert_eq!(LeaseId::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Replays recorded workqueue traces at the engine in mode keys, on a clock of microseconds.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::Queue;
+use deltaq::engine::command::{Call, How, Pop, Settle, Settled};
+use deltaq::engine::config::{Config, Mode};
+use deltaq::engine::delta::{DeltaKind, Rv};
+use deltaq::engine::key::Key;
+use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
+use deltaq::engine::refusal::Refusal;
+use deltaq::engine::schedule::Place;
+use deltaq::engine::table::Entry;
+use deltaq::engine::time::Time;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::report::Report;
+
+/// The only difference that the README of the recorded files allows.
+const WAITS_FOR_SETTLES: &str = "5. get after shutdown waits for items in process";
+
+/// A recorded trace.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Trace {
+    name: String,
+    options: Options,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    limiter: String,
+    base_us: u64,
+    max_us: u64,
+    tick_us: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Step {
+    #[serde(flatten)]
+    op: Op,
+    result: Value,
+    state: State,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+enum Op {
+    Add { item: String },
+    AddAfter { item: String, ms: u64 },
+    AddRateLimited { item: String },
+    Get,
+    Done { item: String },
+    Forget { item: String },
+    NumRequeues { item: String },
+    Len,
+    Shutdown,
+    AdvanceClock { ms: u64 },
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    now_us: u64,
+    queue: Vec<String>,
+    dirty: BTreeSet<String>,
+    processing: BTreeSet<String>,
+    num_requeues: BTreeMap<String, u32>,
+    shutting_down: bool,
+}
+
+/// Replays every trace at a queue of its own.
+pub(crate) fn replay(traces: &[Trace]) -> Report {
+    let mut report = Report::default();
+    for trace in traces {
+        let mut queue = Workqueue::new(&trace.options);
+        for (index, step) in trace.steps.iter().enumerate() {
+            if let Err(error) = queue.step(step, &mut report) {
+                report.wrong.push(format!("{}, step {index}, {:?}: {error}", trace.name, step.op));
+                report.passed_over += (trace.steps.len() - index) as u64;
+                break;
+            }
+            report.compared += 1;
+        }
+    }
+    report
+}
+
+struct Workqueue {
+    queue: Queue,
+    rebuilt: Queue,
+    now: Time,
+    tick: Duration,
+    processing: HashMap<String, Rv>,
+}
+
+impl Workqueue {
+    fn new(options: &Options) -> Self {
+        assert_eq!(options.limiter, "item_exponential", "the traces know one limiter");
+        let base = Duration::from_micros(options.base_us);
+        let max = Duration::from_micros(options.max_us);
+        let item_exponential = Some(ItemExponential { base, max });
+        let config = Arc::new(Config {
+            mode: Mode::Keys,
+            lease: Duration::MAX,
+            rate_limiter: RateLimiter { item_exponential, jitter: 0.0, ..RateLimiter::default() },
+            ..Config::default()
+        });
+        Self {
+            queue: Queue::new(config.clone(), 0, Time::default()),
+            rebuilt: Queue::new(config, 0, Time::default()),
+            now: Time::default(),
+            tick: Duration::from_micros(options.tick_us),
+            processing: HashMap::new(),
+        }
+    }
+
+    fn step(&mut self, step: &Step, report: &mut Report) -> Result<(), String> {
+        self.move_clock(self.tick);
+        let result = self.perform(&step.op);
+        if result != step.result {
+            let waits = !self.processing.is_empty() && self.queue.schedule().ready_len() == 0;
+            let waits = waits && step.state.shutting_down && result == json!({ "empty": true });
+            if !waits || step.result != json!({ "shutdown": true }) {
+                return Err(format!("result {result} instead of {}", step.result));
+            }
+            report.expect(WAITS_FOR_SETTLES);
+        }
+        let state = self.state();
+        if state != step.state {
+            return Err(format!("state\n  ours   {state:?}\n  theirs {:?}", step.state));
+        }
+        self.check()
+    }
+
+    fn perform(&mut self, op: &Op) -> Value {
+        match op {
+            Op::Add { item } => self.add(item, None, false),
+            Op::AddAfter { item, ms } => self.add(item, Some(Duration::from_millis(*ms)), false),
+            Op::AddRateLimited { item } => self.add(item, None, true),
+            Op::Get => return self.get(),
+            Op::Done { item } => {
+                if let Some(token) = self.processing.remove(item) {
+                    let settled = self.queue.settle(self.now, &[Settle { token, how: How::Done }]);
+                    assert!(matches!(settled.first(), Some(Settled::Ok { .. })), "{settled:?}");
+                }
+            }
+            Op::Forget { item } => {
+                self.queue.forget(self.now, [item.as_str()]);
+            }
+            Op::NumRequeues { item } => return json!(self.failures(item)),
+            Op::Len => return json!(self.queue.schedule().ready_len()),
+            Op::Shutdown => self.queue.set_closed(self.now, true),
+            Op::AdvanceClock { ms } => self.move_clock(Duration::from_millis(*ms)),
+        }
+        Value::Null
+    }
+
+    /// What is due happens at its time, whether a command comes or not.
+    fn move_clock(&mut self, span: Duration) {
+        self.now = self.now.plus(span);
+        self.queue.advance(self.now);
+    }
+
+    fn add(&mut self, item: &str, delay: Option<Duration>, rate_limited: bool) {
+        let key = Key::new(item).expect("items are keys");
+        let (object, source, final_state_unknown) = (None, None, false);
+        let kind = DeltaKind::Added;
+        let call = Call { kind, key, object, source, delay, final_state_unknown, rate_limited };
+        self.queue.produce(self.now, &[call]).expect("an add is never refused");
+    }
+
+    fn get(&mut self) -> Value {
+        let (lease, worker, id) = (None, None, None);
+        let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
+        let items = match self.queue.pop(self.now, &pop) {
+            Ok(items) => items,
+            Err(Refusal::Closed) => return json!({ "shutdown": true }),
+            Err(refusal) => panic!("a pop was refused: {refusal}"),
+        };
+        let Some(item) = items.first() else { return json!({ "empty": true }) };
+        self.processing.insert(item.key.to_string(), item.token);
+        json!({ "item": item.key.as_str(), "shutdown": false })
+    }
+
+    fn failures(&self, item: &str) -> u32 {
+        self.queue.table().get(item).map_or(0, |entry| entry.standing.failures)
+    }
+
+    fn state(&self) -> State {
+        let table = self.queue.table();
+        let name = |entry: &Entry| entry.key.to_string();
+        let in_line = self.queue.schedule().ready().filter_map(|(_, slot)| table.at(slot));
+        let mut state = State {
+            now_us: self.now.as_micros(),
+            queue: in_line.map(name).collect(),
+            dirty: BTreeSet::new(),
+            processing: BTreeSet::new(),
+            num_requeues: BTreeMap::new(),
+            shutting_down: self.queue.status(self.now).closed,
+        };
+        for (_, entry) in table.from(Bound::Unbounded) {
+            if entry.standing.failures > 0 {
+                state.num_requeues.insert(name(entry), entry.standing.failures);
+            }
+            match &entry.standing.place {
+                Place::Ready(_) => {
+                    state.dirty.insert(name(entry));
+                }
+                Place::Leased(lease) => {
+                    state.processing.insert(name(entry));
+                    if lease.news.is_some() {
+                        state.dirty.insert(name(entry));
+                    }
+                }
+                Place::Idle | Place::Parked => {}
+            }
+        }
+        state
+    }
+
+    /// The invariants hold, and the events tell it all.
+    fn check(&mut self) -> Result<(), String> {
+        self.queue.check()?;
+        for event in self.queue.take_events() {
+            self.rebuilt.apply(&event);
+        }
+        if self.queue.image() == self.rebuilt.image() {
+            Ok(())
+        } else {
+            Err("the state rebuilt from the events differs".to_owned())
+        }
+    }
+}

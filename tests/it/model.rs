@@ -1,0 +1,520 @@
+//! A naive model of one queue, written from the rules in `design.md` and from nothing else: plain
+//! maps and lists, clear over fast. The properties run it beside the engine.
+//!
+//! It is not an engine: it has no events and no replay, it recounts instead of counting, and it
+//! finds what is due by looking at every key. What it shares with the engine is the vocabulary of
+//! answers (`command`, `config`), and the rule that each change takes one number.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::command::Outcome;
+use deltaq::engine::config::{Config, Mode};
+use deltaq::engine::delta::DeltaKind;
+
+mod leases;
+mod produce;
+mod replace;
+mod sweeps;
+
+pub(crate) use leases::{ModelExtended, ModelItem, ModelSettled};
+pub(crate) use produce::ModelCall;
+pub(crate) use replace::{ModelReplace, ModelReplaced, Step};
+pub(crate) use sweeps::ModelSweep;
+
+/// Microseconds.
+pub(crate) type Micros = u64;
+/// A key, by its text.
+pub(crate) type Name = &'static str;
+/// A source or nobody.
+pub(crate) type Who = Option<&'static str>;
+
+/// The objects of the tests: a text, and a number that equal contents share.
+pub(crate) const OBJECTS: [(&str, u8); 8] = [
+    (r#"{"v":1}"#, 0),
+    (r#"{"v":1.0}"#, 1),
+    (r#"{"v":2,"w":[1]}"#, 2),
+    (r#"{ "w": [1], "v": 2 }"#, 2),
+    (r#"{"v":{"x":"a","y":null}}"#, 3),
+    (r#"{"v":{"y":null,"x":"\u0061"}}"#, 3),
+    (r#"{"v":12345678901234567890123}"#, 4),
+    (r#"{"v":"a text that is longer than most of the other texts in here, by far"}"#, 5),
+];
+
+/// An index into [`OBJECTS`].
+pub(crate) type Thing = u8;
+
+pub(crate) fn bytes_of(thing: Thing) -> usize {
+    OBJECTS[usize::from(thing)].0.len()
+}
+
+fn same_content(a: Thing, b: Thing) -> bool {
+    OBJECTS[usize::from(a)].1 == OBJECTS[usize::from(b)].1
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ModelDelta {
+    pub(crate) kind: DeltaKind,
+    pub(crate) thing: Thing,
+    pub(crate) rv: u64,
+    pub(crate) queued_at: Micros,
+    pub(crate) source: Who,
+    pub(crate) owner: Who,
+    pub(crate) final_state_unknown: bool,
+    pub(crate) coalesced: u32,
+}
+
+impl ModelDelta {
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.kind == DeltaKind::Deleted
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ModelKnown {
+    pub(crate) thing: Thing,
+    pub(crate) rv: u64,
+    pub(crate) owner: Who,
+}
+
+/// A turn in the line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Turn {
+    pub(crate) rv: u64,
+    pub(crate) since: Micros,
+    pub(crate) added: Micros,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Delay {
+    pub(crate) due: Micros,
+    pub(crate) rv: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ModelLease {
+    pub(crate) token: u64,
+    pub(crate) deadline: Micros,
+    pub(crate) since: Micros,
+    pub(crate) worker: Option<&'static str>,
+    pub(crate) pop_id: Option<&'static str>,
+    pub(crate) former: Turn,
+    pub(crate) dropped_delay: Option<Delay>,
+    /// When news came that makes the key ready once the lease is settled.
+    pub(crate) news: Option<Micros>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Place {
+    #[default]
+    Idle,
+    Ready(Turn),
+    Leased(ModelLease),
+    Parked,
+}
+
+/// One key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Item {
+    pub(crate) waiting: Vec<ModelDelta>,
+    pub(crate) leased: Vec<ModelDelta>,
+    pub(crate) known: Option<ModelKnown>,
+    pub(crate) place: Place,
+    pub(crate) delay: Option<Delay>,
+    pub(crate) failures: u32,
+    pub(crate) attempt: u32,
+    pub(crate) last_error: Option<Arc<str>>,
+    pub(crate) mark: Option<u64>,
+    /// Mode keys: since when a key that waits for nothing remembers its failures.
+    pub(crate) memory: Option<(Micros, u64)>,
+}
+
+impl Item {
+    pub(crate) fn is_leased(&self) -> bool {
+        matches!(self.place, Place::Leased(_))
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.place == Place::Parked
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.place, Place::Ready(_))
+    }
+
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.place == Place::Idle && self.delay.is_some()
+    }
+
+    pub(crate) fn lease(&self) -> Option<&ModelLease> {
+        if let Place::Leased(lease) = &self.place { Some(lease) } else { None }
+    }
+
+    /// The newest delta: waiting, else leased.
+    fn newest_delta(&self) -> Option<&ModelDelta> {
+        self.waiting.last().or(self.leased.last())
+    }
+
+    /// The newest object: waiting, else leased, else known.
+    fn newest_thing(&self) -> Option<Thing> {
+        self.newest_delta().map(|delta| delta.thing).or(self.known.map(|known| known.thing))
+    }
+
+    /// Whether the newest state is a deletion.
+    fn newest_is_deleted(&self) -> bool {
+        self.newest_delta().is_some_and(ModelDelta::is_deleted)
+    }
+
+    pub(crate) fn owner(&self) -> Who {
+        match self.newest_delta() {
+            Some(delta) => delta.owner,
+            None => self.known.and_then(|known| known.owner),
+        }
+    }
+
+    fn set_owner(&mut self, owner: Who) {
+        if let Some(delta) = self.waiting.last_mut() {
+            delta.owner = owner;
+        } else if let Some(delta) = self.leased.last_mut() {
+            delta.owner = owner;
+        } else if let Some(known) = &mut self.known {
+            known.owner = owner;
+        }
+    }
+
+    /// Whether the queue has anything of the key, beside a failure count.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.waiting.is_empty() || self.place != Place::Idle || self.delay.is_some() || self.known.is_some()
+    }
+}
+
+/// Why the model refuses.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Refused {
+    WrongMode,
+    TooLarge { index: usize },
+    Full { keys: usize, wanted: usize },
+    Closed,
+    MassDelete { deletions: u64, owned: u64, counts: ModelReplaced },
+    NotEmpty { waiting: usize },
+    Immutable(&'static str),
+}
+
+/// How the latest Replace that began went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct LastReplace {
+    pub(crate) source: Who,
+    pub(crate) counts: ModelReplaced,
+    pub(crate) started: Micros,
+    pub(crate) ended: Option<Micros>,
+    pub(crate) aborted: bool,
+}
+
+/// One queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) rv: u64,
+    pub(crate) last_at: Micros,
+    pub(crate) config: Config,
+    pub(crate) populated: bool,
+    pub(crate) paused: bool,
+    pub(crate) closed: bool,
+    /// An aborted first Replace: unsynced until the next one has ended.
+    pub(crate) aborted: bool,
+    pub(crate) items: BTreeMap<Name, Item>,
+    pub(crate) outcomes: BTreeMap<u64, Outcome>,
+    /// Replaces that were accepted and have not ended, in order.
+    pub(crate) runs: Vec<replace::Run>,
+    pub(crate) committed: u64,
+    pub(crate) next_resync: Option<Micros>,
+    pub(crate) resync_due: bool,
+    pub(crate) last_replace: Option<LastReplace>,
+    /// Names of the rules that were hit.
+    pub(crate) hits: BTreeMap<&'static str, u64>,
+}
+
+impl Model {
+    pub(crate) fn new(config: Config, now: Micros) -> Self {
+        let next_resync = config.resync_period.map(|period| now + micros(period));
+        Self {
+            rv: 0,
+            last_at: now,
+            config,
+            populated: false,
+            paused: false,
+            closed: false,
+            aborted: false,
+            items: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            runs: Vec::new(),
+            committed: 0,
+            next_resync,
+            resync_due: false,
+            last_replace: None,
+            hits: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn hit(&mut self, rule: &'static str) {
+        *self.hits.entry(rule).or_default() += 1;
+    }
+
+    fn is_keys(&self) -> bool {
+        self.config.mode == Mode::Keys
+    }
+
+    fn is_latest(&self) -> bool {
+        self.config.mode == Mode::Latest
+    }
+
+    /// Mode keys, closed: client-go's ShutDown.
+    fn is_shut_down(&self) -> bool {
+        self.is_keys() && self.closed
+    }
+
+    /// Numbers a change.
+    fn event(&mut self, at: Micros) -> (u64, Micros) {
+        self.rv += 1;
+        self.last_at = self.last_at.max(at);
+        (self.rv, self.last_at)
+    }
+
+    fn item(&mut self, key: Name) -> &mut Item {
+        self.items.entry(key).or_default()
+    }
+
+    fn get(&self, key: Name) -> Option<&Item> {
+        self.items.get(key)
+    }
+
+    /// Forgets keys of which nothing is left, and starts or ends the day for which a failure count
+    /// without work is kept.
+    fn tidy(&mut self, key: Name) {
+        let (rv, at) = (self.rv, self.last_at);
+        let Some(item) = self.items.get_mut(key) else { return };
+        if item.failures > 0 && item.place == Place::Idle && item.delay.is_none() && item.waiting.is_empty() {
+            item.memory.get_or_insert((at + 86_400_000_000, rv));
+        } else {
+            item.memory = None;
+        }
+        if !item.is_held() && item.failures == 0 {
+            self.items.remove(key);
+        }
+    }
+
+    // What can be read.
+
+    pub(crate) fn ready(&self) -> Vec<Name> {
+        let mut line: Vec<(u64, Name)> = Vec::new();
+        for (key, item) in &self.items {
+            if let Place::Ready(turn) = item.place {
+                line.push((turn.rv, key));
+            }
+        }
+        line.sort_unstable();
+        line.into_iter().map(|(_, key)| key).collect()
+    }
+
+    pub(crate) fn parked(&self) -> Vec<Name> {
+        self.items.iter().filter(|(_, item)| item.is_parked()).map(|(key, _)| *key).collect()
+    }
+
+    pub(crate) fn count(&self, wanted: impl Fn(&Item) -> bool) -> usize {
+        self.items.values().filter(|item| wanted(item)).count()
+    }
+
+    /// Keys that count toward `max_keys`.
+    pub(crate) fn held(&self) -> BTreeSet<Name> {
+        self.items.iter().filter(|(_, item)| item.is_held()).map(|(key, _)| *key).collect()
+    }
+
+    pub(crate) fn initial_remaining(&self) -> usize {
+        self.count(|item| item.mark.is_some())
+    }
+
+    pub(crate) fn has_synced(&self) -> bool {
+        let first_runs = self.runs.iter().any(replace::Run::waits_for_initial_list);
+        self.populated && !first_runs && !self.aborted && self.initial_remaining() == 0
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.closed
+            && self.count(Item::is_ready) == 0
+            && self.count(Item::is_leased) == 0
+            && (self.is_keys() || self.count(Item::is_delayed) == 0)
+    }
+
+    // Time.
+
+    /// Lets everything happen that is due, one after the other, in the order of its time.
+    pub(crate) fn advance(&mut self, now: Micros) -> Micros {
+        let now = now.max(self.last_at);
+        while let Some((time, class, _, key)) = self.next_due() {
+            if time > now {
+                break;
+            }
+            match class {
+                0 => self.expire(key),
+                1 => self.fire(key, time),
+                2 => self.forget_in_time(key, time),
+                _ => self.resync_timer(time),
+            }
+        }
+        now
+    }
+
+    /// The next thing that happens by itself: its time; 0 for a lease, 1 for a delay, 2 for a
+    /// failure count that is dropped, 3 for the resync timer; its number; its key.
+    pub(crate) fn next_due(&self) -> Option<(Micros, u8, u64, Name)> {
+        let mut next: Vec<(Micros, u8, u64, Name)> = Vec::new();
+        for (key, item) in &self.items {
+            if let Some(lease) = item.lease()
+                && lease.token <= self.committed
+            {
+                next.push((lease.deadline, 0, lease.token, key));
+            }
+            if let Some(delay) = item.delay
+                && !self.is_shut_down()
+            {
+                next.push((delay.due, 1, delay.rv, key));
+            }
+            if let Some((until, rv)) = item.memory {
+                next.push((until, 2, rv, key));
+            }
+        }
+        if let Some(at) = self.next_resync {
+            next.push((at, 3, 0, ""));
+        }
+        next.into_iter().min()
+    }
+
+    fn fire(&mut self, key: Name, due: Micros) {
+        let stamp = self.event(due);
+        let keys_mode = self.is_keys();
+        let item = self.item(key);
+        item.delay = None;
+        let (leased, ready) = (item.is_leased(), item.is_ready());
+        if keys_mode || !item.waiting.is_empty() {
+            item.wake(stamp);
+        }
+        self.tidy(key);
+        self.hit(match (leased, ready) {
+            (true, _) => "a delay fires during a lease",
+            (_, true) => "a delay fires beside ready",
+            _ => "a delay fires",
+        });
+    }
+
+    fn forget_in_time(&mut self, key: Name, until: Micros) {
+        self.event(until);
+        self.item(key).failures = 0;
+        self.item(key).last_error = None;
+        self.tidy(key);
+        self.hit("failures are forgotten after a day");
+    }
+
+    fn resync_timer(&mut self, due: Micros) {
+        self.event(due);
+        self.next_resync = self.config.resync_period.map(|period| due + micros(period));
+        self.resync_due = true;
+        self.hit("the resync timer fires");
+    }
+
+    // Settings.
+
+    pub(crate) fn configure(&mut self, now: Micros, config: &Config) -> Result<(), Refused> {
+        let now = self.advance(now);
+        let (old, new) = (&self.config, config);
+        if !self.held().is_empty() {
+            let differs = [
+                (old.mode != new.mode, "mode"),
+                (old.key != new.key, "key"),
+                (old.known_objects != new.known_objects, "known_objects"),
+            ];
+            if let Some((_, field)) = differs.into_iter().find(|(differs, _)| *differs) {
+                return Err(Refused::Immutable(field));
+            }
+        }
+        if old == new {
+            return Ok(());
+        }
+        let (_, at) = self.event(now);
+        if old_period(&self.config) != old_period(config) {
+            self.next_resync = config.resync_period.map(|period| at + micros(period));
+        }
+        self.config = config.clone();
+        Ok(())
+    }
+
+    pub(crate) fn set_paused(&mut self, now: Micros, paused: bool) {
+        let now = self.advance(now);
+        if self.paused != paused {
+            self.event(now);
+            self.paused = paused;
+        }
+    }
+
+    pub(crate) fn set_closed(&mut self, now: Micros, closed: bool) {
+        let now = self.advance(now);
+        if self.closed != closed {
+            self.event(now);
+            self.closed = closed;
+        }
+    }
+
+    pub(crate) fn forget(&mut self, now: Micros, keys: &[Name]) -> u64 {
+        let now = self.advance(now);
+        let mut count = 0;
+        for key in keys {
+            if self.get(key).is_some_and(|item| item.failures > 0) {
+                self.event(now);
+                self.item(key).failures = 0;
+                self.item(key).last_error = None;
+                self.tidy(key);
+                self.hit("failures are forgotten by hand");
+                count += 1;
+            }
+        }
+        count
+    }
+}
+
+fn old_period(config: &Config) -> Option<Duration> {
+    config.resync_period
+}
+
+pub(crate) fn micros(span: Duration) -> Micros {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Item {
+    /// News: an idle or parked key comes in line, a ready one stays where it is, a leased one comes
+    /// in line when it is settled.
+    fn wake(&mut self, (rv, at): (u64, Micros)) {
+        match &mut self.place {
+            Place::Idle => self.place = Place::Ready(Turn { rv, since: at, added: at }),
+            Place::Ready(_) => {}
+            Place::Leased(lease) => {
+                lease.news.get_or_insert(at);
+            }
+            Place::Parked => {
+                self.place = Place::Ready(Turn { rv, since: at, added: at });
+                self.failures = 0;
+                self.last_error = None;
+            }
+        }
+    }
+
+    /// The key becomes ready at `due`, or earlier if it would have anyway.
+    fn wait_until(&mut self, due: Micros, rv: u64) {
+        if self.is_parked() {
+            self.place = Place::Idle;
+            self.failures = 0;
+            self.last_error = None;
+        }
+        if self.delay.is_none_or(|delay| due < delay.due) {
+            self.delay = Some(Delay { due, rv });
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Pop, settle, expiry, give back, extend.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::command::{How, Outcome};
+
+use super::produce::{cap, put_back};
+use super::{
+    Item, Micros, Model, ModelDelta, ModelKnown, ModelLease, Name, Place, Refused, Turn, bytes_of, micros,
+};
+
+/// A key that was handed out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ModelItem {
+    pub(crate) key: Name,
+    pub(crate) token: u64,
+    pub(crate) deadline: Micros,
+    pub(crate) attempt: u32,
+    pub(crate) failures: u32,
+    pub(crate) is_in_initial_list: bool,
+    pub(crate) deltas: Vec<ModelDelta>,
+    pub(crate) known: Option<ModelKnown>,
+    pub(crate) waited: Micros,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ModelSettled {
+    Ok { worked: Micros },
+    Repeated,
+    Stale(Outcome),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ModelExtended {
+    Ok { deadline: Micros, pending: usize, deleted: bool },
+    Stale(Outcome),
+}
+
+impl Model {
+    pub(crate) fn outcome(&self, token: u64) -> Outcome {
+        self.outcomes.get(&token).copied().unwrap_or(Outcome::Unknown)
+    }
+
+    pub(crate) fn leased_key(&self, token: u64) -> Option<Name> {
+        let holds = |item: &Item| item.lease().is_some_and(|lease| lease.token == token);
+        self.items.iter().find(|(_, item)| holds(item)).map(|(key, _)| *key)
+    }
+
+    /// How long a key waits after its failure number `failures`.
+    pub(super) fn backoff(&self, failures: u32) -> Micros {
+        let limiter = &self.config.rate_limiter;
+        let mut wait = 0;
+        if let Some(exponential) = &limiter.item_exponential {
+            let doubled = u128::from(micros(exponential.base)) << (failures - 1).min(60);
+            let max = u128::from(micros(exponential.max));
+            wait = wait.max(u64::try_from(doubled.min(max)).unwrap_or(u64::MAX));
+        }
+        if let Some(fast_slow) = &limiter.item_fast_slow {
+            let fast = failures <= fast_slow.max_fast;
+            wait = wait.max(micros(if fast { fast_slow.fast } else { fast_slow.slow }));
+        }
+        limiter.max_wait.map_or(wait, |max| wait.min(micros(max)))
+    }
+
+    pub(crate) fn pop(
+        &mut self,
+        now: Micros,
+        (max, max_bytes): (usize, usize),
+        lease: Option<Duration>,
+        worker: Option<&'static str>,
+        id: Option<&'static str>,
+    ) -> Result<Vec<ModelItem>, Refused> {
+        let now = self.advance(now);
+        if let Some(id) = id {
+            let mut again: Vec<(u64, Name)> = Vec::new();
+            for (key, item) in &self.items {
+                if let Some(lease) = item.lease()
+                    && lease.pop_id == Some(id)
+                {
+                    again.push((lease.token, key));
+                }
+            }
+            again.sort_unstable();
+            if !again.is_empty() {
+                self.hit("a pop is repeated by its id");
+                return Ok(again.into_iter().map(|(_, key)| self.handed_out(key)).collect());
+            }
+        }
+        if self.is_drained() {
+            self.hit("a pop of a closed and drained queue");
+            return Err(Refused::Closed);
+        }
+        let mut items = Vec::new();
+        if self.paused {
+            self.hit("a pop of a paused queue");
+            return Ok(items);
+        }
+        let mut left = max_bytes;
+        for key in self.ready() {
+            let size: usize = self.item(key).waiting.iter().map(|delta| bytes_of(delta.thing)).sum();
+            if items.len() == max || (!items.is_empty() && size > left) {
+                if items.len() < max {
+                    self.hit("max_bytes ends a pop");
+                }
+                break;
+            }
+            left = left.saturating_sub(size);
+            self.lease(now, key, lease, worker, id);
+            items.push(self.handed_out(key));
+        }
+        Ok(items)
+    }
+
+    fn lease(
+        &mut self,
+        now: Micros,
+        key: Name,
+        lease: Option<Duration>,
+        worker: Option<&'static str>,
+        pop_id: Option<&'static str>,
+    ) {
+        let deadline = now + micros(lease.unwrap_or(self.config.lease));
+        let (token, at) = self.event(now);
+        let keys_mode = self.is_keys();
+        let item = self.item(key);
+        let Place::Ready(former) = item.place else { panic!("{key} is not ready") };
+        item.leased = std::mem::take(&mut item.waiting);
+        item.attempt += 1;
+        let dropped_delay = if keys_mode { None } else { item.delay.take() };
+        let lease =
+            ModelLease { token, deadline, since: at, worker, pop_id, former, dropped_delay, news: None };
+        item.place = Place::Leased(lease);
+        self.tidy(key);
+        if dropped_delay.is_some() {
+            self.hit("handing out drops a delay");
+        }
+    }
+
+    /// A leased key as its worker sees it.
+    fn handed_out(&self, key: Name) -> ModelItem {
+        let item = &self.items[key];
+        let lease = item.lease().expect("the key was handed out");
+        ModelItem {
+            key,
+            token: lease.token,
+            deadline: lease.deadline,
+            attempt: item.attempt,
+            failures: item.failures,
+            is_in_initial_list: item.mark.is_some() || !self.populated,
+            deltas: item.leased.clone(),
+            known: item.known,
+            waited: lease.since.saturating_sub(lease.former.added),
+        }
+    }
+
+    pub(crate) fn settle(&mut self, now: Micros, settles: &[(u64, How)]) -> Vec<ModelSettled> {
+        let now = self.advance(now);
+        settles.iter().map(|(token, how)| self.settle_one(now, *token, how)).collect()
+    }
+
+    fn settle_one(&mut self, now: Micros, token: u64, how: &How) -> ModelSettled {
+        let wanted = match how {
+            How::Ack | How::Done => Outcome::Acked,
+            How::Nack { .. } => Outcome::Nacked,
+            How::Release => Outcome::Released,
+            How::Reject { .. } => Outcome::Rejected,
+        };
+        let Some(key) = self.leased_key(token) else {
+            let outcome = self.outcome(token);
+            if outcome == wanted {
+                self.hit("a settle is repeated");
+                return ModelSettled::Repeated;
+            }
+            self.hit("a settle of a stale lease");
+            return ModelSettled::Stale(outcome);
+        };
+        let since = self.items[key].lease().map_or(0, |lease| lease.since);
+        let (rv, at) = self.event(now);
+        match how {
+            How::Ack => self.ack(key, (rv, at), true),
+            How::Done => self.ack(key, (rv, at), false),
+            How::Nack { delay, error } => {
+                self.fail(key, (rv, at), now, delay.map(micros), error.clone());
+            }
+            How::Release => self.release(key, (rv, at)),
+            How::Reject { error } => self.reject(key, error.clone()),
+        }
+        self.tidy(key);
+        self.outcomes.insert(token, wanted);
+        ModelSettled::Ok { worked: at.saturating_sub(since) }
+    }
+
+    /// Ends the lease; what was leased is applied to the known objects.
+    fn ack(&mut self, key: Name, stamp: (u64, Micros), forget: bool) {
+        let store = self.config.known_objects;
+        let item = self.item(key);
+        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
+        for delta in std::mem::take(&mut item.leased) {
+            if !store || delta.is_deleted() {
+                item.known = None;
+            } else {
+                item.known = Some(ModelKnown { thing: delta.thing, rv: delta.rv, owner: delta.owner });
+            }
+        }
+        if item.mark.is_some_and(|mark| mark < lease.token) {
+            item.mark = None;
+        }
+        item.attempt = 0;
+        if forget {
+            item.failures = 0;
+            item.last_error = None;
+        }
+        if let Some(added) = lease.news {
+            item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
+        }
+        let later = item.place == Place::Idle && !item.waiting.is_empty();
+        self.hit(match (lease.news.is_some(), later) {
+            (true, _) => "ack with news: to the tail",
+            (_, true) => "ack with delayed news",
+            _ => "ack with nothing newer",
+        });
+    }
+
+    /// A nack at `base`, or an expiry with its deadline as `base`.
+    fn fail(&mut self, key: Name, stamp: (u64, Micros), base: Micros, delay: Option<Micros>, error: Option<Arc<str>>) {
+        let (keys_mode, latest) = (self.is_keys(), self.is_latest());
+        let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let max_failures = self.config.max_failures;
+        let wait = delay.unwrap_or_else(|| self.backoff(self.items[key].failures + 1));
+        let item = self.item(key);
+        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
+        let seam = put_back(item, latest);
+        let merged = cap(&mut item.waiting, deltas_max, bytes_max);
+        item.failures += 1;
+        item.last_error = error;
+        // In mode keys the delayed entry is itself an Add; in the others deltas stand behind it.
+        let later = item.delay.is_some();
+        let rule = if let Some(added) = lease.news {
+            item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
+            if keys_mode && wait > 0 {
+                item.wait_until(base + wait, stamp.0);
+            }
+            "failed with news: to the tail"
+        } else if max_failures > 0 && item.failures >= max_failures {
+            if later {
+                "failed too often with delayed news: delayed"
+            } else {
+                item.place = Place::Parked;
+                item.mark = None;
+                "failed too often: parked"
+            }
+        } else if wait == 0 {
+            item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added: stamp.1 });
+            "failed with no delay: to the tail"
+        } else if later {
+            item.wait_until(base + wait, stamp.0);
+            "failed with delayed news: the earlier of both"
+        } else {
+            item.wait_until(base + wait, stamp.0);
+            "failed: waits for the rate limiter or the delay"
+        };
+        if merged > 0 {
+            self.hit("the cap merges what comes back");
+        }
+        self.hit(seam);
+        self.hit(rule);
+    }
+
+    fn release(&mut self, key: Name, stamp: (u64, Micros)) {
+        let latest = self.is_latest();
+        let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let item = self.item(key);
+        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
+        let seam = put_back(item, latest);
+        cap(&mut item.waiting, deltas_max, bytes_max);
+        let added = lease.news.unwrap_or(stamp.1);
+        item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
+        self.hit(seam);
+        self.hit("release");
+    }
+
+    fn reject(&mut self, key: Name, error: Option<Arc<str>>) {
+        let latest = self.is_latest();
+        let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let item = self.item(key);
+        let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
+        let seam = put_back(item, latest);
+        cap(&mut item.waiting, deltas_max, bytes_max);
+        item.place = Place::Parked;
+        item.delay = None;
+        item.mark = None;
+        item.last_error = error;
+        self.hit(seam);
+        self.hit(if lease.news.is_some() { "reject with news" } else { "reject" });
+    }
+
+    pub(super) fn expire(&mut self, key: Name) {
+        let lease = self.items[key].lease().expect("only a lease expires").clone();
+        let stamp = self.event(lease.deadline);
+        self.fail(key, stamp, lease.deadline, None, None);
+        self.tidy(key);
+        self.outcomes.insert(lease.token, Outcome::Expired);
+        self.hit("a lease expires");
+    }
+
+    /// Leases whose reply could not be written: as if they had not been.
+    pub(crate) fn give_back(&mut self, now: Micros, tokens: &[u64]) {
+        let now = self.advance(now);
+        for token in tokens {
+            let Some(key) = self.leased_key(*token) else { continue };
+            self.event(now);
+            let latest = self.is_latest();
+            let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+            let item = self.item(key);
+            let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
+            put_back(item, latest);
+            cap(&mut item.waiting, deltas_max, bytes_max);
+            item.place = Place::Ready(lease.former);
+            item.attempt -= 1;
+            if let Some(dropped) = lease.dropped_delay {
+                item.wait_until(dropped.due, dropped.rv);
+            }
+            self.tidy(key);
+            self.hit("a lease is given back");
+        }
+    }
+
+    pub(crate) fn extend(&mut self, now: Micros, tokens: &[u64], lease: Option<Duration>) -> Vec<ModelExtended> {
+        let now = self.advance(now);
+        let mut answers = Vec::new();
+        for token in tokens {
+            let Some(key) = self.leased_key(*token) else {
+                self.hit("an extension of a stale lease");
+                answers.push(ModelExtended::Stale(self.outcome(*token)));
+                continue;
+            };
+            let deadline = now + micros(lease.unwrap_or(self.config.lease));
+            self.event(now);
+            let item = self.item(key);
+            let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
+            lease.deadline = deadline;
+            let (pending, deleted) = (item.waiting.len(), item.newest_is_deleted());
+            answers.push(ModelExtended::Ok { deadline, pending, deleted });
+            self.hit("an extension");
+        }
+        answers
+    }
+}

@@ -1,0 +1,298 @@
+//! Add, Update and Delete, and the list of deltas of a key.
+
+use std::collections::BTreeSet;
+
+use deltaq::engine::delta::DeltaKind;
+
+use super::{Item, Micros, Model, ModelDelta, Name, Place, Refused, Thing, Who, bytes_of};
+
+#[derive(Clone, Debug)]
+pub(crate) struct ModelCall {
+    pub(crate) kind: DeltaKind,
+    pub(crate) key: Name,
+    pub(crate) thing: Option<Thing>,
+    pub(crate) source: Who,
+    pub(crate) delay: Option<Micros>,
+    pub(crate) final_state_unknown: bool,
+    pub(crate) rate_limited: bool,
+}
+
+/// What is about to be appended.
+pub(super) struct New {
+    pub(super) kind: DeltaKind,
+    pub(super) thing: Thing,
+    pub(super) source: Who,
+    pub(super) owner: Who,
+    pub(super) final_state_unknown: bool,
+    pub(super) due: Option<Micros>,
+}
+
+impl Model {
+    /// All calls in order, or none. Answers how many were accepted and how many ignored.
+    pub(crate) fn produce(&mut self, now: Micros, calls: &[ModelCall]) -> Result<(u64, u64), Refused> {
+        let now = self.advance(now);
+        self.may_produce(calls)?;
+        let (mut queued, mut ignored) = (0, 0);
+        for call in calls {
+            for run in &mut self.runs {
+                run.note_call(call.key, call.source.is_some());
+            }
+            let accepted = if self.is_keys() { self.add_key(now, call) } else { self.call(now, call) };
+            if accepted { queued += 1 } else { ignored += 1 }
+        }
+        Ok((queued, ignored))
+    }
+
+    fn may_produce(&mut self, calls: &[ModelCall]) -> Result<(), Refused> {
+        for (index, call) in calls.iter().enumerate() {
+            if if self.is_keys() { call.kind != DeltaKind::Added } else { call.rate_limited } {
+                return Err(Refused::WrongMode);
+            }
+            if call.thing.is_some_and(|thing| bytes_of(thing) > self.config.max_object_bytes) {
+                return Err(Refused::TooLarge { index });
+            }
+        }
+        if self.is_shut_down() {
+            return Ok(());
+        }
+        let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted).map(|call| call.key);
+        self.check_room(adds)
+    }
+
+    /// Whether the queue has room for those of `keys` that it does not have.
+    pub(super) fn check_room(&mut self, keys: impl Iterator<Item = Name>) -> Result<(), Refused> {
+        let held = self.held();
+        let wanted = keys.filter(|key| !held.contains(key)).collect::<BTreeSet<_>>().len();
+        let keys = held.len() + self.reserved();
+        if wanted > 0 && keys + wanted > self.config.max_keys {
+            self.hit(if self.reserved() > 0 { "reserved room refuses" } else { "max_keys refuses" });
+            return Err(Refused::Full { keys, wanted });
+        }
+        Ok(())
+    }
+
+    /// Add, Update or Delete in the modes that have deltas.
+    fn call(&mut self, now: Micros, call: &ModelCall) -> bool {
+        let empty = Item::default();
+        let item = self.get(call.key).unwrap_or(&empty).clone();
+        let due = call.delay.filter(|delay| *delay > 0).map(|delay| now + delay);
+        if call.kind != DeltaKind::Deleted {
+            let owner = call.source.or(item.owner());
+            let thing = call.thing.expect("an Add or Update carries an object");
+            let new = New { kind: call.kind, thing, source: call.source, owner, final_state_unknown: false, due };
+            self.append(now, call.key, new, true);
+            self.populated = true;
+            return true;
+        }
+        let has_waiting = !item.waiting.is_empty();
+        let absent = !has_waiting && !item.is_leased() && !item.is_parked() && item.known.is_none();
+        let twice = !has_waiting && item.leased.last().is_some_and(ModelDelta::is_deleted);
+        if absent || twice {
+            self.hit(if absent { "Delete of an absent key" } else { "Delete of a key whose lease deletes it" });
+            self.populate(now);
+            return false;
+        }
+        if self.drops_unseen(&item) {
+            self.drop_unseen(now, call.key);
+            self.populated = true;
+            return true;
+        }
+        let by_key = call.thing.is_none();
+        let thing = call.thing.or(item.newest_thing()).expect("a key that is held has an object");
+        let final_state_unknown = by_key || call.final_state_unknown;
+        let new = New { kind: call.kind, thing, source: call.source, owner: None, final_state_unknown, due };
+        if self.append(now, call.key, new, true) {
+            self.populated = true;
+        } else {
+            self.populate(now);
+        }
+        true
+    }
+
+    /// Says that the queue is populated, when nothing else in the call does.
+    pub(super) fn populate(&mut self, now: Micros) {
+        if !self.populated {
+            self.event(now);
+            self.populated = true;
+            self.hit("an ignored Delete populates");
+        }
+    }
+
+    /// Mode latest: whether a deletion drops the key because no consumer can have seen it.
+    pub(super) fn drops_unseen(&self, item: &Item) -> bool {
+        self.is_latest()
+            && self.config.known_objects
+            && item.known.is_none()
+            && item.attempt == 0
+            && !item.waiting.is_empty()
+    }
+
+    pub(super) fn drop_unseen(&mut self, now: Micros, key: Name) {
+        self.event(now);
+        let item = self.item(key);
+        item.waiting.clear();
+        item.place = Place::Idle;
+        item.delay = None;
+        item.mark = None;
+        item.failures = 0;
+        item.last_error = None;
+        self.tidy(key);
+        self.hit("mode latest drops an unseen key");
+    }
+
+    /// Appends a delta by the dedup rule, and makes the key ready if it is news. False when the
+    /// rule kept the older one.
+    pub(super) fn append(&mut self, now: Micros, key: Name, new: New, news: bool) -> bool {
+        let both_deleted = new.kind == DeltaKind::Deleted
+            && self.get(key).and_then(|item| item.waiting.last()).is_some_and(ModelDelta::is_deleted);
+        let older_is_tombstone = both_deleted
+            && self.get(key).and_then(|item| item.waiting.last()).is_some_and(|last| last.final_state_unknown);
+        if both_deleted && !older_is_tombstone {
+            self.hit("of two deletions the older stays");
+            return false;
+        }
+        let (latest, deltas_max, bytes_max) =
+            (self.is_latest(), self.config.max_deltas_per_key, self.config.max_bytes_per_key);
+        let (rv, at) = self.event(now);
+        let delta = ModelDelta {
+            kind: new.kind,
+            thing: new.thing,
+            rv,
+            queued_at: at,
+            source: new.source,
+            owner: new.owner,
+            final_state_unknown: new.final_state_unknown,
+            coalesced: 0,
+        };
+        let item = self.item(key);
+        let before = item.clone();
+        if latest {
+            item.waiting = vec![delta];
+        } else {
+            if both_deleted {
+                item.waiting.pop();
+            }
+            item.waiting.push(delta);
+        }
+        let merged = cap(&mut item.waiting, deltas_max, bytes_max);
+        match new.due {
+            Some(due) => item.wait_until(due, rv),
+            None => item.wake((rv, at)),
+        }
+        self.tidy(key);
+        self.count_append(&before, &new, news, both_deleted, merged);
+        true
+    }
+
+    fn count_append(&mut self, before: &Item, new: &New, news: bool, both_deleted: bool, merged: u32) {
+        if both_deleted {
+            self.hit("of two deletions the newer stays");
+        }
+        if merged > 0 {
+            self.hit("the cap merges");
+        }
+        if !news {
+            return;
+        }
+        let old_owner = before.owner();
+        if new.source.is_some() && old_owner.is_some() && old_owner != new.source {
+            self.hit("a call takes a key over");
+        }
+        let failed = before.failures > 0;
+        self.hit(match (&before.place, new.due.is_some()) {
+            (Place::Leased(_), false) => "news behind a lease",
+            (Place::Leased(_), true) => "delayed news behind a lease",
+            (Place::Parked, false) => "news for a parked key",
+            (Place::Parked, true) => "delayed news for a parked key",
+            (Place::Ready(_), false) => "news for a ready key",
+            (Place::Ready(_), true) => "delayed news for a ready key",
+            (Place::Idle, false) if before.delay.is_some() && failed => "news for a key in backoff",
+            (Place::Idle, false) if before.delay.is_some() => "news for a delayed key",
+            (Place::Idle, true) if before.delay.is_some() && failed => "delayed news for a key in backoff",
+            (Place::Idle, true) if before.delay.is_some() => "delayed news for a delayed key",
+            (Place::Idle, false) => "news for an idle key",
+            (Place::Idle, true) => "delayed news for an idle key",
+        });
+    }
+
+    /// Add in mode keys.
+    fn add_key(&mut self, now: Micros, call: &ModelCall) -> bool {
+        if self.is_shut_down() {
+            if call.rate_limited {
+                self.event(now);
+                self.item(call.key).failures += 1;
+                self.item(call.key).memory = None;
+                self.tidy(call.key);
+                self.hit("a closed queue counts an ignored AddRateLimited");
+            }
+            self.hit("a closed queue of mode keys ignores an add");
+            return false;
+        }
+        let (rv, at) = self.event(now);
+        self.populated = true;
+        let mut delay = call.delay.unwrap_or(0);
+        if call.rate_limited {
+            if self.item(call.key).is_parked() {
+                self.item(call.key).failures = 0;
+            }
+            self.item(call.key).failures += 1;
+            let failures = self.item(call.key).failures;
+            delay = self.backoff(failures);
+            self.hit("AddRateLimited");
+        }
+        let failures = self.item(call.key).failures;
+        let item = self.item(call.key);
+        let place = item.place.clone();
+        if delay > 0 { item.wait_until(now + delay, rv) } else { item.wake((rv, at)) }
+        if call.rate_limited {
+            item.failures = failures;
+        }
+        self.tidy(call.key);
+        self.hit(match (place, delay > 0) {
+            (Place::Leased(_), true) => "AddAfter during a lease",
+            (Place::Leased(_), false) => "Add during a lease: dirty",
+            (Place::Ready(_), true) => "AddAfter beside ready",
+            (Place::Ready(_), false) => "Add of a ready key",
+            (Place::Parked, _) => "Add of a parked key",
+            (Place::Idle, true) => "AddAfter",
+            (Place::Idle, false) => "Add",
+        });
+        true
+    }
+}
+
+/// The cap on a list that waits: its second and third oldest become one. Answers how often.
+pub(super) fn cap(list: &mut Vec<ModelDelta>, deltas_max: usize, bytes_max: usize) -> u32 {
+    let mut merged = 0;
+    let bytes = |list: &[ModelDelta]| list.iter().map(|delta| bytes_of(delta.thing)).sum::<usize>();
+    while list.len() > 2 && (list.len() > deltas_max || bytes(list) > bytes_max) {
+        let second = list.remove(1);
+        list[1].coalesced += second.coalesced + 1;
+        merged += 1;
+    }
+    merged
+}
+
+/// What comes back from a lease, in front of what has come since.
+pub(super) fn put_back(item: &mut Item, latest: bool) -> &'static str {
+    let mut older = std::mem::take(&mut item.leased);
+    let mut newer = std::mem::take(&mut item.waiting);
+    let seam = match (older.last(), newer.first()) {
+        (Some(last), Some(first)) if last.is_deleted() && first.is_deleted() => {
+            if last.final_state_unknown {
+                older.pop();
+            } else {
+                newer.remove(0);
+            }
+            "Deleted at the seam"
+        }
+        (Some(_), Some(_)) => "newer deltas at the seam",
+        _ => "nothing newer at the seam",
+    };
+    older.append(&mut newer);
+    if latest && older.len() > 1 {
+        older.drain(..older.len() - 1);
+    }
+    item.waiting = older;
+    seam
+}
