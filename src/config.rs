@@ -167,6 +167,8 @@ pub enum Origin {
     Environment(String),
     /// The flag of this name.
     Flag(&'static str),
+    /// A request that configures a queue.
+    Request,
 }
 
 /// Why there are no settings.
@@ -302,6 +304,21 @@ fn layered(
     Value::Table(layers.finish()?).try_into().map_err(|source| Error::Build { source })
 }
 
+/// Checks the settings of one queue, given as a document in the words of `[queue_defaults]`, by the same
+/// rules as the file's.
+///
+/// # Errors
+///
+/// A name that is not known, a value that is not allowed.
+pub fn queue_settings(document: Table) -> Result<QueueDefaults, Error> {
+    const SECTION: &str = "queue_defaults";
+    let mut layers = Layers::default();
+    layers.set(SECTION, Value::Table(document), &Origin::Request)?;
+    let mut sections = layers.finish()?;
+    let section = sections.remove(SECTION).unwrap_or_else(|| Value::Table(Table::new()));
+    section.try_into().map_err(|source| Error::Build { source })
+}
+
 impl Settings {
     /// Refuses what this version can't do yet: to keep queues on disk.
     ///
@@ -376,6 +393,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("the defaults"),
             Self::File(path) => write!(f, "the file {}", path.display()),
             Self::Environment(name) => write!(f, "the environment variable {name}"),
+            Self::Request => f.write_str("the request"),
             Self::Flag(name) => write!(f, "the flag {name}"),
         }
     }

@@ -45,4 +45,4 @@ mod sweep;
 
 pub use image::Image;
 pub use queue::{LastReplace, Queue, Status, Tally};
-pub use sweep::Sweep;
+pub use sweep::{Seed, Sweep};

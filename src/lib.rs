@@ -3,9 +3,14 @@
 //! `http` parses and answers, `service` holds one lock per queue and hands events to the journal,
 //! `engine` decides. Data flows in that direction only; see `docs/architecture.md`.
 
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod duration;
 pub mod engine;
+pub mod http;
 pub mod journal;
 pub mod lifecycle;
+pub mod server;
 pub mod service;
+pub mod telemetry;

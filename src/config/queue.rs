@@ -4,9 +4,10 @@
 //! are still text. The ranges stand in `schema`.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The section `[queue_defaults]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueDefaults {
     /// What a pop hands out.
@@ -45,7 +46,7 @@ pub struct QueueDefaults {
 }
 
 /// What a pop hands out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// All deltas since the last acknowledgement (DeltaFIFO).
@@ -57,7 +58,7 @@ pub enum Mode {
 }
 
 /// One part of a key: `"/name"`, or `{ pointer = "/namespace", optional = true }`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum KeyPart {
     /// A pointer (RFC 6901) that must lead to a value.
@@ -67,7 +68,7 @@ pub enum KeyPart {
 }
 
 /// The long form of a [`KeyPart`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedKeyPart {
     /// Where in the object the part stands (RFC 6901).
@@ -78,7 +79,7 @@ pub struct DetailedKeyPart {
 }
 
 /// How long a failed key waits: the longest of the limiters that are set, capped by `max_wait`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimiter {
     /// The wait doubles with every failure.
@@ -98,7 +99,7 @@ pub struct RateLimiter {
 }
 
 /// `base` after the first failure, then twice as long each time, up to `max`; both are durations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ItemExponential {
     /// The first wait.
@@ -108,7 +109,7 @@ pub struct ItemExponential {
 }
 
 /// `fast` for the first `max_fast` failures, then `slow`; both are durations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ItemFastSlow {
     /// The wait after one of the first failures.
@@ -120,7 +121,7 @@ pub struct ItemFastSlow {
 }
 
 /// A token bucket.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// Tokens that come back each second.
@@ -130,7 +131,7 @@ pub struct Bucket {
 }
 
 /// How long events are kept after they are no longer needed to restore a queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
     /// Oldest event kept, a duration; unset leaves it to `bytes`.

@@ -64,11 +64,10 @@ impl Queue {
                 self.last_replace = Some(LastReplace { source, counts, started: at, ended, aborted });
             }
             What::ReplaceEnded { source, first, counts, aborted } => {
+                // What an aborted one queued keeps its marks: the next one, with only_changed, may have
+                // no reason to queue it again, and it is not acknowledged yet.
                 if *first {
                     self.initial = if *aborted { Initial::Aborted } else { Initial::Quiet };
-                }
-                if *aborted && *first {
-                    self.clear_marks();
                 }
                 self.populated |= !aborted;
                 let started = self.last_replace.as_ref().map_or(at, |last| last.started);
@@ -304,17 +303,6 @@ impl Queue {
 
     fn take_from_bucket(&mut self, at: Time) {
         self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
-    }
-
-    fn clear_marks(&mut self) {
-        let marked: Vec<Slot> =
-            self.entries_after(None).filter(|(_, entry)| entry.mark.is_some()).map(|(slot, _)| slot).collect();
-        for slot in marked {
-            if let Some(entry) = self.table.at_mut(slot) {
-                entry.mark = None;
-            }
-        }
-        self.marks = 0;
     }
 }
 

@@ -16,30 +16,32 @@ use super::time::Time;
 
 impl Queue {
     /// Lets everything happen that is due at or before `now`, in the order of its time: leases
-    /// before delays at the same instant, then by number.
-    pub fn advance(&mut self, now: Time) {
+    /// before delays at the same instant, then by number. Answers the queue's own time: a clock that
+    /// was set back stands still at the last event. A Resync that is due is noted once, however many
+    /// periods have passed.
+    pub fn advance(&mut self, now: Time) -> Time {
+        let now = now.max(self.last_at);
         loop {
             let lease = self.schedule.next_deadline(self.committed).map(|(at, rv, slot)| (at, 0, rv, slot));
             let delay = self.next_delay().map(|(at, rv, slot)| (at, 1, rv, slot));
-            let resync = self.next_resync.map(|at| (at, 2, 0, 0));
-            let memory = self.schedule.next_memory().map(|(at, rv, slot)| (at, 3, rv, slot));
-            let next = [lease, delay, resync, memory].into_iter().flatten().min();
-            let Some((at, kind, _, slot)) = next.filter(|next| next.0 <= now) else { return };
-            let key = self.table.at(slot).map(|entry| entry.key.clone());
-            match (kind, key) {
-                (0, Some(_)) => {
+            let memory = self.schedule.next_memory().map(|(at, rv, slot)| (at, 2, rv, slot));
+            let next = [lease, delay, memory].into_iter().flatten().min();
+            let Some((at, kind, _, slot)) = next.filter(|next| next.0 <= now) else { break };
+            let Some(key) = self.table.at(slot).map(|entry| entry.key.clone()) else { break };
+            match kind {
+                0 => {
                     let expiry = How::Nack { delay: None, error: Some("lease expired".into()) };
                     self.end_lease(at, slot, &expiry, true);
                 }
-                (1, Some(key)) => self.emit(at, What::Fired { key }),
-                (2, _) => {
-                    self.emit(at, What::ResyncDue);
-                    self.resync_due = true;
-                }
-                (_, Some(key)) => self.emit(at, What::Forgotten { key }),
-                (_, None) => return,
+                1 => self.emit(at, What::Fired { key }),
+                _ => self.emit(at, What::Forgotten { key }),
             }
         }
+        if self.next_resync.is_some_and(|at| at <= now) {
+            self.emit(now, What::ResyncDue);
+            self.resync_due = true;
+        }
+        now
     }
 
     /// Hands out ready keys from the head of the line. A pop with an `id` whose leases live gets
@@ -48,7 +50,7 @@ impl Queue {
     /// # Errors
     /// [`Refusal::Closed`] if the queue is closed and drained.
     pub fn pop(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
-        self.advance(now);
+        let now = self.advance(now);
         let again = self.live_again(pop);
         if !again.is_empty() {
             return Ok(again);
@@ -87,7 +89,8 @@ impl Queue {
     fn live_again(&self, pop: &Pop) -> Vec<Item> {
         let Some(slots) = pop.id.as_ref().and_then(|id| self.pop_ids.get(id)) else { return Vec::new() };
         let entries = slots.iter().filter_map(|slot| self.table.at(*slot));
-        let mut items: Vec<Item> = entries.filter_map(|entry| self.item(entry, pop, Duration::ZERO)).collect();
+        let mut items: Vec<Item> =
+            entries.filter_map(|entry| self.item(entry, pop, Duration::ZERO)).collect();
         items.sort_by_key(|item| item.token);
         items
     }
@@ -109,7 +112,7 @@ impl Queue {
 
     /// Settles leases, each for itself.
     pub fn settle(&mut self, now: Time, settles: &[Settle]) -> Vec<Settled> {
-        self.advance(now);
+        let now = self.advance(now);
         let settle_one = |settle: &Settle| {
             let settled = self.settle_one(now, settle);
             self.count_stale(settled)
@@ -120,7 +123,11 @@ impl Queue {
     fn settle_one(&mut self, now: Time, settle: &Settle) -> Settled {
         let Some(slot) = self.schedule.leased_at(settle.token) else {
             let outcome = self.settled.get(settle.token);
-            return if outcome == settle.how.outcome() { Settled::Repeated } else { Settled::Stale { outcome } };
+            return if outcome == settle.how.outcome() {
+                Settled::Repeated
+            } else {
+                Settled::Stale { outcome }
+            };
         };
         let since = self.table.at(slot).and_then(|entry| entry.standing.lease()).map(|lease| lease.since);
         self.end_lease(now, slot, &settle.how, false);
@@ -129,7 +136,7 @@ impl Queue {
 
     /// Gives leases back whose reply could not be written, as if they had not been.
     pub fn give_back(&mut self, now: Time, tokens: &[Rv]) {
-        self.advance(now);
+        let now = self.advance(now);
         for token in tokens {
             if let Some((_, key)) = self.lease_of(*token) {
                 self.emit(now, What::Settled { key, token: *token, ending: Ending::Returned });
@@ -139,7 +146,7 @@ impl Queue {
 
     /// Sets the deadline of leases to `now + lease`.
     pub fn extend(&mut self, now: Time, tokens: &[Rv], lease: Option<Duration>) -> Vec<Extended> {
-        self.advance(now);
+        let now = self.advance(now);
         let deadline = now.plus(lease.unwrap_or(self.config.lease));
         let mut extended = Vec::with_capacity(tokens.len());
         for token in tokens {

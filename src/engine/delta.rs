@@ -95,7 +95,7 @@ pub enum Appended {
 /// The deltas of one key, oldest first.
 ///
 /// Invariant: `bytes` is the sum of the objects' bytes. No two deltas that stand side by side are
-/// both `Deleted`.
+/// both `Deleted`, unless the cap merged away what stood between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deltas {
     list: VecDeque<Delta>,

@@ -424,7 +424,9 @@ mod tests {
         assert!(error("[1]").not_an_object);
         assert!(error(&("{\"a\":".repeat(129) + "1" + &"}".repeat(129))).reason.contains("deeper"));
         assert!(scan(&("{\"a\":".repeat(128) + "1" + &"}".repeat(128)), &KeySpec::default()).is_ok());
-        for text in ["", "{", "{\"a\":}", "{\"a\":01}", "{\"a\":1,}", "{} x", "{\"a\":NaN}", "{\"a\":\"\u{1}\"}"] {
+        for text in
+            ["", "{", "{\"a\":}", "{\"a\":01}", "{\"a\":1,}", "{} x", "{\"a\":NaN}", "{\"a\":\"\u{1}\"}"]
+        {
             error(text);
         }
         let wide = (0..40).map(|n| format!("\"m{n}\":1,")).collect::<String>();

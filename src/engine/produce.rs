@@ -20,7 +20,7 @@ impl Queue {
     /// # Errors
     /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::QueueFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
-        self.advance(now);
+        let now = self.advance(now);
         self.check_calls(calls)?;
         let mut produced = Produced::default();
         for call in calls {
@@ -55,6 +55,9 @@ impl Queue {
                 return Err(Refusal::ObjectTooLarge { limit, bytes, index });
             }
         }
+        if keys_mode && self.closed {
+            return Ok(());
+        }
         let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted);
         self.check_room(adds.map(|call| &call.key))
     }
@@ -85,7 +88,9 @@ impl Queue {
         let key = call.key.clone();
         if self.closed {
             self.tally.ignored_closed += 1;
-            if call.rate_limited {
+            // Ignored adds find no room checked; failure counts are bounded here instead.
+            let has_room = self.table.len() < self.config.max_keys || self.table.find(key.as_str()).is_some();
+            if call.rate_limited && has_room {
                 self.emit(now, What::Failed { key });
             }
             return false;

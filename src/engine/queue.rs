@@ -314,7 +314,7 @@ impl Queue {
     /// # Errors
     /// [`Refusal::ImmutableConfig`] if the change is not possible while the queue holds keys.
     pub fn configure(&mut self, now: Time, config: Arc<Config>) -> Result<(), Refusal> {
-        self.advance(now);
+        let now = self.advance(now);
         if let Some(field) = self.config.immutable_difference(&config)
             && (self.keys() > 0 || !self.runs.is_empty())
         {
@@ -328,7 +328,7 @@ impl Queue {
 
     /// Stops or starts handing out.
     pub fn set_paused(&mut self, now: Time, paused: bool) {
-        self.advance(now);
+        let now = self.advance(now);
         if self.paused != paused {
             self.emit(now, if paused { What::Paused } else { What::Resumed });
         }
@@ -336,7 +336,7 @@ impl Queue {
 
     /// Starts or stops draining.
     pub fn set_closed(&mut self, now: Time, closed: bool) {
-        self.advance(now);
+        let now = self.advance(now);
         if self.closed != closed {
             self.emit(now, if closed { What::Closed } else { What::Reopened });
         }
@@ -344,7 +344,7 @@ impl Queue {
 
     /// Drops the failures of `keys`; returns how many had any.
     pub fn forget<'a>(&mut self, now: Time, keys: impl IntoIterator<Item = &'a str>) -> u64 {
-        self.advance(now);
+        let now = self.advance(now);
         let mut forgotten = 0;
         for key in keys {
             let failed = self.table.get(key).filter(|entry| entry.standing.failures > 0);
@@ -429,7 +429,8 @@ impl Queue {
 
 impl Entry {
     /// The owner of the key's newest state: waiting, else leased, else known.
-    pub(super) fn owner(&self) -> Option<&Source> {
+    #[must_use]
+    pub fn owner(&self) -> Option<&Source> {
         match self.waiting.newest().or_else(|| self.leased.newest()) {
             Some(delta) => delta.owner.as_ref(),
             None => self.known.as_ref().and_then(|known| known.owner.as_ref()),

@@ -127,9 +127,8 @@ impl Bucket {
     /// Reserves one token; the wait is how long until it is there.
     fn take(&self, level: Option<BucketLevel>, now: Time) -> (Duration, BucketLevel) {
         let full = f64::from(self.burst);
-        let filled = level.map_or(full, |level| {
-            (level.tokens + now.since(level.at).as_secs_f64() * self.qps).min(full)
-        });
+        let filled = level
+            .map_or(full, |level| (level.tokens + now.since(level.at).as_secs_f64() * self.qps).min(full));
         let tokens = filled - 1.0;
         let wait = if tokens >= 0.0 {
             Duration::ZERO

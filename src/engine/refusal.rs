@@ -40,7 +40,9 @@ pub enum Refusal {
     #[error("the queue is closed and drained")]
     Closed,
     /// A Replace would delete more than its guard allows.
-    #[error("the list would delete {deletions} of {owned} keys; at most {max_deletes} or {max_percent} % are allowed")]
+    #[error(
+        "the list would delete {deletions} of {owned} keys; at most {max_deletes} or {max_percent} % are allowed"
+    )]
     MassDelete {
         /// Keys that would be deleted.
         deletions: u64,

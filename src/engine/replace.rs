@@ -108,10 +108,8 @@ impl Queue {
         }
         let percent = replace.max_delete_percent.or(self.config.max_delete_percent);
         let deletes = replace.max_deletes.or(self.config.max_deletes);
-        let guard = (percent.is_some() || deletes.is_some()).then(|| Guard {
-            max_deletes: deletes.unwrap_or(0),
-            max_percent: percent.unwrap_or(0.0),
-        });
+        let guard = (percent.is_some() || deletes.is_some())
+            .then(|| Guard { max_deletes: deletes.unwrap_or(0), max_percent: percent.unwrap_or(0.0) });
         let room = self.config.max_keys.saturating_sub(self.keys() + self.reserved());
         let fits = replace.keys.len() <= room;
         self.last_run += 1;
@@ -146,7 +144,7 @@ impl Queue {
         id: ReplaceId,
         budget: usize,
     ) -> Result<Progress<Replaced>, Refusal> {
-        self.advance(now);
+        let now = self.advance(now);
         let Some(mut run) = self.runs.pop_front_if(|run| run.id == id) else { return Ok(Progress::NotYet) };
         let done = match run.phase {
             Phase::Room { next, wanted } => self.count_room(&mut run, next, wanted, budget)?,

@@ -46,7 +46,7 @@ impl Queue {
         sweep: &mut Sweep,
         budget: usize,
     ) -> Result<Progress<Produced>, Refusal> {
-        self.advance(now);
+        let now = self.advance(now);
         if self.config.mode == Mode::Keys {
             return Err(self.wrong_mode("resync", "a queue of mode keys knows no objects"));
         }
@@ -79,7 +79,7 @@ impl Queue {
 
     /// Drops ready and delayed keys, and what waits behind leases.
     pub fn purge_step(&mut self, now: Time, sweep: &mut Sweep, budget: usize) -> Progress<Purged> {
-        self.advance(now);
+        let now = self.advance(now);
         let begun = *sweep.begun.get_or_insert(self.rv);
         let is_old = |entry: &Entry| waits(entry) && newest_work(entry) <= begun;
         for key in self.next_keys(sweep, budget, is_old) {
@@ -121,7 +121,7 @@ impl Queue {
         budget: usize,
         what: impl Fn(Key) -> What,
     ) -> Progress<u64> {
-        self.advance(now);
+        let now = self.advance(now);
         let batch = match keys {
             Some(keys) => keys.to_vec(),
             None => {
@@ -154,7 +154,8 @@ impl Queue {
             return Err(self.wrong_mode("seed", "the queue keeps no known objects"));
         }
         let schedule = &self.schedule;
-        let waiting = schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
+        let waiting =
+            schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
         if waiting > 0 {
             return Err(Refusal::NotEmpty { waiting });
         }
@@ -168,7 +169,7 @@ impl Queue {
 
     /// Puts checked objects in place.
     pub fn seed_step(&mut self, now: Time, seeds: impl IntoIterator<Item = Seed>) {
-        self.advance(now);
+        let now = self.advance(now);
         for (key, object, owner) in seeds {
             self.emit(now, What::Seeded { key, object, owner });
         }

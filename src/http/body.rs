@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::BodyDataStream;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::params::nearest;
@@ -51,9 +52,10 @@ impl Incoming {
         match piece {
             Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
             Ok(None) => Ok(None),
-            Ok(Some(Err(_))) => {
-                Err(Problem::new(Code::InvalidRequest, "the body broke off before its end; nothing was applied"))
-            }
+            Ok(Some(Err(_))) => Err(Problem::new(
+                Code::InvalidRequest,
+                "the body broke off before its end; nothing was applied",
+            )),
             Err(_) => {
                 let limit = crate::duration::format(self.pause_max);
                 let detail = format!("the body paused for longer than {limit}; nothing was applied");
@@ -97,7 +99,7 @@ impl Incoming {
 }
 
 /// Reads one JSON document of known fields.
-pub(super) fn read_document<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+pub(super) fn read_document<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
     serde_json::from_str(text).map_err(|error| document_problem(&error))
 }
 
@@ -134,9 +136,8 @@ fn format_of(headers: &HeaderMap) -> Result<Format, Problem> {
         Some("application/x-ndjson") => Some(Format::Ndjson),
         _ => None,
     };
-    let charset_is_fine = parts.all(|part| {
-        part.strip_prefix("charset=").is_none_or(|charset| charset.trim_matches('"') == "utf-8")
-    });
+    let charset_is_fine = parts
+        .all(|part| part.strip_prefix("charset=").is_none_or(|charset| charset.trim_matches('"') == "utf-8"));
     format.filter(|_| charset_is_fine).ok_or_else(|| {
         let detail = format!("content-type {text:?}: send application/json or application/x-ndjson in UTF-8");
         Problem::new(Code::UnsupportedMediaType, detail)
@@ -151,9 +152,4 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     let text = encoding.to_str().unwrap_or_default();
     let detail = format!("content-encoding {text:?} is not understood; send the body as it is");
     Err(Problem::new(Code::UnsupportedMediaType, detail))
-}
-
-/// A body of `text`.
-pub(super) fn full(text: impl Into<Bytes>) -> Body {
-    Body::from(text.into())
 }

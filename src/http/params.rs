@@ -44,7 +44,10 @@ impl Params {
     }
 
     pub(super) fn key(&self, name: &str) -> Result<Option<Key>, Problem> {
-        self.text(name).map(Key::new).transpose().map_err(|error| Problem::from(error).with("parameter", name))
+        self.text(name)
+            .map(Key::new)
+            .transpose()
+            .map_err(|error| Problem::from(error).with("parameter", name))
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
@@ -55,7 +58,11 @@ impl Params {
         }
     }
 
-    pub(super) fn count(&self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+    pub(super) fn count(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<Option<u64>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse().ok().filter(|number| plain && range.contains(number));

@@ -168,6 +168,12 @@ impl Problem {
         self.code
     }
 
+    /// What is wrong.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Puts `place` in front of the detail.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {

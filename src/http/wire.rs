@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::config::queue::QueueDefaults;
+use crate::engine::LastReplace;
+use crate::engine::Status as EngineStatus;
 use crate::engine::command::{self, Extended, Item, Outcome, Settled};
 use crate::engine::delta::Delta;
 use crate::engine::object::Object;
-use crate::engine::Status as EngineStatus;
 use crate::engine::schedule::{Lease, Place};
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
-use crate::engine::LastReplace;
 use crate::service::{Document, Handle};
 
 /// An object exactly as it was sent.
@@ -804,4 +804,3 @@ pub struct ProblemDocument {
     /// Leads to the request in the server's log.
     pub request_id: String,
 }
-

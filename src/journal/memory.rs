@@ -39,12 +39,12 @@ impl Memory {
     pub fn release(&self) {
         let mut state = self.lock();
         state.held = false;
-        self.progress.send_replace(Ok(state.appended));
+        let _before = self.progress.send_replace(Ok(state.appended));
     }
 
     /// Fails every commit that has not come, and all later ones.
     pub fn fail(&self) {
-        self.progress.send_replace(Err(Error::OutcomeUnknown));
+        let _before = self.progress.send_replace(Err(Error::OutcomeUnknown));
     }
 
     /// All events of a queue, oldest first.
@@ -71,7 +71,7 @@ impl Journal for Memory {
         let number = state.appended;
         state.events.entry(queue.clone()).or_default().extend(events);
         if !state.held && self.progress.borrow().is_ok() {
-            self.progress.send_replace(Ok(number));
+            let _before = self.progress.send_replace(Ok(number));
         }
         Commit::at(number, self.progress.subscribe())
     }

@@ -331,7 +331,8 @@ impl Handle {
         let draining = self.shutdown.is_draining();
         let arrived = self.with_inner(|inner, now| {
             let settled = inner.queue.settle(now, &call.settles);
-            let arrival = if draining { Arrival::Failed(Error::Draining) } else { self.arrive(inner, now, &call) };
+            let arrival =
+                if draining { Arrival::Failed(Error::Draining) } else { self.arrive(inner, now, &call) };
             (settled, arrival)
         });
         let ((settled, arrival), commit) = match arrived {
@@ -446,6 +447,11 @@ impl Handle {
         let mut inner = self.lock();
         inner.armed = inner.queue.next_deadline();
         Ok((ticked.0, inner.armed))
+    }
+
+    /// Keys in the hands of workers.
+    pub(super) fn leased(&self) -> usize {
+        self.lock().queue.schedule().leased_len()
     }
 
     pub(super) fn clock(&self) -> &Clock {

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{
+    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 
 use super::Name;
 use crate::engine::delta::DeltaKind;
@@ -18,7 +20,8 @@ use crate::engine::time::Time;
 use crate::engine::{Queue, Status, Tally};
 
 /// client-go's buckets: 1e-8 s to 1e3 s by tens.
-const WORKQUEUE_BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+const WORKQUEUE_BUCKETS: [f64; 12] =
+    [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 /// From half a millisecond to the longest wait of a long poll.
 const HTTP_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
@@ -31,7 +34,11 @@ const DESCRIPTIONS: [(&str, Kind, &str); 18] = [
     ("workqueue_queue_duration_seconds", Kind::Histogram, "From a key's work coming in to its handing out."),
     ("workqueue_work_duration_seconds", Kind::Histogram, "From handing a key out to the end of its lease."),
     ("workqueue_unfinished_work_seconds", Kind::Gauge, "How long all live leases have lasted, added up."),
-    ("workqueue_longest_running_processor_seconds", Kind::Gauge, "How long the oldest live lease has lasted."),
+    (
+        "workqueue_longest_running_processor_seconds",
+        Kind::Gauge,
+        "How long the oldest live lease has lasted.",
+    ),
     ("workqueue_retries_total", Kind::Counter, "Delayed and rate-limited requeues."),
     ("deltaq_items", Kind::Gauge, "Keys by state: ready, delayed, leased, parked."),
     ("deltaq_known_objects", Kind::Gauge, "Objects that consumers acknowledged last."),
@@ -226,11 +233,23 @@ impl QueueMetrics {
         }
     }
 
-    fn count(&self, name: &'static str, label: &'static str, more: Option<(&'static str, &'static str)>, by: u64) {
+    fn count(
+        &self,
+        name: &'static str,
+        label: &'static str,
+        more: Option<(&'static str, &'static str)>,
+        by: u64,
+    ) {
         self.recorder.counter(name, self.labels(label, more)).increment(by);
     }
 
-    fn show(&self, name: &'static str, label: &'static str, more: Option<(&'static str, &'static str)>, value: f64) {
+    fn show(
+        &self,
+        name: &'static str,
+        label: &'static str,
+        more: Option<(&'static str, &'static str)>,
+        value: f64,
+    ) {
         self.recorder.gauge(name, self.labels(label, more)).set(value);
     }
 

@@ -43,6 +43,7 @@ struct Queues {
     live: BTreeMap<Name, Arc<Handle>>,
     /// The last event of queues that are gone: a new one of the name starts above it.
     last_rvs: HashMap<Name, Rv>,
+    version: u64,
 }
 
 impl Registry {
@@ -139,6 +140,7 @@ impl Registry {
         let incarnation = Incarnation(fastrand::u32(..));
         let handle = Arc::new(Handle::new(name.clone(), incarnation, queue, auto_created, around));
         queues.live.insert(name.clone(), handle.clone());
+        queues.version += 1;
         drop(queues);
         self.shutdown.spawn("queue timer", timers::run(handle.clone()));
         Ok((handle, true))
@@ -153,6 +155,7 @@ impl Registry {
         let handle = queues.live.remove(name).ok_or(Error::QueueNotFound)?;
         let last_rv = handle.delete().unwrap_or_default();
         queues.last_rvs.insert(name.clone(), last_rv);
+        queues.version += 1;
         self.metrics.forget(name);
         Ok(())
     }
@@ -165,6 +168,19 @@ impl Registry {
         let behind = queues.live.range((from, Bound::Unbounded));
         let wanted = behind.filter(|(name, _)| name.as_str().starts_with(prefix));
         wanted.take(limit).map(|(_, handle)| handle.clone()).collect()
+    }
+
+    /// Changes whenever a queue is created or deleted.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.read().version
+    }
+
+    /// Keys in the hands of workers, over all queues.
+    #[must_use]
+    pub fn leased(&self) -> usize {
+        let handles: Vec<Arc<Handle>> = self.read().live.values().cloned().collect();
+        handles.iter().map(|handle| handle.leased()).sum()
     }
 
     /// All metrics in Prometheus' text format, the gauges as of now.

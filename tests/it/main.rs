@@ -3,3 +3,5 @@
 #![expect(clippy::expect_used, reason = "a test that can't go on stops, and says what it expected")]
 
 mod conformance;
+mod model;
+mod properties;

@@ -230,6 +230,8 @@ pub(crate) struct Model {
     pub(crate) next_resync: Option<Micros>,
     pub(crate) resync_due: bool,
     pub(crate) last_replace: Option<LastReplace>,
+    /// Keys there or promised after the last command.
+    pub(crate) most_keys: usize,
     /// Names of the rules that were hit.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
@@ -248,10 +250,11 @@ impl Model {
             items: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             runs: Vec::new(),
-            committed: 0,
+            committed: u64::MAX,
             next_resync,
             resync_due: false,
             last_replace: None,
+            most_keys: 0,
             hits: BTreeMap::new(),
         }
     }
@@ -357,15 +360,21 @@ impl Model {
             match class {
                 0 => self.expire(key),
                 1 => self.fire(key, time),
-                2 => self.forget_in_time(key, time),
-                _ => self.resync_timer(time),
+                _ => self.forget_in_time(key, time),
             }
+        }
+        // One Resync is as good as many.
+        if self.next_resync.is_some_and(|due| due <= now) {
+            self.event(now);
+            self.next_resync = self.config.resync_period.map(|period| now + micros(period));
+            self.resync_due = true;
+            self.hit("the resync timer fires");
         }
         now
     }
 
     /// The next thing that happens by itself: its time; 0 for a lease, 1 for a delay, 2 for a
-    /// failure count that is dropped, 3 for the resync timer; its number; its key.
+    /// failure count that is dropped; its number; its key.
     pub(crate) fn next_due(&self) -> Option<(Micros, u8, u64, Name)> {
         let mut next: Vec<(Micros, u8, u64, Name)> = Vec::new();
         for (key, item) in &self.items {
@@ -382,9 +391,6 @@ impl Model {
             if let Some((until, rv)) = item.memory {
                 next.push((until, 2, rv, key));
             }
-        }
-        if let Some(at) = self.next_resync {
-            next.push((at, 3, 0, ""));
         }
         next.into_iter().min()
     }
@@ -414,19 +420,12 @@ impl Model {
         self.hit("failures are forgotten after a day");
     }
 
-    fn resync_timer(&mut self, due: Micros) {
-        self.event(due);
-        self.next_resync = self.config.resync_period.map(|period| due + micros(period));
-        self.resync_due = true;
-        self.hit("the resync timer fires");
-    }
-
     // Settings.
 
     pub(crate) fn configure(&mut self, now: Micros, config: &Config) -> Result<(), Refused> {
         let now = self.advance(now);
         let (old, new) = (&self.config, config);
-        if !self.held().is_empty() {
+        if !self.held().is_empty() || !self.runs.is_empty() {
             let differs = [
                 (old.mode != new.mode, "mode"),
                 (old.key != new.key, "key"),
@@ -501,7 +500,6 @@ impl Item {
             Place::Parked => {
                 self.place = Place::Ready(Turn { rv, since: at, added: at });
                 self.failures = 0;
-                self.last_error = None;
             }
         }
     }
@@ -511,7 +509,6 @@ impl Item {
         if self.is_parked() {
             self.place = Place::Idle;
             self.failures = 0;
-            self.last_error = None;
         }
         if self.delay.is_none_or(|delay| due < delay.due) {
             self.delay = Some(Delay { due, rv });

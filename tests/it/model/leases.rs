@@ -24,6 +24,13 @@ pub(crate) struct ModelItem {
     pub(crate) waited: Micros,
 }
 
+impl ModelItem {
+    fn with_known(mut self, wanted: bool) -> Self {
+        self.known = self.known.filter(|_| wanted);
+        self
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ModelSettled {
     Ok { worked: Micros },
@@ -66,7 +73,7 @@ impl Model {
     pub(crate) fn pop(
         &mut self,
         now: Micros,
-        (max, max_bytes): (usize, usize),
+        (max, max_bytes, with_known): (usize, usize, bool),
         lease: Option<Duration>,
         worker: Option<&'static str>,
         id: Option<&'static str>,
@@ -84,7 +91,8 @@ impl Model {
             again.sort_unstable();
             if !again.is_empty() {
                 self.hit("a pop is repeated by its id");
-                return Ok(again.into_iter().map(|(_, key)| self.handed_out(key)).collect());
+                let again = again.into_iter().map(|(_, key)| ModelItem { waited: 0, ..self.handed_out(key) });
+                return Ok(again.map(|item| item.with_known(with_known)).collect());
             }
         }
         if self.is_drained() {
@@ -98,7 +106,9 @@ impl Model {
         }
         let mut left = max_bytes;
         for key in self.ready() {
-            let size: usize = self.item(key).waiting.iter().map(|delta| bytes_of(delta.thing)).sum();
+            let item = &self.items[key];
+            let known = item.known.filter(|_| with_known).map_or(0, |known| bytes_of(known.thing));
+            let size = known + item.waiting.iter().map(|delta| bytes_of(delta.thing)).sum::<usize>();
             if items.len() == max || (!items.is_empty() && size > left) {
                 if items.len() < max {
                     self.hit("max_bytes ends a pop");
@@ -107,7 +117,7 @@ impl Model {
             }
             left = left.saturating_sub(size);
             self.lease(now, key, lease, worker, id);
-            items.push(self.handed_out(key));
+            items.push(self.handed_out(key).with_known(with_known));
         }
         Ok(items)
     }
@@ -206,8 +216,8 @@ impl Model {
         if item.mark.is_some_and(|mark| mark < lease.token) {
             item.mark = None;
         }
-        item.attempt = 0;
         if forget {
+            item.attempt = 0;
             item.failures = 0;
             item.last_error = None;
         }
@@ -223,7 +233,14 @@ impl Model {
     }
 
     /// A nack at `base`, or an expiry with its deadline as `base`.
-    fn fail(&mut self, key: Name, stamp: (u64, Micros), base: Micros, delay: Option<Micros>, error: Option<Arc<str>>) {
+    fn fail(
+        &mut self,
+        key: Name,
+        stamp: (u64, Micros),
+        base: Micros,
+        delay: Option<Micros>,
+        error: Option<Arc<str>>,
+    ) {
         let (keys_mode, latest) = (self.is_keys(), self.is_latest());
         let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let max_failures = self.config.max_failures;
@@ -298,7 +315,7 @@ impl Model {
     pub(super) fn expire(&mut self, key: Name) {
         let lease = self.items[key].lease().expect("only a lease expires").clone();
         let stamp = self.event(lease.deadline);
-        self.fail(key, stamp, lease.deadline, None, None);
+        self.fail(key, stamp, lease.deadline, None, Some("lease expired".into()));
         self.tidy(key);
         self.outcomes.insert(lease.token, Outcome::Expired);
         self.hit("a lease expires");
@@ -326,7 +343,12 @@ impl Model {
         }
     }
 
-    pub(crate) fn extend(&mut self, now: Micros, tokens: &[u64], lease: Option<Duration>) -> Vec<ModelExtended> {
+    pub(crate) fn extend(
+        &mut self,
+        now: Micros,
+        tokens: &[u64],
+        lease: Option<Duration>,
+    ) -> Vec<ModelExtended> {
         let now = self.advance(now);
         let mut answers = Vec::new();
         for token in tokens {

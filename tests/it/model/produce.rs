@@ -79,7 +79,8 @@ impl Model {
         if call.kind != DeltaKind::Deleted {
             let owner = call.source.or(item.owner());
             let thing = call.thing.expect("an Add or Update carries an object");
-            let new = New { kind: call.kind, thing, source: call.source, owner, final_state_unknown: false, due };
+            let new =
+                New { kind: call.kind, thing, source: call.source, owner, final_state_unknown: false, due };
             self.append(now, call.key, new, true);
             self.populated = true;
             return true;
@@ -88,7 +89,11 @@ impl Model {
         let absent = !has_waiting && !item.is_leased() && !item.is_parked() && item.known.is_none();
         let twice = !has_waiting && item.leased.last().is_some_and(ModelDelta::is_deleted);
         if absent || twice {
-            self.hit(if absent { "Delete of an absent key" } else { "Delete of a key whose lease deletes it" });
+            self.hit(if absent {
+                "Delete of an absent key"
+            } else {
+                "Delete of a key whose lease deletes it"
+            });
             self.populate(now);
             return false;
         }
@@ -146,7 +151,10 @@ impl Model {
         let both_deleted = new.kind == DeltaKind::Deleted
             && self.get(key).and_then(|item| item.waiting.last()).is_some_and(ModelDelta::is_deleted);
         let older_is_tombstone = both_deleted
-            && self.get(key).and_then(|item| item.waiting.last()).is_some_and(|last| last.final_state_unknown);
+            && self
+                .get(key)
+                .and_then(|item| item.waiting.last())
+                .is_some_and(|last| last.final_state_unknown);
         if both_deleted && !older_is_tombstone {
             self.hit("of two deletions the older stays");
             return false;
@@ -218,7 +226,8 @@ impl Model {
     /// Add in mode keys.
     fn add_key(&mut self, now: Micros, call: &ModelCall) -> bool {
         if self.is_shut_down() {
-            if call.rate_limited {
+            let room = self.items.len() < self.config.max_keys || self.items.contains_key(call.key);
+            if call.rate_limited && room {
                 self.event(now);
                 self.item(call.key).failures += 1;
                 self.item(call.key).memory = None;
@@ -228,9 +237,18 @@ impl Model {
             self.hit("a closed queue of mode keys ignores an add");
             return false;
         }
+        let mut delay = call.delay.unwrap_or(0);
+        let dirty = match &self.item(call.key).place {
+            Place::Ready(_) => true,
+            Place::Leased(lease) => lease.news.is_some(),
+            _ => false,
+        };
+        if dirty && delay == 0 && !call.rate_limited {
+            self.hit("Add of a dirty key");
+            return true;
+        }
         let (rv, at) = self.event(now);
         self.populated = true;
-        let mut delay = call.delay.unwrap_or(0);
         if call.rate_limited {
             if self.item(call.key).is_parked() {
                 self.item(call.key).failures = 0;
@@ -243,7 +261,11 @@ impl Model {
         let failures = self.item(call.key).failures;
         let item = self.item(call.key);
         let place = item.place.clone();
-        if delay > 0 { item.wait_until(now + delay, rv) } else { item.wake((rv, at)) }
+        if delay > 0 {
+            item.wait_until(now + delay, rv)
+        } else {
+            item.wake((rv, at))
+        }
         if call.rate_limited {
             item.failures = failures;
         }
@@ -252,7 +274,7 @@ impl Model {
             (Place::Leased(_), true) => "AddAfter during a lease",
             (Place::Leased(_), false) => "Add during a lease: dirty",
             (Place::Ready(_), true) => "AddAfter beside ready",
-            (Place::Ready(_), false) => "Add of a ready key",
+            (Place::Ready(_), false) => "AddRateLimited without a wait of a ready key",
             (Place::Parked, _) => "Add of a parked key",
             (Place::Idle, true) => "AddAfter",
             (Place::Idle, false) => "Add",

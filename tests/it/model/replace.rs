@@ -39,6 +39,8 @@ pub(crate) struct Run {
     calls: BTreeMap<Name, bool>,
     /// Room held for keys of the list; it may be more than the list needs.
     pub(super) reserved: usize,
+    /// The keys for which it holds room.
+    promised: BTreeSet<Name>,
     counts: ModelReplaced,
     owned: u64,
     deletions: u64,
@@ -64,6 +66,16 @@ pub(crate) enum Step<T> {
     Done(T),
 }
 
+impl<T> Step<T> {
+    pub(crate) fn map<U>(self, done: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::More => Step::More,
+            Self::NotYet => Step::NotYet,
+            Self::Done(answer) => Step::Done(done(answer)),
+        }
+    }
+}
+
 impl Run {
     pub(super) fn note_call(&mut self, key: Name, named_a_source: bool) {
         let named = self.calls.entry(key).or_default();
@@ -86,21 +98,26 @@ impl Model {
         self.runs.iter().map(|run| run.reserved).sum()
     }
 
-    /// New keys of Replaces that have been found to fit and are not there yet.
+    /// Keys for which Replaces hold room and to which they have not come yet.
     pub(crate) fn promised(&self) -> BTreeSet<Name> {
         let mut promised = BTreeSet::new();
         for run in &self.runs {
-            let left = match run.phase {
-                Phase::Items { next } => &run.list.items[next..],
-                Phase::Count { .. } | Phase::Start if !run.list.dry_run => &run.list.items[..],
-                _ => &[],
-            };
-            promised.extend(left.iter().map(|(key, _)| *key));
+            let next = if let Phase::Items { next } = run.phase { next } else { 0 };
+            if matches!(run.phase, Phase::Count { .. } | Phase::Start | Phase::Items { .. }) {
+                let left = run.list.items[next..].iter().map(|(key, _)| *key);
+                promised
+                    .extend(left.filter(|key| run.promised.contains(key) && !run.calls.contains_key(key)));
+            }
         }
         promised
     }
 
-    pub(crate) fn accept_replace(&mut self, now: Micros, list: &ModelReplace, id: usize) -> Result<(), Refused> {
+    pub(crate) fn accept_replace(
+        &mut self,
+        now: Micros,
+        list: &ModelReplace,
+        id: usize,
+    ) -> Result<(), Refused> {
         self.advance(now);
         if self.is_keys() {
             return Err(Refused::WrongMode);
@@ -113,8 +130,10 @@ impl Model {
         let percent = list.max_delete_percent.or(self.config.max_delete_percent);
         let deletes = list.max_deletes.or(self.config.max_deletes);
         let guarded = percent.is_some() || deletes.is_some();
-        let listed = list.items.iter().map(|(key, _)| *key).collect::<BTreeSet<_>>().len();
-        let fits = self.held().len() + self.reserved() + listed <= self.config.max_keys;
+        let listed: BTreeSet<Name> = list.items.iter().map(|(key, _)| *key).collect();
+        let taken = self.held().len() + self.reserved();
+        let fits = listed.is_empty() || taken + listed.len() <= self.config.max_keys;
+        let promises = fits && !list.dry_run;
         self.runs.push(Run {
             id,
             list: list.clone(),
@@ -122,7 +141,8 @@ impl Model {
             first: !self.populated || self.aborted,
             phase: if fits { Phase::Count { after: None } } else { Phase::Room { next: 0, wanted: 0 } },
             calls: BTreeMap::new(),
-            reserved: if fits && !list.dry_run { listed } else { 0 },
+            reserved: if promises { listed.len() } else { 0 },
+            promised: if promises { listed } else { BTreeSet::new() },
             counts: ModelReplaced::default(),
             owned: 0,
             deletions: 0,
@@ -130,7 +150,12 @@ impl Model {
         Ok(())
     }
 
-    pub(crate) fn replace_step(&mut self, now: Micros, id: usize, budget: usize) -> Result<Step<ModelReplaced>, Refused> {
+    pub(crate) fn replace_step(
+        &mut self,
+        now: Micros,
+        id: usize,
+        budget: usize,
+    ) -> Result<Step<ModelReplaced>, Refused> {
         let now = self.advance(now);
         if self.runs.first().is_none_or(|run| run.id != id) {
             return Ok(Step::NotYet);
@@ -143,7 +168,8 @@ impl Model {
             Phase::Start => {
                 let (_, started) = self.event(now);
                 let (source, counts) = (run.list.source, ModelReplaced::default());
-                self.last_replace = Some(LastReplace { source, counts, started, ended: None, aborted: false });
+                self.last_replace =
+                    Some(LastReplace { source, counts, started, ended: None, aborted: false });
                 run.phase = Phase::Items { next: 0 };
                 self.hit(if run.first { "the first Replace starts" } else { "a later Replace starts" });
                 false
@@ -213,10 +239,19 @@ impl Model {
         (keys, last)
     }
 
-    fn replace_room(&mut self, run: &mut Run, next: usize, wanted: usize, budget: usize) -> Result<bool, Refused> {
+    fn replace_room(
+        &mut self,
+        run: &mut Run,
+        next: usize,
+        wanted: usize,
+        budget: usize,
+    ) -> Result<bool, Refused> {
         let held = self.held();
-        let slice: BTreeSet<Name> = run.list.items.iter().skip(next).take(budget).map(|(key, _)| *key).collect();
-        let wanted = wanted + slice.difference(&held).count();
+        let slice: BTreeSet<Name> =
+            run.list.items.iter().skip(next).take(budget).map(|(key, _)| *key).collect();
+        let new: BTreeSet<Name> = slice.difference(&held).copied().collect();
+        let wanted = wanted + new.len();
+        run.promised.extend(new);
         let next = next + budget;
         run.phase = Phase::Room { next, wanted };
         if next >= run.list.items.len() {
@@ -226,6 +261,9 @@ impl Model {
                 return Err(Refused::Full { keys, wanted });
             }
             run.reserved = if run.list.dry_run { 0 } else { wanted };
+            if run.list.dry_run {
+                run.promised.clear();
+            }
             run.phase = Phase::Count { after: None };
             self.hit("a Replace fits in exactly counted room");
         }
@@ -276,7 +314,11 @@ impl Model {
         run.counts.deleted = run.deletions;
         if run.refuses() {
             self.hit(if run.list.dry_run { "a dry run is refused" } else { "the guard refuses" });
-            return Err(Refused::MassDelete { deletions: run.deletions, owned: run.owned, counts: run.counts });
+            return Err(Refused::MassDelete {
+                deletions: run.deletions,
+                owned: run.owned,
+                counts: run.counts,
+            });
         }
         self.hit("a dry run");
         Ok(true)

@@ -15,7 +15,12 @@ pub(crate) struct ModelSweep {
 }
 
 impl Model {
-    pub(crate) fn resync_step(&mut self, now: Micros, sweep: &mut ModelSweep, budget: usize) -> Result<Step<u64>, Refused> {
+    pub(crate) fn resync_step(
+        &mut self,
+        now: Micros,
+        sweep: &mut ModelSweep,
+        budget: usize,
+    ) -> Result<Step<u64>, Refused> {
         let now = self.advance(now);
         if self.is_keys() {
             return Err(Refused::WrongMode);
@@ -32,7 +37,12 @@ impl Model {
     }
 
     /// Answers keys and deltas. What comes in while it runs stays.
-    pub(crate) fn purge_step(&mut self, now: Micros, sweep: &mut ModelSweep, budget: usize) -> Step<(u64, u64)> {
+    pub(crate) fn purge_step(
+        &mut self,
+        now: Micros,
+        sweep: &mut ModelSweep,
+        budget: usize,
+    ) -> Step<(u64, u64)> {
         let now = self.advance(now);
         let begun = *sweep.begun.get_or_insert(self.rv);
         let (slice, last) = self.slice(sweep.after, budget);
@@ -83,8 +93,14 @@ impl Model {
             return false;
         }
         let kind = DeltaKind::Sync;
-        let new =
-            New { kind, thing: known.thing, source: None, owner: known.owner, final_state_unknown: false, due: None };
+        let new = New {
+            kind,
+            thing: known.thing,
+            source: None,
+            owner: known.owner,
+            final_state_unknown: false,
+            due: None,
+        };
         self.append(now, key, new, false);
         self.hit("Resync hands out a key");
         true

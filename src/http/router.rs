@@ -1,0 +1,70 @@
+//! Every route, and the layers around them.
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::routes::{consume, look, operate, produce, queues};
+use super::state::AppState;
+use super::{guard, telemetry};
+
+/// The API.
+#[must_use]
+pub fn router(state: AppState) -> Router {
+    let mut router = Router::new()
+        .route("/v1/queues", get(queues::list))
+        .route("/v1/queues/{queue}", get(queues::get).put(queues::put).delete(queues::delete))
+        .route("/v1/queues/{queue}/pause", post(queues::pause))
+        .route("/v1/queues/{queue}/resume", post(queues::resume))
+        .route("/v1/queues/{queue}/close", post(queues::close))
+        .route("/v1/queues/{queue}/reopen", post(queues::reopen))
+        .route("/v1/queues/{queue}/purge", post(queues::purge))
+        .route("/v1/queues/{queue}/add", post(produce::add))
+        .route("/v1/queues/{queue}/update", post(produce::update))
+        .route("/v1/queues/{queue}/delete", post(produce::delete))
+        .route("/v1/queues/{queue}/replace", post(produce::replace))
+        .route("/v1/queues/{queue}/deltas", post(produce::deltas))
+        .route("/v1/queues/{queue}/resync", post(produce::resync))
+        .route("/v1/queues/{queue}/seed", post(produce::seed))
+        .route("/v1/queues/{queue}/forget", post(produce::forget))
+        .route("/v1/queues/{queue}/pop", post(consume::pop))
+        .route("/v1/queues/{queue}/settle", post(consume::settle))
+        .route("/v1/queues/{queue}/ack", post(consume::ack))
+        .route("/v1/queues/{queue}/nack", post(consume::nack))
+        .route("/v1/queues/{queue}/release", post(consume::release))
+        .route("/v1/queues/{queue}/reject", post(consume::reject))
+        .route("/v1/queues/{queue}/extend", post(consume::extend))
+        .route("/v1/queues/{queue}/parked/redrive", post(consume::redrive))
+        .route("/v1/queues/{queue}/parked/discard", post(consume::discard))
+        .route("/v1/queues/{queue}/items", get(look::items))
+        .route("/v1/queues/{queue}/items/{*key}", get(look::item))
+        .route("/v1/queues/{queue}/known", get(look::known_list))
+        .route("/v1/queues/{queue}/known/{*key}", get(look::known))
+        .route("/v1/queues/{queue}/synced", get(look::synced))
+        .route("/v1/info", get(operate::info))
+        .route("/livez", get(operate::livez))
+        .route("/readyz", get(operate::readyz))
+        .route("/openapi.json", get(operate::openapi_json))
+        .route("/problems/{name}", get(operate::problem));
+    if state.serves_metrics {
+        router = router.route("/metrics", get(operate::metrics));
+    }
+    with_layers(router, state)
+}
+
+/// Only `/metrics`, for a listener of its own.
+#[must_use]
+pub fn metrics_router(state: AppState) -> Router {
+    with_layers(Router::new().route("/metrics", get(operate::metrics)), state)
+}
+
+fn with_layers(router: Router<AppState>, state: AppState) -> Router {
+    router
+        .fallback(telemetry::not_found)
+        .layer(CatchPanicLayer::custom(telemetry::on_panic))
+        .layer(from_fn_with_state(state.clone(), guard::same_site))
+        .layer(from_fn_with_state(state.clone(), guard::check_head))
+        .layer(from_fn_with_state(state.clone(), telemetry::observe))
+        .with_state(state)
+}

@@ -1,0 +1,395 @@
+//! What workers do: pop, settle, extend, and look after parked keys.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use super::produce::DELAY_MAX;
+use super::queues::SLICE_KEYS;
+use crate::engine::Sweep;
+use crate::engine::command::{Extended, How, Pop, Settle, Settled};
+use crate::engine::key::Key;
+use crate::engine::limits::ERROR_BYTES_MAX;
+use crate::http::body::Incoming;
+use crate::http::delivery::DeliveryBody;
+use crate::http::params::{Params, QueueName, check_duration, wrong};
+use crate::http::problem::{Code, Problem};
+use crate::http::state::AppState;
+use crate::http::wire::{
+    ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, Popped, PoppedItem,
+    ProblemDocument, SettleBody, SettleCall, SettleHow, SettledDocument, SettledList,
+};
+use crate::service::{Handle, Name, PopCall};
+
+/// Most keys in one pop.
+pub(super) const POP_MAX: u64 = 1_000;
+/// Shortest lease.
+pub(super) const LEASE_MIN: Duration = Duration::from_secs(1);
+/// Longest lease.
+pub(super) const LEASE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+/// Most leases in one settle or extend.
+const SETTLES_MAX: usize = 10_000;
+
+/// Settle earlier leases, then take keys, waiting for them if need be.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/pop", tag = "consuming",
+    params(
+        ("queue" = String, Path, description = "The queue's name."),
+        ("wait" = Option<String>, Query, description = "How long to wait for a key; a duration from 0s to 55s."),
+        ("max" = Option<u64>, Query, description = "Most keys.", minimum = 1, maximum = 1000),
+        ("lease" = Option<String>, Query, description = "How long the leases last; a duration from 1s to 12h."),
+        ("worker" = Option<String>, Query, description = "Who asks."),
+        ("id" = Option<String>, Query, description = "Names the pop: repeated while its leases live, it returns the same leases."),
+        ("with" = Option<String>, Query, description = "`known` adds the object that was acknowledged last."),
+    ),
+    request_body(content = Option<SettleBody>),
+    responses(
+        (status = 200, description = "Keys; none when the wait ended.", body = Popped),
+        (status = "4XX", description = "A problem; `settled` tells what was settled.", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 503, description = "The server stops.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn pop(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Response, Problem> {
+    let params = params.only(&["wait", "max", "lease", "worker", "id", "with"])?;
+    let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
+    let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
+    let pop = Pop {
+        max: usize::try_from(max).unwrap_or(usize::MAX),
+        max_bytes: state.limits.max_reply_bytes,
+        lease: params.duration("lease", LEASE_MIN..=LEASE_MAX)?,
+        worker: params.name("worker")?.map(Arc::from),
+        id: params.name("id")?.map(Arc::from),
+        with_known: match params.text("with") {
+            None => false,
+            Some("known") => true,
+            Some(other) => return Err(wrong("with", &format!("{other:?} is not known"))),
+        },
+    };
+    let body: SettleBody = incoming.document().await?;
+    let hows = read_settles(&body.settle)?;
+
+    let handle = state.registry.get_or_create(&name)?;
+    let answer = handle.pop(PopCall { pop, settles: settles_of(&handle, &body.settle, hows), wait }).await;
+    let settled = settled_documents(&body.settle, &answer.settled);
+    let delivered = match answer.items {
+        Ok(delivered) => delivered,
+        Err(error) => {
+            let settled = serde_json::to_value(settled).unwrap_or_default();
+            return Err(Problem::from(error).with("settled", settled));
+        }
+    };
+    let now = handle.now();
+    let items = delivered.items.iter().map(|item| PoppedItem::new(&handle, item, now)).collect();
+    let popped = Popped { items, settled };
+    let text = serde_json::to_vec(&popped).map_err(|error| {
+        tracing::error!(%error, "an answer could not be written");
+        Problem::new(Code::Internal, "the answer could not be written")
+    })?;
+    let body = Body::new(DeliveryBody::new(text, delivered));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Settle leases, each for itself.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/settle", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = SettleBody),
+    responses(
+        (status = 200, description = "What became of each.", body = SettledList),
+        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn settle(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<SettledList>, Problem> {
+    params.only(&[])?;
+    let body: SettleBody = incoming.document().await?;
+    settle_all(&state, &name, &body.settle).await
+}
+
+/// Acknowledge leases: what was handed out is known now.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/ack", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = LeasesBody),
+    responses(
+        (status = 200, description = "What became of each.", body = SettledList),
+        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn ack(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<SettledList>, Problem> {
+    settle_one_way(&state, &name, params, incoming, SettleHow::Ack).await
+}
+
+/// Say that work failed: the keys come back later.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/nack", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = LeasesBody),
+    responses(
+        (status = 200, description = "What became of each.", body = SettledList),
+        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn nack(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<SettledList>, Problem> {
+    settle_one_way(&state, &name, params, incoming, SettleHow::Nack).await
+}
+
+/// Give keys back to the tail of the line; no failure.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/release", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = LeasesBody),
+    responses(
+        (status = 200, description = "What became of each.", body = SettledList),
+        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn release(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<SettledList>, Problem> {
+    settle_one_way(&state, &name, params, incoming, SettleHow::Release).await
+}
+
+/// Park keys at once.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/reject", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = LeasesBody),
+    responses(
+        (status = 200, description = "What became of each.", body = SettledList),
+        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn reject(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<SettledList>, Problem> {
+    settle_one_way(&state, &name, params, incoming, SettleHow::Reject).await
+}
+
+/// Set the deadline of leases to now and a lease's length; it may shorten.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/extend", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = ExtendBody),
+    responses(
+        (status = 200, description = "What became of each.", body = ExtendedList),
+        (status = "4XX", description = "A problem; lease-lost if none could be extended.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn extend(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<ExtendedList>, Problem> {
+    params.only(&[])?;
+    let body: ExtendBody = incoming.document().await?;
+    check_leases(body.leases.iter())?;
+    let lease = body.lease.as_deref();
+    let lease = lease.map(|text| check_duration("lease", text, LEASE_MIN..=LEASE_MAX)).transpose()?;
+    let handle = state.registry.get(&name)?;
+    let tokens: Vec<u64> = body.leases.iter().map(|id| handle.token(id)).collect();
+    let extended = handle.write(|queue, now| queue.extend(now, &tokens, lease)).await?;
+    let now = handle.now();
+    let pairs = body.leases.iter().zip(&extended);
+    let leases: Vec<_> = pairs.map(|(id, extended)| ExtendedDocument::new(id, *extended, now)).collect();
+    if all_lost(extended.iter().map(|extended| matches!(extended, Extended::Stale { .. }))) {
+        let list = serde_json::to_value(&leases).unwrap_or_default();
+        return Err(lease_lost("extended").with("leases", list));
+    }
+    Ok(Json(ExtendedList { leases }))
+}
+
+/// Put parked keys back in line.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = Option<KeysBody>),
+    responses(
+        (status = 200, description = "How many keys were.", body = KeysCount),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn redrive(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<KeysCount>, Problem> {
+    let (handle, keys) = parked_keys(&state, &name, params, incoming).await?;
+    let mut sweep = Sweep::default();
+    let step = move |queue: &mut crate::engine::Queue, now| {
+        Ok(queue.redrive_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
+    };
+    Ok(Json(KeysCount { keys: handle.sliced(step).await? }))
+}
+
+/// Drop parked keys and what waits for them.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/parked/discard", tag = "consuming",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = Option<KeysBody>),
+    responses(
+        (status = 200, description = "How many keys were.", body = KeysCount),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn discard(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<KeysCount>, Problem> {
+    let (handle, keys) = parked_keys(&state, &name, params, incoming).await?;
+    let mut sweep = Sweep::default();
+    let step = move |queue: &mut crate::engine::Queue, now| {
+        Ok(queue.discard_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
+    };
+    Ok(Json(KeysCount { keys: handle.sliced(step).await? }))
+}
+
+async fn parked_keys(
+    state: &AppState,
+    name: &Name,
+    params: Params,
+    incoming: Incoming,
+) -> Result<(Arc<Handle>, Option<Vec<Key>>), Problem> {
+    params.only(&[])?;
+    let body: KeysBody = incoming.document().await?;
+    let read = |keys: Vec<String>| {
+        let keys = keys.iter().enumerate();
+        let keys = keys.map(|(index, key)| Key::new(key).map_err(|e| Problem::from(e).in_item(index, None)));
+        keys.collect::<Result<Vec<Key>, Problem>>()
+    };
+    let keys = body.keys.map(read).transpose()?;
+    Ok((state.registry.get(name)?, keys))
+}
+
+async fn settle_one_way(
+    state: &AppState,
+    name: &Name,
+    params: Params,
+    incoming: Incoming,
+    how: SettleHow,
+) -> Result<Json<SettledList>, Problem> {
+    params.only(&[])?;
+    let body: LeasesBody = incoming.document().await?;
+    let call =
+        |lease: String| SettleCall { lease, how, delay: body.delay.clone(), error: body.error.clone() };
+    let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
+    settle_all(state, name, &calls).await
+}
+
+async fn settle_all(
+    state: &AppState,
+    name: &Name,
+    calls: &[SettleCall],
+) -> Result<Json<SettledList>, Problem> {
+    let hows = read_settles(calls)?;
+    let handle = state.registry.get(name)?;
+    let settles = settles_of(&handle, calls, hows);
+    let results = handle.write(|queue, now| queue.settle(now, &settles)).await?;
+    let settled = settled_documents(calls, &results);
+    if all_lost(results.iter().map(|settled| matches!(settled, Settled::Stale { .. }))) {
+        let list = serde_json::to_value(&settled).unwrap_or_default();
+        return Err(lease_lost("settled").with("settled", list));
+    }
+    Ok(Json(SettledList { settled }))
+}
+
+fn all_lost(mut stale: impl ExactSizeIterator<Item = bool>) -> bool {
+    stale.len() > 0 && stale.all(|stale| stale)
+}
+
+fn lease_lost(done: &str) -> Problem {
+    Problem::new(
+        Code::LeaseLost,
+        format!("none of the leases could be {done}; outcome says what became of each"),
+    )
+}
+
+/// Checks the settles of a request before any of them takes effect.
+fn read_settles(calls: &[SettleCall]) -> Result<Vec<How>, Problem> {
+    check_leases(calls.iter().map(|call| &call.lease))?;
+    let how = |call: &SettleCall| {
+        let (is_nack, is_reject) = (call.how == SettleHow::Nack, call.how == SettleHow::Reject);
+        if call.delay.is_some() && !is_nack {
+            return Err(Problem::new(Code::InvalidRequest, "delay goes with nack only"));
+        }
+        if call.error.is_some() && !is_nack && !is_reject {
+            return Err(Problem::new(Code::InvalidRequest, "error goes with nack and reject only"));
+        }
+        let delay = call.delay.as_deref();
+        let delay =
+            delay.map(|text| check_duration("delay", text, Duration::ZERO..=DELAY_MAX)).transpose()?;
+        if call.error.as_ref().is_some_and(|error| error.len() > ERROR_BYTES_MAX) {
+            let detail = format!("error has more than {ERROR_BYTES_MAX} bytes");
+            return Err(Problem::new(Code::InvalidRequest, detail).with("limit", ERROR_BYTES_MAX));
+        }
+        let error = call.error.as_deref().map(Arc::from);
+        Ok(match call.how {
+            SettleHow::Ack => How::Ack,
+            SettleHow::Nack => How::Nack { delay, error },
+            SettleHow::Release => How::Release,
+            SettleHow::Reject => How::Reject { error },
+        })
+    };
+    let hows = calls.iter().enumerate().map(|(index, call)| how(call).map_err(|e| e.in_item(index, None)));
+    hows.collect()
+}
+
+fn check_leases<'a>(ids: impl ExactSizeIterator<Item = &'a String>) -> Result<(), Problem> {
+    if ids.len() > SETTLES_MAX {
+        let detail = format!("the request names more than {SETTLES_MAX} leases");
+        return Err(Problem::new(Code::InvalidRequest, detail).with("limit", SETTLES_MAX));
+    }
+    let mut seen = HashSet::new();
+    for (index, id) in ids.enumerate() {
+        if !seen.insert(id) {
+            let detail = format!("the lease {id:?} is named twice");
+            return Err(Problem::new(Code::InvalidRequest, detail).with("index", index));
+        }
+    }
+    Ok(())
+}
+
+fn settles_of(handle: &Handle, calls: &[SettleCall], hows: Vec<How>) -> Vec<Settle> {
+    let pairs = calls.iter().zip(hows);
+    pairs.map(|(call, how)| Settle { token: handle.token(&call.lease), how }).collect()
+}
+
+fn settled_documents(calls: &[SettleCall], results: &[Settled]) -> Vec<SettledDocument> {
+    let pairs = calls.iter().zip(results);
+    pairs.map(|(call, settled)| SettledDocument::new(&call.lease, call.how, *settled)).collect()
+}

@@ -1,0 +1,117 @@
+//! What operators ask the server itself.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use super::consume::{LEASE_MAX, POP_MAX};
+use super::look::PAGE_MAX;
+use crate::duration;
+use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
+use crate::http::openapi;
+use crate::http::params::Params;
+use crate::http::problem::{Code, Problem};
+use crate::http::state::AppState;
+use crate::http::wire::{Info, InfoLimits, ProblemDocument, millis};
+
+/// Whether the process runs.
+#[utoipa::path(
+    get, path = "/livez", tag = "operating",
+    responses((status = 200, description = "It runs.", body = String, content_type = "text/plain"))
+)]
+pub(in crate::http) async fn livez() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the server takes requests: 503 until it does, and while it drains.
+#[utoipa::path(
+    get, path = "/readyz", tag = "operating",
+    responses(
+        (status = 200, description = "It does.", body = String, content_type = "text/plain"),
+        (status = 503, description = "It drains.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn readyz(State(state): State<AppState>) -> Result<&'static str, Problem> {
+    if state.shutdown.is_draining() {
+        return Err(Problem::new(Code::Draining, "the server is shutting down"));
+    }
+    Ok("ok\n")
+}
+
+/// What this server is.
+#[utoipa::path(
+    get, path = "/v1/info", tag = "operating",
+    responses(
+        (status = 200, description = "The server.", body = Info),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn info(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Json<Info>, Problem> {
+    params.only(&[])?;
+    let limits = state.registry.limits();
+    Ok(Json(Info {
+        name: "deltaq",
+        version: env!("CARGO_PKG_VERSION"),
+        durability: "memory",
+        uptime_ms: millis(state.clock.since(state.started_us)),
+        limits: InfoLimits {
+            key_bytes: KEY_BYTES_MAX,
+            json_depth: JSON_DEPTH_MAX,
+            pop_max: POP_MAX,
+            wait: duration::format(state.limits.max_wait),
+            lease: duration::format(LEASE_MAX),
+            list_page: PAGE_MAX,
+            batch: state.limits.max_batch,
+            replace_objects: state.limits.max_replace_objects,
+            body_bytes: state.limits.max_body_bytes,
+            reply_bytes: state.limits.max_reply_bytes,
+            queues: limits.max_queues,
+            waiters: limits.max_waiters,
+        },
+    }))
+}
+
+/// All metrics in Prometheus' text format; by default on a listener of its own.
+pub(in crate::http) async fn metrics(State(state): State<AppState>) -> Response {
+    let text = state.registry.render_metrics();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "operating",
+    responses((status = 200, description = "The API.", content_type = "application/json"))
+)]
+pub(in crate::http) async fn openapi_json() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], openapi::text()).into_response()
+}
+
+/// What a problem means and what to do.
+#[utoipa::path(
+    get, path = "/problems/{name}", tag = "operating",
+    params(("name" = String, Path, description = "The problem's code.")),
+    responses(
+        (status = 200, description = "The explanation.", body = String, content_type = "text/plain"),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn problem(Path(name): Path<String>) -> Result<String, Problem> {
+    let code = Code::ALL.iter().find(|code| code.name() == name);
+    let Some(code) = code else {
+        let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
+        let detail = format!("no problem has the name {name:?}; there are {}", names.join(", "));
+        return Err(Problem::new(Code::NotFound, detail));
+    };
+    let retry = if code.is_retryable() { "may succeed later" } else { "will fail again" };
+    Ok(format!(
+        "{} ({})\n\n{}\n\n{}\n\nThe same request {retry}.\n",
+        code.name(),
+        code.status(),
+        code.title(),
+        code.help()
+    ))
+}

@@ -1,0 +1,276 @@
+//! Queues themselves: create, configure, list, delete, pause, close, purge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value};
+
+use super::look::{PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
+use crate::config::queue::QueueDefaults;
+use crate::engine::time::Time;
+use crate::engine::{Queue, Sweep};
+use crate::http::body::Incoming;
+use crate::http::cursor;
+use crate::http::params::{Params, QueueName, wrong};
+use crate::http::problem::Problem;
+use crate::http::state::AppState;
+use crate::http::wire::{DrainedDocument, Page, ProblemDocument, PurgedDocument, QueueDocument, config};
+use crate::service::{Handle, Incarnation, Name};
+
+/// How many keys a sliced command looks at before it looks at the clock.
+pub(super) const SLICE_KEYS: usize = 256;
+
+/// Create a queue, or change the named fields of its settings.
+#[utoipa::path(
+    put, path = "/v1/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    request_body(content = QueueDefaults, description = "Fields to set; null is the default."),
+    responses(
+        (status = 200, description = "Changed.", body = QueueDocument),
+        (status = 201, description = "Created.", body = QueueDocument),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn put(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Response, Problem> {
+    params.only(&[])?;
+    let patch: Map<String, Value> = incoming.document().await?;
+    let defaults = state.registry.defaults().clone();
+    let fresh = Arc::new(config::patched(&defaults, &defaults, &patch)?);
+    let (handle, created) = state.registry.create(&name, fresh, false)?;
+    if !created {
+        handle.configure(|current| config::patched(current, &defaults, &patch)).await?;
+    }
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, document(&handle).await?).into_response())
+}
+
+/// List queues in the order of their names.
+#[utoipa::path(
+    get, path = "/v1/queues", tag = "queues",
+    params(
+        ("prefix" = Option<String>, Query, description = "What the names begin with."),
+        ("limit" = Option<u64>, Query, description = "Most entries of a page.", minimum = 1, maximum = 5000),
+        ("continue" = Option<String>, Query, description = "Where a page before ended."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = Page<QueueDocument>),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn list(
+    State(state): State<AppState>,
+    params: Params,
+    streams: Streams,
+) -> Result<Response, Problem> {
+    let params = params.only(&["prefix", "limit", "continue"])?;
+    let prefix = params.text("prefix").unwrap_or_default().to_owned();
+    let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
+    let after = params.text("continue").map(str::to_owned);
+    if streams.0 {
+        let page = move |after| list_page(state.clone(), prefix.clone(), after, PAGE_DEFAULT);
+        return Ok(stream_pages(after, page));
+    }
+    Ok(Json(list_page(state, prefix, after, limit).await?).into_response())
+}
+
+async fn list_page(
+    state: AppState,
+    prefix: String,
+    after: Option<String>,
+    limit: u64,
+) -> Result<Page<QueueDocument>, Problem> {
+    // Names outlive queues, so a cursor in the list of queues never expires.
+    const LIST: Incarnation = Incarnation(0);
+    let after = after.map(|after| cursor::decode(LIST, &after)).transpose()?;
+    let after = after.map(|name| Name::new(&name)).transpose();
+    let after = after.map_err(|_| wrong("continue", "it is not a token that this server gave"))?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let handles = state.registry.list(&prefix, after.as_ref(), limit);
+    let next = handles.last().filter(|_| handles.len() == limit);
+    let next = next.map(|handle| cursor::encode(LIST, handle.name().as_str()));
+    let mut items = Vec::with_capacity(handles.len());
+    for handle in &handles {
+        // A queue that was deleted since is not there; that is no problem of the list.
+        if let Ok(document) = handle.document().await {
+            items.push(QueueDocument::from(&document));
+        }
+    }
+    Ok(Page { items, next, resource_version: state.registry.version() })
+}
+
+/// One queue.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    responses(
+        (status = 200, description = "The queue.", body = QueueDocument),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn get(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+) -> Result<Json<QueueDocument>, Problem> {
+    params.only(&[])?;
+    document(&*state.registry.get(&name)?).await
+}
+
+/// Remove a queue and all that is in it. Waiting pops end with 410.
+#[utoipa::path(
+    delete, path = "/v1/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    responses(
+        (status = 204, description = "Removed."),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn delete(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+) -> Result<StatusCode, Problem> {
+    params.only(&[])?;
+    state.registry.delete(&name)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Hand out nothing until resume; waiters keep their place.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/pause", tag = "queues",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    responses(
+        (status = 200, description = "The queue.", body = QueueDocument),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn pause(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<QueueDocument>, Problem> {
+    switch(&state, &name, params, incoming, |queue, now| queue.set_paused(now, true)).await
+}
+
+/// Hand out again.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/resume", tag = "queues",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    responses(
+        (status = 200, description = "The queue.", body = QueueDocument),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn resume(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<QueueDocument>, Problem> {
+    switch(&state, &name, params, incoming, |queue, now| queue.set_paused(now, false)).await
+}
+
+/// Undo close.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/reopen", tag = "queues",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    responses(
+        (status = 200, description = "The queue.", body = QueueDocument),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn reopen(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<QueueDocument>, Problem> {
+    switch(&state, &name, params, incoming, |queue, now| queue.set_closed(now, false)).await
+}
+
+/// Drain the queue: pops get what is there, then 410.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/close", tag = "queues",
+    params(
+        ("queue" = String, Path, description = "The queue's name."),
+        ("drain" = Option<bool>, Query, description = "Answer when nothing is ready, delayed or leased any more."),
+        ("wait" = Option<String>, Query, description = "With drain: how long at most; a duration."),
+    ),
+    responses(
+        (status = 200, description = "The queue; with drain also whether it is drained.", body = QueueDocument),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn close(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Response, Problem> {
+    let params = params.only(&["drain", "wait"])?;
+    let drain = params.flag("drain")?;
+    let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?;
+    if wait.is_some() && !drain {
+        return Err(wrong("wait", "it goes with drain=true only"));
+    }
+    incoming.nothing().await?;
+    let handle = state.registry.get(&name)?;
+    handle.write(|queue, now| queue.set_closed(now, true)).await?;
+    if !drain {
+        return Ok(document(&handle).await?.into_response());
+    }
+    let drained = handle.wait_drained(wait.unwrap_or_default()).await?;
+    let Json(queue) = document(&handle).await?;
+    Ok(Json(DrainedDocument { drained, queue }).into_response())
+}
+
+/// Drop what waits: ready and delayed keys, and what came behind leases.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/purge", tag = "queues",
+    params(("queue" = String, Path, description = "The queue's name.")),
+    responses(
+        (status = 200, description = "What was dropped.", body = PurgedDocument),
+        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+pub(in crate::http) async fn purge(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Json<PurgedDocument>, Problem> {
+    params.only(&[])?;
+    incoming.nothing().await?;
+    let handle = state.registry.get(&name)?;
+    let mut sweep = Sweep::default();
+    let purged = handle.sliced(move |queue, now| Ok(queue.purge_step(now, &mut sweep, SLICE_KEYS))).await?;
+    Ok(Json(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
+}
+
+async fn switch(
+    state: &AppState,
+    name: &Name,
+    params: Params,
+    incoming: Incoming,
+    change: impl FnOnce(&mut Queue, Time),
+) -> Result<Json<QueueDocument>, Problem> {
+    params.only(&[])?;
+    incoming.nothing().await?;
+    let handle = state.registry.get(name)?;
+    handle.write(change).await?;
+    document(&handle).await
+}
+
+async fn document(handle: &Handle) -> Result<Json<QueueDocument>, Problem> {
+    Ok(Json(QueueDocument::from(&handle.document().await?)))
+}

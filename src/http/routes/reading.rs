@@ -1,0 +1,219 @@
+//! Reading lists of objects from a body: one document or many, as JSON or NDJSON.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::engine::config::Config;
+use crate::engine::key::{Key, KeyError};
+use crate::engine::object::{self, Object};
+use crate::http::body::{Format, Incoming, read_document};
+use crate::http::ndjson::Lines;
+use crate::http::problem::{Code, Problem};
+
+/// How much longer than an object the document around it may be, in bytes.
+const ENVELOPE_BYTES_MAX: usize = 16 << 10;
+
+/// An object of a body.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) object: Object,
+    pub(super) key: Result<Key, KeyError>,
+    /// Its line, in an NDJSON list.
+    pub(super) line: Option<usize>,
+}
+
+/// The objects of a body, and whether they stand in a list. With `may_be_empty` a body without
+/// anything in it is fine.
+pub(super) async fn objects(
+    incoming: Incoming,
+    config: &Config,
+    most: usize,
+    may_be_empty: bool,
+) -> Result<(Vec<Parsed>, bool), Problem> {
+    let mut all = Vec::new();
+    if incoming.format == Format::Ndjson {
+        let mut lines = Lines::new(incoming, config.max_object_bytes);
+        while let Some(line) = lines.next().await? {
+            check_count(all.len() + 1, most)?;
+            all.push(parsed_line(&line, lines.number(), all.len(), config)?);
+        }
+        return Ok((all, true));
+    }
+    let text = incoming.text().await?;
+    if may_be_empty && text.trim().is_empty() {
+        return Ok((all, false));
+    }
+    let (scanned, many) = object::scan_one_or_many(&text, &config.key)?;
+    check_count(scanned.len(), most)?;
+    all.extend(scanned.into_iter().map(|scanned| Parsed {
+        object: scanned.object,
+        key: scanned.key,
+        line: None,
+    }));
+    Ok((all, many))
+}
+
+fn parsed_line(text: &str, line: usize, index: usize, config: &Config) -> Result<Parsed, Problem> {
+    let scanned = object::scan(text, &config.key).map_err(|error| {
+        let column = error.column;
+        Problem::from(error).in_item(index, Some(line)).with("column", column)
+    })?;
+    Ok(Parsed { object: scanned.object, key: scanned.key, line: Some(line) })
+}
+
+/// The documents of a body, which is one, an array, or a line each; with their lines.
+pub(super) async fn documents(
+    incoming: Incoming,
+    most: usize,
+    object_bytes_max: usize,
+) -> Result<Vec<(String, Option<usize>)>, Problem> {
+    let mut all = Vec::new();
+    if incoming.format == Format::Ndjson {
+        let mut lines = Lines::new(incoming, object_bytes_max.saturating_add(ENVELOPE_BYTES_MAX));
+        while let Some(line) = lines.next().await? {
+            check_count(all.len() + 1, most)?;
+            all.push((line, Some(lines.number())));
+        }
+        return Ok(all);
+    }
+    let text = incoming.text().await?;
+    if text.trim_start().starts_with('[') {
+        let list: Vec<&RawValue> = read_document(&text)?;
+        check_count(list.len(), most)?;
+        all.extend(list.into_iter().map(|raw| (raw.get().to_owned(), None)));
+    } else {
+        let one: &RawValue = read_document(&text)?;
+        all.push((one.get().to_owned(), None));
+    }
+    Ok(all)
+}
+
+/// The keys of objects, or the explicit one of a single object that does not carry it.
+pub(super) fn keys_of(parsed: &[Parsed], explicit: Option<&Key>) -> Result<Vec<(Key, Object)>, Problem> {
+    let keyed = parsed.iter().enumerate().map(|(index, parsed)| {
+        let key = key_or_explicit(parsed.key.clone(), explicit);
+        let key = key.map_err(|error| Problem::from(error).in_item(index, parsed.line))?;
+        Ok((key, parsed.object.clone()))
+    });
+    keyed.collect()
+}
+
+/// The object's own key, which an explicit one must equal, or stands in for.
+pub(super) fn key_or_explicit(own: Result<Key, KeyError>, explicit: Option<&Key>) -> Result<Key, KeyError> {
+    match (own, explicit) {
+        (Ok(own), Some(explicit)) if own != *explicit => {
+            Err(KeyError::Differs { explicit: explicit.as_str().into(), own: own.as_str().into() })
+        }
+        (Err(error), Some(explicit)) if error.is_missing() => Ok(explicit.clone()),
+        (own, _) => own,
+    }
+}
+
+fn check_count(objects: usize, most: usize) -> Result<(), Problem> {
+    if objects <= most {
+        return Ok(());
+    }
+    let detail = format!("the list has more than {most} objects; send it in parts");
+    Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", most))
+}
+
+/// The whole list of a Replace.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) items: Vec<(Key, Object)>,
+    pub(super) keys: HashSet<Key>,
+    lines: bool,
+}
+
+/// The last line of an NDJSON list: how many objects came before it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    #[serde(rename = "$end")]
+    count: u64,
+}
+
+impl Listing {
+    /// Reads a list that says that it is whole: a JSON array by its syntax, NDJSON by `count` or by
+    /// its last line.
+    pub(super) async fn read(
+        incoming: Incoming,
+        config: &Config,
+        most: usize,
+        count: Option<u64>,
+    ) -> Result<Self, Problem> {
+        let mut listing = Self { lines: incoming.format == Format::Ndjson, ..Self::default() };
+        let mut end = None;
+        if listing.lines {
+            let mut lines = Lines::new(incoming, config.max_object_bytes);
+            while let Some(line) = lines.next().await? {
+                if let Some(end) = end {
+                    return Err(incomplete(&format!(
+                        "line {} follows the last line, {{\"$end\":{end}}}",
+                        lines.number()
+                    )));
+                }
+                end = end_of(&line);
+                if end.is_none() {
+                    check_count(listing.items.len() + 1, most)?;
+                    let parsed = parsed_line(&line, lines.number(), listing.items.len(), config)?;
+                    listing.push(parsed)?;
+                }
+            }
+            if count.is_none() && end.is_none() {
+                let have = listing.items.len();
+                return Err(incomplete(&format!(
+                    "{have} objects came, but nothing says that this is all: give count=N or a last line {{\"$end\":N}}"
+                )));
+            }
+        } else {
+            let empty = count == Some(0);
+            let (parsed, many) = objects(incoming, config, most, empty).await?;
+            if parsed.is_empty() && !many && !empty {
+                return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
+            }
+            parsed.into_iter().try_for_each(|parsed| listing.push(parsed))?;
+        }
+        for stated in [count, end].into_iter().flatten() {
+            let have = listing.items.len() as u64;
+            if stated != have {
+                return Err(incomplete(&format!("the list says {stated} objects, and {have} came")));
+            }
+        }
+        Ok(listing)
+    }
+
+    fn push(&mut self, parsed: Parsed) -> Result<(), Problem> {
+        let index = self.items.len();
+        let key = parsed.key.map_err(|error| Problem::from(error).in_item(index, parsed.line))?;
+        self.keys.insert(key.clone());
+        self.items.push((key, parsed.object));
+        Ok(())
+    }
+
+    /// Reads the keys by other settings than before.
+    pub(super) fn read_again(&mut self, config: &Config) -> Result<(), Problem> {
+        self.keys.clear();
+        for (index, (key, object)) in self.items.iter_mut().enumerate() {
+            let scanned = object::scan(object.as_str(), &config.key)?;
+            *key = scanned.key.map_err(|error| Problem::from(error).in_item(index, None))?;
+            self.keys.insert(key.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Longest last line that is looked at, in bytes: two braces, the name and twenty digits, with room.
+const END_LINE_BYTES_MAX: usize = 256;
+
+fn end_of(line: &str) -> Option<u64> {
+    let could_be = line.len() <= END_LINE_BYTES_MAX && line.contains("$end");
+    let end: Option<End> = could_be.then(|| serde_json::from_str(line).ok()).flatten();
+    end.map(|end| end.count)
+}
+
+fn incomplete(detail: &str) -> Problem {
+    Problem::new(Code::IncompleteList, format!("{detail}; nothing was changed"))
+}

@@ -1,0 +1,220 @@
+//! A queue's settings on the wire: the words of `[queue_defaults]`, turned into the engine's types
+//! and back.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::super::problem::{Code, Problem};
+use crate::config::queue as words;
+use crate::config::queue::{DetailedKeyPart, KeyPart, QueueDefaults};
+use crate::config::{self, Error};
+use crate::duration;
+use crate::engine::config::{Config, Mode, Retention};
+use crate::engine::key::{KeySpec, Pointer};
+use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+
+/// The document of an engine's settings.
+#[must_use]
+pub fn of_engine(config: &Config) -> QueueDefaults {
+    let part = |pointer: &Pointer| {
+        let text = pointer.text.to_string();
+        if pointer.optional {
+            KeyPart::Detailed(DetailedKeyPart { pointer: text, optional: true })
+        } else {
+            KeyPart::Required(text)
+        }
+    };
+    let limiter = &config.rate_limiter;
+    QueueDefaults {
+        mode: match config.mode {
+            Mode::Delta => words::Mode::Delta,
+            Mode::Latest => words::Mode::Latest,
+            Mode::Keys => words::Mode::Keys,
+        },
+        key: config.key.pointers().iter().map(part).collect(),
+        known_objects: config.known_objects,
+        emit_replaced: config.emit_replaced,
+        lease: duration::format(config.lease),
+        max_failures: config.max_failures,
+        rate_limiter: words::RateLimiter {
+            item_exponential: limiter.item_exponential.as_ref().map(|limiter| words::ItemExponential {
+                base: duration::format(limiter.base),
+                max: duration::format(limiter.max),
+            }),
+            item_fast_slow: limiter.item_fast_slow.as_ref().map(|limiter| words::ItemFastSlow {
+                fast: duration::format(limiter.fast),
+                slow: duration::format(limiter.slow),
+                max_fast: limiter.max_fast,
+            }),
+            bucket: limiter
+                .bucket
+                .as_ref()
+                .map(|bucket| words::Bucket { qps: bucket.qps, burst: bucket.burst }),
+            max_wait: limiter.max_wait.map(duration::format),
+            jitter: limiter.jitter,
+        },
+        resync_period: config.resync_period.map(duration::format),
+        max_keys: config.max_keys,
+        max_object_bytes: config.max_object_bytes,
+        max_deltas_per_key: config.max_deltas_per_key,
+        max_bytes_per_key: config.max_bytes_per_key,
+        max_delete_percent: config.max_delete_percent,
+        max_deletes: config.max_deletes,
+        retention: words::Retention {
+            age: config.retention.age.map(duration::format),
+            bytes: config.retention.bytes,
+        },
+    }
+}
+
+/// The engine's settings of a document whose values have been checked by [`config`].
+///
+/// # Errors
+/// [`Code::InvalidConfig`] for what only the engine's types refuse.
+pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
+    let span = |field: &str, text: &str| -> Result<Duration, Problem> {
+        duration::parse(text).map_err(|error| invalid(field, &error.to_string()))
+    };
+    let optional = |field: &str, text: &Option<String>| -> Result<Option<Duration>, Problem> {
+        text.as_deref().map(|text| span(field, text)).transpose()
+    };
+    let pointers = document.key.iter().map(|part| match part {
+        KeyPart::Required(text) => Pointer::parse(text, false),
+        KeyPart::Detailed(part) => Pointer::parse(&part.pointer, part.optional),
+    });
+    let pointers: Result<Vec<Pointer>, String> = pointers.collect();
+    let limiter = &document.rate_limiter;
+    Ok(Config {
+        mode: match document.mode {
+            words::Mode::Delta => Mode::Delta,
+            words::Mode::Latest => Mode::Latest,
+            words::Mode::Keys => Mode::Keys,
+        },
+        key: pointers.and_then(KeySpec::new).map_err(|why| invalid("key", &why))?,
+        known_objects: document.known_objects,
+        emit_replaced: document.emit_replaced,
+        lease: span("lease", &document.lease)?,
+        max_failures: document.max_failures,
+        rate_limiter: RateLimiter {
+            item_exponential: match &limiter.item_exponential {
+                Some(words::ItemExponential { base, max }) => {
+                    let (base, max) = (span("base", base)?, span("max", max)?);
+                    Some(ItemExponential { base, max })
+                }
+                None => None,
+            },
+            item_fast_slow: match &limiter.item_fast_slow {
+                Some(words::ItemFastSlow { fast, slow, max_fast }) => {
+                    let (fast, slow) = (span("fast", fast)?, span("slow", slow)?);
+                    Some(ItemFastSlow { fast, slow, max_fast: *max_fast })
+                }
+                None => None,
+            },
+            bucket: limiter.bucket.as_ref().map(|bucket| Bucket { qps: bucket.qps, burst: bucket.burst }),
+            max_wait: optional("max_wait", &limiter.max_wait)?,
+            jitter: limiter.jitter,
+        },
+        resync_period: optional("resync_period", &document.resync_period)?,
+        max_keys: document.max_keys,
+        max_object_bytes: document.max_object_bytes,
+        max_deltas_per_key: document.max_deltas_per_key,
+        max_bytes_per_key: document.max_bytes_per_key,
+        max_delete_percent: document.max_delete_percent,
+        max_deletes: document.max_deletes,
+        retention: Retention {
+            age: optional("retention.age", &document.retention.age)?,
+            bytes: document.retention.bytes,
+        },
+    })
+}
+
+/// `current` with the fields of `patch`: each replaces the whole field, null is the default.
+///
+/// # Errors
+/// [`Code::InvalidRequest`] for an unknown field, [`Code::InvalidConfig`] for a wrong value.
+pub fn patched(
+    current: &Config,
+    defaults: &Config,
+    patch: &serde_json::Map<String, Value>,
+) -> Result<Config, Problem> {
+    let mut document = table(current)?;
+    let defaults = table(defaults)?;
+    for (name, value) in patch {
+        let value = match value {
+            Value::Null => defaults.get(name).cloned(),
+            value => Some(toml_of(name, value)?),
+        };
+        match value {
+            Some(value) => document.insert(name.clone(), complete(name, value)),
+            None => document.remove(name),
+        };
+    }
+    let checked = config::queue_settings(document).map_err(|error| problem_of(&error))?;
+    to_engine(&checked)
+}
+
+fn table(config: &Config) -> Result<toml::Table, Problem> {
+    toml::Table::try_from(of_engine(config)).map_err(|error| invalid("config", &error.to_string()))
+}
+
+/// The members that a nested document may leave out, at their defaults.
+fn complete(name: &str, value: toml::Value) -> toml::Value {
+    let toml::Value::Table(mut given) = value else { return value };
+    match name {
+        "rate_limiter" => {
+            let jitter = words::RateLimiter::default().jitter;
+            given.entry("jitter").or_insert(toml::Value::Float(jitter));
+        }
+        "retention" => {
+            let bytes = i64::try_from(words::Retention::default().bytes).unwrap_or(i64::MAX);
+            given.entry("bytes").or_insert(toml::Value::Integer(bytes));
+        }
+        _ => {}
+    }
+    toml::Value::Table(given)
+}
+
+/// A JSON value in the words of the settings file; members that are null are left out.
+fn toml_of(name: &str, value: &Value) -> Result<toml::Value, Problem> {
+    Ok(match value {
+        Value::Null => return Err(invalid(name, "null can't stand in a list")),
+        Value::Bool(value) => toml::Value::Boolean(*value),
+        Value::String(text) => toml::Value::String(text.clone()),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => toml::Value::Integer(whole),
+            (None, Some(number)) => toml::Value::Float(number),
+            _ => return Err(invalid(name, &format!("{number} is too large"))),
+        },
+        Value::Array(values) => {
+            toml::Value::Array(values.iter().map(|value| toml_of(name, value)).collect::<Result<_, _>>()?)
+        }
+        Value::Object(members) => {
+            let set = members.iter().filter(|(_, value)| !value.is_null());
+            let pairs = set.map(|(member, value)| Ok((member.clone(), toml_of(name, value)?)));
+            toml::Value::Table(pairs.collect::<Result<_, Problem>>()?)
+        }
+    })
+}
+
+fn problem_of(error: &Error) -> Problem {
+    let plain = |path: &str| path.strip_prefix("queue_defaults.").unwrap_or(path).to_owned();
+    match error {
+        Error::Unknown { name, nearest, .. } => {
+            let (name, near) = (plain(name), plain(nearest));
+            let detail = format!("unknown field {name:?}; did you mean {near:?}?");
+            Problem::new(Code::InvalidRequest, detail).with("field", name)
+        }
+        Error::Invalid { setting, value, allowed, .. } => {
+            invalid(&plain(setting), &format!("can't be {value}; allowed is {allowed}"))
+        }
+        Error::Incomplete { setting, given, .. } => {
+            invalid(&plain(setting), &format!("is needed where {} is given", plain(given)))
+        }
+        other => Problem::new(Code::InvalidConfig, other.to_string().replace("queue_defaults.", "")),
+    }
+}
+
+fn invalid(field: &str, why: &str) -> Problem {
+    Problem::new(Code::InvalidConfig, format!("{field}: {why}")).with("field", field)
+}

@@ -1,0 +1,384 @@
+//! The random cases: settings and steps as plain data, so that a failing case can be shrunk, printed
+//! and pinned.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::config::{Config, Mode};
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
+use fastrand::Rng;
+
+use crate::model::{Micros, ModelCall, ModelReplace, Name, OBJECTS, Thing, Who};
+
+pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
+pub(crate) const WORKERS: [&str; 2] = ["w1", "w2"];
+pub(crate) const POP_IDS: [&str; 3] = ["p1", "p2", "p3"];
+pub(crate) const ERRORS: [&str; 2] = ["timeout", "bad gateway"];
+pub(crate) const MAX: usize = usize::MAX;
+
+/// The settings of a case.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) mode: Mode,
+    pub(crate) known_objects: bool,
+    pub(crate) emit_replaced: bool,
+    pub(crate) lease: Micros,
+    pub(crate) max_failures: u32,
+    /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both and a cap.
+    pub(crate) limiter: u8,
+    pub(crate) resync_period: Option<Micros>,
+    pub(crate) max_keys: usize,
+    pub(crate) max_object_bytes: usize,
+    pub(crate) max_deltas_per_key: usize,
+    pub(crate) max_bytes_per_key: usize,
+    pub(crate) max_delete_percent: Option<u32>,
+    pub(crate) max_deletes: Option<u64>,
+}
+
+impl Setup {
+    pub(crate) fn config(&self) -> Arc<Config> {
+        let exponential =
+            ItemExponential { base: Duration::from_micros(100), max: Duration::from_micros(1_500) };
+        let fast_slow = ItemFastSlow {
+            fast: Duration::from_micros(150),
+            slow: Duration::from_micros(1_000),
+            max_fast: 2,
+        };
+        let rate_limiter = RateLimiter {
+            item_exponential: matches!(self.limiter, 1 | 3 | 4).then_some(exponential),
+            item_fast_slow: matches!(self.limiter, 2..=4).then_some(fast_slow),
+            bucket: None,
+            max_wait: (self.limiter == 4).then_some(Duration::from_micros(700)),
+            jitter: 0.0,
+        };
+        Arc::new(Config {
+            mode: self.mode,
+            known_objects: self.known_objects,
+            emit_replaced: self.emit_replaced,
+            lease: Duration::from_micros(self.lease),
+            max_failures: self.max_failures,
+            rate_limiter,
+            resync_period: self.resync_period.map(Duration::from_micros),
+            max_keys: self.max_keys,
+            max_object_bytes: self.max_object_bytes,
+            max_deltas_per_key: self.max_deltas_per_key,
+            max_bytes_per_key: self.max_bytes_per_key,
+            max_delete_percent: self.max_delete_percent.map(f64::from),
+            max_deletes: self.max_deletes,
+            ..Config::default()
+        })
+    }
+
+    pub(crate) fn random(rng: &mut Rng, mode: Mode) -> Self {
+        Self {
+            mode,
+            known_objects: rng.u8(..4) > 0,
+            emit_replaced: rng.u8(..4) > 0,
+            lease: rng.u64(300..2_000),
+            max_failures: rng.u32(0..4),
+            limiter: rng.u8(0..5),
+            resync_period: (rng.u8(..4) == 0).then(|| rng.u64(500..5_000)),
+            max_keys: if rng.u8(..3) == 0 { rng.usize(3..8) } else { 1_000 },
+            max_object_bytes: if rng.u8(..8) == 0 { 30 } else { 1_000 },
+            max_deltas_per_key: rng.usize(2..6),
+            max_bytes_per_key: if rng.u8(..3) == 0 { rng.usize(10..120) } else { 10_000 },
+            max_delete_percent: (rng.u8(..8) == 0).then(|| rng.u32(..80)),
+            max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
+        }
+    }
+}
+
+/// A lease, named so that the name still means something when other steps are left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LeaseRef {
+    /// The n-th of those that live.
+    Live(usize),
+    /// The n-th that ever was.
+    Past(usize),
+    /// None that was given.
+    Forged(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    Ack,
+    Done,
+    Nack { delay: Option<Micros>, error: Option<&'static str> },
+    Release,
+    Reject { error: Option<&'static str> },
+}
+
+/// A setting that may change at any time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    MaxFailures(u32),
+    MaxKeys(usize),
+    MaxDeltas(usize),
+    EmitReplaced(bool),
+    ResyncPeriod(Option<Micros>),
+    Mode(Mode),
+    KnownObjects(bool),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    Produce(Vec<ModelCall>),
+    Accept(ModelReplace),
+    Step { run: usize, budget: usize },
+    Pop { max: usize, max_bytes: usize, with_known: bool, lease: Option<Micros>, worker: Who, id: Who },
+    Settle(Vec<(LeaseRef, Act)>),
+    GiveBack(Vec<LeaseRef>),
+    Extend { leases: Vec<LeaseRef>, lease: Option<Micros> },
+    Resync { budget: usize },
+    Purge { budget: usize },
+    Redrive { keys: Option<Vec<Name>>, budget: usize },
+    Discard { keys: Option<Vec<Name>>, budget: usize },
+    Seed(Vec<(Name, Thing, Who)>),
+    Forget(Vec<Name>),
+    Pause(bool),
+    Close(bool),
+    Configure(Change),
+    Wait,
+    Crash,
+}
+
+impl Command {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Produce(_) => "produce",
+            Self::Accept(_) => "accept a Replace",
+            Self::Step { .. } => "step of a Replace",
+            Self::Pop { .. } => "pop",
+            Self::Settle(_) => "settle",
+            Self::GiveBack(_) => "give back",
+            Self::Extend { .. } => "extend",
+            Self::Resync { .. } => "resync step",
+            Self::Purge { .. } => "purge step",
+            Self::Redrive { .. } => "redrive step",
+            Self::Discard { .. } => "discard step",
+            Self::Seed(_) => "seed",
+            Self::Forget(_) => "forget",
+            Self::Pause(_) => "pause or resume",
+            Self::Close(_) => "close or reopen",
+            Self::Configure(_) => "configure",
+            Self::Wait => "wait",
+            Self::Crash => "crash",
+        }
+    }
+}
+
+/// A command, and how the clock moved before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Microseconds, negative when the clock was set back.
+    pub(crate) clock: i64,
+    pub(crate) command: Command,
+    /// Whether the journal has everything after it.
+    pub(crate) commit: bool,
+}
+
+/// What a random case is made of. Each case has its own weights, so that some rest in one corner.
+pub(crate) struct Author {
+    rng: Rng,
+    mode: Mode,
+    weights: [u32; 18],
+    keys: usize,
+    slow: bool,
+}
+
+const WEIGHTS: [u32; 18] = [300, 18, 60, 190, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 8, 24, 3];
+
+impl Author {
+    pub(crate) fn new(mut rng: Rng, mode: Mode) -> Self {
+        let mut weights = WEIGHTS;
+        for weight in &mut weights {
+            *weight *= rng.u32(1..5);
+        }
+        let keys = rng.usize(2..=KEYS.len());
+        let slow = rng.u8(..4) == 0;
+        Self { rng, mode, weights, keys, slow }
+    }
+
+    fn key(&mut self) -> Name {
+        KEYS[self.rng.usize(..self.keys)]
+    }
+
+    fn thing(&mut self) -> Thing {
+        self.rng.u8(..OBJECTS.len() as u8)
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.rng.u32(..n) == 0
+    }
+
+    fn who(&mut self) -> Who {
+        if self.rng.bool() { None } else { self.rng.choice(SOURCES) }
+    }
+
+    fn error(&mut self) -> Option<&'static str> {
+        if self.rng.bool() { None } else { self.rng.choice(ERRORS) }
+    }
+
+    fn maybe<T>(&mut self, n: u32, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if self.one_in(n) { Some(value(self)) } else { None }
+    }
+
+    fn span(&mut self) -> Micros {
+        if self.one_in(6) { 0 } else { self.rng.u64(1..2_500) }
+    }
+
+    fn budget(&mut self) -> usize {
+        match self.rng.u8(..4) {
+            0 => 1,
+            1 => self.rng.usize(1..4),
+            _ => 1_000,
+        }
+    }
+
+    fn lease_ref(&mut self) -> LeaseRef {
+        match self.rng.u8(..20) {
+            0 => LeaseRef::Forged(self.rng.u64(..200)),
+            1 | 2 => LeaseRef::Past(self.rng.usize(..100)),
+            _ => LeaseRef::Live(self.rng.usize(..4)),
+        }
+    }
+
+    fn many<T>(&mut self, most: usize, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let count = if self.rng.bool() { 1 } else { self.rng.usize(1..=most) };
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn call(&mut self) -> ModelCall {
+        let (key, source, thing) = (self.key(), self.who(), self.thing());
+        let delay = self.maybe(5, Self::span);
+        let plain = ModelCall {
+            kind: DeltaKind::Added,
+            key,
+            thing: Some(thing),
+            source,
+            delay,
+            final_state_unknown: false,
+            rate_limited: false,
+        };
+        if self.mode == Mode::Keys {
+            let kind = if self.one_in(200) { DeltaKind::Updated } else { DeltaKind::Added };
+            let rate_limited = self.one_in(6);
+            let delay = plain.delay.filter(|_| !rate_limited);
+            return ModelCall { kind, thing: None, delay, rate_limited, ..plain };
+        }
+        match self.rng.u8(..10) {
+            0..=2 => plain,
+            3..=5 => ModelCall { kind: DeltaKind::Updated, ..plain },
+            _ => {
+                let thing = plain.thing.filter(|_| self.rng.bool());
+                let delay = plain.delay.filter(|_| self.one_in(4));
+                let final_state_unknown = self.one_in(4);
+                ModelCall { kind: DeltaKind::Deleted, thing, delay, final_state_unknown, ..plain }
+            }
+        }
+    }
+
+    fn replace(&mut self) -> ModelReplace {
+        let mut items: Vec<(Name, Thing)> = Vec::new();
+        for _ in 0..self.rng.usize(..=self.keys) {
+            let key = self.key();
+            if self.one_in(12) || items.iter().all(|(listed, _)| *listed != key) {
+                let thing = self.thing();
+                items.push((key, thing));
+            }
+        }
+        ModelReplace {
+            items,
+            source: self.who(),
+            only_changed: self.rng.bool(),
+            max_delete_percent: self.maybe(8, |author| f64::from(author.rng.u32(..100))),
+            max_deletes: self.maybe(8, |author| author.rng.u64(..4)),
+            dry_run: self.one_in(8),
+        }
+    }
+
+    fn act(&mut self) -> Act {
+        match self.rng.u8(..20) {
+            0..=8 => Act::Ack,
+            9 | 10 if self.mode == Mode::Keys => Act::Done,
+            11..=15 => Act::Nack { delay: self.maybe(3, Self::span), error: self.error() },
+            16 => Act::Reject { error: self.error() },
+            17 | 18 => Act::Release,
+            _ => Act::Ack,
+        }
+    }
+
+    fn change(&mut self) -> Change {
+        match self.rng.u8(..12) {
+            0..=2 => Change::MaxFailures(self.rng.u32(..4)),
+            3 | 4 => Change::MaxKeys(if self.rng.bool() { 1_000 } else { self.rng.usize(2..9) }),
+            5..=7 => Change::MaxDeltas(self.rng.usize(2..6)),
+            8 => Change::EmitReplaced(self.rng.bool()),
+            9 => Change::ResyncPeriod(self.maybe(2, |author| author.rng.u64(500..5_000))),
+            10 => Change::Mode(if self.rng.bool() { self.mode } else { Mode::Delta }),
+            _ => Change::KnownObjects(self.rng.bool()),
+        }
+    }
+
+    fn some_keys(&mut self) -> Vec<Name> {
+        self.many(3, Self::key)
+    }
+
+    fn clock(&mut self) -> i64 {
+        match self.rng.u32(..400) {
+            0..=160 => 0,
+            161..=330 => self.rng.i64(1..300),
+            331..=385 => self.rng.i64(300..2_500),
+            386..=398 => -self.rng.i64(1..1_000),
+            _ if self.slow => 86_400_000_000,
+            _ => 10_000,
+        }
+    }
+
+    pub(crate) fn step(&mut self) -> Step {
+        let all: u32 = self.weights.iter().sum();
+        let mut at = self.rng.u32(..all);
+        let mut choice = 0;
+        while at >= self.weights[choice] {
+            at -= self.weights[choice];
+            choice += 1;
+        }
+        let command = self.command(choice);
+        Step { clock: self.clock(), command, commit: !self.one_in(8) }
+    }
+
+    fn command(&mut self, choice: usize) -> Command {
+        match choice {
+            0 => Command::Produce(self.many(3, Self::call)),
+            1 => Command::Accept(self.replace()),
+            2 => Command::Step { run: usize::from(self.one_in(8)), budget: self.budget() },
+            3 => Command::Pop {
+                max: self.rng.usize(1..4),
+                max_bytes: if self.one_in(4) { self.rng.usize(..60) } else { MAX },
+                with_known: self.rng.bool(),
+                lease: self.maybe(4, Self::span),
+                worker: self.maybe(2, |author| author.rng.choice(WORKERS)).flatten(),
+                id: self.maybe(4, |author| author.rng.choice(POP_IDS)).flatten(),
+            },
+            4 => Command::Settle(self.many(3, |author| (author.lease_ref(), author.act()))),
+            5 => Command::GiveBack(self.many(3, Self::lease_ref)),
+            6 => {
+                let leases = self.many(2, Self::lease_ref);
+                Command::Extend { leases, lease: self.maybe(2, Self::span) }
+            }
+            7 => Command::Resync { budget: self.budget() },
+            8 => Command::Purge { budget: if self.mode == Mode::Keys { 1_000 } else { self.budget() } },
+            9 => Command::Redrive { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
+            10 => Command::Discard { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
+            11 => Command::Seed(self.many(4, |author| (author.key(), author.thing(), author.who()))),
+            12 => Command::Forget(self.some_keys()),
+            13 => Command::Pause(self.one_in(3)),
+            14 => Command::Close(self.one_in(3)),
+            15 => Command::Configure(self.change()),
+            16 => Command::Wait,
+            _ => Command::Crash,
+        }
+    }
+}

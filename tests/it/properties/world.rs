@@ -1,0 +1,605 @@
+//! The engine, a second engine that only gets the events, and the model, side by side.
+
+use std::ops::Bound;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use deltaq::engine::command::{
+    Call, Extended, How, Item, Pop, Progress, Replace, ReplaceId, Settle, Settled,
+};
+use deltaq::engine::config::{Config, Mode};
+use deltaq::engine::delta::{Delta, Deltas};
+use deltaq::engine::event::{Event, ReplaceCounts};
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::refusal::Refusal;
+use deltaq::engine::schedule::Place;
+use deltaq::engine::table::{Entry, Known};
+use deltaq::engine::time::Time;
+use deltaq::engine::{Queue, Sweep};
+
+use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
+use crate::model::{
+    self, Micros, Model, ModelCall, ModelReplace, ModelReplaced, ModelSweep, Name, OBJECTS, Refused, Who,
+};
+
+static OBJECT_LIST: LazyLock<Vec<Object>> =
+    LazyLock::new(|| OBJECTS.iter().map(|(text, _)| Object::from_valid(text)).collect());
+
+const START: Micros = 1_000_000_000;
+
+fn key(name: Name) -> Key {
+    Key::new(name).expect("the keys of the tests are valid")
+}
+
+fn object(thing: u8) -> Object {
+    OBJECT_LIST[usize::from(thing)].clone()
+}
+
+fn who(who: Who) -> Option<Arc<str>> {
+    who.map(Arc::from)
+}
+
+fn time(at: Micros) -> Time {
+    Time::from_micros(at)
+}
+
+/// What differs, in words.
+pub(crate) type Difference = String;
+
+/// Says what differs; the arguments are written out only then.
+fn same<E: std::fmt::Debug + PartialEq>(what: &str, engine: E, model: E) -> Result<(), Difference> {
+    if engine == model { Ok(()) } else { Err(format!("{what}: engine {engine:?}, model {model:?}")) }
+}
+
+pub(crate) struct World {
+    engine: Queue,
+    /// What comes of the events alone.
+    twin: Queue,
+    pub(crate) model: Model,
+    setup: Setup,
+    first_config: Arc<Config>,
+    events: Vec<Event>,
+    now: Micros,
+    tokens: Vec<u64>,
+    runs: Vec<(ReplaceId, usize)>,
+    accepted: usize,
+    resync: Option<(Sweep, ModelSweep)>,
+    purge: Option<(Sweep, ModelSweep)>,
+    redrive: Option<(Sweep, ModelSweep)>,
+    discard: Option<(Sweep, ModelSweep)>,
+}
+
+impl World {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let config = setup.config();
+        Self {
+            engine: Queue::new(config.clone(), 0, time(START)),
+            twin: Queue::new(config.clone(), 0, time(START)),
+            model: Model::new((*config).clone(), START),
+            setup,
+            first_config: config,
+            events: Vec::new(),
+            now: START,
+            tokens: Vec::new(),
+            runs: Vec::new(),
+            accepted: 0,
+            resync: None,
+            purge: None,
+            redrive: None,
+            discard: None,
+        }
+    }
+
+    /// Runs one step on both, and compares everything.
+    pub(crate) fn step(&mut self, step: &ScriptStep) -> Result<(), Difference> {
+        self.now = self.now.saturating_add_signed(step.clock);
+        self.run(&step.command)?;
+        let commit = step.commit || matches!(step.command, Command::Crash);
+        if commit {
+            self.engine.set_committed(self.engine.resource_version());
+            self.model.committed = self.model.rv;
+        }
+        self.replay()?;
+        self.compare(commit)
+    }
+
+    fn run(&mut self, command: &Command) -> Result<(), Difference> {
+        match command {
+            Command::Produce(calls) => self.produce(calls),
+            Command::Accept(list) => self.accept(list),
+            Command::Step { run, budget } => self.replace_step(*run, *budget),
+            Command::Pop { max, max_bytes, with_known, lease, worker, id } => {
+                self.pop((*max, *max_bytes, *with_known), *lease, *worker, *id)
+            }
+            Command::Settle(settles) => self.settle(settles),
+            Command::GiveBack(leases) => {
+                let tokens: Vec<u64> = leases.iter().map(|lease| self.token(*lease)).collect();
+                self.engine.give_back(time(self.now), &tokens);
+                self.model.give_back(self.now, &tokens);
+                Ok(())
+            }
+            Command::Extend { leases, lease } => self.extend(leases, *lease),
+            Command::Resync { budget } => self.resync(*budget),
+            Command::Purge { budget } => self.purge(*budget),
+            Command::Redrive { keys, budget } => self.parked(keys.as_deref(), *budget, true),
+            Command::Discard { keys, budget } => self.parked(keys.as_deref(), *budget, false),
+            Command::Seed(seeds) => self.seed(seeds),
+            Command::Forget(keys) => {
+                let engine = self.engine.forget(time(self.now), keys.iter().copied());
+                same("forget", engine, self.model.forget(self.now, keys))
+            }
+            Command::Pause(paused) => {
+                self.engine.set_paused(time(self.now), *paused);
+                self.model.set_paused(self.now, *paused);
+                Ok(())
+            }
+            Command::Close(closed) => {
+                self.engine.set_closed(time(self.now), *closed);
+                self.model.set_closed(self.now, *closed);
+                Ok(())
+            }
+            Command::Configure(change) => self.configure(*change),
+            Command::Wait => {
+                self.engine.advance(time(self.now));
+                self.model.advance(self.now);
+                Ok(())
+            }
+            Command::Crash => self.crash(),
+        }
+    }
+
+    fn token(&self, lease: LeaseRef) -> u64 {
+        let mut live: Vec<u64> =
+            self.model.items.values().filter_map(|item| item.lease()).map(|lease| lease.token).collect();
+        live.sort_unstable();
+        match lease {
+            LeaseRef::Live(n) if !live.is_empty() => live[n % live.len()],
+            LeaseRef::Live(n) | LeaseRef::Past(n) if !self.tokens.is_empty() => {
+                self.tokens[n % self.tokens.len()]
+            }
+            LeaseRef::Live(_) | LeaseRef::Past(_) => 0,
+            LeaseRef::Forged(token) => token,
+        }
+    }
+
+    fn produce(&mut self, calls: &[ModelCall]) -> Result<(), Difference> {
+        let converted: Vec<Call> = calls
+            .iter()
+            .map(|call| Call {
+                kind: call.kind,
+                key: key(call.key),
+                object: call.thing.map(object),
+                source: who(call.source),
+                delay: call.delay.map(Duration::from_micros),
+                final_state_unknown: call.final_state_unknown,
+                rate_limited: call.rate_limited,
+            })
+            .collect();
+        let engine = self.engine.produce(time(self.now), &converted);
+        let model = self.model.produce(self.now, calls);
+        let answer = |(queued, ignored)| (self.model.rv, queued, ignored);
+        same_answer(
+            "produce",
+            engine.map(|produced| (produced.resource_version, produced.queued, produced.ignored)),
+            model.map(answer),
+        )
+    }
+
+    fn accept(&mut self, list: &ModelReplace) -> Result<(), Difference> {
+        let items = list.items.iter().map(|(name, thing)| (key(name), object(*thing))).collect();
+        let mut replace = Replace::new(items, who(list.source));
+        replace.only_changed = list.only_changed;
+        replace.max_delete_percent = list.max_delete_percent;
+        replace.max_deletes = list.max_deletes;
+        replace.dry_run = list.dry_run;
+        let engine = self.engine.accept_replace(time(self.now), replace);
+        self.accepted += 1;
+        let model = self.model.accept_replace(self.now, list, self.accepted);
+        if let Ok(id) = &engine {
+            self.runs.push((*id, self.accepted));
+        }
+        same_answer("accept", engine.map(|_| ()), model)
+    }
+
+    fn replace_step(&mut self, run: usize, budget: usize) -> Result<(), Difference> {
+        if self.runs.is_empty() {
+            return Ok(());
+        }
+        let at = run % self.runs.len();
+        let (id, number) = self.runs[at];
+        let engine = self.engine.replace_step(time(self.now), id, budget);
+        let model = self.model.replace_step(self.now, number, budget);
+        if !matches!(engine, Ok(Progress::More | Progress::NotYet)) {
+            self.runs.remove(at);
+        }
+        let engine =
+            engine.map(|progress| step_of(progress, |done| (done.resource_version, replaced(done.counts))));
+        let rv = self.model.rv;
+        same_answer("Replace", engine, model.map(|step| step.map(|counts| (rv, counts))))
+    }
+
+    fn pop(
+        &mut self,
+        (max, max_bytes, with_known): (usize, usize, bool),
+        lease: Option<Micros>,
+        worker: Who,
+        id: Who,
+    ) -> Result<(), Difference> {
+        let lease = lease.map(Duration::from_micros);
+        let pop = Pop { max, max_bytes, lease, worker: who(worker), id: who(id), with_known };
+        let engine = self.engine.pop(time(self.now), &pop);
+        let model = self.model.pop(self.now, (max, max_bytes, with_known), lease, worker, id);
+        let (engine, model) = match (engine, model) {
+            (Ok(engine), Ok(model)) => (engine, model),
+            (engine, model) => return same_answer("pop", engine.map(|_| ()), model.map(|_| ())),
+        };
+        same("popped", engine.len(), model.len())?;
+        for (engine, model) in engine.iter().zip(&model) {
+            same_item(engine, model)?;
+            if !self.tokens.contains(&model.token) {
+                self.tokens.push(model.token);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, settles: &[(LeaseRef, Act)]) -> Result<(), Difference> {
+        let how = |act: Act| match act {
+            Act::Ack => How::Ack,
+            Act::Done => How::Done,
+            Act::Nack { delay, error } => {
+                How::Nack { delay: delay.map(Duration::from_micros), error: who(error) }
+            }
+            Act::Release => How::Release,
+            Act::Reject { error } => How::Reject { error: who(error) },
+        };
+        let settles: Vec<(u64, How)> =
+            settles.iter().map(|(lease, act)| (self.token(*lease), how(*act))).collect();
+        let converted: Vec<Settle> =
+            settles.iter().map(|(token, how)| Settle { token: *token, how: how.clone() }).collect();
+        let engine = self.engine.settle(time(self.now), &converted);
+        let engine: Vec<model::ModelSettled> = engine
+            .into_iter()
+            .map(|settled| match settled {
+                Settled::Ok { worked } => model::ModelSettled::Ok { worked: model::micros(worked) },
+                Settled::Repeated => model::ModelSettled::Repeated,
+                Settled::Stale { outcome } => model::ModelSettled::Stale(outcome),
+            })
+            .collect();
+        same("settled", engine, self.model.settle(self.now, &settles))
+    }
+
+    fn extend(&mut self, leases: &[LeaseRef], lease: Option<Micros>) -> Result<(), Difference> {
+        let tokens: Vec<u64> = leases.iter().map(|lease| self.token(*lease)).collect();
+        let lease = lease.map(Duration::from_micros);
+        let engine = self.engine.extend(time(self.now), &tokens, lease);
+        let engine: Vec<model::ModelExtended> = engine
+            .into_iter()
+            .map(|extended| match extended {
+                Extended::Ok { deadline, pending_deltas, deleted } => {
+                    let deadline = deadline.as_micros();
+                    model::ModelExtended::Ok { deadline, pending: pending_deltas, deleted }
+                }
+                Extended::Stale { outcome } => model::ModelExtended::Stale(outcome),
+            })
+            .collect();
+        same("extended", engine, self.model.extend(self.now, &tokens, lease))
+    }
+
+    fn resync(&mut self, budget: usize) -> Result<(), Difference> {
+        let (mut sweep, mut model_sweep) = self.resync.take().unwrap_or_default();
+        let engine = self.engine.resync_step(time(self.now), &mut sweep, budget);
+        let model = self.model.resync_step(self.now, &mut model_sweep, budget);
+        if matches!(engine, Ok(Progress::More)) {
+            self.resync = Some((sweep, model_sweep));
+        }
+        let engine = engine.map(|progress| step_of(progress, |done| (done.queued, done.ignored)));
+        same_answer("resync", engine, model.map(|step| step.map(|queued| (queued, 0))))
+    }
+
+    fn purge(&mut self, budget: usize) -> Result<(), Difference> {
+        let (mut sweep, mut model_sweep) = self.purge.take().unwrap_or_default();
+        let engine = self.engine.purge_step(time(self.now), &mut sweep, budget);
+        let model = self.model.purge_step(self.now, &mut model_sweep, budget);
+        if matches!(engine, Progress::More) {
+            self.purge = Some((sweep, model_sweep));
+        }
+        same("purge", step_of(engine, |purged| (purged.keys, purged.deltas)), model)
+    }
+
+    fn parked(&mut self, names: Option<&[Name]>, budget: usize, redrive: bool) -> Result<(), Difference> {
+        let place = if redrive { &mut self.redrive } else { &mut self.discard };
+        let (mut sweep, mut model_sweep) =
+            if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
+        let keys: Option<Vec<Key>> = names.map(|names| names.iter().map(|name| key(name)).collect());
+        let now = time(self.now);
+        let engine = if redrive {
+            self.engine.redrive_step(now, keys.as_deref(), &mut sweep, budget)
+        } else {
+            self.engine.discard_step(now, keys.as_deref(), &mut sweep, budget)
+        };
+        let model = self.model.parked_step(self.now, names, &mut model_sweep, budget, redrive);
+        if matches!(engine, Progress::More) {
+            *place = Some((sweep, model_sweep));
+        }
+        same("redrive or discard", step_of(engine, |count| count), model)
+    }
+
+    fn seed(&mut self, seeds: &[(Name, u8, Who)]) -> Result<(), Difference> {
+        let converted: Vec<_> =
+            seeds.iter().map(|(name, thing, owner)| (key(name), object(*thing), who(*owner))).collect();
+        let engine = self.engine.check_seed(time(self.now), &converted);
+        let model = self.model.check_seed(self.now, seeds);
+        if engine.is_ok() {
+            self.engine.seed_step(time(self.now), converted);
+        }
+        if model.is_ok() {
+            self.model.seed(self.now, seeds);
+        }
+        same_answer("seed", engine, model)
+    }
+
+    fn configure(&mut self, change: Change) -> Result<(), Difference> {
+        let setup = &mut Setup { ..self.setup };
+        match change {
+            Change::MaxFailures(n) => setup.max_failures = n,
+            Change::MaxKeys(n) => setup.max_keys = n,
+            Change::MaxDeltas(n) => setup.max_deltas_per_key = n,
+            Change::EmitReplaced(emit) => setup.emit_replaced = emit,
+            Change::ResyncPeriod(period) => setup.resync_period = period,
+            // The calls of a case in mode keys carry no objects: there it may only be tried.
+            Change::Mode(_) if self.setup.mode == Mode::Keys && self.model.held().is_empty() => {}
+            Change::Mode(mode) => setup.mode = mode,
+            Change::KnownObjects(known) => setup.known_objects = known,
+        }
+        let config = setup.config();
+        let engine = self.engine.configure(time(self.now), config.clone());
+        let model = self.model.configure(self.now, &config);
+        if model.is_ok() {
+            self.setup = *setup;
+        }
+        same_answer("configure", engine, model)
+    }
+
+    /// The process ends and starts again: what is not in the events is gone.
+    fn crash(&mut self) -> Result<(), Difference> {
+        let mut engine = Queue::new(self.first_config.clone(), 0, time(START));
+        for event in &self.events {
+            engine.apply(event);
+        }
+        same("after a crash", engine.image(), self.engine.image())?;
+        self.engine = engine;
+        self.engine.abort_replace(time(self.now));
+        self.model.crash(self.now);
+        self.runs.clear();
+        (self.resync, self.purge, self.redrive, self.discard) = (None, None, None, None);
+        Ok(())
+    }
+
+    /// Gives the twin the events, and nothing else.
+    fn replay(&mut self) -> Result<(), Difference> {
+        for event in self.engine.take_events() {
+            let (rv, at) = self.events.last().map_or((0, time(START)), |last| (last.rv, last.at));
+            if event.rv != rv + 1 || event.at < at {
+                return Err(format!("event {event:?} after rv {rv} at {at:?}"));
+            }
+            self.twin.apply(&event);
+            self.events.push(event);
+        }
+        same("the state that the events give, as model", self.engine.image(), self.twin.image())
+    }
+
+    fn compare(&mut self, committed: bool) -> Result<(), Difference> {
+        self.engine.check()?;
+        let (engine, model) = (&mut self.engine, &mut self.model);
+        same("resync due", engine.take_resync_due(), std::mem::take(&mut model.resync_due))?;
+        same("keys", engine.keys(), model.held().len())?;
+        let promised = model.held().union(&model.promised()).count();
+        if promised > model.config.max_keys && promised > model.most_keys {
+            return Err(format!("{promised} keys are there or promised, at most {}", model.config.max_keys));
+        }
+        model.most_keys = promised;
+        self.compare_entries()?;
+        self.compare_orders()?;
+        self.compare_status()?;
+        if committed {
+            let due = self.model.next_due().map(|(at, ..)| at);
+            let model = due.into_iter().chain(self.model.next_resync).min().map(time);
+            same("next deadline", self.engine.next_deadline(), model)?;
+        }
+        if let Some(token) = self.tokens.get(self.events.len() % self.tokens.len().max(1))
+            && self.model.leased_key(*token).is_none()
+        {
+            same("outcome", self.engine.outcome(*token), self.model.outcome(*token))?;
+        }
+        Ok(())
+    }
+
+    fn compare_entries(&self) -> Result<(), Difference> {
+        let mut entries = self.engine.table().from(Bound::Unbounded).map(|(_, entry)| entry);
+        for (name, item) in &self.model.items {
+            let Some(entry) = entries.next() else { return Err(format!("{name} is missing: {item:?}")) };
+            same_entry(entry, name, item).map_err(|difference| format!("key {name}: {difference}"))?;
+        }
+        if let Some(entry) = entries.next() {
+            return Err(format!("{} is too much: {:?}", entry.key, entry.standing));
+        }
+        Ok(())
+    }
+
+    fn compare_orders(&self) -> Result<(), Difference> {
+        let (schedule, table) = (self.engine.schedule(), self.engine.table());
+        let name = |slot| table.at(slot).map_or("", |entry| entry.key.as_str());
+        let ready: Vec<&str> = schedule.ready().map(|(_, slot)| name(slot)).collect();
+        same("ready", ready, self.model.ready())?;
+        let mut delays = Vec::new();
+        let mut leases = Vec::new();
+        for (name, item) in &self.model.items {
+            delays.extend(item.delay.map(|delay| (delay.due, delay.rv, *name)));
+            leases.extend(item.lease().map(|lease| (lease.deadline, lease.token, *name)));
+        }
+        delays.sort_unstable();
+        leases.sort_unstable();
+        let named = |(at, rv, slot): &(Time, u64, u32)| (at.as_micros(), *rv, name(*slot));
+        let start = (Time::default(), 0);
+        same("delayed", schedule.delayed_after(start).map(named).collect(), delays)?;
+        same("leased", schedule.leased_after(start).map(named).collect(), leases)?;
+        let parked: Vec<&str> = schedule.parked_from(Bound::Unbounded).map(|(key, _)| key.as_str()).collect();
+        same("parked", parked, self.model.parked())
+    }
+
+    fn compare_status(&self) -> Result<(), Difference> {
+        let model = &self.model;
+        let now = self.now.max(model.last_at);
+        let status = self.engine.status(time(now));
+        let counts = [status.ready, status.delayed, status.leased, status.parked, status.known];
+        let model_counts = [
+            model.count(model::Item::is_ready),
+            model.count(model::Item::is_delayed),
+            model.count(model::Item::is_leased),
+            model.count(model::Item::is_parked),
+            model.count(|item| item.known.is_some()),
+        ];
+        same("ready, delayed, leased, parked, known", counts, model_counts)?;
+        same("has_synced", status.has_synced, model.has_synced())?;
+        same("initial_remaining", status.initial_remaining, model.initial_remaining())?;
+        same("rv", status.resource_version, model.rv)?;
+        let flags = [status.paused, status.closed, status.drained];
+        same("paused, closed, drained", flags, [model.paused, model.closed, model.is_drained()])?;
+        let head = model.ready().first().and_then(|key| match model.items[key].place {
+            model::Place::Ready(turn) => Some(now - turn.since),
+            _ => None,
+        });
+        same("oldest ready", status.oldest_ready_age.map(model::micros), head)?;
+        let engine = status.last_replace;
+        let engine = engine.as_ref().map(|last| {
+            let ended = last.ended.map(Time::as_micros);
+            (last.source.as_deref(), replaced(last.counts), last.started.as_micros(), ended, last.aborted)
+        });
+        let model =
+            model.last_replace.map(|last| (last.source, last.counts, last.started, last.ended, last.aborted));
+        same("last Replace", engine, model)
+    }
+}
+
+fn step_of<T, U>(progress: Progress<T>, done: impl FnOnce(T) -> U) -> model::Step<U> {
+    match progress {
+        Progress::More => model::Step::More,
+        Progress::NotYet => model::Step::NotYet,
+        Progress::Done(answer) => model::Step::Done(done(answer)),
+    }
+}
+
+fn replaced(counts: ReplaceCounts) -> ModelReplaced {
+    ModelReplaced {
+        replaced: counts.replaced,
+        deleted: counts.deleted,
+        unchanged: counts.unchanged,
+        skipped: counts.skipped,
+        taken_over: counts.taken_over,
+    }
+}
+
+fn refused(refusal: Refusal) -> Refused {
+    match refusal {
+        Refusal::QueueFull { keys, wanted, .. } => Refused::Full { keys, wanted },
+        Refusal::ObjectTooLarge { index, .. } => Refused::TooLarge { index },
+        Refusal::WrongMode { .. } => Refused::WrongMode,
+        Refusal::Closed => Refused::Closed,
+        Refusal::MassDelete { deletions, owned, counts, .. } => {
+            Refused::MassDelete { deletions, owned, counts: replaced(counts) }
+        }
+        Refusal::NotEmpty { waiting } => Refused::NotEmpty { waiting },
+        Refusal::ImmutableConfig { field, .. } => Refused::Immutable(field),
+    }
+}
+
+fn same_answer<T: std::fmt::Debug + PartialEq>(
+    what: &str,
+    engine: Result<T, Refusal>,
+    model: Result<T, Refused>,
+) -> Result<(), Difference> {
+    same(what, engine.map_err(refused), model)
+}
+
+fn same_deltas<'a>(
+    what: &str,
+    engine: impl Iterator<Item = &'a Delta>,
+    model: &[model::ModelDelta],
+) -> Result<(), Difference> {
+    let engine: Vec<&Delta> = engine.collect();
+    let equal = |(engine, model): (&&Delta, &model::ModelDelta)| {
+        engine.kind == model.kind
+            && engine.object.as_str() == OBJECTS[usize::from(model.thing)].0
+            && engine.rv == model.rv
+            && engine.queued_at.as_micros() == model.queued_at
+            && engine.source.as_deref() == model.source
+            && engine.owner.as_deref() == model.owner
+            && engine.final_state_unknown == model.final_state_unknown
+            && engine.coalesced == model.coalesced
+    };
+    if engine.len() == model.len() && engine.iter().zip(model).all(equal) {
+        return Ok(());
+    }
+    Err(format!("{what}: engine {engine:#?}, model {model:#?}"))
+}
+
+fn same_known(engine: Option<&Known>, model: Option<model::ModelKnown>) -> Result<(), Difference> {
+    let engine = engine.map(|known| (known.object.as_str(), known.rv, known.owner.as_deref()));
+    let model = model.map(|known| (OBJECTS[usize::from(known.thing)].0, known.rv, known.owner));
+    same("known", engine, model)
+}
+
+fn same_item(engine: &Item, model: &model::ModelItem) -> Result<(), Difference> {
+    same("popped key", engine.key.as_str(), model.key)?;
+    same("token", engine.token, model.token)?;
+    same("deadline", engine.deadline.as_micros(), model.deadline)?;
+    same("attempt", engine.attempt, model.attempt)?;
+    same("failures", engine.failures, model.failures)?;
+    same("is_in_initial_list", engine.is_in_initial_list, model.is_in_initial_list)?;
+    same("waited", model::micros(engine.waited), model.waited)?;
+    same_known(engine.known.as_ref(), model.known)?;
+    same_deltas("popped deltas", engine.deltas.iter(), &model.deltas)
+}
+
+fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Result<(), Difference> {
+    same("key", entry.key.as_str(), name)?;
+    let deltas: [(&str, &Deltas, &[model::ModelDelta]); 2] =
+        [("waiting", &entry.waiting, &item.waiting), ("leased", &entry.leased, &item.leased)];
+    for (what, engine, model) in deltas {
+        same_deltas(what, engine.iter(), model)?;
+    }
+    same_known(entry.known.as_ref(), item.known)?;
+    let standing = &entry.standing;
+    same_place(&standing.place, &item.place)?;
+    let delay = standing.delay.map(|delay| (delay.due.as_micros(), delay.rv));
+    same("delay", delay, item.delay.map(|delay| (delay.due, delay.rv)))?;
+    same("failures", standing.failures, item.failures)?;
+    same("attempt", standing.attempt, item.attempt)?;
+    same("last error", standing.last_error.as_deref(), item.last_error.as_deref())?;
+    same("mark", entry.mark, item.mark)?;
+    let memory = standing.memory.map(|(until, _)| until.as_micros());
+    same("memory", memory, item.memory.map(|(until, _)| until))
+}
+
+fn same_place(engine: &Place, model: &model::Place) -> Result<(), Difference> {
+    let equal = match (engine, model) {
+        (Place::Idle, model::Place::Idle) | (Place::Parked, model::Place::Parked) => true,
+        (Place::Ready(engine), model::Place::Ready(model)) => {
+            engine.rv == model.rv
+                && engine.since.as_micros() == model.since
+                && engine.added.as_micros() == model.added
+        }
+        (Place::Leased(engine), model::Place::Leased(model)) => {
+            engine.token == model.token
+                && engine.deadline.as_micros() == model.deadline
+                && engine.since.as_micros() == model.since
+                && engine.worker.as_deref() == model.worker
+                && engine.pop_id.as_deref() == model.pop_id
+                && engine.news.map(Time::as_micros) == model.news
+        }
+        _ => false,
+    };
+    if equal { Ok(()) } else { Err(format!("place: engine {engine:?}, model {model:?}")) }
+}
