@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::command::Outcome;
 use super::config::Mode;
-use super::delta::{Appended, Delta, DeltaKind, Rv};
+use super::delta::{Appended, Delta, DeltaKind, Deltas, Rv};
 use super::event::{Ending, Event, Origin, Then, What};
 use super::key::Key;
 use super::limits::FAILURE_MEMORY_SECS;
@@ -28,6 +28,8 @@ impl Queue {
         let slot = self.table.find_or_insert(key);
         let merged = match &event.what {
             What::Appended { .. } => self.apply_appended(slot, &event.what, stamp),
+            What::Queued { .. } => self.apply_queued(slot, &event.what, stamp),
+            What::Leased { .. } => self.apply_leased(slot, &event.what, stamp),
             What::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, stamp),
             other => {
                 self.apply_to_key(slot, other, stamp);
@@ -107,33 +109,62 @@ impl Queue {
         merged
     }
 
+    fn apply_queued(&mut self, slot: Slot, what: &What, stamp: Stamp) -> u32 {
+        let What::Queued { key, due, rate_limited } = what else { return 0 };
+        let Some(entry) = self.table.at_mut(slot) else { return 0 };
+        let standing = &mut entry.standing;
+        self.populated = true;
+        if *rate_limited && standing.place == Place::Parked {
+            standing.failures = 0;
+        }
+        let failures = if *rate_limited { standing.failures.saturating_add(1) } else { 0 };
+        match due {
+            Some(due) => self.schedule.delay(slot, key, standing, *due, stamp.rv),
+            None => self.schedule.wake(slot, key, standing, stamp),
+        }
+        if *rate_limited {
+            standing.failures = failures;
+            self.take_from_bucket(stamp.at);
+        }
+        0
+    }
+
+    fn apply_leased(&mut self, slot: Slot, what: &What, stamp: Stamp) -> u32 {
+        let What::Leased { deadline, worker, pop_id, .. } = what else { return 0 };
+        let keeps_delay = self.config.mode == Mode::Keys;
+        let Some(entry) = self.table.at_mut(slot) else { return 0 };
+        let standing = &mut entry.standing;
+        let Place::Ready(former) = standing.place else { return 0 };
+        let lease = Lease {
+            token: stamp.rv,
+            deadline: *deadline,
+            since: stamp.at,
+            worker: worker.clone(),
+            pop_id: pop_id.clone(),
+            former,
+            dropped_delay: None,
+            news: None,
+        };
+        self.schedule.lease(slot, standing, lease, keeps_delay);
+        entry.leased = std::mem::take(&mut entry.waiting);
+        if let Some(id) = pop_id {
+            self.pop_ids.entry(id.clone()).or_default().push(slot);
+        }
+        0
+    }
+
     fn apply_to_key(&mut self, slot: Slot, what: &What, stamp: Stamp) {
         let mode = self.config.mode;
         let Some(entry) = self.table.at_mut(slot) else { return };
         let standing = &mut entry.standing;
         match what {
-            What::Queued { key, due, rate_limited } => {
-                self.populated = true;
-                if *rate_limited && standing.place == Place::Parked {
-                    standing.failures = 0;
-                }
-                let failures = if *rate_limited { standing.failures.saturating_add(1) } else { 0 };
-                match due {
-                    Some(due) => self.schedule.delay(slot, key, standing, *due, stamp.rv),
-                    None => self.schedule.wake(slot, key, standing, stamp),
-                }
-                if *rate_limited {
-                    standing.failures = failures;
-                    self.take_from_bucket(stamp.at);
-                }
-            }
             What::Failed { .. } => {
                 standing.failures = standing.failures.saturating_add(1);
                 self.schedule.set_memory(slot, standing, None);
                 self.take_from_bucket(stamp.at);
             }
             What::Dropped { key, origin } => {
-                entry.waiting = Default::default();
+                entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, standing);
                 self.marks -= usize::from(entry.mark.take().is_some());
                 self.populated |= *origin == Origin::Call;
@@ -148,24 +179,6 @@ impl Queue {
                     known.owner = owner;
                 }
             }
-            What::Leased { deadline, worker, pop_id, .. } => {
-                let Place::Ready(former) = standing.place else { return };
-                let lease = Lease {
-                    token: stamp.rv,
-                    deadline: *deadline,
-                    since: stamp.at,
-                    worker: worker.clone(),
-                    pop_id: pop_id.clone(),
-                    former,
-                    dropped_delay: None,
-                    news: None,
-                };
-                self.schedule.lease(slot, standing, lease, mode == Mode::Keys);
-                entry.leased = std::mem::take(&mut entry.waiting);
-                if let Some(id) = pop_id {
-                    self.pop_ids.entry(id.clone()).or_default().push(slot);
-                }
-            }
             What::Extended { deadline, .. } => self.schedule.extend(slot, standing, *deadline),
             What::Fired { key } => {
                 let waits = mode == Mode::Keys || !entry.waiting.is_empty();
@@ -174,7 +187,7 @@ impl Queue {
             What::Forgotten { .. } => self.schedule.forget(slot, standing),
             What::Redriven { key } => self.schedule.wake(slot, key, standing, stamp),
             What::Removed { key } => {
-                entry.waiting = Default::default();
+                entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, standing);
                 let covered_by = standing.lease().map(|lease| lease.token);
                 if entry.mark.is_some_and(|mark| covered_by.is_none_or(|token| mark > token)) {
@@ -201,15 +214,9 @@ impl Queue {
         match ending {
             Ending::Acked => {
                 unmark = entry.mark.is_some_and(|mark| mark < token);
-                if self.config.known_objects
-                    && let Some(newest) = leased.newest()
-                {
+                if self.config.known_objects {
                     self.known -= usize::from(entry.known.is_some());
-                    entry.known = (newest.kind != DeltaKind::Deleted).then(|| Known {
-                        object: newest.object.clone(),
-                        rv: newest.rv,
-                        owner: newest.owner.clone(),
-                    });
+                    entry.known = acknowledged(entry.known.take(), leased.newest());
                     self.known += usize::from(entry.known.is_some());
                 }
                 standing.attempt = 0;
@@ -304,6 +311,13 @@ impl Queue {
     fn take_from_bucket(&mut self, at: Time) {
         self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
     }
+}
+
+/// What is known of a key once the deltas up to `newest` are acknowledged.
+fn acknowledged(before: Option<Known>, newest: Option<&Delta>) -> Option<Known> {
+    let Some(newest) = newest else { return before };
+    let (object, owner) = (newest.object.clone(), newest.owner.clone());
+    (newest.kind != DeltaKind::Deleted).then_some(Known { object, rv: newest.rv, owner })
 }
 
 /// The key that an event is about; none for those about the queue.

@@ -256,10 +256,11 @@ impl<'j, 's> Reader<'j, 's> {
             return;
         }
         for (index, pointer) in self.spec.pointers().iter().enumerate() {
-            if live & (1 << index) != 0 && pointer.tokens.len() + 1 == depth {
-                if let Some(slot) = self.parts.get_mut(index) {
-                    *slot = part.clone();
-                }
+            if live & (1 << index) != 0
+                && pointer.tokens.len() + 1 == depth
+                && let Some(slot) = self.parts.get_mut(index)
+            {
+                *slot = part.clone();
             }
         }
     }

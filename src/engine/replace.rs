@@ -30,7 +30,7 @@ pub(super) struct Run {
     source: Option<Source>,
     only_changed: bool,
     guard: Option<Guard>,
-    dry_run: bool,
+    is_dry: bool,
     phase: Phase,
     sweep: Sweep,
     counts: ReplaceCounts,
@@ -78,7 +78,7 @@ enum Verdict {
 impl Run {
     /// Whether the queue waits for this run to be synced.
     pub(super) fn may_be_first(&self) -> bool {
-        self.may_be_first && !self.dry_run
+        self.may_be_first && !self.is_dry
     }
 
     fn refuses(&self) -> bool {
@@ -123,7 +123,7 @@ impl Queue {
             source: replace.source,
             only_changed: replace.only_changed,
             guard,
-            dry_run: replace.dry_run,
+            is_dry: replace.dry_run,
             sweep: Sweep::default(),
             counts: ReplaceCounts::default(),
             called: HashMap::new(),
@@ -166,7 +166,7 @@ impl Queue {
             self.runs.push_front(run);
             return Ok(Progress::More);
         }
-        if !run.dry_run {
+        if !run.is_dry {
             let (source, counts, first) = (run.source.clone(), run.counts, run.may_be_first);
             self.emit(now, What::ReplaceEnded { source, first, counts, aborted: false });
             for later in &mut self.runs {
@@ -210,14 +210,14 @@ impl Queue {
             if wanted > limit.saturating_sub(keys) {
                 return Err(Refusal::QueueFull { limit, keys, wanted });
             }
-            run.reserved = if run.dry_run { 0 } else { wanted };
+            run.reserved = if run.is_dry { 0 } else { wanted };
             run.phase = Phase::Count;
         }
         Ok(false)
     }
 
     fn count_deletions(&self, run: &mut Run, budget: usize) -> bool {
-        if run.guard.is_some() || run.dry_run {
+        if run.guard.is_some() || run.is_dry {
             let source = run.source.clone();
             let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
             let mut sweep = std::mem::take(&mut run.sweep);
@@ -231,7 +231,7 @@ impl Queue {
             }
         }
         let refused = run.refuses();
-        run.phase = if refused || run.dry_run { Phase::Plan { next: 0, refused } } else { Phase::Start };
+        run.phase = if refused || run.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
         false
     }
 

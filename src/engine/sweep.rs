@@ -122,17 +122,7 @@ impl Queue {
         what: impl Fn(Key) -> What,
     ) -> Progress<u64> {
         let now = self.advance(now);
-        let batch = match keys {
-            Some(keys) => keys.to_vec(),
-            None => {
-                let after = sweep.after.take();
-                let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
-                let parked = self.schedule.parked_from(from).take(budget);
-                let batch: Vec<Key> = parked.map(|(key, _)| key.clone()).collect();
-                sweep.after = batch.last().filter(|_| batch.len() == budget).cloned();
-                batch
-            }
-        };
+        let batch = if let Some(keys) = keys { keys.to_vec() } else { self.next_parked(sweep, budget) };
         for key in batch {
             let entry = self.table.get(key.as_str());
             if entry.is_some_and(|entry| entry.standing.place == Place::Parked) {
@@ -141,6 +131,15 @@ impl Queue {
             }
         }
         if sweep.after.is_some() { Progress::More } else { Progress::Done(sweep.done.keys) }
+    }
+
+    fn next_parked(&self, sweep: &mut Sweep, budget: usize) -> Vec<Key> {
+        let after = sweep.after.take();
+        let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
+        let keys = self.schedule.parked_from(from).take(budget).map(|(key, _)| key.clone());
+        let batch: Vec<Key> = keys.collect();
+        sweep.after = batch.last().filter(|_| batch.len() == budget).cloned();
+        batch
     }
 
     /// Checks that objects may be put in place without a delta.

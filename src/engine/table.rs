@@ -73,6 +73,12 @@ impl Table {
         self.index.len()
     }
 
+    /// Whether there are no keys.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
     /// Where `key` is.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Slot> {
@@ -129,7 +135,7 @@ impl Table {
             found.remove();
         }
         self.order.remove(entry.key.as_str());
-        if self.index.is_empty() {
+        if self.is_empty() {
             // An empty queue gives its memory back; a slot never outlives its entry.
             *self = Self { hasher: self.hasher.clone(), ..Self::default() };
         } else {

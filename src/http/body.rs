@@ -120,7 +120,7 @@ pub(super) fn document_problem(error: &serde_json::Error) -> Problem {
 /// A text that is not UTF-8 behind its first `valid` bytes.
 pub(super) fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
     let before = bytes.get(..valid).unwrap_or_default();
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = before.split(|byte| *byte == b'\n').count();
     let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
     let detail = format!("the text is not UTF-8 at line {line}, column {column}");
     Problem::new(Code::InvalidJson, detail).with("line", line).with("column", column)

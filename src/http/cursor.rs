@@ -7,7 +7,7 @@ use crate::service::Incarnation;
 /// Writes a cursor: which queue, and a text that says where in the list.
 pub(super) fn encode(incarnation: Incarnation, position: &str) -> String {
     let text = format!("{incarnation}:{position}");
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 /// Reads a cursor that [`encode`] wrote for the same queue.

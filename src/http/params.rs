@@ -121,13 +121,12 @@ pub(super) fn wrong(name: &str, why: &str) -> Problem {
 }
 
 fn unknown(name: &str, known: &[&str]) -> Problem {
-    let mut why = "this call does not know it".to_owned();
-    match nearest(name, known) {
-        Some(near) => why.push_str(&format!("; did you mean {near:?}?")),
-        None if known.is_empty() => why.push_str("; it takes none"),
-        None => why.push_str(&format!("; it knows {}", known.join(", "))),
-    }
-    wrong(name, &why)
+    let hint = match nearest(name, known) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None if known.is_empty() => "it takes none".to_owned(),
+        None => format!("it knows {}", known.join(", ")),
+    };
+    wrong(name, &format!("this call does not know it; {hint}"))
 }
 
 /// The known name that looks most like `name`, if any does.

@@ -10,7 +10,6 @@ use super::state::AppState;
 use super::{guard, telemetry};
 
 /// The API.
-#[must_use]
 pub fn router(state: AppState) -> Router {
     let mut router = Router::new()
         .route("/v1/queues", get(queues::list))
@@ -54,7 +53,6 @@ pub fn router(state: AppState) -> Router {
 }
 
 /// Only `/metrics`, for a listener of its own.
-#[must_use]
 pub fn metrics_router(state: AppState) -> Router {
     with_layers(Router::new().route("/metrics", get(operate::metrics)), state)
 }

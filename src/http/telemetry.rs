@@ -55,6 +55,7 @@ pub(super) async fn observe(State(state): State<AppState>, request: Request, nex
 }
 
 /// Turns a panic into a 500 whose cause is in the log only.
+#[expect(clippy::needless_pass_by_value, reason = "the panic layer calls it so")]
 pub(super) fn on_panic(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

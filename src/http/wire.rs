@@ -717,7 +717,7 @@ impl ItemDocument {
             failures: standing.failures,
             last_error: standing.last_error.as_deref().map(str::to_owned),
             due_at: standing.delay.map(|delay| instant(delay.due)),
-            owner: entry.owner().map(|owner| owner.to_string()),
+            owner: entry.owner().map(ToString::to_string),
         }
     }
 

@@ -122,19 +122,16 @@ impl Metrics {
     }
 
     /// A counter with these labels.
-    #[must_use]
     pub fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
         self.recorder.register_counter(&Key::from_parts(name, labels), &METADATA)
     }
 
     /// A gauge with these labels.
-    #[must_use]
     pub fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
         self.recorder.register_gauge(&Key::from_parts(name, labels), &METADATA)
     }
 
     /// A histogram with these labels.
-    #[must_use]
     pub fn histogram(&self, name: &'static str, labels: Vec<Label>) -> Histogram {
         self.recorder.register_histogram(&Key::from_parts(name, labels), &METADATA)
     }

@@ -32,7 +32,7 @@ pub(super) const POP_MAX: u64 = 1_000;
 /// Shortest lease.
 pub(super) const LEASE_MIN: Duration = Duration::from_secs(1);
 /// Longest lease.
-pub(super) const LEASE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+pub(super) const LEASE_MAX: Duration = Duration::from_hours(12);
 /// Most leases in one settle or extend.
 const SETTLES_MAX: usize = 10_000;
 

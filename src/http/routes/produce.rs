@@ -25,7 +25,7 @@ use crate::http::wire::{
 use crate::service::{self, Name};
 
 /// Longest delay of a produce call or a nack.
-pub(super) const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+pub(super) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// How often a produce call reads its keys anew because the queue's settings changed meanwhile.
 const READINGS_MAX: usize = 3;
@@ -148,7 +148,9 @@ async fn produce(
         match handle.produce(&config, &calls).await {
             Err(service::Error::ConfigChanged) => {
                 config = handle.config();
-                parsed.iter_mut().for_each(|parsed| parsed.read_again(&config));
+                for parsed in &mut parsed {
+                    parsed.read_again(&config);
+                }
             }
             produced => return Ok(Json(produced?.into())),
         }
