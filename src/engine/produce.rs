@@ -40,7 +40,11 @@ impl Queue {
         Ok(produced)
     }
 
-    fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
+    /// Checks that [`produce`](Self::produce) would accept the calls.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce).
+    pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
         let keys_mode = self.config.mode == Mode::Keys;
         let limit = self.config.max_object_bytes;
         for (index, call) in calls.iter().enumerate() {

@@ -98,14 +98,7 @@ impl Queue {
     /// refused by `replace_step`, still before anything changes.
     pub fn accept_replace(&mut self, now: Time, replace: Replace) -> Result<ReplaceId, Refusal> {
         self.advance(now);
-        if self.config.mode == Mode::Keys {
-            return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
-        }
-        let limit = self.config.max_object_bytes;
-        let too_large = |(_, (_, object)): &(usize, &(Key, Object))| object.bytes() > limit;
-        if let Some((index, (_, object))) = replace.items.iter().enumerate().find(too_large) {
-            return Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index });
-        }
+        self.check_replace(&replace)?;
         let percent = replace.max_delete_percent.or(self.config.max_delete_percent);
         let deletes = replace.max_deletes.or(self.config.max_deletes);
         let guard = (percent.is_some() || deletes.is_some())
@@ -132,6 +125,24 @@ impl Queue {
             owned: 0,
         });
         Ok(id)
+    }
+
+    /// Checks what can be told of a Replace without a look at every key.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] or [`Refusal::ObjectTooLarge`].
+    pub fn check_replace(&self, replace: &Replace) -> Result<(), Refusal> {
+        if self.config.mode == Mode::Keys {
+            return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
+        }
+        let limit = self.config.max_object_bytes;
+        let too_large = |(_, (_, object)): &(usize, &(Key, Object))| object.bytes() > limit;
+        match replace.items.iter().enumerate().find(too_large) {
+            Some((index, (_, object))) => {
+                Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Does the next part of a Replace, at most `budget` keys of it.

@@ -147,8 +147,7 @@ impl Queue {
     /// # Errors
     /// [`Refusal::WrongMode`] without a store, [`Refusal::NotEmpty`] while anything waits,
     /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
-    pub fn check_seed(&mut self, now: Time, seeds: &[Seed]) -> Result<(), Refusal> {
-        self.advance(now);
+    pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
         if self.config.mode == Mode::Keys || !self.config.known_objects {
             return Err(self.wrong_mode("seed", "the queue keeps no known objects"));
         }

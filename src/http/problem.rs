@@ -162,6 +162,14 @@ impl Problem {
         self
     }
 
+    /// Adds a document as a field, unless the problem has the field already.
+    #[must_use]
+    pub fn with_default(mut self, name: &str, value: impl serde::Serialize) -> Self {
+        let value = serde_json::to_value(value).unwrap_or_default();
+        self.fields.entry(name).or_insert(value);
+        self
+    }
+
     /// The code.
     #[must_use]
     pub const fn code(&self) -> Code {

@@ -28,7 +28,7 @@ const HTTP_BUCKETS: [f64; 14] =
 
 const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-const DESCRIPTIONS: [(&str, Kind, &str); 18] = [
+const DESCRIPTIONS: [(&str, Kind, &str); 20] = [
     ("workqueue_depth", Kind::Gauge, "Keys in line, and leased keys that will be in line again."),
     ("workqueue_adds_total", Kind::Counter, "How often a key got work to do."),
     ("workqueue_queue_duration_seconds", Kind::Histogram, "From a key's work coming in to its handing out."),
@@ -49,6 +49,8 @@ const DESCRIPTIONS: [(&str, Kind, &str); 18] = [
     ("deltaq_oldest_ready_age_seconds", Kind::Gauge, "How long the first key has been in line."),
     ("deltaq_waiters", Kind::Gauge, "Pops that wait."),
     ("deltaq_has_synced", Kind::Gauge, "1 once the initial list is acknowledged."),
+    ("deltaq_build_info", Kind::Gauge, "Always 1; the label is the version of the binary."),
+    ("http_requests_in_flight", Kind::Gauge, "Requests that are being answered."),
     ("http_requests_total", Kind::Counter, "Requests answered, by method, route and status."),
     ("http_request_duration_seconds", Kind::Histogram, "From a request's head to its answer's head."),
 ];
@@ -118,7 +120,10 @@ impl Metrics {
         let handle = recorder.handle();
         let process = metrics_process::Collector::default();
         metrics::with_local_recorder(&recorder, || process.describe());
-        Ok(Self { recorder: Arc::new(recorder), handle, process, gone: Arc::default() })
+        let metrics = Self { recorder: Arc::new(recorder), handle, process, gone: Arc::default() };
+        let version = Label::from_static_parts("version", env!("CARGO_PKG_VERSION"));
+        metrics.gauge("deltaq_build_info", vec![version]).set(1.0);
+        Ok(metrics)
     }
 
     /// A counter with these labels.

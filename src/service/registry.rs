@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::engine::Queue;
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
+use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::journal::Journal;
 use crate::lifecycle::Shutdown;
@@ -106,6 +107,28 @@ impl Registry {
             return Err(Error::QueueNotFound);
         }
         self.create(name, self.defaults.clone(), true).map(|(handle, _)| handle)
+    }
+
+    /// Checks a command that would create the queue of this name before it does: a refused command
+    /// leaves no queue behind. Returns the empty queue that it was checked on, unless there is one.
+    ///
+    /// # Errors
+    /// What `check` refuses, or [`Error::QueueNotFound`] if nothing may be created.
+    pub fn rehearse(
+        &self,
+        name: &Name,
+        check: impl FnOnce(&Queue) -> Result<(), Refusal>,
+    ) -> Result<Option<Queue>, Error> {
+        if self.find(name).is_some() {
+            return Ok(None);
+        }
+        if !self.limits.auto_create {
+            return Err(Error::QueueNotFound);
+        }
+        let last_rv = self.read().last_rvs.get(name).copied().unwrap_or_default();
+        let queue = Queue::new(self.defaults.clone(), last_rv, Time::from_micros(self.clock.now_us()));
+        check(&queue)?;
+        Ok(Some(queue))
     }
 
     /// The queue of this name, created with `config` if it is not there; and whether it was created.

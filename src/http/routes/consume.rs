@@ -61,6 +61,17 @@ pub(in crate::http) async fn pop(
     params: Params,
     incoming: Incoming,
 ) -> Result<Response, Problem> {
+    let answer = pop_or_problem(&state, &name, params, incoming).await;
+    answer.map_err(|problem| problem.with_default("settled", Vec::<SettledDocument>::new()))
+}
+
+/// A problem without `settled` came before anything was settled.
+async fn pop_or_problem(
+    state: &AppState,
+    name: &Name,
+    params: Params,
+    incoming: Incoming,
+) -> Result<Response, Problem> {
     let params = params.only(&["wait", "max", "lease", "worker", "id", "with"])?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
@@ -79,14 +90,13 @@ pub(in crate::http) async fn pop(
     let body: SettleBody = incoming.document().await?;
     let hows = read_settles(&body.settle)?;
 
-    let handle = state.registry.get_or_create(&name)?;
+    let handle = state.registry.get_or_create(name)?;
     let answer = handle.pop(PopCall { pop, settles: settles_of(&handle, &body.settle, hows), wait }).await;
     let settled = settled_documents(&body.settle, &answer.settled);
     let delivered = match answer.items {
         Ok(delivered) => delivered,
         Err(error) => {
-            let settled = serde_json::to_value(settled).unwrap_or_default();
-            return Err(Problem::from(error).with("settled", settled));
+            return Err(Problem::from(error).with_default("settled", settled));
         }
     };
     let now = handle.now();

@@ -1,6 +1,5 @@
 //! What can be seen of a queue: items, known objects, whether it has synced.
 
-use std::convert::Infallible;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,18 +66,23 @@ where
 {
     let first = (Some(after), page);
     let lines = futures_util::stream::unfold(first, |(after, page)| async move {
-        // A list that fails in the middle ends early, without the last entries: the connection is
-        // cut, so that the caller can tell.
-        let read = page(after?).await.ok()?;
-        let mut text = Vec::new();
-        for item in &read.items {
-            serde_json::to_writer(&mut text, item).ok()?;
-            text.push(b'\n');
-        }
-        let rest = read.next.map(Some);
-        Some((Ok::<_, Infallible>(Bytes::from(text)), (rest, page)))
+        // A list that fails in the middle is an error of the stream, which cuts the connection: the
+        // caller must not take a part for the whole.
+        Some(match page(after?).await.map_err(|problem| problem.detail().to_owned()).and_then(lines_of) {
+            Ok((text, next)) => (Ok(text), (next.map(Some), page)),
+            Err(why) => (Err(std::io::Error::other(why)), (None, page)),
+        })
     });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), String> {
+    let mut text = Vec::new();
+    for item in &page.items {
+        serde_json::to_writer(&mut text, item).map_err(|error| error.to_string())?;
+        text.push(b'\n');
+    }
+    Ok((text.into(), page.next))
 }
 
 /// List keys with waiting or leased deltas, or, with `key`, one of them.

@@ -8,13 +8,15 @@ use axum::Json;
 use axum::extract::State;
 
 use super::queues::SLICE_KEYS;
-use super::reading::{Listing, Parsed, documents, key_or_explicit, keys_of, objects};
-use crate::engine::Sweep;
-use crate::engine::command::{Call, Progress, Replace};
+use super::reading::{Listing, Parsed, documents, key_or_explicit, keys_of, objects, read_keys_again};
+use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::{DeltaKind, Source};
 use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
+use crate::engine::refusal::Refusal;
+use crate::engine::time::Time;
+use crate::engine::{Queue, Sweep};
 use crate::http::body::{Incoming, read_document};
 use crate::http::params::{Params, QueueName, check_duration, check_name, wrong};
 use crate::http::problem::{Code, Problem};
@@ -144,6 +146,7 @@ async fn produce(
                 keyed.into_iter().map(|(key, object)| template(key, Some(object))).collect()
             }
         };
+        state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
         let handle = state.registry.get_or_create(name)?;
         match handle.produce(&config, &calls).await {
             Err(service::Error::ConfigChanged) => {
@@ -189,6 +192,7 @@ pub(in crate::http) async fn deltas(
             delta_call(text, &config).map_err(|problem| problem.in_item(index, *line))
         });
         let calls: Vec<Call> = calls.collect::<Result<_, _>>()?;
+        state.registry.rehearse(&name, |queue| queue.check_calls(&calls))?;
         let handle = state.registry.get_or_create(&name)?;
         match handle.produce(&config, &calls).await {
             Err(service::Error::ConfigChanged) => config = handle.config(),
@@ -269,27 +273,32 @@ pub(in crate::http) async fn replace(
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
 
-    let mut config = config_of(&state, &name);
+    let config = config_of(&state, &name);
     let most = state.limits.max_replace_objects;
-    let mut listing = Listing::read(incoming, &config, most, count).await?;
-    let handle = state.registry.get_or_create(&name)?;
-    let now = handle.config();
-    if now.key != config.key {
-        config = now;
-        listing.read_again(&config)?;
-    }
-    let keys = Arc::new(std::mem::take(&mut listing.keys));
-    // The queue's lock must not be held while a large set is dropped, so a second owner outlives it.
-    let keep = keys.clone();
-    let mut accepting = Some(Replace {
+    let listing = Listing::read(incoming, &config, most, count).await?;
+    let mut replace = Replace {
         items: listing.items,
-        keys,
+        keys: Arc::new(listing.keys),
         source,
         only_changed,
         max_delete_percent,
         max_deletes,
         dry_run,
-    });
+    };
+    let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
+    if dry_run && let Some(mut queue) = first {
+        return Ok(Json(whole_replace(&mut queue, replace)?.into()));
+    }
+    let handle = state.registry.get_or_create(&name)?;
+    let now = handle.config();
+    if now.key != config.key {
+        let items = read_keys_again(replace.items, &now)?;
+        let keys = Arc::new(items.iter().map(|(key, _)| key.clone()).collect());
+        replace = Replace { items, keys, ..replace };
+    }
+    // The queue's lock must not be held while a large set is dropped, so a second owner outlives it.
+    let keep = replace.keys.clone();
+    let mut accepting = Some(replace);
     let mut id = None;
     let replaced = handle
         .sliced(move |queue, now| {
@@ -304,6 +313,17 @@ pub(in crate::http) async fn replace(
         .await;
     drop(keep);
     Ok(Json(replaced?.into()))
+}
+
+/// Runs a Replace on a queue that nobody else uses.
+fn whole_replace(queue: &mut Queue, replace: Replace) -> Result<command::Replaced, Refusal> {
+    let now = Time::default();
+    let id = queue.accept_replace(now, replace)?;
+    loop {
+        if let Progress::Done(replaced) = queue.replace_step(now, id, SLICE_KEYS)? {
+            return Ok(replaced);
+        }
+    }
 }
 
 /// Hand out every known object again whose key has nothing waiting.
@@ -354,6 +374,7 @@ pub(in crate::http) async fn seed(
     let seeds: Vec<_> = seeds.collect::<Result<_, _>>()?;
     drop(texts);
     let queued = seeds.len() as u64;
+    state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
     if handle.config().key != config.key {
         return Err(service::Error::ConfigChanged.into());
@@ -363,7 +384,8 @@ pub(in crate::http) async fn seed(
     let resource_version = handle
         .sliced(move |queue, now| {
             if let Some(seeds) = unchecked.take() {
-                queue.check_seed(now, &seeds)?;
+                queue.advance(now);
+                queue.check_seed(&seeds)?;
                 checked = seeds.into_iter();
             }
             queue.seed_step(now, checked.by_ref().take(SLICE_KEYS));

@@ -192,17 +192,19 @@ impl Listing {
         self.items.push((key, parsed.object));
         Ok(())
     }
+}
 
-    /// Reads the keys by other settings than before.
-    pub(super) fn read_again(&mut self, config: &Config) -> Result<(), Problem> {
-        self.keys.clear();
-        for (index, (key, object)) in self.items.iter_mut().enumerate() {
-            let scanned = object::scan(object.as_str(), &config.key)?;
-            *key = scanned.key.map_err(|error| Problem::from(error).in_item(index, None))?;
-            self.keys.insert(key.clone());
-        }
-        Ok(())
-    }
+/// The keys of objects by other settings than those that they were read by before.
+pub(super) fn read_keys_again(
+    items: Vec<(Key, Object)>,
+    config: &Config,
+) -> Result<Vec<(Key, Object)>, Problem> {
+    let again = items.into_iter().enumerate().map(|(index, (_, object))| {
+        let scanned = object::scan(object.as_str(), &config.key)?;
+        let key = scanned.key.map_err(|error| Problem::from(error).in_item(index, None))?;
+        Ok((key, object))
+    });
+    again.collect()
 }
 
 /// Longest last line that is looked at, in bytes: two braces, the name and twenty digits, with room.
