@@ -13,12 +13,16 @@ pub mod metrics;
 pub mod name;
 pub mod registry;
 
+mod popping;
+mod slices;
 mod timers;
 mod waiters;
 
-pub use handle::{Delivered, Document, Handle, PopAnswer, PopCall};
+pub use handle::{Document, Handle};
 pub use name::{Incarnation, LeaseId, Name, NameError};
+pub use popping::{Delivered, PopAnswer, PopCall};
 pub use registry::{Limits, Registry};
+pub use slices::SLICE_KEYS;
 
 use crate::engine::refusal::Refusal;
 use crate::journal;

@@ -1,27 +1,22 @@
 //! One queue that runs: its lock, its waiters, its commits.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::metrics::{Numbers, QueueMetrics};
-use super::waiters::{Delivery, Waiter, Waiters};
+use super::popping::serve;
+use super::waiters::{Delivery, Waiters};
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
 use crate::engine::Queue;
-use crate::engine::command::{Call, Item, Outcome, Pop, Produced, Progress, Settle, Settled};
+use crate::engine::command::{Call, Produced};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
-use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::journal::{Commit, Journal};
 use crate::lifecycle::Shutdown;
-
-/// How long a sliced command may hold a queue's lock at a stretch.
-const SLICE: Duration = Duration::from_millis(1);
-/// How many keys a sliced command looks at before it looks at the clock.
-pub(super) const SLICE_KEYS: usize = 256;
 
 /// A queue that runs. Cheap to clone through its `Arc`.
 #[derive(Debug)]
@@ -29,7 +24,7 @@ pub struct Handle {
     name: Name,
     incarnation: Incarnation,
     created_at: Time,
-    max_waiters: usize,
+    pub(super) max_waiters: usize,
     clock: Clock,
     journal: Option<Arc<dyn Journal>>,
     shutdown: Shutdown,
@@ -40,7 +35,7 @@ pub struct Handle {
     /// Changes whenever the queue becomes synced or drained.
     landmarks: watch::Sender<Landmarks>,
     /// Wakes sliced commands that wait for another one to end.
-    sliced_ended: Notify,
+    pub(super) sliced_ended: Notify,
 }
 
 /// States that callers wait for.
@@ -51,10 +46,11 @@ struct Landmarks {
     deleted: bool,
 }
 
+/// What the lock guards.
 #[derive(Debug)]
-struct Inner {
-    queue: Queue,
-    waiters: Waiters,
+pub(super) struct Inner {
+    pub(super) queue: Queue,
+    pub(super) waiters: Waiters,
     deleted: bool,
     auto_created: bool,
     /// The commit of the newest events; what reads wait for.
@@ -101,52 +97,6 @@ pub struct Document {
     pub status: crate::engine::Status,
     /// Pops that wait.
     pub waiters: usize,
-}
-
-/// A pop with all that comes with it.
-#[derive(Debug)]
-pub struct PopCall {
-    /// What is asked for.
-    pub pop: Pop,
-    /// Leases to settle first.
-    pub settles: Vec<Settle>,
-    /// How long to wait for a key.
-    pub wait: Duration,
-}
-
-/// The answer to a pop: what was settled stands, whatever became of the pop.
-#[derive(Debug)]
-pub struct PopAnswer {
-    /// What became of each settle.
-    pub settled: Vec<Settled>,
-    /// Keys, none when the wait ended, or the reason why there are none.
-    pub items: Result<Delivered, Error>,
-}
-
-/// Keys that were handed out. Unless [`confirm`](Self::confirm)ed, dropping it gives them back as if
-/// they had not been.
-#[derive(Debug, Default)]
-pub struct Delivered {
-    /// The keys.
-    pub items: Vec<Item>,
-    commit: Commit,
-    give_back: Option<Weak<Handle>>,
-}
-
-impl Delivered {
-    /// The keys have reached the caller, as far as can be told.
-    pub fn confirm(&mut self) {
-        self.give_back = None;
-    }
-}
-
-impl Drop for Delivered {
-    fn drop(&mut self) {
-        if let Some(handle) = self.give_back.take().and_then(|handle| handle.upgrade()) {
-            let tokens: Vec<Rv> = self.items.iter().map(|item| item.token).collect();
-            let _gone = handle.change(|queue, now| queue.give_back(now, &tokens));
-        }
-    }
 }
 
 impl Handle {
@@ -325,97 +275,6 @@ impl Handle {
         }
     }
 
-    /// Settles, then hands out keys or waits for them. The settles are decided on arrival and stand
-    /// whatever becomes of the pop.
-    pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
-        let draining = self.shutdown.is_draining();
-        let arrived = self.with_inner(|inner, now| {
-            let settled = inner.queue.settle(now, &call.settles);
-            let arrival =
-                if draining { Arrival::Failed(Error::Draining) } else { self.arrive(inner, now, &call) };
-            (settled, arrival)
-        });
-        let ((settled, arrival), commit) = match arrived {
-            Ok(arrived) => arrived,
-            Err(error) => {
-                let unknown = Settled::Stale { outcome: Outcome::Unknown };
-                return PopAnswer { settled: vec![unknown; call.settles.len()], items: Err(error) };
-            }
-        };
-        let items = match arrival {
-            Arrival::Items(items, is_fresh) => Ok(self.delivered(items, commit.clone(), is_fresh)),
-            Arrival::Failed(error) => Err(error),
-            Arrival::Waits(waiting) => waiting.until(call.wait, &self.shutdown).await,
-        };
-        let items = match items {
-            Ok(delivered) => delivered.commit.clone().wait().await.map(|()| delivered).map_err(Error::from),
-            Err(error) => Err(error),
-        };
-        match commit.wait().await {
-            Ok(()) => PopAnswer { settled, items },
-            Err(error) => PopAnswer { settled, items: Err(error.into()) },
-        }
-    }
-
-    fn arrive(self: &Arc<Self>, inner: &mut Inner, now: Time, call: &PopCall) -> Arrival {
-        let again = inner.queue.repeat_pop(now, &call.pop);
-        if !again.is_empty() {
-            return Arrival::Items(again, false);
-        }
-        if inner.waiters.len() == 0 || inner.queue.is_drained() {
-            match inner.queue.pop(now, &call.pop) {
-                Err(refusal) => return Arrival::Failed(refusal.into()),
-                Ok(items) if !items.is_empty() || call.wait.is_zero() => return Arrival::Items(items, true),
-                Ok(_) => {}
-            }
-        } else if call.wait.is_zero() {
-            return Arrival::Items(Vec::new(), true);
-        }
-        if inner.waiters.len() >= self.max_waiters {
-            return Arrival::Failed(Error::TooManyWaiters { limit: self.max_waiters });
-        }
-        let (reply, answer) = oneshot::channel();
-        let ticket = inner.waiters.join(Waiter { pop: call.pop.clone(), reply });
-        Arrival::Waits(Waiting { handle: self.clone(), ticket, answer })
-    }
-
-    fn delivered(self: &Arc<Self>, items: Vec<Item>, commit: Commit, is_fresh: bool) -> Delivered {
-        let give_back = (is_fresh && !items.is_empty()).then(|| Arc::downgrade(self));
-        Delivered { items, commit, give_back }
-    }
-
-    /// Runs a command that comes in slices. It goes on to its end even if the caller is dropped.
-    ///
-    /// # Errors
-    /// [`Error::QueueDeleted`], [`Error::Journal`], or what the engine refuses.
-    pub async fn sliced<T: Send + 'static>(
-        self: &Arc<Self>,
-        mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
-    ) -> Result<T, Error> {
-        if let Stretch::Done(out, commit) = self.slice(&mut step)? {
-            commit.wait().await?;
-            return Ok(out);
-        }
-        let handle = self.clone();
-        let rest = self.shutdown.spawn("sliced command", async move {
-            loop {
-                tokio::task::yield_now().await;
-                let turn = handle.sliced_ended.notified();
-                tokio::pin!(turn);
-                turn.as_mut().enable();
-                match handle.slice(&mut step)? {
-                    Stretch::Done(out, commit) => {
-                        commit.wait().await?;
-                        return Ok(out);
-                    }
-                    Stretch::More => {}
-                    Stretch::NotYet => turn.await,
-                }
-            }
-        });
-        rest.await.unwrap_or(Err(Error::Broken))
-    }
-
     /// Ends the queue: waiting pops are answered, everything else finds it gone. Returns the last rv.
     pub(super) fn delete(&self) -> Option<Rv> {
         let mut inner = self.lock();
@@ -473,12 +332,15 @@ impl Handle {
         self.metrics.publish(&status, &tally, waiters, &numbers);
     }
 
-    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Queue, Time) -> T) -> Result<(T, Commit), Error> {
+    pub(super) fn change<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Queue, Time) -> T,
+    ) -> Result<(T, Commit), Error> {
         self.with_inner(|inner, now| change(&mut inner.queue, now))
     }
 
     /// The critical section of every mutation: decide and apply, serve who waits, push to the journal.
-    fn with_inner<T>(
+    pub(super) fn with_inner<T>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Inner, Time) -> T,
     ) -> Result<(T, Commit), Error> {
@@ -522,102 +384,15 @@ impl Handle {
         Aftermath { deliveries, waits, works }
     }
 
-    /// One stretch of a sliced command.
-    fn slice<T>(
-        self: &Arc<Self>,
-        step: &mut impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
-    ) -> Result<Stretch<T>, Error> {
-        let begun = self.clock.now_us();
-        let (stretch, commit) = self.change(|queue, now| {
-            loop {
-                match step(queue, now) {
-                    Ok(Progress::More) if self.clock.since(begun) < SLICE => {}
-                    progress => return progress,
-                }
-            }
-        })?;
-        if !matches!(stretch, Ok(Progress::More | Progress::NotYet)) {
-            self.sliced_ended.notify_waiters();
-        }
-        Ok(match stretch? {
-            Progress::Done(out) => Stretch::Done(out, commit),
-            Progress::More => Stretch::More,
-            Progress::NotYet => Stretch::NotYet,
-        })
-    }
-
     /// The lock of a queue that is there and whole: a panic in the middle of a change closes it.
     fn open(&self) -> Result<MutexGuard<'_, Inner>, Error> {
         let inner = self.inner.lock().map_err(|_| Error::Broken)?;
         if inner.deleted { Err(Error::QueueDeleted) } else { Ok(inner) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// How far a sliced command got while it held the lock.
-enum Stretch<T> {
-    Done(T, Commit),
-    More,
-    NotYet,
-}
-
-/// How a pop begins.
-enum Arrival {
-    /// With keys, or none if it does not wait; and whether they were not handed out before.
-    Items(Vec<Item>, bool),
-    /// Not at all.
-    Failed(Error),
-    /// In the line.
-    Waits(Waiting),
-}
-
-/// A place in the line of waiting pops; dropping it leaves the line.
-struct Waiting {
-    handle: Arc<Handle>,
-    ticket: u64,
-    answer: oneshot::Receiver<Delivery>,
-}
-
-impl Waiting {
-    async fn until(mut self, wait: Duration, shutdown: &Shutdown) -> Delivery {
-        tokio::select! {
-            biased;
-            answer = &mut self.answer => return answer.unwrap_or(Err(Error::QueueDeleted)),
-            () = tokio::time::sleep(wait) => {}
-            () = shutdown.draining().cancelled() => {}
-        }
-        self.leave();
-        // The keys may have come between the end of the wait and leaving the line.
-        self.answer.try_recv().unwrap_or_else(|_| Ok(Delivered::default()))
-    }
-
-    fn leave(&self) {
-        self.handle.lock().waiters.leave(self.ticket);
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-type Served = (oneshot::Sender<Delivery>, Result<Vec<Item>, Error>);
-
-/// Gives ready keys to the pops that wait longest; ends their wait when the queue is drained.
-fn serve(inner: &mut Inner, now: Time) -> Vec<Served> {
-    let mut served = Vec::new();
-    while inner.queue.has_ready() || inner.queue.is_drained() {
-        let Some(waiter) = inner.waiters.next() else { break };
-        if !waiter.reply.is_closed() {
-            let answer = inner.queue.pop(now, &waiter.pop).map_err(Error::from);
-            served.push((waiter.reply, answer));
-        }
-    }
-    served
 }
 
 fn check_same(queue: &Queue, config: &Config) -> Result<(), Error> {

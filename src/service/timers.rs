@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Error;
-use super::handle::{Handle, SLICE_KEYS};
+use super::handle::Handle;
+use super::{Error, SLICE_KEYS};
 use crate::engine::Sweep;
 
 /// Lets everything happen at its time, until the queue is gone or the service drains.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::oneshot;
 
-use super::Error;
-use super::handle::Delivered;
+use super::{Delivered, Error};
 use crate::engine::command::Pop;
 
 /// What a waiting pop gets: keys, or the reason why there will be none.

@@ -11,7 +11,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use super::produce::DELAY_MAX;
-use super::queues::SLICE_KEYS;
+
 use crate::engine::Sweep;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::key::Key;
@@ -25,7 +25,7 @@ use crate::http::wire::{
     ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, Popped, PoppedItem,
     ProblemDocument, SettleBody, SettleCall, SettleHow, SettledDocument, SettledList,
 };
-use crate::service::{Handle, Name, PopCall};
+use crate::service::{Handle, Name, PopCall, SLICE_KEYS};
 
 /// Most keys in one pop.
 pub(super) const POP_MAX: u64 = 1_000;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 
-use super::queues::SLICE_KEYS;
 use super::reading::{Listing, Parsed, documents, key_or_explicit, keys_of, objects, read_keys_again};
 use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
@@ -24,7 +23,7 @@ use crate::http::state::AppState;
 use crate::http::wire::{
     DeltaCall, DeltaCallKind, KeysBody, KeysCount, ProblemDocument, Produced, Replaced, SeedCall,
 };
-use crate::service::{self, Name};
+use crate::service::{self, Name, SLICE_KEYS};
 
 /// Longest delay of a produce call or a nack.
 pub(super) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);

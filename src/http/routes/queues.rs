@@ -19,10 +19,7 @@ use crate::http::params::{Params, QueueName, wrong};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
 use crate::http::wire::{DrainedDocument, Page, ProblemDocument, PurgedDocument, QueueDocument, config};
-use crate::service::{Handle, Incarnation, Name};
-
-/// How many keys a sliced command looks at before it looks at the clock.
-pub(super) const SLICE_KEYS: usize = 256;
+use crate::service::{Handle, Incarnation, Name, SLICE_KEYS};
 
 /// Create a queue, or change the named fields of its settings.
 #[utoipa::path(

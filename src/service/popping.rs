@@ -1,0 +1,178 @@
+//! Pops: settling on arrival, handing out, waiting in line, and taking back what did not arrive.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::Error;
+use super::handle::{Handle, Inner};
+use super::waiters::{Delivery, Waiter};
+use crate::engine::command::{Item, Outcome, Pop, Settle, Settled};
+use crate::engine::delta::Rv;
+use crate::engine::time::Time;
+use crate::journal::Commit;
+use crate::lifecycle::Shutdown;
+
+/// A pop with all that comes with it.
+#[derive(Debug)]
+pub struct PopCall {
+    /// What is asked for.
+    pub pop: Pop,
+    /// Leases to settle first.
+    pub settles: Vec<Settle>,
+    /// How long to wait for a key.
+    pub wait: Duration,
+}
+
+/// The answer to a pop: what was settled stands, whatever became of the pop.
+#[derive(Debug)]
+pub struct PopAnswer {
+    /// What became of each settle.
+    pub settled: Vec<Settled>,
+    /// Keys, none when the wait ended, or the reason why there are none.
+    pub items: Result<Delivered, Error>,
+}
+
+/// Keys that were handed out. Unless [`confirm`](Self::confirm)ed, dropping it gives them back as if
+/// they had not been.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    /// The keys.
+    pub items: Vec<Item>,
+    commit: Commit,
+    give_back: Option<Weak<Handle>>,
+}
+
+impl Delivered {
+    /// The keys have reached the caller, as far as can be told.
+    pub fn confirm(&mut self) {
+        self.give_back = None;
+    }
+}
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        if let Some(handle) = self.give_back.take().and_then(|handle| handle.upgrade()) {
+            let tokens: Vec<Rv> = self.items.iter().map(|item| item.token).collect();
+            let _gone = handle.change(|queue, now| queue.give_back(now, &tokens));
+        }
+    }
+}
+
+impl Handle {
+    /// Settles, then hands out keys or waits for them. The settles are decided on arrival and stand
+    /// whatever becomes of the pop.
+    pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
+        let draining = self.shutdown().is_draining();
+        let arrived = self.with_inner(|inner, now| {
+            let settled = inner.queue.settle(now, &call.settles);
+            let arrival =
+                if draining { Arrival::Failed(Error::Draining) } else { self.arrive(inner, now, &call) };
+            (settled, arrival)
+        });
+        let ((settled, arrival), commit) = match arrived {
+            Ok(arrived) => arrived,
+            Err(error) => {
+                let unknown = Settled::Stale { outcome: Outcome::Unknown };
+                return PopAnswer { settled: vec![unknown; call.settles.len()], items: Err(error) };
+            }
+        };
+        let items = match arrival {
+            Arrival::Items(items, is_fresh) => Ok(self.delivered(items, commit.clone(), is_fresh)),
+            Arrival::Failed(error) => Err(error),
+            Arrival::Waits(waiting) => waiting.until(call.wait, self.shutdown()).await,
+        };
+        let items = match items {
+            Ok(delivered) => delivered.commit.clone().wait().await.map(|()| delivered).map_err(Error::from),
+            Err(error) => Err(error),
+        };
+        match commit.wait().await {
+            Ok(()) => PopAnswer { settled, items },
+            Err(error) => PopAnswer { settled, items: Err(error.into()) },
+        }
+    }
+
+    fn arrive(self: &Arc<Self>, inner: &mut Inner, now: Time, call: &PopCall) -> Arrival {
+        let again = inner.queue.repeat_pop(now, &call.pop);
+        if !again.is_empty() {
+            return Arrival::Items(again, false);
+        }
+        if inner.waiters.len() == 0 || inner.queue.is_drained() {
+            match inner.queue.pop(now, &call.pop) {
+                Err(refusal) => return Arrival::Failed(refusal.into()),
+                Ok(items) if !items.is_empty() || call.wait.is_zero() => return Arrival::Items(items, true),
+                Ok(_) => {}
+            }
+        } else if call.wait.is_zero() {
+            return Arrival::Items(Vec::new(), true);
+        }
+        if inner.waiters.len() >= self.max_waiters {
+            return Arrival::Failed(Error::TooManyWaiters { limit: self.max_waiters });
+        }
+        let (reply, answer) = oneshot::channel();
+        let ticket = inner.waiters.join(Waiter { pop: call.pop.clone(), reply });
+        Arrival::Waits(Waiting { handle: self.clone(), ticket, answer })
+    }
+
+    pub(super) fn delivered(self: &Arc<Self>, items: Vec<Item>, commit: Commit, is_fresh: bool) -> Delivered {
+        let give_back = (is_fresh && !items.is_empty()).then(|| Arc::downgrade(self));
+        Delivered { items, commit, give_back }
+    }
+}
+
+/// How a pop begins.
+enum Arrival {
+    /// With keys, or none if it does not wait; and whether they were not handed out before.
+    Items(Vec<Item>, bool),
+    /// Not at all.
+    Failed(Error),
+    /// In the line.
+    Waits(Waiting),
+}
+
+/// A place in the line of waiting pops; dropping it leaves the line.
+struct Waiting {
+    handle: Arc<Handle>,
+    ticket: u64,
+    answer: oneshot::Receiver<Delivery>,
+}
+
+impl Waiting {
+    async fn until(mut self, wait: Duration, shutdown: &Shutdown) -> Delivery {
+        tokio::select! {
+            biased;
+            answer = &mut self.answer => return answer.unwrap_or(Err(Error::QueueDeleted)),
+            () = tokio::time::sleep(wait) => {}
+            () = shutdown.draining().cancelled() => {}
+        }
+        self.leave();
+        // The keys may have come between the end of the wait and leaving the line.
+        self.answer.try_recv().unwrap_or_else(|_| Ok(Delivered::default()))
+    }
+
+    fn leave(&self) {
+        self.handle.lock().waiters.leave(self.ticket);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+pub(super) type Served = (oneshot::Sender<Delivery>, Result<Vec<Item>, Error>);
+
+/// Gives ready keys to the pops that wait longest; ends their wait when the queue is drained.
+pub(super) fn serve(inner: &mut Inner, now: Time) -> Vec<Served> {
+    let mut served = Vec::new();
+    while inner.queue.has_ready() || inner.queue.is_drained() {
+        let Some(waiter) = inner.waiters.next() else { break };
+        if !waiter.reply.is_closed() {
+            let answer = inner.queue.pop(now, &waiter.pop).map_err(Error::from);
+            served.push((waiter.reply, answer));
+        }
+    }
+    served
+}

@@ -1,0 +1,82 @@
+//! Commands that touch many keys: they hold the queue's lock for a stretch at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Error;
+use super::handle::Handle;
+use crate::engine::Queue;
+use crate::engine::command::Progress;
+use crate::engine::refusal::Refusal;
+use crate::engine::time::Time;
+use crate::journal::Commit;
+
+/// How long a sliced command may hold a queue's lock at a stretch.
+const SLICE: Duration = Duration::from_millis(1);
+/// How many keys a sliced command looks at before it looks at the clock.
+pub const SLICE_KEYS: usize = 256;
+
+/// How far a sliced command got while it held the lock.
+enum Stretch<T> {
+    Done(T, Commit),
+    More,
+    NotYet,
+}
+
+impl Handle {
+    /// Runs a command that comes in slices. It goes on to its end even if the caller is dropped.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`], [`Error::Journal`], or what the engine refuses.
+    pub async fn sliced<T: Send + 'static>(
+        self: &Arc<Self>,
+        mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
+    ) -> Result<T, Error> {
+        if let Stretch::Done(out, commit) = self.slice(&mut step)? {
+            commit.wait().await?;
+            return Ok(out);
+        }
+        let handle = self.clone();
+        let rest = self.shutdown().spawn("sliced command", async move {
+            loop {
+                tokio::task::yield_now().await;
+                let turn = handle.sliced_ended.notified();
+                tokio::pin!(turn);
+                turn.as_mut().enable();
+                match handle.slice(&mut step)? {
+                    Stretch::Done(out, commit) => {
+                        commit.wait().await?;
+                        return Ok(out);
+                    }
+                    Stretch::More => {}
+                    Stretch::NotYet => turn.await,
+                }
+            }
+        });
+        rest.await.unwrap_or(Err(Error::Broken))
+    }
+
+    /// One stretch of a sliced command.
+    fn slice<T>(
+        self: &Arc<Self>,
+        step: &mut impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
+    ) -> Result<Stretch<T>, Error> {
+        let begun = self.clock().now_us();
+        let (stretch, commit) = self.change(|queue, now| {
+            loop {
+                match step(queue, now) {
+                    Ok(Progress::More) if self.clock().since(begun) < SLICE => {}
+                    progress => return progress,
+                }
+            }
+        })?;
+        if !matches!(stretch, Ok(Progress::More | Progress::NotYet)) {
+            self.sliced_ended.notify_waiters();
+        }
+        Ok(match stretch? {
+            Progress::Done(out) => Stretch::Done(out, commit),
+            Progress::More => Stretch::More,
+            Progress::NotYet => Stretch::NotYet,
+        })
+    }
+}
