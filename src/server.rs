@@ -88,13 +88,14 @@ impl Server {
             registry: registry.clone(),
             limits: Arc::new(http_limits(settings)),
             started_us: clock.now_us(),
-            clock,
+            clock: clock.clone(),
             shutdown: shutdown.clone(),
             serves_metrics: settings.server.metrics_listen.is_none(),
         };
         let closing = CancellationToken::new();
         let bounds = Bounds {
             header_read_timeout: settings.server.header_read_timeout.get(),
+            idle_timeout: settings.server.idle_timeout.get(),
             max_header_bytes: settings.server.max_header_bytes,
             max_connections: settings.server.max_connections,
         };
@@ -106,12 +107,13 @@ impl Server {
                 listener,
                 metrics_router(state.clone()),
                 bounds.clone(),
+                clock.clone(),
                 closing.clone(),
                 shutdown.clone(),
             );
             shutdown.spawn("metrics listener", serving);
         }
-        let serving = serve(api, router(state), bounds, closing.clone(), shutdown.clone());
+        let serving = serve(api, router(state), bounds, clock, closing.clone(), shutdown.clone());
         shutdown.spawn("api listener", serving);
         shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
         tracing::info!(api = %api_address, metrics = %metrics_address, "listening");

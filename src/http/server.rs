@@ -1,8 +1,8 @@
 //! Connections: accepting them, bounding them, ending them.
 
 mod courtesy;
+mod pace;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +12,15 @@ use axum::extract::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use self::courtesy::Courteous;
+use self::pace::Pace;
+use crate::clock::Clock;
 use crate::lifecycle::Shutdown;
 
 /// Most header fields of a request.
@@ -31,8 +33,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Bounds of a listener.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// Longest time that the head of a request may take, or a connection may be idle.
+    /// Longest time that the head of a request may take.
     pub header_read_timeout: Duration,
+    /// Longest time that a connection may be without a request.
+    pub idle_timeout: Duration,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
     /// Most connections at once; more wait to be accepted.
@@ -45,26 +49,28 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     bounds: Bounds,
+    clock: Clock,
     closing: CancellationToken,
     shutdown: Shutdown,
 ) {
-    let places = Arc::new(Semaphore::new(bounds.max_connections));
+    let permits = Arc::new(Semaphore::new(bounds.max_connections));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = closing.cancelled() => return,
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = connection(stream, router.clone(), bounds.clone(), closing.clone());
+                let pace = Pace::new(clock.clone(), bounds.header_read_timeout, bounds.idle_timeout);
+                let connection = connection(stream, router.clone(), &bounds, pace, closing.clone());
                 let cut = shutdown.cut().clone();
                 shutdown.spawn("connection", async move {
                     tokio::select! {
                         () = connection => {}
                         () = cut.cancelled() => {}
                     }
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -75,32 +81,45 @@ pub async fn serve(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, bounds: Bounds, closing: CancellationToken) {
+fn connection(
+    stream: TcpStream,
+    router: Router,
+    bounds: &Bounds,
+    pace: Pace,
+    closing: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
     // Answers are small and are waited for; they must not wait for more to send.
     let _ = stream.set_nodelay(true);
+    let requests = pace.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let router = router.clone();
+        requests.request();
+        let answer = router.clone().oneshot(request.map(Body::new));
+        let pace = requests.clone();
         async move {
-            Ok::<_, Infallible>(
-                router.oneshot(request.map(Body::new)).await.unwrap_or_else(|never| match never {}),
-            )
+            let answer = answer.await;
+            pace.answered();
+            answer
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(bounds.header_read_timeout)
+    http.header_read_timeout(None)
         .max_headers(HEADERS_MAX)
         .max_buf_size(bounds.max_header_bytes.saturating_mul(2).max(BUFFER_BYTES_MIN));
-    let connection = http.serve_connection(TokioIo::new(Courteous::new(stream)), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = closing.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let io = TokioIo::new(Courteous::new(stream, pace.clone()));
+    let connection = http.serve_connection(io, service);
+    async move {
+        tokio::pin!(connection);
+        let ended = tokio::select! {
+            biased;
+            ended = connection.as_mut() => ended,
+            () = pace.too_slow() => return tracing::debug!("a connection was too slow"),
+            () = closing.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
     }
 }

@@ -11,19 +11,21 @@ use axum::http::StatusCode;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::pace::Pace;
 use crate::http::problem;
 
 /// A connection that never sends a bare error.
 #[derive(Debug)]
 pub(super) struct Courteous<S> {
     stream: S,
+    pace: Pace,
     /// What is sent instead of a bare head, and the length of that head.
     instead: Option<(Bytes, usize)>,
 }
 
 impl<S> Courteous<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, instead: None }
+    pub(super) fn new(stream: S, pace: Pace) -> Self {
+        Self { stream, pace, instead: None }
     }
 }
 
@@ -33,13 +35,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for Courteous<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.pace.received();
+        }
+        read
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Courteous<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
+        this.pace.sent();
         if this.instead.is_none() {
             this.instead = replacement(buf).map(|text| (text, buf.len()));
         }
