@@ -1,7 +1,13 @@
 //! All integration tests, in one binary.
 
 #![expect(clippy::expect_used, reason = "a test that can't go on stops, and says what it expected")]
+#![expect(clippy::indexing_slicing, reason = "the same: a test that finds less than it expected has failed")]
 
 mod conformance;
+mod example;
+mod harness;
 mod model;
 mod properties;
+mod rules;
+mod server;
+mod tidy;

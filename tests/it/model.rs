@@ -12,6 +12,7 @@ use std::time::Duration;
 use deltaq::engine::command::Outcome;
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::rate_limit::BucketLevel;
 
 mod leases;
 mod produce;
@@ -227,11 +228,10 @@ pub(crate) struct Model {
     /// Replaces that were accepted and have not ended, in order.
     pub(crate) runs: Vec<replace::Run>,
     pub(crate) committed: u64,
+    bucket: Option<BucketLevel>,
     pub(crate) next_resync: Option<Micros>,
     pub(crate) resync_due: bool,
     pub(crate) last_replace: Option<LastReplace>,
-    /// Keys there or promised after the last command.
-    pub(crate) most_keys: usize,
     /// Names of the rules that were hit.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
@@ -251,10 +251,10 @@ impl Model {
             outcomes: BTreeMap::new(),
             runs: Vec::new(),
             committed: u64::MAX,
+            bucket: None,
             next_resync,
             resync_due: false,
             last_replace: None,
-            most_keys: 0,
             hits: BTreeMap::new(),
         }
     }

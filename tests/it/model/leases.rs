@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::engine::command::{How, Outcome};
+use deltaq::engine::time::Time;
 
 use super::produce::{cap, put_back};
 use super::{
@@ -55,8 +56,12 @@ impl Model {
     }
 
     /// How long a key waits after its failure number `failures`.
-    pub(super) fn backoff(&self, failures: u32) -> Micros {
+    pub(super) fn backoff(&self, key: Name, failures: u32, now: Micros) -> Micros {
         let limiter = &self.config.rate_limiter;
+        if limiter.bucket.is_some() || limiter.jitter > 0.0 {
+            // What these do is held against recorded tables elsewhere.
+            return micros(limiter.wait(key, failures, self.bucket, Time::from_micros(now)).0);
+        }
         let mut wait = 0;
         if let Some(exponential) = &limiter.item_exponential {
             let doubled = u128::from(micros(exponential.base)) << (failures - 1).min(60);
@@ -68,6 +73,12 @@ impl Model {
             wait = wait.max(micros(if fast { fast_slow.fast } else { fast_slow.slow }));
         }
         limiter.max_wait.map_or(wait, |max| wait.min(micros(max)))
+    }
+
+    /// Who asks the rate limiters takes a token out of the bucket that all keys share.
+    pub(super) fn take_token(&mut self, at: Micros) {
+        self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, Time::from_micros(at)).1;
+        self.hit("the rate limiters are asked");
     }
 
     pub(crate) fn pop(
@@ -213,9 +224,8 @@ impl Model {
                 item.known = Some(ModelKnown { thing: delta.thing, rv: delta.rv, owner: delta.owner });
             }
         }
-        if item.mark.is_some_and(|mark| mark < lease.token) {
-            item.mark = None;
-        }
+        let (marked, covered) = (item.mark.is_some(), item.mark.is_some_and(|mark| mark < lease.token));
+        item.mark = item.mark.filter(|_| !covered);
         if forget {
             item.attempt = 0;
             item.failures = 0;
@@ -225,6 +235,9 @@ impl Model {
             item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
         }
         let later = item.place == Place::Idle && !item.waiting.is_empty();
+        if marked {
+            self.hit(if covered { "ack ends the mark" } else { "ack leaves the mark of a newer delta" });
+        }
         self.hit(match (lease.news.is_some(), later) {
             (true, _) => "ack with news: to the tail",
             (_, true) => "ack with delayed news",
@@ -244,12 +257,19 @@ impl Model {
         let (keys_mode, latest) = (self.is_keys(), self.is_latest());
         let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let max_failures = self.config.max_failures;
-        let wait = delay.unwrap_or_else(|| self.backoff(self.items[key].failures + 1));
+        let failures = self.items[key].failures + 1;
+        let has_news = self.items[key].lease().is_some_and(|lease| lease.news.is_some());
+        let too_often = max_failures > 0 && failures >= max_failures;
+        let asks = delay.is_none() && if has_news { keys_mode } else { !too_often };
+        let wait = delay.unwrap_or_else(|| self.backoff(key, failures, base));
+        if asks {
+            self.take_token(stamp.1);
+        }
         let item = self.item(key);
         let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
         let seam = put_back(item, latest);
         let merged = cap(&mut item.waiting, deltas_max, bytes_max);
-        item.failures += 1;
+        item.failures = failures;
         item.last_error = error;
         // In mode keys the delayed entry is itself an Add; in the others deltas stand behind it.
         let later = item.delay.is_some();
@@ -259,13 +279,16 @@ impl Model {
                 item.wait_until(base + wait, stamp.0);
             }
             "failed with news: to the tail"
-        } else if max_failures > 0 && item.failures >= max_failures {
+        } else if too_often {
             if later {
                 "failed too often with delayed news: delayed"
             } else {
                 item.place = Place::Parked;
-                item.mark = None;
-                "failed too often: parked"
+                if item.mark.take().is_some() {
+                    "failed too often: parked, without its mark"
+                } else {
+                    "failed too often: parked"
+                }
             }
         } else if wait == 0 {
             item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added: stamp.1 });

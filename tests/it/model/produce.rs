@@ -81,7 +81,7 @@ impl Model {
             let thing = call.thing.expect("an Add or Update carries an object");
             let new =
                 New { kind: call.kind, thing, source: call.source, owner, final_state_unknown: false, due };
-            self.append(now, call.key, new, true);
+            self.append(now, call.key, &new, true);
             self.populated = true;
             return true;
         }
@@ -106,7 +106,7 @@ impl Model {
         let thing = call.thing.or(item.newest_thing()).expect("a key that is held has an object");
         let final_state_unknown = by_key || call.final_state_unknown;
         let new = New { kind: call.kind, thing, source: call.source, owner: None, final_state_unknown, due };
-        if self.append(now, call.key, new, true) {
+        if self.append(now, call.key, &new, true) {
             self.populated = true;
         } else {
             self.populate(now);
@@ -147,7 +147,7 @@ impl Model {
 
     /// Appends a delta by the dedup rule, and makes the key ready if it is news. False when the
     /// rule kept the older one.
-    pub(super) fn append(&mut self, now: Micros, key: Name, new: New, news: bool) -> bool {
+    pub(super) fn append(&mut self, now: Micros, key: Name, new: &New, news: bool) -> bool {
         let both_deleted = new.kind == DeltaKind::Deleted
             && self.get(key).and_then(|item| item.waiting.last()).is_some_and(ModelDelta::is_deleted);
         let older_is_tombstone = both_deleted
@@ -188,7 +188,7 @@ impl Model {
             None => item.wake((rv, at)),
         }
         self.tidy(key);
-        self.count_append(&before, &new, news, both_deleted, merged);
+        self.count_append(&before, new, news, both_deleted, merged);
         true
     }
 
@@ -232,6 +232,7 @@ impl Model {
                 self.item(call.key).failures += 1;
                 self.item(call.key).memory = None;
                 self.tidy(call.key);
+                self.take_token(self.last_at);
                 self.hit("a closed queue counts an ignored AddRateLimited");
             }
             self.hit("a closed queue of mode keys ignores an add");
@@ -255,16 +256,17 @@ impl Model {
             }
             self.item(call.key).failures += 1;
             let failures = self.item(call.key).failures;
-            delay = self.backoff(failures);
+            delay = self.backoff(call.key, failures, now);
+            self.take_token(at);
             self.hit("AddRateLimited");
         }
         let failures = self.item(call.key).failures;
         let item = self.item(call.key);
         let place = item.place.clone();
         if delay > 0 {
-            item.wait_until(now + delay, rv)
+            item.wait_until(now + delay, rv);
         } else {
-            item.wake((rv, at))
+            item.wake((rv, at));
         }
         if call.rate_limited {
             item.failures = failures;

@@ -42,8 +42,8 @@ pub(crate) struct Run {
     /// The keys for which it holds room.
     promised: BTreeSet<Name>,
     counts: ModelReplaced,
-    owned: u64,
-    deletions: u64,
+    owned: u32,
+    deletions: u32,
 }
 
 /// The slices of a Replace. The rules do not say how it is sliced: this is how the engine does it,
@@ -88,8 +88,8 @@ impl Run {
 
     fn refuses(&self) -> bool {
         let Some((max_deletes, percent)) = self.guard else { return false };
-        let share = 100.0 * self.deletions as f64;
-        self.deletions > max_deletes && share > percent * self.owned as f64
+        let share = 100.0 * f64::from(self.deletions);
+        u64::from(self.deletions) > max_deletes && share > percent * f64::from(self.owned)
     }
 }
 
@@ -277,8 +277,8 @@ impl Model {
             for key in slice {
                 let item = &self.items[key];
                 let lives = item.newest_thing().is_some() && !item.newest_is_deleted();
-                run.owned += u64::from(lives && item.owner() == run.list.source);
-                run.deletions += u64::from(Self::is_missing(run, key, item));
+                run.owned += u32::from(lives && item.owner() == run.list.source);
+                run.deletions += u32::from(Self::is_missing(run, key, item));
             }
             if last.is_some() {
                 run.phase = Phase::Count { after: last };
@@ -311,12 +311,12 @@ impl Model {
         if next < run.list.items.len() {
             return Ok(false);
         }
-        run.counts.deleted = run.deletions;
+        run.counts.deleted = u64::from(run.deletions);
         if run.refuses() {
             self.hit(if run.list.dry_run { "a dry run is refused" } else { "the guard refuses" });
             return Err(Refused::MassDelete {
-                deletions: run.deletions,
-                owned: run.owned,
+                deletions: u64::from(run.deletions),
+                owned: u64::from(run.owned),
                 counts: run.counts,
             });
         }
@@ -353,7 +353,7 @@ impl Model {
         let kind = if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
         let owner = source.or(item.owner());
         let new = New { kind, thing, source, owner, final_state_unknown: false, due: None };
-        self.append(now, key, new, true);
+        self.append(now, key, &new, true);
         self.mark(run, key);
         run.counts.replaced += 1;
         if from_another {
@@ -405,7 +405,7 @@ impl Model {
         let source = run.list.source;
         let kind = DeltaKind::Deleted;
         let new = New { kind, thing, source, owner: None, final_state_unknown: true, due: None };
-        self.append(now, key, new, true);
+        self.append(now, key, &new, true);
         self.mark(run, key);
         self.hit(if item.is_leased() { "Replace deletes a leased key" } else { "Replace deletes a key" });
     }

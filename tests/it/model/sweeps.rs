@@ -68,15 +68,14 @@ impl Model {
         redrive: bool,
     ) -> Step<u64> {
         let now = self.advance(now);
-        let batch = match keys {
-            Some(keys) => keys.to_vec(),
-            None => {
-                let after = sweep.after.take();
-                let behind = |key: &Name| after.is_none_or(|after| *key > after);
-                let batch: Vec<Name> = self.parked().into_iter().filter(behind).take(budget).collect();
-                sweep.after = batch.last().copied().filter(|_| batch.len() == budget);
-                batch
-            }
+        let batch = if let Some(keys) = keys {
+            keys.to_vec()
+        } else {
+            let after = sweep.after.take();
+            let behind = |key: &Name| after.is_none_or(|after| *key > after);
+            let batch: Vec<Name> = self.parked().into_iter().filter(behind).take(budget).collect();
+            sweep.after = batch.last().copied().filter(|_| batch.len() == budget);
+            batch
         };
         for key in batch {
             let done = if redrive { self.redrive_key(now, key) } else { self.discard_key(now, key) };
@@ -101,7 +100,7 @@ impl Model {
             final_state_unknown: false,
             due: None,
         };
-        self.append(now, key, new, false);
+        self.append(now, key, &new, false);
         self.hit("Resync hands out a key");
         true
     }
@@ -134,11 +133,10 @@ impl Model {
             return (false, 0);
         }
         self.event(now);
-        let item = self.item(key);
-        let known = item.known;
-        *item = Item { known, ..Item::default() };
+        let (known, marked) = (item.known, item.mark.is_some());
+        *self.item(key) = Item { known, ..Item::default() };
         self.tidy(key);
-        self.hit("purge drops a key");
+        self.hit(if marked { "purge drops a key with its mark" } else { "purge drops a key" });
         (true, deltas)
     }
 

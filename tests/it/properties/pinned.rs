@@ -1,11 +1,117 @@
 //! Cases that failed once, shrunk, each with its story.
 
-use super::script::{Setup, Step};
+use deltaq::engine::config::Mode;
+use deltaq::engine::delta::DeltaKind::{Added, Updated};
+
+use super::script::{Change, Command, MAX, Setup, Step};
 use super::{Hits, run};
+use crate::model::{ModelCall, ModelReplace, Name, Thing};
+
+/// Settings in which nothing is tight.
+const PLAIN: Setup = Setup {
+    mode: Mode::Delta,
+    known_objects: true,
+    emit_replaced: true,
+    lease: 1_000,
+    max_failures: 0,
+    limiter: 1,
+    resync_period: None,
+    max_keys: 1_000,
+    max_object_bytes: 1_000,
+    max_deltas_per_key: 4,
+    max_bytes_per_key: 10_000,
+    max_delete_percent: None,
+    max_deletes: None,
+};
 
 /// Runs a pinned case.
 fn pin(setup: Setup, steps: &[Step]) {
     if let Err((index, difference)) = run(setup, steps, &mut Hits::new()) {
         panic!("step {index}: {difference}");
     }
+}
+
+fn step(clock: i64, command: Command) -> Step {
+    Step { clock, command, commit: true }
+}
+
+fn call(key: Name, thing: Option<Thing>) -> ModelCall {
+    let (source, delay) = (None, None);
+    ModelCall { kind: Added, key, thing, source, delay, final_state_unknown: false, rate_limited: false }
+}
+
+fn produce(calls: &[ModelCall]) -> Command {
+    Command::Produce(calls.to_vec())
+}
+
+fn pop() -> Command {
+    Command::Pop { max: 1, max_bytes: MAX, with_known: false, lease: None, worker: None, id: None }
+}
+
+/// Deadlines were counted from a clock that was set back, below the last event: leases were too short.
+#[test]
+fn a_lease_has_its_full_length_though_the_clock_was_set_back() {
+    pin(PLAIN, &[step(100, produce(&[call("a", Some(0))])), step(-90, pop()), step(999, Command::Wait)]);
+}
+
+/// An invariant said that no list is longer than the cap. It failed, and with it the next start, once the
+/// cap of a queue with long lists was lowered.
+#[test]
+fn a_cap_may_be_lowered_under_a_longer_list() {
+    let added = call("a", Some(0));
+    let updated = ModelCall { kind: Updated, ..added.clone() };
+    let steps = [
+        step(0, produce(&[added, updated.clone(), updated.clone()])),
+        step(0, Command::Configure(Change::MaxDeltas(2))),
+        step(0, produce(&[updated])),
+    ];
+    pin(PLAIN, &steps);
+}
+
+/// A closed queue of mode keys refused adds at `max_keys`, which it ignores anyway.
+#[test]
+fn a_closed_queue_of_mode_keys_is_never_full() {
+    let setup = Setup { mode: Mode::Keys, max_keys: 1, ..PLAIN };
+    let steps = [
+        step(0, produce(&[call("a", None)])),
+        step(0, Command::Close(true)),
+        step(0, produce(&[call("b", None), call("c", None)])),
+    ];
+    pin(setup, &steps);
+}
+
+/// An aborted first Replace lost the marks of what it had queued; a repeated one with `only_changed` had
+/// no reason to queue it again, and the queue counted as synced before anything was acknowledged.
+#[test]
+fn marks_outlive_an_aborted_first_replace() {
+    let list = ModelReplace {
+        items: vec![("a", 0)],
+        source: None,
+        only_changed: true,
+        max_delete_percent: None,
+        max_deletes: None,
+        dry_run: false,
+    };
+    let replace_step = || step(0, Command::Step { run: 0, budget: 1 });
+    let steps = [
+        step(0, Command::Accept(list.clone())),
+        replace_step(),
+        replace_step(),
+        replace_step(),
+        step(0, Command::Crash),
+        step(0, Command::Accept(list)),
+        replace_step(),
+        replace_step(),
+        replace_step(),
+        replace_step(),
+        replace_step(),
+    ];
+    pin(PLAIN, &steps);
+}
+
+/// Each period that passed without a command gave a Resync of its own: a day of them at once.
+#[test]
+fn one_resync_makes_up_for_many_missed_periods() {
+    let setup = Setup { resync_period: Some(500), ..PLAIN };
+    pin(setup, &[step(10_000, Command::Wait), step(499, Command::Wait), step(1, Command::Wait)]);
 }

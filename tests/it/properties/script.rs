@@ -1,12 +1,13 @@
 //! The random cases: settings and steps as plain data, so that a failing case can be shrunk, printed
 //! and pinned.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::rate_limit::{ItemExponential, ItemFastSlow, RateLimiter};
+use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 
 use crate::model::{Micros, ModelCall, ModelReplace, Name, OBJECTS, Thing, Who};
@@ -26,7 +27,7 @@ pub(crate) struct Setup {
     pub(crate) emit_replaced: bool,
     pub(crate) lease: Micros,
     pub(crate) max_failures: u32,
-    /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both and a cap.
+    /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both and a cap, 5 a bucket and jitter.
     pub(crate) limiter: u8,
     pub(crate) resync_period: Option<Micros>,
     pub(crate) max_keys: usize,
@@ -41,17 +42,14 @@ impl Setup {
     pub(crate) fn config(&self) -> Arc<Config> {
         let exponential =
             ItemExponential { base: Duration::from_micros(100), max: Duration::from_micros(1_500) };
-        let fast_slow = ItemFastSlow {
-            fast: Duration::from_micros(150),
-            slow: Duration::from_micros(1_000),
-            max_fast: 2,
-        };
+        let fast_slow =
+            ItemFastSlow { fast: Duration::from_micros(150), slow: Duration::from_millis(1), max_fast: 2 };
         let rate_limiter = RateLimiter {
-            item_exponential: matches!(self.limiter, 1 | 3 | 4).then_some(exponential),
+            item_exponential: matches!(self.limiter, 1 | 3..=5).then_some(exponential),
             item_fast_slow: matches!(self.limiter, 2..=4).then_some(fast_slow),
-            bucket: None,
+            bucket: (self.limiter == 5).then_some(Bucket { qps: 1_000.0, burst: 3 }),
             max_wait: (self.limiter == 4).then_some(Duration::from_micros(700)),
-            jitter: 0.0,
+            jitter: if self.limiter == 5 { 0.5 } else { 0.0 },
         };
         Arc::new(Config {
             mode: self.mode,
@@ -76,9 +74,9 @@ impl Setup {
             mode,
             known_objects: rng.u8(..4) > 0,
             emit_replaced: rng.u8(..4) > 0,
-            lease: rng.u64(300..2_000),
+            lease: if rng.bool() { rng.u64(300..2_000) } else { rng.u64(2_000..20_000) },
             max_failures: rng.u32(0..4),
-            limiter: rng.u8(0..5),
+            limiter: rng.u8(0..6),
             resync_period: (rng.u8(..4) == 0).then(|| rng.u64(500..5_000)),
             max_keys: if rng.u8(..3) == 0 { rng.usize(3..8) } else { 1_000 },
             max_object_bytes: if rng.u8(..8) == 0 { 30 } else { 1_000 },
@@ -186,19 +184,43 @@ pub(crate) struct Author {
     weights: [u32; 18],
     keys: usize,
     slow: bool,
+    /// What comes next, before anything else.
+    next: VecDeque<Command>,
 }
 
-const WEIGHTS: [u32; 18] = [300, 18, 60, 190, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 8, 24, 3];
+const WEIGHTS: [u32; 18] = [300, 24, 100, 220, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 6, 24, 3];
 
 impl Author {
     pub(crate) fn new(mut rng: Rng, mode: Mode) -> Self {
         let mut weights = WEIGHTS;
         for weight in &mut weights {
-            *weight *= rng.u32(1..5);
+            *weight *= [1, 2, 4, 16][rng.usize(..4)];
         }
         let keys = rng.usize(2..=KEYS.len());
         let slow = rng.u8(..4) == 0;
-        Self { rng, mode, weights, keys, slow }
+        let mut author = Self { rng, mode, weights, keys, slow, next: VecDeque::new() };
+        if author.rng.bool() {
+            author.begin();
+        }
+        author
+    }
+
+    /// A beginning without produce calls: known objects, and a Resync or the initial list.
+    fn begin(&mut self) {
+        if self.rng.bool() {
+            let seeds = self.many(6, |author| (author.key(), author.thing(), author.who()));
+            self.next.push_back(Command::Seed(seeds));
+        }
+        if self.one_in(3) {
+            self.next.push_back(Command::Resync { budget: 1_000 });
+        }
+        let list = self.replace();
+        self.next.push_back(Command::Accept(list));
+        for _ in 0..self.rng.usize(..12) {
+            let choice = if self.rng.bool() { 2 } else { 3 + self.rng.usize(..2) };
+            let command = self.command(choice);
+            self.next.push_back(command);
+        }
     }
 
     fn key(&mut self) -> Name {
@@ -206,7 +228,7 @@ impl Author {
     }
 
     fn thing(&mut self) -> Thing {
-        self.rng.u8(..OBJECTS.len() as u8)
+        Thing::try_from(self.rng.usize(..OBJECTS.len())).expect("they are few")
     }
 
     fn one_in(&mut self, n: u32) -> bool {
@@ -301,8 +323,7 @@ impl Author {
 
     fn act(&mut self) -> Act {
         match self.rng.u8(..20) {
-            0..=8 => Act::Ack,
-            9 | 10 if self.mode == Mode::Keys => Act::Done,
+            0 | 1 if self.mode == Mode::Keys => Act::Done,
             11..=15 => Act::Nack { delay: self.maybe(3, Self::span), error: self.error() },
             16 => Act::Reject { error: self.error() },
             17 | 18 => Act::Release,
@@ -338,6 +359,17 @@ impl Author {
     }
 
     pub(crate) fn step(&mut self) -> Step {
+        let command = self.next.pop_front().unwrap_or_else(|| self.any_command());
+        if matches!(command, Command::Accept(_)) && self.next.is_empty() && self.rng.bool() {
+            // A Replace that is not disturbed much.
+            for _ in 0..self.rng.usize(1..8) {
+                self.next.push_back(Command::Step { run: 0, budget: 1_000 });
+            }
+        }
+        Step { clock: self.clock(), command, commit: !self.one_in(8) }
+    }
+
+    fn any_command(&mut self) -> Command {
         let all: u32 = self.weights.iter().sum();
         let mut at = self.rng.u32(..all);
         let mut choice = 0;
@@ -345,8 +377,7 @@ impl Author {
             at -= self.weights[choice];
             choice += 1;
         }
-        let command = self.command(choice);
-        Step { clock: self.clock(), command, commit: !self.one_in(8) }
+        self.command(choice)
     }
 
     fn command(&mut self, choice: usize) -> Command {
@@ -355,7 +386,7 @@ impl Author {
             1 => Command::Accept(self.replace()),
             2 => Command::Step { run: usize::from(self.one_in(8)), budget: self.budget() },
             3 => Command::Pop {
-                max: self.rng.usize(1..4),
+                max: self.rng.usize(1..6),
                 max_bytes: if self.one_in(4) { self.rng.usize(..60) } else { MAX },
                 with_known: self.rng.bool(),
                 lease: self.maybe(4, Self::span),

@@ -1,0 +1,418 @@
+//! The rules that client-go has no answer for, each with a name and a short story at the engine.
+//!
+//! The properties find what a rule does not say; these tests say what it does. Each step also checks
+//! every invariant, and that the events alone give the same state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::command::{
+    Call, Extended, How, Item, Pop, Produced, Progress, Purged, Replace, ReplaceId, Replaced, Settle, Settled,
+};
+use deltaq::engine::config::{Config, Mode};
+use deltaq::engine::delta::{Delta, DeltaKind};
+use deltaq::engine::event::Event;
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
+use deltaq::engine::refusal::Refusal;
+use deltaq::engine::schedule::Place;
+use deltaq::engine::table::Entry;
+use deltaq::engine::time::Time;
+use deltaq::engine::{Queue, Sweep};
+
+mod delays;
+mod deltas;
+mod leases;
+mod limits;
+mod modes;
+mod operating;
+mod ownership;
+mod replace;
+mod synced;
+
+/// Where the clock stands at first.
+const START_MS: u64 = 1_000_000;
+
+/// A queue with a clock, and a second one that gets the events only.
+struct Desk {
+    queue: Queue,
+    twin: Queue,
+    events: Vec<Event>,
+    now_ms: u64,
+}
+
+/// A backoff of 100 ms that doubles, parking after three failures, leases of 10 s.
+fn config(change: impl FnOnce(&mut Config)) -> Arc<Config> {
+    let exponential = ItemExponential { base: ms(100), max: ms(60_000) };
+    let mut config = Config {
+        lease: ms(10_000),
+        max_failures: 3,
+        rate_limiter: RateLimiter {
+            item_exponential: Some(exponential),
+            jitter: 0.0,
+            ..RateLimiter::default()
+        },
+        ..Config::default()
+    };
+    change(&mut config);
+    Arc::new(config)
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).expect("a valid key")
+}
+
+fn object(version: u32) -> Object {
+    Object::from_valid(&format!(r#"{{"v":{version}}}"#))
+}
+
+/// One call of a producer.
+struct Say(Call);
+
+impl Say {
+    fn new(kind: DeltaKind, name: &str, version: Option<u32>) -> Self {
+        Self(Call {
+            kind,
+            key: key(name),
+            object: version.map(object),
+            source: None,
+            delay: None,
+            final_state_unknown: false,
+            rate_limited: false,
+        })
+    }
+
+    fn from(mut self, source: &str) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    fn after(mut self, millis: u64) -> Self {
+        self.0.delay = Some(ms(millis));
+        self
+    }
+}
+
+fn added(name: &str, version: u32) -> Say {
+    Say::new(DeltaKind::Added, name, Some(version))
+}
+
+fn updated(name: &str, version: u32) -> Say {
+    Say::new(DeltaKind::Updated, name, Some(version))
+}
+
+fn deleted(name: &str) -> Say {
+    Say::new(DeltaKind::Deleted, name, None)
+}
+
+/// Mode keys: Add, without an object.
+fn queued(name: &str) -> Say {
+    Say::new(DeltaKind::Added, name, None)
+}
+
+fn list(items: &[(&str, u32)]) -> Replace {
+    Replace::new(items.iter().map(|(name, version)| (key(name), object(*version))).collect(), None)
+}
+
+fn list_of(source: &str, items: &[(&str, u32)]) -> Replace {
+    Replace { source: Some(source.into()), ..list(items) }
+}
+
+fn replaced(counts: [u64; 5]) -> [(&'static str, u64); 5] {
+    let [replaced, deleted, unchanged, skipped, taken_over] = counts;
+    [
+        ("replaced", replaced),
+        ("deleted", deleted),
+        ("unchanged", unchanged),
+        ("skipped", skipped),
+        ("taken over", taken_over),
+    ]
+}
+
+fn counts(answer: &Replaced) -> [(&'static str, u64); 5] {
+    let counts = answer.counts;
+    replaced([counts.replaced, counts.deleted, counts.unchanged, counts.skipped, counts.taken_over])
+}
+
+/// A delta as `Updated 2`; `?` marks a final state that is unknown, `+n` what was merged into it.
+fn delta_text(delta: &Delta) -> String {
+    let version = delta.object.as_str().trim_start_matches(r#"{"v":"#).trim_end_matches('}');
+    let unknown = if delta.final_state_unknown { "?" } else { "" };
+    let merged = if delta.coalesced > 0 { format!("+{}", delta.coalesced) } else { String::new() };
+    format!("{} {version}{unknown}{merged}", delta.kind.as_str())
+}
+
+fn text(item: &Item) -> String {
+    let deltas: Vec<String> = item.deltas.iter().map(delta_text).collect();
+    format!("{}: {}", item.key, deltas.join(", "))
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn in_mode(mode: Mode) -> Self {
+        Self::with(|config| config.mode = mode)
+    }
+
+    fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let (config, now_ms) = (config(change), START_MS);
+        let start = Time::from_micros(now_ms * 1_000);
+        Self {
+            queue: Queue::new(config.clone(), 0, start),
+            twin: Queue::new(config, 0, start),
+            events: Vec::new(),
+            now_ms,
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_micros(self.now_ms * 1_000)
+    }
+
+    /// After each command: everything is durable, sound, and a function of the events.
+    fn settle_down(&mut self) {
+        self.queue.set_committed(self.queue.resource_version());
+        for event in self.queue.take_events() {
+            self.twin.apply(&event);
+            self.events.push(event);
+        }
+        assert_eq!(self.queue.check(), Ok(()));
+        assert_eq!(self.queue.image(), self.twin.image(), "the events give another state");
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.now_ms += millis;
+        self.queue.advance(self.now());
+        self.settle_down();
+    }
+
+    /// The process ends and starts again.
+    fn crash(&mut self) {
+        let mut rebuilt = Queue::new(self.queue.config().clone(), 0, Time::from_micros(START_MS * 1_000));
+        for event in &self.events {
+            rebuilt.apply(event);
+        }
+        self.queue = rebuilt;
+        self.queue.abort_replace(self.now());
+        self.settle_down();
+    }
+
+    // Producing.
+
+    fn say(&mut self, says: impl IntoIterator<Item = Say>) -> Result<Produced, Refusal> {
+        let calls: Vec<Call> = says.into_iter().map(|say| say.0).collect();
+        let answer = self.queue.produce(self.now(), &calls);
+        self.settle_down();
+        answer
+    }
+
+    /// Says one thing; whether it was accepted, and not ignored.
+    fn tell(&mut self, say: Say) -> bool {
+        self.say([say]).expect("it is no refusal").queued == 1
+    }
+
+    fn accept(&mut self, list: Replace) -> ReplaceId {
+        let id = self.queue.accept_replace(self.now(), list).expect("the list is accepted");
+        self.settle_down();
+        id
+    }
+
+    fn step(&mut self, id: ReplaceId) -> Result<Progress<Replaced>, Refusal> {
+        let progress = self.queue.replace_step(self.now(), id, 1);
+        self.settle_down();
+        progress
+    }
+
+    fn finish(&mut self, id: ReplaceId) -> Result<Replaced, Refusal> {
+        loop {
+            match self.step(id)? {
+                Progress::Done(answer) => return Ok(answer),
+                Progress::More => {}
+                Progress::NotYet => panic!("another Replace has to end first"),
+            }
+        }
+    }
+
+    fn replace(&mut self, list: Replace) -> Result<Replaced, Refusal> {
+        let id = self.accept(list);
+        self.finish(id)
+    }
+
+    fn resync(&mut self) -> u64 {
+        let (now, mut sweep) = (self.now(), Sweep::default());
+        let progress = self.queue.resync_step(now, &mut sweep, usize::MAX);
+        self.settle_down();
+        match progress {
+            Ok(Progress::Done(answer)) => answer.queued,
+            other => panic!("a Resync in one go: {other:?}"),
+        }
+    }
+
+    fn seed(&mut self, items: &[(&str, u32)]) {
+        let seeds: Vec<_> = items.iter().map(|(name, version)| (key(name), object(*version), None)).collect();
+        self.queue.check_seed(&seeds).expect("nothing waits");
+        self.queue.seed_step(self.now(), seeds);
+        self.settle_down();
+    }
+
+    // Consuming.
+
+    fn pop_with(&mut self, change: impl FnOnce(&mut Pop)) -> Result<Vec<Item>, Refusal> {
+        let (lease, worker, id) = (None, None, None);
+        let mut pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
+        change(&mut pop);
+        let items = self.queue.pop(self.now(), &pop);
+        self.settle_down();
+        items
+    }
+
+    fn pop_id(&mut self, id: &str, max: usize) -> Vec<Item> {
+        let pop = |pop: &mut Pop| (pop.id, pop.max) = (Some(id.into()), max);
+        self.pop_with(pop).expect("the queue is open")
+    }
+
+    /// The next key; there has to be one.
+    fn pop(&mut self) -> Item {
+        self.pop_with(|_| {}).expect("the queue is open").pop().expect("a key is ready")
+    }
+
+    fn settle(&mut self, token: u64, how: How) -> Settled {
+        let settled = self.queue.settle(self.now(), &[Settle { token, how }]);
+        self.settle_down();
+        settled[0]
+    }
+
+    fn ack(&mut self, item: &Item) {
+        assert!(matches!(self.settle(item.token, How::Ack), Settled::Ok { .. }));
+    }
+
+    fn nack(&mut self, item: &Item) {
+        assert!(matches!(self.settle(item.token, nack()), Settled::Ok { .. }));
+    }
+
+    fn reject(&mut self, item: &Item) {
+        let how = How::Reject { error: Some("bad".into()) };
+        assert!(matches!(self.settle(item.token, how), Settled::Ok { .. }));
+    }
+
+    fn extend(&mut self, item: &Item, millis: u64) -> Extended {
+        let extended = self.queue.extend(self.now(), &[item.token], Some(ms(millis)));
+        self.settle_down();
+        extended[0]
+    }
+
+    fn purge(&mut self) -> Purged {
+        let (now, mut sweep) = (self.now(), Sweep::default());
+        let progress = self.queue.purge_step(now, &mut sweep, usize::MAX);
+        self.settle_down();
+        let Progress::Done(purged) = progress else { panic!("a purge in one go") };
+        purged
+    }
+
+    fn redrive(&mut self, names: Option<&[&str]>) -> u64 {
+        let keys: Option<Vec<Key>> = names.map(|names| names.iter().map(|name| key(name)).collect());
+        let (now, mut sweep) = (self.now(), Sweep::default());
+        let progress = self.queue.redrive_step(now, keys.as_deref(), &mut sweep, usize::MAX);
+        self.settle_down();
+        let Progress::Done(count) = progress else { panic!("a redrive in one go") };
+        count
+    }
+
+    fn discard(&mut self) -> u64 {
+        let (now, mut sweep) = (self.now(), Sweep::default());
+        let progress = self.queue.discard_step(now, None, &mut sweep, usize::MAX);
+        self.settle_down();
+        let Progress::Done(count) = progress else { panic!("a discard in one go") };
+        count
+    }
+
+    /// A key that has been handed out and acknowledged.
+    fn know(&mut self, say: Say) {
+        self.tell(say);
+        let item = self.pop();
+        self.ack(&item);
+    }
+
+    /// Lets the key, which is the only one in line, fail until it is parked.
+    fn park(&mut self, name: &str) {
+        let item = self.pop();
+        assert_eq!(item.key.as_str(), name);
+        self.reject(&item);
+    }
+
+    // Looking.
+
+    fn entry(&self, name: &str) -> &Entry {
+        self.queue.table().get(name).expect("the queue has the key")
+    }
+
+    fn place(&self, name: &str) -> &'static str {
+        let Some(entry) = self.queue.table().get(name) else { return "absent" };
+        match entry.standing.place {
+            Place::Ready(_) => "ready",
+            Place::Leased(_) => "leased",
+            Place::Parked => "parked",
+            Place::Idle if entry.standing.delay.is_some() => "delayed",
+            Place::Idle if entry.known.is_some() => "known",
+            Place::Idle => "idle",
+        }
+    }
+
+    /// The ready keys in their order.
+    fn line(&self) -> Vec<&str> {
+        let table = self.queue.table();
+        self.queue
+            .schedule()
+            .ready()
+            .filter_map(|(_, slot)| table.at(slot))
+            .map(|entry| entry.key.as_str())
+            .collect()
+    }
+
+    /// What waits for a key.
+    fn waiting(&self, name: &str) -> String {
+        let Some(entry) = self.queue.table().get(name) else { return String::new() };
+        entry.waiting.iter().map(delta_text).collect::<Vec<_>>().join(", ")
+    }
+
+    fn owner(&self, name: &str) -> Option<&str> {
+        let entry = self.entry(name);
+        match entry.waiting.newest().or(entry.leased.newest()) {
+            Some(delta) => delta.owner.as_deref(),
+            None => entry.known.as_ref()?.owner.as_deref(),
+        }
+    }
+
+    fn failures(&self, name: &str) -> u32 {
+        self.entry(name).standing.failures
+    }
+
+    /// In how many milliseconds the key's delay is over.
+    fn due_in(&self, name: &str) -> Option<u128> {
+        let delay = self.entry(name).standing.delay?;
+        Some(delay.due.since(self.now()).as_millis())
+    }
+
+    fn known(&self, name: &str) -> Option<&str> {
+        self.queue.table().get(name)?.known.as_ref().map(|known| known.object.as_str())
+    }
+
+    fn has_synced(&self) -> bool {
+        self.queue.has_synced()
+    }
+}
+
+fn nack() -> How {
+    How::Nack { delay: None, error: Some("timeout".into()) }
+}
+
+fn nack_after(millis: u64) -> How {
+    How::Nack { delay: Some(ms(millis)), error: None }
+}
