@@ -21,9 +21,13 @@ check:
 unit *filter:
     cargo test --locked {{filter}}
 
-# The benchmarks; each prints what it measures.
-bench *args:
-    cargo bench --locked {{args}}
+# 10,000 long polls that wait: CPU, memory, wake-ups. Prints targets and results.
+bench-idle-polls:
+    cargo bench --locked --bench idle_polls
+
+# Replace of 1,000,000 objects while others add and pop. Prints targets and results.
+bench-replace:
+    cargo bench --locked --bench replace
 
 # The HTTP API against its own description.
 schemathesis:

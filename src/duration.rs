@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Units with their length in microseconds, longest first, so that [`format()`] may take the first that divides.
-const UNITS: [(&str, u64); 6] = [
+pub(crate) const UNITS: [(&str, u64); 6] = [
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
     ("m", 60_000_000),

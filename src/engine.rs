@@ -41,8 +41,10 @@ mod produce;
 mod queue;
 mod replace;
 mod settled;
+mod shards;
 mod sweep;
 
 pub use image::Image;
 pub use queue::{LastReplace, Queue, Status, Tally};
+pub use replace::Spent;
 pub use sweep::{Seed, Sweep};

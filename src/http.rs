@@ -14,6 +14,7 @@ mod body;
 mod cursor;
 mod delivery;
 mod guard;
+mod leftover;
 mod ndjson;
 mod params;
 mod routes;

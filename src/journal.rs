@@ -12,7 +12,7 @@ use std::fmt;
 use tokio::sync::watch;
 
 use crate::engine::event::Event;
-use crate::service::Name;
+use crate::name::Name;
 
 /// Takes events and says when they are durable.
 pub trait Journal: fmt::Debug + Send + Sync + 'static {

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod http;
 pub mod journal;
 pub mod lifecycle;
+pub mod name;
 pub mod server;
 pub mod service;
 pub mod telemetry;

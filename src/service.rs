@@ -10,7 +10,6 @@
 
 pub mod handle;
 pub mod metrics;
-pub mod name;
 pub mod registry;
 
 mod popping;
@@ -18,8 +17,8 @@ mod slices;
 mod timers;
 mod waiters;
 
+pub use crate::name::{Incarnation, LeaseId, Name, NameError};
 pub use handle::{Document, Handle};
-pub use name::{Incarnation, LeaseId, Name, NameError};
 pub use popping::{Delivered, PopAnswer, PopCall};
 pub use registry::{Limits, Registry};
 pub use slices::SLICE_KEYS;

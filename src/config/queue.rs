@@ -6,9 +6,44 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The section `[queue_defaults]`.
+use super::schema::{self, Kind};
+
+/// What a setting of a queue may be, for the description of the API.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bounds {
+    /// A whole number from the first to the second.
+    Whole(i64, i64),
+    /// A number up to `max` and above `min`, or at it.
+    Number {
+        /// The least.
+        min: f64,
+        /// Whether the least itself is allowed.
+        min_allowed: bool,
+        /// The most.
+        max: f64,
+    },
+    /// A duration from the first to the second.
+    Duration(&'static str, &'static str),
+    /// A list with so many entries.
+    Length(usize, usize),
+}
+
+/// The bounds of a setting, by its path below `queue_defaults`, if it has any.
+#[must_use]
+pub fn bounds(path: &str) -> Option<Bounds> {
+    match schema::find(&format!("queue_defaults.{path}"))?.kind {
+        Kind::Integer(min, max) => Some(Bounds::Whole(min, max)),
+        Kind::Number { min, min_allowed, max } => Some(Bounds::Number { min, min_allowed, max }),
+        Kind::Duration(min, max) => Some(Bounds::Duration(min, max)),
+        Kind::Pointers => Some(Bounds::Length(1, schema::KEY_PARTS_MAX)),
+        _ => None,
+    }
+}
+
+/// The settings of a queue: the section `[queue_defaults]`, and `config` of the API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = QueueConfig)]
 pub struct QueueDefaults {
     /// What a pop hands out.
     pub mode: Mode,

@@ -201,7 +201,7 @@ impl Kind {
 }
 
 /// Most parts of a key.
-const KEY_PARTS_MAX: usize = crate::engine::limits::KEY_POINTERS_MAX;
+pub(super) const KEY_PARTS_MAX: usize = crate::engine::limits::KEY_POINTERS_MAX;
 
 /// A TOML number as a finite float.
 fn number(value: &Value) -> Option<f64> {

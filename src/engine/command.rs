@@ -1,12 +1,11 @@
 //! What callers ask of a queue, and what they are told.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::delta::{Delta, DeltaKind, Rv, Source};
 use super::event::ReplaceCounts;
-use super::key::Key;
+use super::key::{Key, KeySet};
 use super::object::Object;
 use super::table::Known;
 use super::time::Time;
@@ -46,8 +45,8 @@ pub struct Produced {
 pub struct Replace {
     /// The objects in list order.
     pub items: Vec<(Key, Object)>,
-    /// The keys of `items`. Shared, so that the caller can drop a large set off the queue's lock.
-    pub keys: Arc<HashSet<Key>>,
+    /// The keys of `items`.
+    pub keys: KeySet,
     /// Whose set it is.
     pub source: Option<Source>,
     /// Queue nothing for what has not changed.
@@ -64,7 +63,7 @@ impl Replace {
     /// A Replace by `items` with no options set.
     #[must_use]
     pub fn new(items: Vec<(Key, Object)>, source: Option<Source>) -> Self {
-        let keys = Arc::new(items.iter().map(|(key, _)| key.clone()).collect());
+        let keys = items.iter().map(|(key, _)| key.clone()).collect();
         let (only_changed, dry_run) = (false, false);
         let (max_delete_percent, max_deletes) = (None, None);
         Self { items, keys, source, only_changed, max_delete_percent, max_deletes, dry_run }

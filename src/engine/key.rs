@@ -2,9 +2,13 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
 use super::limits;
+use super::shards::Shards;
 
 /// The name of one resource in one queue: 1 to 1,024 bytes of text without control characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +48,49 @@ impl Borrow<str> for Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// A set of keys that may be large.
+#[derive(Debug, Default)]
+pub struct KeySet {
+    keys: Shards<Key>,
+    hasher: RandomState,
+}
+
+impl KeySet {
+    /// How many keys are in.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether no key is in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether `key` is in.
+    #[must_use]
+    pub fn contains(&self, key: &Key) -> bool {
+        self.keys.find(self.hasher.hash_one(key), |other| other == key).is_some()
+    }
+
+    /// Puts `key` in, unless it is.
+    pub fn insert(&mut self, key: Key) {
+        if !self.contains(&key) {
+            let hasher = &self.hasher;
+            self.keys.insert(hasher.hash_one(&key), key, |key| hasher.hash_one(key));
+        }
+    }
+}
+
+impl FromIterator<Key> for KeySet {
+    fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Self {
+        let mut set = Self::default();
+        keys.into_iter().for_each(|key| set.insert(key));
+        set
     }
 }
 

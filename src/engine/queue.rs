@@ -13,7 +13,7 @@ use super::delta::{DeltaKind, Rv, Source};
 use super::event::{Ending, Event, ReplaceCounts, Then, What};
 use super::rate_limit::BucketLevel;
 use super::refusal::Refusal;
-use super::replace::Run;
+use super::replace::{Run, Spent};
 use super::schedule::{Place, Schedule, Slot};
 use super::settled::SettledLeases;
 use super::table::{Entry, Table};
@@ -45,6 +45,8 @@ pub struct Queue {
     pub(super) marks: usize,
     /// Volatile: Replaces between their acceptance and their end, the running one first.
     pub(super) runs: VecDeque<Run>,
+    /// Volatile: Replaces that have ended and wait to be dropped.
+    pub(super) spent: Vec<Spent>,
     /// Volatile: the number of the last Replace.
     pub(super) last_run: u64,
     /// Volatile: events that nobody has taken yet.
@@ -171,6 +173,7 @@ impl Queue {
             known: 0,
             marks: 0,
             runs: VecDeque::new(),
+            spent: Vec::new(),
             last_run: 0,
             events: Vec::new(),
             committed: Rv::MAX,

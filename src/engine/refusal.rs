@@ -41,7 +41,7 @@ pub enum Refusal {
     Closed,
     /// A Replace would delete more than its guard allows.
     #[error(
-        "the list would delete {deletions} of {owned} keys; at most {max_deletes} or {max_percent} % are allowed"
+        "the list would delete {deletions} of {owned} keys, more than max_deletes = {max_deletes} and more than max_delete_percent = {max_percent}"
     )]
     MassDelete {
         /// Keys that would be deleted.

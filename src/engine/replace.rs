@@ -6,14 +6,13 @@
 //! repeats the Replace.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::vec::IntoIter;
 
 use super::command::{Progress, Replace, ReplaceId, Replaced};
 use super::config::Mode;
 use super::delta::{DeltaKind, Source};
 use super::event::{Origin, ReplaceCounts, What};
-use super::key::Key;
+use super::key::{Key, KeySet};
 use super::object::Object;
 use super::queue::{Initial, Queue};
 use super::refusal::Refusal;
@@ -26,7 +25,7 @@ use super::time::Time;
 pub(super) struct Run {
     id: ReplaceId,
     items: IntoIter<(Key, Object)>,
-    keys: Arc<std::collections::HashSet<Key>>,
+    keys: KeySet,
     source: Option<Source>,
     only_changed: bool,
     guard: Option<Guard>,
@@ -43,6 +42,10 @@ pub(super) struct Run {
     deletions: u64,
     owned: u64,
 }
+
+/// What an ended Replace leaves behind.
+#[derive(Debug)]
+pub struct Spent(#[expect(dead_code, reason = "it is only kept to be dropped")] Run);
 
 /// How many deletions a Replace may bring.
 #[derive(Clone, Copy, Debug)]
@@ -157,26 +160,41 @@ impl Queue {
     ) -> Result<Progress<Replaced>, Refusal> {
         let now = self.advance(now);
         let Some(mut run) = self.runs.pop_front_if(|run| run.id == id) else { return Ok(Progress::NotYet) };
-        let done = match run.phase {
-            Phase::Room { next, wanted } => self.count_room(&mut run, next, wanted, budget)?,
-            Phase::Count => self.count_deletions(&mut run, budget),
-            Phase::Plan { next, refused } => self.plan_items(&mut run, next, refused, budget)?,
+        let done = self.next_part(now, &mut run, budget);
+        if let Ok(false) = done {
+            self.runs.push_front(run);
+            return Ok(Progress::More);
+        }
+        let replaced = done.map(|_| self.end_run(now, &run));
+        self.spent.push(Spent(run));
+        replaced.map(Progress::Done)
+    }
+
+    /// What ended Replaces leave behind: up to a million objects, to be dropped off the queue's lock.
+    pub fn take_spent(&mut self) -> Vec<Spent> {
+        std::mem::take(&mut self.spent)
+    }
+
+    fn next_part(&mut self, now: Time, run: &mut Run, budget: usize) -> Result<bool, Refusal> {
+        match run.phase {
+            Phase::Room { next, wanted } => self.count_room(run, next, wanted, budget),
+            Phase::Count => Ok(self.count_deletions(run, budget)),
+            Phase::Plan { next, refused } => self.plan_items(run, next, refused, budget),
             Phase::Start => {
                 let first = run.may_be_first;
                 self.emit(now, What::ReplaceStarted { source: run.source.clone(), first });
                 run.phase = Phase::Items;
-                false
+                Ok(false)
             }
             Phase::Items => {
-                self.queue_items(now, &mut run, budget);
-                false
+                self.queue_items(now, run, budget);
+                Ok(false)
             }
-            Phase::Deletions => self.queue_deletions(now, &mut run, budget),
-        };
-        if !done {
-            self.runs.push_front(run);
-            return Ok(Progress::More);
+            Phase::Deletions => Ok(self.queue_deletions(now, run, budget)),
         }
+    }
+
+    fn end_run(&mut self, now: Time, run: &Run) -> Replaced {
         if !run.is_dry {
             let (source, counts, first) = (run.source.clone(), run.counts, run.may_be_first);
             self.emit(now, What::ReplaceEnded { source, first, counts, aborted: false });
@@ -184,7 +202,7 @@ impl Queue {
                 later.may_be_first = false;
             }
         }
-        Ok(Progress::Done(Replaced { resource_version: self.rv, counts: run.counts }))
+        Replaced { resource_version: self.rv, counts: run.counts }
     }
 
     /// Notes that a Replace which the events began has no end: a crash cut it off.
@@ -235,7 +253,7 @@ impl Queue {
             let keys = self.next_keys(&mut sweep, budget, owned);
             run.sweep = sweep;
             run.owned += keys.len() as u64;
-            let goes = |key: &&Key| !run.keys.contains(*key) && !run.called.contains_key(*key);
+            let goes = |key: &&Key| !run.keys.contains(key) && !run.called.contains_key(*key);
             run.deletions += keys.iter().filter(goes).count() as u64;
             if run.sweep.is_under_way() {
                 return false;

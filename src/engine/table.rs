@@ -5,12 +5,12 @@ use std::hash::BuildHasher;
 use std::ops::Bound;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 
 use super::delta::{Deltas, Rv, Source};
 use super::key::Key;
 use super::object::Object;
 use super::schedule::{Slot, Standing};
+use super::shards::Shards;
 
 /// The object that consumers acknowledged last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Entry {
 pub struct Table {
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
-    index: HashTable<Slot>,
+    index: Shards<Slot>,
     order: BTreeMap<Key, Slot>,
     hasher: RandomState,
 }
@@ -76,7 +76,7 @@ impl Table {
     /// Whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.index.len() == 0
     }
 
     /// Where `key` is.
@@ -119,7 +119,7 @@ impl Table {
             Slot::try_from(self.entries.len() - 1).unwrap_or(Slot::MAX)
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
-        self.index.insert_unique(hasher.hash_one(key.as_str()), slot, |slot| {
+        self.index.insert(hasher.hash_one(key.as_str()), slot, |slot| {
             let entry = entries.get(*slot as usize).and_then(Option::as_ref);
             hasher.hash_one(entry.map_or("", |entry| entry.key.as_str()))
         });
@@ -131,9 +131,7 @@ impl Table {
     pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
         let entry = self.entries.get_mut(slot as usize)?.take()?;
         let hash = self.hasher.hash_one(entry.key.as_str());
-        if let Ok(found) = self.index.find_entry(hash, |other| *other == slot) {
-            found.remove();
-        }
+        self.index.remove(hash, |other| *other == slot);
         self.order.remove(entry.key.as_str());
         if self.is_empty() {
             // An empty queue gives its memory back; a slot never outlives its entry.

@@ -7,12 +7,16 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use http_body::Body as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::params::nearest;
 use super::problem::{Code, Problem};
 use super::state::AppState;
+use super::wire::strict::Named;
+use crate::engine::key::KeySpec;
+use crate::engine::object;
 
 /// How the objects of a body stand in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub(super) struct Incoming {
     /// How the objects stand in it.
     pub(super) format: Format,
     body: BodyDataStream,
+    /// What Content-Length says.
+    length: Option<u64>,
     pause_max: Duration,
     bytes_max: usize,
 }
@@ -40,8 +46,10 @@ impl FromRequest<AppState> for Incoming {
         let format = format_of(request.headers())?;
         check_encoding(request.headers())?;
         let (pause_max, bytes_max) = (state.limits.body_read_timeout, state.limits.max_body_bytes);
-        let body = request.into_body().into_data_stream();
-        Ok(Self { format, body, pause_max, bytes_max })
+        let body = request.into_body();
+        let length = body.size_hint().exact();
+        let body = body.into_data_stream();
+        Ok(Self { format, body, length, pause_max, bytes_max })
     }
 }
 
@@ -66,12 +74,18 @@ impl Incoming {
 
     /// The whole body as text.
     pub(super) async fn text(mut self) -> Result<String, Problem> {
+        let limit = self.bytes_max;
+        let too_large = || {
+            let detail = format!("the body has more than {limit} bytes (server.max_body_bytes)");
+            Problem::new(Code::ObjectTooLarge, detail).with("limit", limit)
+        };
+        if self.length.is_some_and(|length| length > limit as u64) {
+            return Err(too_large());
+        }
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {
-            if whole.len() + piece.len() > self.bytes_max {
-                let limit = self.bytes_max;
-                let detail = format!("the body has more than {limit} bytes (server.max_body_bytes)");
-                return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", limit));
+            if whole.len() + piece.len() > limit {
+                return Err(too_large());
             }
             whole.extend_from_slice(&piece);
         }
@@ -94,27 +108,39 @@ impl Incoming {
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         let text = self.text().await?;
-        read_document(if text.trim().is_empty() { "{}" } else { &text })
+        if text.trim().is_empty() {
+            return read_document("{}");
+        }
+        read_document(&text)
     }
 }
 
-/// Reads one JSON document of known fields.
+/// Reads one JSON object of known fields.
 pub(super) fn read_document<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
-    serde_json::from_str(text).map_err(|error| document_problem(&error))
+    // Finds what serde passes over, such as a member that stands twice.
+    match object::scan(text, &KeySpec::default()) {
+        Err(error) if !error.not_an_object => Err(error.into()),
+        _ => serde_json::from_str(text)
+            .map(|Named(document)| document)
+            .map_err(|error| document_problem(&error)),
+    }
 }
 
 /// What is wrong with a document, with the nearest name for an unknown field.
 pub(super) fn document_problem(error: &serde_json::Error) -> Problem {
-    let mut detail = error.to_string();
-    let named: Vec<&str> = detail.split('`').skip(1).step_by(2).collect();
-    if let Some((unknown, known)) = named.split_first()
-        && detail.starts_with("unknown field")
-        && let Some(near) = nearest(unknown, known)
-    {
-        detail = format!("{detail}; did you mean {near:?}?");
-    }
+    let text = error.to_string();
     let code = if error.is_data() { Code::InvalidRequest } else { Code::InvalidJson };
-    Problem::new(code, detail).with("line", error.line()).with("column", error.column())
+    let named: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    let mut problem = Problem::new(code, text.clone());
+    if let Some((field, known)) = named.split_first()
+        && ["unknown field", "missing field", "duplicate field"].iter().any(|kind| text.starts_with(kind))
+    {
+        if let Some(near) = nearest(field, known) {
+            problem = Problem::new(code, format!("{text}; did you mean {near:?}?"));
+        }
+        problem = problem.with("field", *field);
+    }
+    problem.with("line", error.line()).with("column", error.column())
 }
 
 /// A text that is not UTF-8 behind its first `valid` bytes.

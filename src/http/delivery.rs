@@ -2,6 +2,7 @@
 //! as if they had not been handed out.
 
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,15 +14,35 @@ use crate::service::Delivered;
 /// only when it has written most of the one before, so a caller that is gone is noticed.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// An answer that holds on to its leases until all of it has been taken.
+/// What a connection has taken over but not written yet. Each connection has one; what is in it when
+/// the connection ends goes back to its queue.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outbox(Arc<Mutex<Vec<Delivered>>>);
+
+impl Outbox {
+    /// All that the connection had taken over is written.
+    pub(super) fn written(&self) {
+        let mut written = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        written.iter_mut().for_each(Delivered::confirm);
+    }
+
+    fn take_over(&self, delivered: Delivered) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(delivered);
+    }
+}
+
+/// An answer that holds on to its leases until all of it has been taken; then the connection does,
+/// until all of it is written.
 pub(super) struct DeliveryBody {
     rest: Bytes,
     delivered: Delivered,
+    /// None where no connection of ours carries the answer: then taken counts as written.
+    outbox: Option<Outbox>,
 }
 
 impl DeliveryBody {
-    pub(super) fn new(text: Vec<u8>, delivered: Delivered) -> Self {
-        Self { rest: text.into(), delivered }
+    pub(super) fn new(text: Vec<u8>, delivered: Delivered, outbox: Option<Outbox>) -> Self {
+        Self { rest: text.into(), delivered, outbox }
     }
 }
 
@@ -39,7 +60,11 @@ impl Body for DeliveryBody {
         let piece = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(piece);
         if self.rest.is_empty() {
-            self.delivered.confirm();
+            let mut delivered = std::mem::take(&mut self.delivered);
+            match &self.outbox {
+                Some(outbox) => outbox.take_over(delivered),
+                None => delivered.confirm(),
+            }
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }

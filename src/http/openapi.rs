@@ -1,10 +1,20 @@
 //! The OpenAPI document, generated from the handlers and the documents that they take and give.
+//!
+//! The handlers name their parameters and problems by the groups in [`params`] and [`answers`]; what the
+//! words in them mean is said once, in [`terms`].
 
-use std::sync::OnceLock;
+pub(super) mod answers;
+pub(super) mod params;
+pub mod terms;
 
+mod pattern;
+mod settings;
+
+use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::routes::{consume, look, operate, produce, queues};
+use super::state::HttpLimits;
 use super::wire;
 
 #[derive(OpenApi)]
@@ -24,7 +34,11 @@ use super::wire;
         look::items, look::item, look::known_list, look::known, look::synced,
         operate::livez, operate::readyz, operate::info, operate::openapi_json, operate::problem,
     ),
-    components(schemas(wire::ProblemDocument)),
+    components(schemas(
+        wire::ProblemDocument, wire::DeltaCall<'static>, wire::SeedCall<'static>,
+        wire::Page<wire::ItemDocument>, wire::Page<wire::KnownDocument>,
+        crate::config::queue::QueueDefaults,
+    )),
     tags(
         (name = "queues", description = "Queues themselves."),
         (name = "producing", description = "What producers send."),
@@ -35,14 +49,58 @@ use super::wire;
 )]
 struct Api;
 
-/// The document.
+/// The document, with the bounds of this server.
 #[must_use]
-pub fn document() -> utoipa::openapi::OpenApi {
-    Api::openapi()
+pub fn document(limits: &HttpLimits) -> Value {
+    let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
+    if let Some(components) = document.get_mut("components").and_then(Value::as_object_mut) {
+        components.insert("headers".to_owned(), answers::headers());
+        components.insert("responses".to_owned(), answers::shared().into());
+        if let Some(schemas) = components.get_mut("schemas").and_then(Value::as_object_mut) {
+            settings::complete(schemas);
+            terms::insert_all(schemas, limits);
+            schemas.sort_keys();
+        }
+    }
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flatten();
+    let operations = paths.filter_map(|(_, path)| path.as_object_mut()).flatten();
+    for (_, operation) in operations {
+        if let Some(body) = operation.get_mut("requestBody") {
+            make_optional(body);
+        }
+        let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
+        for (_, response) in responses.into_iter().flatten() {
+            add_request_id(response);
+        }
+    }
+    document
 }
 
-/// The document's text.
-pub fn text() -> &'static str {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| document().to_pretty_json().unwrap_or_default())
+/// A body that may be left out is described as one that may be null, which none may.
+fn make_optional(body: &mut Value) {
+    let contents = body.get_mut("content").and_then(Value::as_object_mut).into_iter().flatten();
+    let mut required = true;
+    for (_, content) in contents {
+        let is_null = content.pointer("/schema/oneOf/1/type").is_some_and(|kind| kind == "null");
+        if let Some(schema) = content.get_mut("schema").filter(|_| is_null)
+            && let Some(given) = schema.pointer_mut("/oneOf/0").map(Value::take)
+        {
+            required = false;
+            *schema = given;
+        }
+    }
+    if let Some(body) = body.as_object_mut() {
+        body.insert("required".to_owned(), required.into());
+    }
+}
+
+/// Every answer carries the request's id; shared answers say so themselves.
+fn add_request_id(response: &mut Value) {
+    let Some(response) = response.as_object_mut().filter(|response| !response.contains_key("$ref")) else {
+        return;
+    };
+    let headers = response.entry("headers").or_insert_with(|| Map::new().into());
+    if let Some(headers) = headers.as_object_mut() {
+        headers.insert("x-request-id".to_owned(), json!({ "$ref": "#/components/headers/RequestId" }));
+    }
 }

@@ -6,6 +6,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
+use super::openapi::params::Names;
 use super::problem::{Code, Problem};
 use crate::duration;
 use crate::engine::key::Key;
@@ -19,8 +20,17 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Refuses parameters that are not in `known`, and those that stand twice.
-    pub(super) fn only(self, known: &[&str]) -> Result<Self, Problem> {
+    /// Refuses parameters that the call does not know, and those that stand twice.
+    pub(super) fn only<Known: Names>(self) -> Result<Self, Problem> {
+        self.among(Known::NAMES)
+    }
+
+    /// Refuses any parameter.
+    pub(super) fn none(self) -> Result<Self, Problem> {
+        self.among(&[])
+    }
+
+    fn among(self, known: &[&str]) -> Result<Self, Problem> {
         for (index, (name, _)) in self.given.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 return Err(unknown(name, known));
@@ -39,7 +49,7 @@ impl Params {
     /// A name of a producer, worker or pop: 1 to 256 bytes without control characters.
     pub(super) fn name(&self, name: &str) -> Result<Option<&str>, Problem> {
         let value = self.text(name);
-        value.map(|value| check_name(name, value)).transpose()?;
+        value.map(check_name).transpose().map_err(|wrong| wrong.parameter(name))?;
         Ok(value)
     }
 
@@ -78,7 +88,8 @@ impl Params {
 
     pub(super) fn percent(&self, name: &str) -> Result<Option<f64>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        // As JSON writes numbers; Rust's own reading would also take "inf" and "nan".
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b".-+eE".contains(&byte));
         let number = text.parse().ok().filter(|number| plain && (0.0..=100.0).contains(number));
         number.map(Some).ok_or_else(|| wrong(name, &format!("{text:?} is not a number from 0 to 100")))
     }
@@ -88,29 +99,56 @@ impl Params {
         name: &str,
         range: std::ops::RangeInclusive<Duration>,
     ) -> Result<Option<Duration>, Problem> {
-        self.text(name).map(|text| check_duration(name, text, range)).transpose()
+        let read = self.text(name).map(|text| read_duration(text, range)).transpose();
+        read.map_err(|wrong| wrong.parameter(name))
+    }
+}
+
+/// What is wrong with a value; where it stands is said by who read it.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    why: String,
+    limit: Option<serde_json::Value>,
+}
+
+impl Wrong {
+    /// It stands in the path or the query.
+    pub(super) fn parameter(self, name: &str) -> Problem {
+        self.limited(wrong(name, &self.why))
+    }
+
+    /// It stands in the body.
+    pub(super) fn field(self, name: &str) -> Problem {
+        let detail = format!("field {name:?}: {}", self.why);
+        self.limited(Problem::new(Code::InvalidRequest, detail).with("field", name))
+    }
+
+    fn limited(&self, problem: Problem) -> Problem {
+        match &self.limit {
+            Some(limit) => problem.with("limit", limit.clone()),
+            None => problem,
+        }
     }
 }
 
 /// A duration's text, within `range`.
-pub(super) fn check_duration(
-    name: &str,
+pub(super) fn read_duration(
     text: &str,
     range: std::ops::RangeInclusive<Duration>,
-) -> Result<Duration, Problem> {
-    let parsed = duration::parse(text).map_err(|error| wrong(name, &format!("{text:?}: {error}")))?;
+) -> Result<Duration, Wrong> {
+    let parsed = duration::parse(text).map_err(|error| Wrong { why: error.to_string(), limit: None })?;
     if range.contains(&parsed) {
         return Ok(parsed);
     }
     let (least, most) = (duration::format(*range.start()), duration::format(*range.end()));
-    Err(wrong(name, &format!("{text:?} is not from {least} to {most}")).with("limit", most))
+    Err(Wrong { why: format!("{text:?} is not from {least} to {most}"), limit: Some(most.into()) })
 }
 
 /// A name of a producer, worker or pop.
-pub(super) fn check_name(name: &str, value: &str) -> Result<(), Problem> {
-    if value.is_empty() || value.len() > NAME_BYTES_MAX || value.chars().any(char::is_control) {
-        let takes = format!("it takes 1 to {NAME_BYTES_MAX} bytes of text without control characters");
-        return Err(wrong(name, &takes).with("limit", NAME_BYTES_MAX));
+pub(super) fn check_name(text: &str) -> Result<(), Wrong> {
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
+        let why = format!("it takes 1 to {NAME_BYTES_MAX} bytes of text without control characters");
+        return Err(Wrong { why, limit: Some(NAME_BYTES_MAX.into()) });
     }
     Ok(())
 }

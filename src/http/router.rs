@@ -1,13 +1,13 @@
 //! Every route, and the layers around them.
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::routes::{consume, look, operate, produce, queues};
 use super::state::AppState;
-use super::{guard, telemetry};
+use super::{guard, leftover, telemetry};
 
 /// The API.
 pub fn router(state: AppState) -> Router {
@@ -63,6 +63,7 @@ fn with_layers(router: Router<AppState>, state: AppState) -> Router {
         .layer(CatchPanicLayer::custom(telemetry::on_panic))
         .layer(from_fn_with_state(state.clone(), guard::same_site))
         .layer(from_fn_with_state(state.clone(), guard::check_head))
+        .layer(from_fn(leftover::finish))
         .layer(from_fn_with_state(state.clone(), telemetry::observe))
         .with_state(state)
 }

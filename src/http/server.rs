@@ -2,6 +2,8 @@
 
 mod courtesy;
 mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +15,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use self::courtesy::Courteous;
 use self::pace::Pace;
+use super::delivery::Outbox;
 use crate::clock::Clock;
 use crate::lifecycle::Shutdown;
 
@@ -62,6 +66,8 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
+                // Answers are small and are waited for; they must not wait for more to send.
+                let _ = stream.set_nodelay(true);
                 let pace = Pace::new(clock.clone(), bounds.header_read_timeout, bounds.idle_timeout);
                 let connection = connection(stream, router.clone(), &bounds, pace, closing.clone());
                 let cut = shutdown.cut().clone();
@@ -81,18 +87,18 @@ pub async fn serve(
     }
 }
 
-fn connection(
-    stream: TcpStream,
+fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
     router: Router,
     bounds: &Bounds,
     pace: Pace,
     closing: CancellationToken,
-) -> impl Future<Output = ()> + Send + use<> {
-    // Answers are small and are waited for; they must not wait for more to send.
-    let _ = stream.set_nodelay(true);
-    let requests = pace.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
+) -> impl Future<Output = ()> + Send + use<S> {
+    let (requests, outbox) = (pace.clone(), Outbox::default());
+    let stream = Courteous::new(stream, pace.clone(), outbox.clone());
+    let service = service_fn(move |mut request: Request<Incoming>| {
         requests.request();
+        request.extensions_mut().insert(outbox.clone());
         let answer = router.clone().oneshot(request.map(Body::new));
         let pace = requests.clone();
         async move {
@@ -105,8 +111,7 @@ fn connection(
     http.header_read_timeout(None)
         .max_headers(HEADERS_MAX)
         .max_buf_size(bounds.max_header_bytes.saturating_mul(2).max(BUFFER_BYTES_MIN));
-    let io = TokioIo::new(Courteous::new(stream, pace.clone()));
-    let connection = http.serve_connection(io, service);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
     async move {
         tokio::pin!(connection);
         let ended = tokio::select! {

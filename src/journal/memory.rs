@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{Commit, Error, Journal, Progress};
 use crate::engine::event::Event;
-use crate::service::Name;
+use crate::name::Name;
 
 /// Keeps all events of all queues. Clones are the same journal.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! One queue that runs: its lock, its waiters, its commits.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,11 +12,11 @@ use super::popping::serve;
 use super::waiters::{Delivery, Waiters};
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
-use crate::engine::Queue;
 use crate::engine::command::{Call, Produced};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
+use crate::engine::{Queue, Spent};
 use crate::journal::{Commit, Journal};
 use crate::lifecycle::Shutdown;
 
@@ -30,6 +32,9 @@ pub struct Handle {
     shutdown: Shutdown,
     metrics: QueueMetrics,
     inner: Mutex<Inner>,
+    /// How often the lock was asked for, and got.
+    asked: AtomicU64,
+    served: AtomicU64,
     /// Wakes the timer when the next deadline has moved closer, or the queue is gone.
     pub(super) timer: Notify,
     /// Changes whenever the queue becomes synced or drained.
@@ -51,6 +56,11 @@ struct Landmarks {
 pub(super) struct Inner {
     pub(super) queue: Queue,
     pub(super) waiters: Waiters,
+    /// Leases that a repeated pop was answered with: the first answer can't give them back any more.
+    /// Some are settled already.
+    pub(super) repeated: HashSet<Rv>,
+    /// The newest event that is known to be durable.
+    committed: Rv,
     deleted: bool,
     auto_created: bool,
     /// The commit of the newest events; what reads wait for.
@@ -68,6 +78,7 @@ struct Aftermath {
     deliveries: Vec<(oneshot::Sender<Delivery>, Delivery)>,
     waits: Vec<Duration>,
     works: Vec<Duration>,
+    spent: Vec<Spent>,
 }
 
 /// The parts that a handle needs from the service around it.
@@ -103,10 +114,12 @@ impl Handle {
     pub(super) fn new(
         name: Name,
         incarnation: Incarnation,
-        queue: Queue,
+        mut queue: Queue,
         auto_created: bool,
         around: Surroundings,
     ) -> Self {
+        let committed = if around.journal.is_some() { queue.resource_version() } else { Rv::MAX };
+        queue.set_committed(committed);
         Self {
             name,
             incarnation,
@@ -119,12 +132,16 @@ impl Handle {
             inner: Mutex::new(Inner {
                 queue,
                 waiters: Waiters::default(),
+                repeated: HashSet::new(),
+                committed,
                 deleted: false,
                 auto_created,
                 commit: Commit::done(),
                 armed: None,
                 landmarks: Landmarks::default(),
             }),
+            asked: AtomicU64::new(0),
+            served: AtomicU64::new(0),
             timer: Notify::new(),
             landmarks: watch::Sender::default(),
             sliced_ended: Notify::new(),
@@ -292,8 +309,7 @@ impl Handle {
         self.landmarks.send_replace(Landmarks { deleted: true, ..Landmarks::default() });
         self.timer.notify_one();
         self.sliced_ended.notify_waiters();
-        // Dropping a million objects takes a while; no worker thread should stand still for it.
-        drop(tokio::task::spawn_blocking(move || drop(content)));
+        drop_elsewhere(content);
         Some(last_rv)
     }
 
@@ -308,9 +324,23 @@ impl Handle {
         Ok((ticked.0, inner.armed))
     }
 
-    /// Keys in the hands of workers.
-    pub(super) fn leased(&self) -> usize {
-        self.lock().queue.schedule().leased_len()
+    /// Keys in the hands of workers, after all that is due has happened.
+    pub(super) fn leased(self: &Arc<Self>) -> usize {
+        let leased = self.change(|queue, now| {
+            queue.advance(now);
+            queue.schedule().leased_len()
+        });
+        leased.map_or(0, |(leased, _)| leased)
+    }
+
+    /// The events up to `rv` are durable: leases among them may expire from now on.
+    pub(super) fn committed(self: &Arc<Self>, rv: Option<Rv>) {
+        if let Some(rv) = rv.filter(|_| self.journal.is_some()) {
+            let _gone = self.with_inner(|inner, _| {
+                inner.committed = inner.committed.max(rv);
+                inner.queue.set_committed(inner.committed);
+            });
+        }
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -356,6 +386,9 @@ impl Handle {
             drop(reply.send(delivery));
         }
         self.metrics.record(&aftermath.waits, &aftermath.works);
+        if !aftermath.spent.is_empty() {
+            drop_elsewhere(aftermath.spent);
+        }
         Ok((out, commit))
     }
 
@@ -381,18 +414,41 @@ impl Handle {
             self.landmarks.send_replace(landmarks);
         }
         let (waits, works) = inner.queue.take_durations();
-        Aftermath { deliveries, waits, works }
+        Aftermath { deliveries, waits, works, spent: inner.queue.take_spent() }
+    }
+
+    /// Lets all who wait for the lock right now have it before. The lock itself is unfair: who has
+    /// just let it go gets it again before a thread that slept has woken up.
+    pub(super) async fn let_others_in(&self) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        loop {
+            tokio::task::yield_now().await;
+            if self.served.load(Ordering::Relaxed) >= asked {
+                return;
+            }
+        }
     }
 
     /// The lock of a queue that is there and whole: a panic in the middle of a change closes it.
     fn open(&self) -> Result<MutexGuard<'_, Inner>, Error> {
-        let inner = self.inner.lock().map_err(|_| Error::Broken)?;
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let inner = self.inner.lock();
+        self.served.fetch_add(1, Ordering::Relaxed);
+        let inner = inner.map_err(|_| Error::Broken)?;
         if inner.deleted { Err(Error::QueueDeleted) } else { Ok(inner) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.served.fetch_add(1, Ordering::Relaxed);
+        inner
     }
+}
+
+/// Dropping a million objects takes a while; no worker thread should stand still for it.
+fn drop_elsewhere<T: Send + 'static>(content: T) {
+    drop(tokio::task::spawn_blocking(move || drop(content)));
 }
 
 fn check_same(queue: &Queue, config: &Config) -> Result<(), Error> {

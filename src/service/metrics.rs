@@ -173,9 +173,7 @@ impl Metrics {
         if gone.is_empty() {
             return text;
         }
-        let labels = |name: &Name| [format!("{{name=\"{name}\""), format!("{{queue=\"{name}\"")];
-        let hidden: Vec<String> = gone.iter().flat_map(labels).collect();
-        let shown = |line: &&str| !hidden.iter().any(|label| line.contains(label.as_str()));
+        let shown = |line: &&str| queue_of(line).is_none_or(|queue| !gone.contains(queue));
         text.split_inclusive('\n').filter(shown).collect()
     }
 
@@ -260,6 +258,13 @@ impl QueueMetrics {
         let more = more.map(|(name, value)| Label::from_static_parts(name, value));
         std::iter::once(queue).chain(more).collect()
     }
+}
+
+/// The queue that a line of the text format is about; its label comes first.
+fn queue_of(line: &str) -> Option<&str> {
+    let (_, labels) = line.split_once('{')?;
+    let value = labels.strip_prefix("name=\"").or_else(|| labels.strip_prefix("queue=\""))?;
+    value.split('"').next()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Error;
 use super::handle::{Handle, Inner};
-use super::waiters::{Delivery, Waiter};
+use super::waiters::{Delivery, Ticket, Waiter};
 use crate::engine::command::{Item, Outcome, Pop, Settle, Settled};
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
@@ -55,7 +55,7 @@ impl Drop for Delivered {
     fn drop(&mut self) {
         if let Some(handle) = self.give_back.take().and_then(|handle| handle.upgrade()) {
             let tokens: Vec<Rv> = self.items.iter().map(|item| item.token).collect();
-            let _gone = handle.change(|queue, now| queue.give_back(now, &tokens));
+            let _gone = handle.with_inner(|inner, now| inner.take_back(now, tokens));
         }
     }
 }
@@ -87,6 +87,9 @@ impl Handle {
             Ok(delivered) => delivered.commit.clone().wait().await.map(|()| delivered).map_err(Error::from),
             Err(error) => Err(error),
         };
+        if let Ok(Delivered { items, .. }) = &items {
+            self.committed(items.iter().map(|item| item.token).max());
+        }
         match commit.wait().await {
             Ok(()) => PopAnswer { settled, items },
             Err(error) => PopAnswer { settled, items: Err(error.into()) },
@@ -96,6 +99,7 @@ impl Handle {
     fn arrive(self: &Arc<Self>, inner: &mut Inner, now: Time, call: &PopCall) -> Arrival {
         let again = inner.queue.repeat_pop(now, &call.pop);
         if !again.is_empty() {
+            inner.keep(again.iter().map(|item| item.token));
             return Arrival::Items(again, false);
         }
         if inner.waiters.len() == 0 || inner.queue.is_drained() {
@@ -107,17 +111,36 @@ impl Handle {
         } else if call.wait.is_zero() {
             return Arrival::Items(Vec::new(), true);
         }
-        if inner.waiters.len() >= self.max_waiters {
+        if inner.waiters.len() >= self.max_waiters && !inner.waiters.has(call.pop.id.as_ref()) {
             return Arrival::Failed(Error::TooManyWaiters { limit: self.max_waiters });
         }
         let (reply, answer) = oneshot::channel();
-        let ticket = inner.waiters.join(Waiter { pop: call.pop.clone(), reply });
+        let (ticket, before) = inner.waiters.join(Waiter { pop: call.pop.clone(), reply });
+        if let Some(before) = before {
+            let _gone = before.reply.send(Ok(Delivered::default()));
+        }
         Arrival::Waits(Waiting { handle: self.clone(), ticket, answer })
     }
 
     pub(super) fn delivered(self: &Arc<Self>, items: Vec<Item>, commit: Commit, is_fresh: bool) -> Delivered {
         let give_back = (is_fresh && !items.is_empty()).then(|| Arc::downgrade(self));
         Delivered { items, commit, give_back }
+    }
+}
+
+impl Inner {
+    /// Takes keys back that did not reach their caller, unless a repeated pop has answered with them.
+    fn take_back(&mut self, now: Time, mut tokens: Vec<Rv>) {
+        tokens.retain(|token| !self.repeated.contains(token));
+        self.queue.give_back(now, &tokens);
+    }
+
+    fn keep(&mut self, tokens: impl Iterator<Item = Rv>) {
+        let Self { queue, repeated, .. } = self;
+        if repeated.len() > queue.schedule().leased_len() {
+            repeated.retain(|token| queue.schedule().leased_at(*token).is_some());
+        }
+        repeated.extend(tokens);
     }
 }
 
@@ -134,7 +157,7 @@ enum Arrival {
 /// A place in the line of waiting pops; dropping it leaves the line.
 struct Waiting {
     handle: Arc<Handle>,
-    ticket: u64,
+    ticket: Ticket,
     answer: oneshot::Receiver<Delivery>,
 }
 

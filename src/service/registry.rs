@@ -188,7 +188,7 @@ impl Registry {
     pub fn list(&self, prefix: &str, after: Option<&Name>, limit: usize) -> Vec<Arc<Handle>> {
         let queues = self.read();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let behind = queues.live.range((from, Bound::Unbounded));
+        let behind = queues.live.range::<Name, _>((from, Bound::Unbounded));
         let wanted = behind.filter(|(name, _)| name.as_str().starts_with(prefix));
         wanted.take(limit).map(|(_, handle)| handle.clone()).collect()
     }
@@ -203,7 +203,7 @@ impl Registry {
     #[must_use]
     pub fn leased(&self) -> usize {
         let handles: Vec<Arc<Handle>> = self.read().live.values().cloned().collect();
-        handles.iter().map(|handle| handle.leased()).sum()
+        handles.iter().map(Handle::leased).sum()
     }
 
     /// All metrics in Prometheus' text format, the gauges as of now.

@@ -39,7 +39,7 @@ impl Handle {
         let handle = self.clone();
         let rest = self.shutdown().spawn("sliced command", async move {
             loop {
-                tokio::task::yield_now().await;
+                handle.let_others_in().await;
                 let turn = handle.sliced_ended.notified();
                 tokio::pin!(turn);
                 turn.as_mut().enable();

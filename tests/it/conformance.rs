@@ -17,6 +17,7 @@
 mod engine;
 mod fifo;
 mod fixtures;
+mod http;
 mod rate_limiters;
 mod report;
 mod self_test;
@@ -25,6 +26,7 @@ mod workqueue;
 
 use engine::EngineFifo;
 use fixtures::Fixtures;
+use http::HttpFifos;
 use report::Report;
 
 /// What the project's own DeltaFIFO traces come to, however they are replayed.
@@ -37,6 +39,14 @@ const FIFO_COUNTS: &str = "24195 steps compared, 0 passed over
 fn delta_fifo_at_the_engine() {
     let Fixtures { documents, own } = fixtures::load::<fifo::Trace>(fixtures::FIFO);
     let report = fifo::replay(&documents, EngineFifo::new).finish("DeltaFIFO");
+    pin(own, &report, FIFO_COUNTS);
+}
+
+#[test]
+fn delta_fifo_over_http() {
+    let Fixtures { documents, own } = fixtures::load::<fifo::Trace>(fixtures::FIFO);
+    let queues = HttpFifos::start();
+    let report = fifo::replay(&documents, |options| queues.queue(options)).finish("DeltaFIFO over HTTP");
     pin(own, &report, FIFO_COUNTS);
 }
 

@@ -3,7 +3,9 @@
 #![expect(clippy::expect_used, reason = "a test that can't go on stops, and says what it expected")]
 #![expect(clippy::indexing_slicing, reason = "the same: a test that finds less than it expected has failed")]
 
+mod bad_input;
 mod conformance;
+mod contract;
 mod example;
 mod harness;
 mod model;

@@ -4,64 +4,58 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 
 use super::produce::DELAY_MAX;
-
 use crate::engine::Sweep;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::key::Key;
 use crate::engine::limits::ERROR_BYTES_MAX;
 use crate::http::body::Incoming;
-use crate::http::delivery::DeliveryBody;
-use crate::http::params::{Params, QueueName, check_duration, wrong};
+use crate::http::delivery::{DeliveryBody, Outbox};
+use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::params::{InQueue, PopQuery};
+use crate::http::params::{Params, QueueName, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::wire::{
-    ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, Popped, PoppedItem,
-    ProblemDocument, SettleBody, SettleCall, SettleHow, SettledDocument, SettledList,
+    ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, PoppedItem,
+    SettleBody, SettleCall, SettleHow, SettledDocument, SettledList,
 };
 use crate::service::{Handle, Name, PopCall, SLICE_KEYS};
 
 /// Most keys in one pop.
-pub(super) const POP_MAX: u64 = 1_000;
+pub(in crate::http) const POP_MAX: u64 = 1_000;
 /// Shortest lease.
-pub(super) const LEASE_MIN: Duration = Duration::from_secs(1);
+pub(in crate::http) const LEASE_MIN: Duration = Duration::from_secs(1);
 /// Longest lease.
-pub(super) const LEASE_MAX: Duration = Duration::from_hours(12);
+pub(in crate::http) const LEASE_MAX: Duration = Duration::from_hours(12);
 /// Most leases in one settle or extend.
 const SETTLES_MAX: usize = 10_000;
 
 /// Settle earlier leases, then take keys, waiting for them if need be.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/pop", tag = "consuming",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("wait" = Option<String>, Query, description = "How long to wait for a key; a duration from 0s to 55s."),
-        ("max" = Option<u64>, Query, description = "Most keys.", minimum = 1, maximum = 1000),
-        ("lease" = Option<String>, Query, description = "How long the leases last; a duration from 1s to 12h."),
-        ("worker" = Option<String>, Query, description = "Who asks."),
-        ("id" = Option<String>, Query, description = "Names the pop: repeated while its leases live, it returns the same leases."),
-        ("with" = Option<String>, Query, description = "`known` adds the object that was acknowledged last."),
-    ),
-    request_body(content = Option<SettleBody>),
+    post, path = "/v1/queues/{queue}/pop", tag = "consuming", operation_id = "pop",
+    params(InQueue, PopQuery),
+    request_body(content = Option<PopBody>),
     responses(
         (status = 200, description = "Keys; none when the wait ended.", body = Popped),
-        (status = "4XX", description = "A problem; `settled` tells what was settled.", body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 503, description = "The server stops.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Full,
     )
 )]
 pub(in crate::http) async fn pop(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    outbox: Option<Extension<Outbox>>,
     incoming: Incoming,
 ) -> Result<Response, Problem> {
-    let answer = pop_or_problem(&state, &name, params, incoming).await;
+    let outbox = outbox.map(|Extension(outbox)| outbox);
+    let answer = pop_or_problem(&state, &name, params, incoming, outbox).await;
     answer.map_err(|problem| problem.with_default("settled", Vec::<SettledDocument>::new()))
 }
 
@@ -71,8 +65,9 @@ async fn pop_or_problem(
     name: &Name,
     params: Params,
     incoming: Incoming,
+    outbox: Option<Outbox>,
 ) -> Result<Response, Problem> {
-    let params = params.only(&["wait", "max", "lease", "worker", "id", "with"])?;
+    let params = params.only::<PopQuery>()?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
     let pop = Pop {
@@ -84,10 +79,10 @@ async fn pop_or_problem(
         with_known: match params.text("with") {
             None => false,
             Some("known") => true,
-            Some(other) => return Err(wrong("with", &format!("{other:?} is not known"))),
+            Some(other) => return Err(wrong("with", &format!("it takes \"known\", not {other:?}"))),
         },
     };
-    let body: SettleBody = incoming.document().await?;
+    let body: PopBody = incoming.document().await?;
     let hows = read_settles(&body.settle)?;
 
     let handle = state.registry.get_or_create(name)?;
@@ -106,18 +101,18 @@ async fn pop_or_problem(
         tracing::error!(%error, "an answer could not be written");
         Problem::new(Code::Internal, "the answer could not be written")
     })?;
-    let body = Body::new(DeliveryBody::new(text, delivered));
+    let body = Body::new(DeliveryBody::new(text, delivered, outbox));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// Settle leases, each for itself.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/settle", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/settle", tag = "consuming", operation_id = "settle",
+    params(InQueue),
     request_body(content = SettleBody),
     responses(
         (status = 200, description = "What became of each.", body = SettledList),
-        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict,
     )
 )]
 pub(in crate::http) async fn settle(
@@ -126,19 +121,19 @@ pub(in crate::http) async fn settle(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<SettledList>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     let body: SettleBody = incoming.document().await?;
     settle_all(&state, &name, &body.settle).await
 }
 
 /// Acknowledge leases: what was handed out is known now.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/ack", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/ack", tag = "consuming", operation_id = "ack",
+    params(InQueue),
     request_body(content = LeasesBody),
     responses(
         (status = 200, description = "What became of each.", body = SettledList),
-        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict,
     )
 )]
 pub(in crate::http) async fn ack(
@@ -152,12 +147,12 @@ pub(in crate::http) async fn ack(
 
 /// Say that work failed: the keys come back later.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/nack", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/nack", tag = "consuming", operation_id = "nack",
+    params(InQueue),
     request_body(content = LeasesBody),
     responses(
         (status = 200, description = "What became of each.", body = SettledList),
-        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict,
     )
 )]
 pub(in crate::http) async fn nack(
@@ -171,12 +166,12 @@ pub(in crate::http) async fn nack(
 
 /// Give keys back to the tail of the line; no failure.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/release", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/release", tag = "consuming", operation_id = "release",
+    params(InQueue),
     request_body(content = LeasesBody),
     responses(
         (status = 200, description = "What became of each.", body = SettledList),
-        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict,
     )
 )]
 pub(in crate::http) async fn release(
@@ -190,12 +185,12 @@ pub(in crate::http) async fn release(
 
 /// Park keys at once.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/reject", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/reject", tag = "consuming", operation_id = "reject",
+    params(InQueue),
     request_body(content = LeasesBody),
     responses(
         (status = 200, description = "What became of each.", body = SettledList),
-        (status = "4XX", description = "A problem; lease-lost if none could be settled.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict,
     )
 )]
 pub(in crate::http) async fn reject(
@@ -209,12 +204,12 @@ pub(in crate::http) async fn reject(
 
 /// Set the deadline of leases to now and a lease's length; it may shorten.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/extend", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/extend", tag = "consuming", operation_id = "extend",
+    params(InQueue),
     request_body(content = ExtendBody),
     responses(
         (status = 200, description = "What became of each.", body = ExtendedList),
-        (status = "4XX", description = "A problem; lease-lost if none could be extended.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict,
     )
 )]
 pub(in crate::http) async fn extend(
@@ -223,11 +218,12 @@ pub(in crate::http) async fn extend(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<ExtendedList>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     let body: ExtendBody = incoming.document().await?;
     check_leases(body.leases.iter())?;
     let lease = body.lease.as_deref();
-    let lease = lease.map(|text| check_duration("lease", text, LEASE_MIN..=LEASE_MAX)).transpose()?;
+    let lease = lease.map(|text| read_duration(text, LEASE_MIN..=LEASE_MAX)).transpose();
+    let lease = lease.map_err(|wrong| wrong.field("lease"))?;
     let handle = state.registry.get(&name)?;
     let tokens: Vec<u64> = body.leases.iter().map(|id| handle.token(id)).collect();
     let extended = handle.write(|queue, now| queue.extend(now, &tokens, lease)).await?;
@@ -243,12 +239,12 @@ pub(in crate::http) async fn extend(
 
 /// Put parked keys back in line.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming", operation_id = "redrive_parked",
+    params(InQueue),
     request_body(content = Option<KeysBody>),
     responses(
         (status = 200, description = "How many keys were.", body = KeysCount),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Unprocessable,
     )
 )]
 pub(in crate::http) async fn redrive(
@@ -267,12 +263,12 @@ pub(in crate::http) async fn redrive(
 
 /// Drop parked keys and what waits for them.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/parked/discard", tag = "consuming",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/parked/discard", tag = "consuming", operation_id = "discard_parked",
+    params(InQueue),
     request_body(content = Option<KeysBody>),
     responses(
         (status = 200, description = "How many keys were.", body = KeysCount),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Unprocessable,
     )
 )]
 pub(in crate::http) async fn discard(
@@ -295,15 +291,17 @@ async fn parked_keys(
     params: Params,
     incoming: Incoming,
 ) -> Result<(Arc<Handle>, Option<Vec<Key>>), Problem> {
-    params.only(&[])?;
+    params.none()?;
     let body: KeysBody = incoming.document().await?;
-    let read = |keys: Vec<String>| {
-        let keys = keys.iter().enumerate();
-        let keys = keys.map(|(index, key)| Key::new(key).map_err(|e| Problem::from(e).in_item(index, None)));
-        keys.collect::<Result<Vec<Key>, Problem>>()
-    };
-    let keys = body.keys.map(read).transpose()?;
+    let keys = body.keys.as_deref().map(read_keys).transpose()?;
     Ok((state.registry.get(name)?, keys))
+}
+
+/// The keys of a document's list.
+pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
+    let keys = keys.iter().enumerate();
+    keys.map(|(index, key)| Key::new(key).map_err(|error| Problem::from(error).in_item(index, None)))
+        .collect()
 }
 
 async fn settle_one_way(
@@ -313,8 +311,9 @@ async fn settle_one_way(
     incoming: Incoming,
     how: SettleHow,
 ) -> Result<Json<SettledList>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     let body: LeasesBody = incoming.document().await?;
+    read_how(how, body.delay.as_deref(), body.error.as_deref())?;
     let call =
         |lease: String| SettleCall { lease, how, delay: body.delay.clone(), error: body.error.clone() };
     let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
@@ -352,31 +351,37 @@ fn lease_lost(done: &str) -> Problem {
 /// Checks the settles of a request before any of them takes effect.
 fn read_settles(calls: &[SettleCall]) -> Result<Vec<How>, Problem> {
     check_leases(calls.iter().map(|call| &call.lease))?;
-    let how = |call: &SettleCall| {
-        let (is_nack, is_reject) = (call.how == SettleHow::Nack, call.how == SettleHow::Reject);
-        if call.delay.is_some() && !is_nack {
-            return Err(Problem::new(Code::InvalidRequest, "delay goes with nack only"));
-        }
-        if call.error.is_some() && !is_nack && !is_reject {
-            return Err(Problem::new(Code::InvalidRequest, "error goes with nack and reject only"));
-        }
-        let delay = call.delay.as_deref();
-        let delay =
-            delay.map(|text| check_duration("delay", text, Duration::ZERO..=DELAY_MAX)).transpose()?;
-        if call.error.as_ref().is_some_and(|error| error.len() > ERROR_BYTES_MAX) {
-            let detail = format!("error has more than {ERROR_BYTES_MAX} bytes");
-            return Err(Problem::new(Code::InvalidRequest, detail).with("limit", ERROR_BYTES_MAX));
-        }
-        let error = call.error.as_deref().map(Arc::from);
-        Ok(match call.how {
-            SettleHow::Ack => How::Ack,
-            SettleHow::Nack => How::Nack { delay, error },
-            SettleHow::Release => How::Release,
-            SettleHow::Reject => How::Reject { error },
-        })
-    };
-    let hows = calls.iter().enumerate().map(|(index, call)| how(call).map_err(|e| e.in_item(index, None)));
+    let hows = calls.iter().enumerate().map(|(index, call)| {
+        let how = read_how(call.how, call.delay.as_deref(), call.error.as_deref());
+        how.map_err(|problem| problem.in_item(index, None))
+    });
     hows.collect()
+}
+
+fn read_how(how: SettleHow, delay: Option<&str>, error: Option<&str>) -> Result<How, Problem> {
+    let wrong = |field: &str, detail: &'static str| {
+        Err(Problem::new(Code::InvalidRequest, detail).with("field", field))
+    };
+    if delay.is_some() && how != SettleHow::Nack {
+        return wrong("delay", "delay goes with nack only");
+    }
+    if error.is_some() && !matches!(how, SettleHow::Nack | SettleHow::Reject) {
+        return wrong("error", "error goes with nack and reject only");
+    }
+    let delay = delay.map(|text| read_duration(text, Duration::ZERO..=DELAY_MAX)).transpose();
+    let delay = delay.map_err(|wrong| wrong.field("delay"))?;
+    if error.is_some_and(|error| error.len() > ERROR_BYTES_MAX) {
+        let detail = format!("field \"error\": it has more than {ERROR_BYTES_MAX} bytes");
+        let problem = Problem::new(Code::InvalidRequest, detail).with("field", "error");
+        return Err(problem.with("limit", ERROR_BYTES_MAX));
+    }
+    let error = error.map(Arc::from);
+    Ok(match how {
+        SettleHow::Ack => How::Ack,
+        SettleHow::Nack => How::Nack { delay, error },
+        SettleHow::Release => How::Release,
+        SettleHow::Reject => How::Reject { error },
+    })
 }
 
 fn check_leases<'a>(ids: impl ExactSizeIterator<Item = &'a String>) -> Result<(), Problem> {

@@ -19,21 +19,24 @@ use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
 use crate::http::cursor;
+use crate::http::openapi::answers::{Always, NotAcceptable, OfQueue, Unprocessable};
+use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
+use crate::http::openapi::terms::{ItemsAnswer, KnownAnswer};
 use crate::http::params::{Params, PathKey, QueueName, nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::wire::{ItemDocument, KnownDocument, Page, ProblemDocument, SyncedDocument};
+use crate::http::wire::{ItemDocument, KnownDocument, Page, SyncedDocument};
 use crate::service::Handle;
 
 /// Entries of a page when the request does not say.
 pub(super) const PAGE_DEFAULT: u64 = 500;
 /// Most entries of a page.
-pub(super) const PAGE_MAX: u64 = 5_000;
+pub(in crate::http) const PAGE_MAX: u64 = 5_000;
 /// How many entries a page may look at under the queue's lock; a filter may leave it short.
 const LOOK_MAX: usize = 20_000;
 
 /// States of an item, in the order in which they are listed.
-const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
+pub(in crate::http) const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
 
 /// Whether the answer is wanted as a stream of NDJSON.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +47,30 @@ impl<S: Sync> FromRequestParts<S> for Streams {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(accept) = parts.headers.get(header::ACCEPT) else { return Ok(Self(false)) };
-        let accept = accept.to_str().unwrap_or_default().to_ascii_lowercase();
-        let mut types = accept.split(',').map(|item| item.split(';').next().unwrap_or_default().trim());
-        if types.clone().any(|item| item == "application/x-ndjson") {
-            return Ok(Self(true));
-        }
-        if types.any(|item| matches!(item, "application/json" | "application/*" | "*/*")) {
+        let accept = String::from_utf8_lossy(accept.as_bytes()).to_ascii_lowercase();
+        if accept.trim().is_empty() {
             return Ok(Self(false));
+        }
+        let types: Vec<(&str, f32)> = accept.split(',').filter_map(wanted).collect();
+        let weight = |name: &str| types.iter().find(|(kind, _)| *kind == name).map(|(_, weight)| *weight);
+        let json = ["application/json", "application/*", "*/*"].into_iter().find_map(weight);
+        // Lines are for those who name them.
+        match (weight("application/x-ndjson"), json) {
+            (Some(lines), json) if json.is_none_or(|json| lines >= json) => return Ok(Self(true)),
+            (_, Some(_)) => return Ok(Self(false)),
+            _ => {}
         }
         let detail = format!("accept {accept:?}: a list is application/json or application/x-ndjson");
         Err(Problem::new(Code::NotAcceptable, detail))
     }
+}
+
+/// A type of Accept and its weight, unless that is none.
+fn wanted(item: &str) -> Option<(&str, f32)> {
+    let mut parts = item.split(';').map(str::trim);
+    let kind = parts.next()?;
+    let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok())?;
+    (weight > 0.0).then_some((kind, weight))
 }
 
 /// Streams a whole list, page by page, one entry a line.
@@ -87,18 +103,11 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), Stri
 
 /// List keys with waiting or leased deltas, or, with `key`, one of them.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/items", tag = "looking",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("state" = Option<String>, Query, description = "States, joined by commas: ready, delayed, leased, parked; default ready,delayed."),
-        ("worker" = Option<String>, Query, description = "Leased keys of this worker only."),
-        ("key" = Option<String>, Query, description = "One key: the answer is its document."),
-        ("limit" = Option<u64>, Query, description = "Most entries of a page.", minimum = 1, maximum = 5000),
-        ("continue" = Option<String>, Query, description = "Where a page before ended."),
-    ),
+    get, path = "/v1/queues/{queue}/items", tag = "looking", operation_id = "list_items",
+    params(InQueue, ItemsQuery),
     responses(
-        (status = 200, description = "A page.", body = Page<ItemDocument>),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 200, description = "A page, or with key one item.", content((ItemsAnswer = "application/json"), (Vec<ItemDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
     )
 )]
 pub(in crate::http) async fn items(
@@ -107,7 +116,7 @@ pub(in crate::http) async fn items(
     params: Params,
     streams: Streams,
 ) -> Result<Response, Problem> {
-    let params = params.only(&["state", "worker", "key", "limit", "continue"])?;
+    let params = params.only::<ItemsQuery>()?;
     let handle = state.registry.get(&name)?;
     if let Some(key) = params.key("key")? {
         return Ok(one_item(&handle, &key).await?.into_response());
@@ -181,7 +190,7 @@ impl Place {
             rv,
             key: Key::new(key).ok(),
         });
-        place.ok_or_else(|| wrong("continue", "it is not a token that this server gave"))
+        place.ok_or_else(cursor::expired)
     }
 }
 
@@ -210,13 +219,14 @@ fn read_items(
 ) -> Page<ItemDocument> {
     let mut items = Vec::new();
     let mut looked = 0;
-    let mut next = None;
+    let (mut next, mut more) = (None, false);
     let mut from = Some(from);
     let first = from.as_ref().map_or(0, |from| from.state);
     'states: for state in filter.states.iter().copied().filter(|state| *state >= first) {
         let start = from.take().filter(|from| from.state == state).unwrap_or_else(|| Place::start(state));
         for (slot, place) in in_state(queue, &start) {
-            if items.len() == limit || looked == LOOK_MAX {
+            more = items.len() == limit || looked == LOOK_MAX;
+            if more {
                 break 'states;
             }
             looked += 1;
@@ -231,8 +241,7 @@ fn read_items(
             next = Some(place);
         }
     }
-    let full = items.len() == limit || looked == LOOK_MAX;
-    let next = next.filter(|_| full).map(|place| place.encode(handle));
+    let next = next.filter(|_| more).map(|place| place.encode(handle));
     Page { items, next, resource_version: queue.resource_version() }
 }
 
@@ -262,14 +271,11 @@ fn in_state<'q>(queue: &'q Queue, start: &'q Place) -> Box<dyn Iterator<Item = (
 
 /// One key: place, deltas, lease, failures.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/items/{key}", tag = "looking",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("key" = String, Path, description = "The key, percent-encoded; it may contain slashes."),
-    ),
+    get, path = "/v1/queues/{queue}/items/{key}", tag = "looking", operation_id = "get_item",
+    params(InQueue, OfKey),
     responses(
         (status = 200, description = "The key.", body = ItemDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, Unprocessable,
     )
 )]
 pub(in crate::http) async fn item(
@@ -278,7 +284,7 @@ pub(in crate::http) async fn item(
     PathKey(key): PathKey,
     params: Params,
 ) -> Result<Json<ItemDocument>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     one_item(&*state.registry.get(&name)?, &key).await
 }
 
@@ -296,18 +302,12 @@ fn no_key(key: &Key, why: &str) -> Problem {
 
 /// List known objects in key order, or, with `key`, one of them.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/known", tag = "looking",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("prefix" = Option<String>, Query, description = "What the keys begin with."),
-        ("source" = Option<String>, Query, description = "Objects that this source owns."),
-        ("key" = Option<String>, Query, description = "One key: the answer is its document."),
-        ("limit" = Option<u64>, Query, description = "Most entries of a page.", minimum = 1, maximum = 5000),
-        ("continue" = Option<String>, Query, description = "Where a page before ended."),
-    ),
+    get, path = "/v1/queues/{queue}/known", tag = "looking", operation_id = "list_known",
+    params(InQueue, KnownQuery, Conditional),
     responses(
-        (status = 200, description = "A page.", body = Page<KnownDocument>),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 200, description = "A page, or with key one object.", content((KnownAnswer = "application/json"), (Vec<KnownDocument> = "application/x-ndjson"))),
+        (status = 304, description = "With key: it is one that If-None-Match names.", headers(("etag" = String, description = "Changes with the object."))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
     )
 )]
 pub(in crate::http) async fn known_list(
@@ -317,7 +317,7 @@ pub(in crate::http) async fn known_list(
     streams: Streams,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let params = params.only(&["prefix", "source", "key", "limit", "continue"])?;
+    let params = params.only::<KnownQuery>()?;
     let handle = state.registry.get(&name)?;
     if let Some(key) = params.key("key")? {
         return one_known(&handle, &key, &headers).await;
@@ -351,13 +351,13 @@ async fn known_page(
     let incarnation = handle.incarnation();
     let page = handle.read(move |queue, _| {
         let from = after.as_deref().map_or(Bound::Included(filter.prefix.as_str()), Bound::Excluded);
-        let (mut items, mut last, mut looked) = (Vec::new(), None, 0);
+        let (mut items, mut last, mut looked, mut more) = (Vec::new(), None, 0, false);
         for (_, entry) in queue.table().from(from) {
             if !entry.key.as_str().starts_with(&filter.prefix) {
-                last = None;
                 break;
             }
-            if items.len() == limit || looked == LOOK_MAX {
+            more = items.len() == limit || looked == LOOK_MAX;
+            if more {
                 break;
             }
             looked += 1;
@@ -366,8 +366,7 @@ async fn known_page(
             let owned = |known: &KnownDocument| filter.source.is_none() || known.source == filter.source;
             items.extend(document.filter(owned));
         }
-        let full = items.len() == limit || looked == LOOK_MAX;
-        let next = last.filter(|_| full).map(|key| cursor::encode(incarnation, key.as_str()));
+        let next = last.filter(|_| more).map(|key| cursor::encode(incarnation, key.as_str()));
         Page { items, next, resource_version: queue.resource_version() }
     });
     Ok(page.await?)
@@ -375,15 +374,12 @@ async fn known_page(
 
 /// One known object.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/known/{key}", tag = "looking",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("key" = String, Path, description = "The key, percent-encoded; it may contain slashes."),
-    ),
+    get, path = "/v1/queues/{queue}/known/{key}", tag = "looking", operation_id = "get_known",
+    params(InQueue, OfKey, Conditional),
     responses(
         (status = 200, description = "The object.", body = KnownDocument, headers(("etag" = String, description = "Changes with the object."))),
-        (status = 304, description = "It is the one that If-None-Match names."),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 304, description = "It is one that If-None-Match names.", headers(("etag" = String, description = "Changes with the object."))),
+        Always, OfQueue, Unprocessable,
     )
 )]
 pub(in crate::http) async fn known(
@@ -393,7 +389,7 @@ pub(in crate::http) async fn known(
     params: Params,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    params.only(&[])?;
+    params.none()?;
     one_known(&*state.registry.get(&name)?, &key, &headers).await
 }
 
@@ -414,14 +410,11 @@ async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Re
 
 /// Whether the initial list has been acknowledged; waits for it like WaitForCacheSync.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/synced", tag = "looking",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("wait" = Option<String>, Query, description = "How long to wait for it; a duration."),
-    ),
+    get, path = "/v1/queues/{queue}/synced", tag = "looking", operation_id = "get_synced",
+    params(InQueue, SyncedQuery),
     responses(
         (status = 200, description = "Whether it has.", body = SyncedDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue,
     )
 )]
 pub(in crate::http) async fn synced(
@@ -429,7 +422,7 @@ pub(in crate::http) async fn synced(
     QueueName(name): QueueName,
     params: Params,
 ) -> Result<Json<SyncedDocument>, Problem> {
-    let params = params.only(&["wait"])?;
+    let params = params.only::<SyncedQuery>()?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let (synced, remaining) = state.registry.get(&name)?.wait_synced(wait).await?;
     Ok(Json(SyncedDocument { synced, remaining }))

@@ -1,8 +1,8 @@
 //! What operators ask the server itself.
 
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::header;
+use axum::extract::State;
+use axum::http::{Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::consume::{LEASE_MAX, POP_MAX};
@@ -10,29 +10,40 @@ use super::look::PAGE_MAX;
 use crate::duration;
 use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
 use crate::http::openapi;
+use crate::http::openapi::answers::{Always, NotFound, Unavailable};
+use crate::http::openapi::params::OfProblem;
+use crate::http::openapi::terms::RawObject;
 use crate::http::params::Params;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::wire::{Info, InfoLimits, ProblemDocument, millis};
+use crate::http::wire::{Info, InfoLimits, millis};
 
 /// Whether the process runs.
 #[utoipa::path(
-    get, path = "/livez", tag = "operating",
-    responses((status = 200, description = "It runs.", body = String, content_type = "text/plain"))
+    get, path = "/livez", tag = "operating", operation_id = "livez",
+    responses(
+        (status = 200, description = "It runs.", body = String, content_type = "text/plain"),
+        Always,
+    )
 )]
-pub(in crate::http) async fn livez() -> &'static str {
-    "ok\n"
+pub(in crate::http) async fn livez(params: Params) -> Result<&'static str, Problem> {
+    params.none()?;
+    Ok("ok\n")
 }
 
 /// Whether the server takes requests: 503 until it does, and while it drains.
 #[utoipa::path(
-    get, path = "/readyz", tag = "operating",
+    get, path = "/readyz", tag = "operating", operation_id = "readyz",
     responses(
         (status = 200, description = "It does.", body = String, content_type = "text/plain"),
-        (status = 503, description = "It drains.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, Unavailable,
     )
 )]
-pub(in crate::http) async fn readyz(State(state): State<AppState>) -> Result<&'static str, Problem> {
+pub(in crate::http) async fn readyz(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<&'static str, Problem> {
+    params.none()?;
     if state.shutdown.is_draining() {
         return Err(Problem::new(Code::Draining, "the server is shutting down"));
     }
@@ -41,17 +52,17 @@ pub(in crate::http) async fn readyz(State(state): State<AppState>) -> Result<&'s
 
 /// What this server is.
 #[utoipa::path(
-    get, path = "/v1/info", tag = "operating",
+    get, path = "/v1/info", tag = "operating", operation_id = "get_info",
     responses(
         (status = 200, description = "The server.", body = Info),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always,
     )
 )]
 pub(in crate::http) async fn info(
     State(state): State<AppState>,
     params: Params,
 ) -> Result<Json<Info>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     let limits = state.registry.limits();
     Ok(Json(Info {
         name: "deltaq",
@@ -76,30 +87,43 @@ pub(in crate::http) async fn info(
 }
 
 /// All metrics in Prometheus' text format; by default on a listener of its own.
-pub(in crate::http) async fn metrics(State(state): State<AppState>) -> Response {
+pub(in crate::http) async fn metrics(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Response, Problem> {
+    params.none()?;
     let text = state.registry.render_metrics();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
 /// This document.
 #[utoipa::path(
-    get, path = "/openapi.json", tag = "operating",
-    responses((status = 200, description = "The API.", content_type = "application/json"))
+    get, path = "/openapi.json", tag = "operating", operation_id = "get_openapi",
+    responses(
+        (status = 200, description = "The API.", body = RawObject, content_type = "application/json"),
+        Always,
+    )
 )]
-pub(in crate::http) async fn openapi_json() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], openapi::text()).into_response()
+pub(in crate::http) async fn openapi_json(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Json<serde_json::Value>, Problem> {
+    params.none()?;
+    Ok(Json(openapi::document(&state.limits)))
 }
 
 /// What a problem means and what to do.
 #[utoipa::path(
-    get, path = "/problems/{name}", tag = "operating",
-    params(("name" = String, Path, description = "The problem's code.")),
+    get, path = "/problems/{name}", tag = "operating", operation_id = "get_problem",
+    params(OfProblem),
     responses(
         (status = 200, description = "The explanation.", body = String, content_type = "text/plain"),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, NotFound,
     )
 )]
-pub(in crate::http) async fn problem(Path(name): Path<String>) -> Result<String, Problem> {
+pub(in crate::http) async fn problem(uri: Uri, params: Params) -> Result<String, Problem> {
+    params.none()?;
+    let name = uri.path().strip_prefix("/problems/").unwrap_or_default();
     let code = Code::ALL.iter().find(|code| code.name() == name);
     let Some(code) = code else {
         let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();

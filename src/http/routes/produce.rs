@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 
+use super::consume::read_keys;
 use super::reading::{Listing, Parsed, documents, key_or_explicit, keys_of, objects, read_keys_again};
 use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
@@ -17,34 +18,29 @@ use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
 use crate::http::body::{Incoming, read_document};
-use crate::http::params::{Params, QueueName, check_duration, check_name, wrong};
+use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, ReplaceQuery, UpdateQuery};
+use crate::http::openapi::terms::{Deltas, Objects, Seeds};
+use crate::http::params::{Params, QueueName, check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::wire::{
-    DeltaCall, DeltaCallKind, KeysBody, KeysCount, ProblemDocument, Produced, Replaced, SeedCall,
-};
+use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced, SeedCall};
 use crate::service::{self, Name, SLICE_KEYS};
 
 /// Longest delay of a produce call or a nack.
-pub(super) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
+pub(in crate::http) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// How often a produce call reads its keys anew because the queue's settings changed meanwhile.
 const READINGS_MAX: usize = 3;
 
 /// Add objects: the object itself, a JSON array, or NDJSON; all or none.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/add", tag = "producing",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("source" = Option<String>, Query, description = "Who produces."),
-        ("delay" = Option<String>, Query, description = "How long the objects wait before they are handed out; a duration."),
-        ("key" = Option<String>, Query, description = "The key of a single object that does not carry it."),
-        ("rate_limited" = Option<bool>, Query, description = "Mode keys: AddRateLimited."),
-    ),
-    request_body(content((crate::http::wire::RawObject = "application/json"), (String = "application/x-ndjson"))),
+    post, path = "/v1/queues/{queue}/add", tag = "producing", operation_id = "add",
+    params(InQueue, AddQuery),
+    request_body(content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        (status = "4XX", description = "A problem; nothing was applied.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn add(
@@ -53,23 +49,18 @@ pub(in crate::http) async fn add(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
-    let params = params.only(&["source", "delay", "key", "rate_limited"])?;
+    let params = params.only::<AddQuery>()?;
     produce(&state, &name, &params, incoming, DeltaKind::Added).await
 }
 
 /// Update objects; an unknown key is accepted.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/update", tag = "producing",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("source" = Option<String>, Query, description = "Who produces."),
-        ("delay" = Option<String>, Query, description = "How long the objects wait before they are handed out; a duration."),
-        ("key" = Option<String>, Query, description = "The key of a single object that does not carry it."),
-    ),
-    request_body(content((crate::http::wire::RawObject = "application/json"), (String = "application/x-ndjson"))),
+    post, path = "/v1/queues/{queue}/update", tag = "producing", operation_id = "update",
+    params(InQueue, UpdateQuery),
+    request_body(content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        (status = "4XX", description = "A problem; nothing was applied.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn update(
@@ -78,22 +69,18 @@ pub(in crate::http) async fn update(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
-    let params = params.only(&["source", "delay", "key"])?;
+    let params = params.only::<UpdateQuery>()?;
     produce(&state, &name, &params, incoming, DeltaKind::Updated).await
 }
 
 /// Delete objects, or one by its key alone.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/delete", tag = "producing",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("source" = Option<String>, Query, description = "Who produces."),
-        ("key" = Option<String>, Query, description = "The key; the body may then be empty."),
-    ),
-    request_body(content((crate::http::wire::RawObject = "application/json"), (String = "application/x-ndjson"))),
+    post, path = "/v1/queues/{queue}/delete", tag = "producing", operation_id = "delete",
+    params(InQueue, DeleteQuery),
+    request_body(content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted, or ignored.", body = Produced),
-        (status = "4XX", description = "A problem; nothing was applied.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn delete(
@@ -102,7 +89,7 @@ pub(in crate::http) async fn delete(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
-    let params = params.only(&["source", "key"])?;
+    let params = params.only::<DeleteQuery>()?;
     produce(&state, &name, &params, incoming, DeltaKind::Deleted).await
 }
 
@@ -122,9 +109,11 @@ async fn produce(
     }
     let mut config = config_of(state, name);
     let most = state.limits.max_batch;
-    let (mut parsed, many) = objects(incoming, &config, most, explicit.is_some()).await?;
+    let (mut parsed, many) =
+        objects(incoming, &config, most, explicit.is_some() || kind == DeltaKind::Deleted).await?;
     if explicit.is_some() && (many || parsed.len() > 1) {
-        return Err(wrong("key", "it names a single object, and the body has a list"));
+        let detail = "the key names a single object, and the body has a list";
+        return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
     for _ in 0..READINGS_MAX {
         let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
@@ -139,7 +128,7 @@ async fn produce(
         };
         let calls = match (&explicit, parsed.is_empty()) {
             (Some(key), true) if bare => vec![template(key.clone(), None)],
-            (_, true) if !many => return Err(empty_body(bare)),
+            (_, true) if !many => return Err(empty_body(kind)),
             _ => {
                 let keyed = keys_of(&parsed, explicit.as_ref())?;
                 keyed.into_iter().map(|(key, object)| template(key, Some(object))).collect()
@@ -160,21 +149,23 @@ async fn produce(
     Err(service::Error::ConfigChanged.into())
 }
 
-fn empty_body(key_would_do: bool) -> Problem {
-    let hint = if key_would_do { ", or a key in the query" } else { "" };
-    Problem::new(Code::InvalidJson, format!("the body is empty; this call takes an object or a list{hint}"))
-        .with("line", 1)
-        .with("column", 1)
+fn empty_body(kind: DeltaKind) -> Problem {
+    if kind == DeltaKind::Deleted {
+        let detail = "the body is empty and the query has no key; delete takes one of them";
+        return Problem::new(Code::NoKey, detail);
+    }
+    let detail = "the body is empty; this call takes an object or a list";
+    Problem::new(Code::InvalidJson, detail).with("line", 1).with("column", 1)
 }
 
 /// Apply a mixed batch of Added, Updated and Deleted; all or none.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/deltas", tag = "producing",
-    params(("queue" = String, Path, description = "The queue's name.")),
-    request_body(content((Vec<DeltaCall> = "application/json"), (String = "application/x-ndjson"))),
+    post, path = "/v1/queues/{queue}/deltas", tag = "producing", operation_id = "deltas",
+    params(InQueue),
+    request_body(content((Deltas = "application/json"), (Deltas = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
-        (status = "4XX", description = "A problem; nothing was applied.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn deltas(
@@ -183,7 +174,7 @@ pub(in crate::http) async fn deltas(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     let mut config = config_of(&state, &name);
     let texts = documents(incoming, state.limits.max_batch, config.max_object_bytes).await?;
     for _ in 0..READINGS_MAX {
@@ -215,25 +206,25 @@ fn delta_call(text: &str, config: &Config) -> Result<Call, Problem> {
         (Some(scanned), explicit) => (key_or_explicit(scanned.key, explicit.as_ref())?, Some(scanned.object)),
         (None, Some(key)) if bare => (key, None),
         (None, _) => {
-            let needs = if bare { "an object or a key" } else { "an object" };
-            let detail = format!("{} needs {needs}", kind.as_str());
-            return Err(Problem::new(Code::InvalidRequest, detail));
+            let (code, needs) =
+                if bare { (Code::NoKey, "an object or a key") } else { (Code::InvalidObject, "an object") };
+            return Err(Problem::new(code, format!("{} needs {needs}", kind.as_str())));
         }
     };
     if let Some(source) = &call.source {
-        check_name("source", source)?;
+        check_name(source).map_err(|wrong| wrong.field("source"))?;
     }
     if call.final_state_unknown && kind != DeltaKind::Deleted {
         let detail = "final_state_unknown goes with Deleted only";
-        return Err(Problem::new(Code::InvalidRequest, detail));
+        return Err(Problem::new(Code::InvalidRequest, detail).with("field", "final_state_unknown"));
     }
-    let delay = call.delay.as_deref();
+    let delay = call.delay.as_deref().map(|text| read_duration(text, Duration::ZERO..=DELAY_MAX));
     Ok(Call {
         kind,
         key,
         object: object.filter(|_| config.mode != Mode::Keys),
         source: call.source.as_deref().map(Source::from),
-        delay: delay.map(|text| check_duration("delay", text, Duration::ZERO..=DELAY_MAX)).transpose()?,
+        delay: delay.transpose().map_err(|wrong| wrong.field("delay"))?,
         final_state_unknown: call.final_state_unknown,
         rate_limited: false,
     })
@@ -241,20 +232,12 @@ fn delta_call(text: &str, config: &Config) -> Result<Call, Problem> {
 
 /// Replace a source's whole set: what is not in the list is deleted.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/replace", tag = "producing",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("source" = Option<String>, Query, description = "Whose set it is."),
-        ("only_changed" = Option<bool>, Query, description = "Queue nothing for objects that have not changed."),
-        ("max_delete_percent" = Option<f64>, Query, description = "Refuse to delete more than this percentage of the source's keys.", minimum = 0, maximum = 100),
-        ("max_deletes" = Option<u64>, Query, description = "Refuse to delete more than this many keys."),
-        ("dry_run" = Option<bool>, Query, description = "Only tell what would happen."),
-        ("count" = Option<u64>, Query, description = "How many objects the list has; NDJSON needs it, or a last line {\"$end\":N}."),
-    ),
-    request_body(content((Vec<crate::http::wire::RawObject> = "application/json"), (String = "application/x-ndjson"))),
+    post, path = "/v1/queues/{queue}/replace", tag = "producing", operation_id = "replace",
+    params(InQueue, ReplaceQuery),
+    request_body(content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Done.", body = Replaced),
-        (status = "4XX", description = "A problem; nothing was applied.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn replace(
@@ -263,9 +246,7 @@ pub(in crate::http) async fn replace(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<Replaced>, Problem> {
-    const KNOWN: &[&str] =
-        &["source", "only_changed", "max_delete_percent", "max_deletes", "dry_run", "count"];
-    let params = params.only(KNOWN)?;
+    let params = params.only::<ReplaceQuery>()?;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let max_delete_percent = params.percent("max_delete_percent")?;
@@ -277,7 +258,7 @@ pub(in crate::http) async fn replace(
     let listing = Listing::read(incoming, &config, most, count).await?;
     let mut replace = Replace {
         items: listing.items,
-        keys: Arc::new(listing.keys),
+        keys: listing.keys,
         source,
         only_changed,
         max_delete_percent,
@@ -292,11 +273,9 @@ pub(in crate::http) async fn replace(
     let now = handle.config();
     if now.key != config.key {
         let items = read_keys_again(replace.items, &now)?;
-        let keys = Arc::new(items.iter().map(|(key, _)| key.clone()).collect());
+        let keys = items.iter().map(|(key, _)| key.clone()).collect();
         replace = Replace { items, keys, ..replace };
     }
-    // The queue's lock must not be held while a large set is dropped, so a second owner outlives it.
-    let keep = replace.keys.clone();
     let mut accepting = Some(replace);
     let mut id = None;
     let replaced = handle
@@ -310,7 +289,6 @@ pub(in crate::http) async fn replace(
             }
         })
         .await;
-    drop(keep);
     Ok(Json(replaced?.into()))
 }
 
@@ -327,11 +305,11 @@ fn whole_replace(queue: &mut Queue, replace: Replace) -> Result<command::Replace
 
 /// Hand out every known object again whose key has nothing waiting.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/resync", tag = "producing",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/resync", tag = "producing", operation_id = "resync",
+    params(InQueue),
     responses(
         (status = 200, description = "Done.", body = Produced),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Full,
     )
 )]
 pub(in crate::http) async fn resync(
@@ -340,7 +318,7 @@ pub(in crate::http) async fn resync(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     incoming.nothing().await?;
     let handle = state.registry.get_or_create(&name)?;
     let mut sweep = Sweep::default();
@@ -350,12 +328,12 @@ pub(in crate::http) async fn resync(
 
 /// Put known objects in place without a delta: restoring, moving in.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/seed", tag = "producing",
-    params(("queue" = String, Path, description = "The queue's name.")),
-    request_body(content((Vec<SeedCall> = "application/json"), (String = "application/x-ndjson"))),
+    post, path = "/v1/queues/{queue}/seed", tag = "producing", operation_id = "seed",
+    params(InQueue),
+    request_body(content((Seeds = "application/json"), (Seeds = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Done.", body = Produced),
-        (status = "4XX", description = "A problem; nothing was applied.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn seed(
@@ -364,7 +342,7 @@ pub(in crate::http) async fn seed(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     let config = config_of(&state, &name);
     let texts = documents(incoming, state.limits.max_replace_objects, config.max_object_bytes).await?;
     let seeds = texts.iter().enumerate().map(|(index, (text, line))| {
@@ -400,7 +378,7 @@ fn seed_call(text: &str, config: &Config) -> Result<(Key, Object, Option<Source>
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = object::scan(call.object.get(), &config.key)?;
     if let Some(source) = &call.source {
-        check_name("source", source)?;
+        check_name(source).map_err(|wrong| wrong.field("source"))?;
     }
     let key = key_or_explicit(scanned.key, explicit.as_ref())?;
     Ok((key, scanned.object, call.source.as_deref().map(Source::from)))
@@ -408,12 +386,12 @@ fn seed_call(text: &str, config: &Config) -> Result<(Key, Object, Option<Source>
 
 /// Drop the failures of keys (client-go's Forget).
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/forget", tag = "producing",
-    params(("queue" = String, Path, description = "The queue's name.")),
-    request_body(content = KeysBody),
+    post, path = "/v1/queues/{queue}/forget", tag = "producing", operation_id = "forget",
+    params(InQueue),
+    request_body(content = ForgetBody),
     responses(
         (status = 200, description = "How many keys had failures.", body = KeysCount),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Unprocessable,
     )
 )]
 pub(in crate::http) async fn forget(
@@ -422,13 +400,11 @@ pub(in crate::http) async fn forget(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<KeysCount>, Problem> {
-    params.only(&[])?;
-    let body: KeysBody = incoming.document().await?;
-    let Some(keys) = body.keys else {
-        return Err(Problem::new(Code::InvalidRequest, "missing field `keys`"));
-    };
+    params.none()?;
+    let body: ForgetBody = incoming.document().await?;
+    let keys = read_keys(&body.keys)?;
     let handle = state.registry.get(&name)?;
-    let unique: HashSet<&str> = keys.iter().map(String::as_str).collect();
+    let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
     let keys = handle.write(|queue, now| queue.forget(now, unique)).await?;
     Ok(Json(KeysCount { keys }))
 }

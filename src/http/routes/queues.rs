@@ -10,26 +10,30 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
 use super::look::{PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
-use crate::config::queue::QueueDefaults;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
 use crate::http::body::Incoming;
 use crate::http::cursor;
+use crate::http::openapi::answers::{
+    Always, Conflict, Full, Gone, NotAcceptable, OfBody, OfQueue, Unprocessable,
+};
+use crate::http::openapi::params::{CloseQuery, InQueue, ListQuery};
+use crate::http::openapi::terms::QueuePatch;
 use crate::http::params::{Params, QueueName, wrong};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
-use crate::http::wire::{DrainedDocument, Page, ProblemDocument, PurgedDocument, QueueDocument, config};
+use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
 use crate::service::{Handle, Incarnation, Name, SLICE_KEYS};
 
 /// Create a queue, or change the named fields of its settings.
 #[utoipa::path(
-    put, path = "/v1/queues/{queue}", tag = "queues",
-    params(("queue" = String, Path, description = "The queue's name.")),
-    request_body(content = QueueDefaults, description = "Fields to set; null is the default."),
+    put, path = "/v1/queues/{queue}", tag = "queues", operation_id = "put_queue",
+    params(InQueue),
+    request_body(content = Option<QueuePatch>),
     responses(
         (status = 200, description = "Changed.", body = QueueDocument),
         (status = 201, description = "Created.", body = QueueDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
 pub(in crate::http) async fn put(
@@ -38,7 +42,7 @@ pub(in crate::http) async fn put(
     params: Params,
     incoming: Incoming,
 ) -> Result<Response, Problem> {
-    params.only(&[])?;
+    params.none()?;
     let patch: Map<String, Value> = incoming.document().await?;
     let defaults = state.registry.defaults().clone();
     let fresh = Arc::new(config::patched(&defaults, &defaults, &patch)?);
@@ -52,15 +56,11 @@ pub(in crate::http) async fn put(
 
 /// List queues in the order of their names.
 #[utoipa::path(
-    get, path = "/v1/queues", tag = "queues",
-    params(
-        ("prefix" = Option<String>, Query, description = "What the names begin with."),
-        ("limit" = Option<u64>, Query, description = "Most entries of a page.", minimum = 1, maximum = 5000),
-        ("continue" = Option<String>, Query, description = "Where a page before ended."),
-    ),
+    get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
+    params(ListQuery),
     responses(
-        (status = 200, description = "A page.", body = Page<QueueDocument>),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 200, description = "A page.", content((Page<QueueDocument> = "application/json"), (Vec<QueueDocument> = "application/x-ndjson"))),
+        Always, NotAcceptable, Gone,
     )
 )]
 pub(in crate::http) async fn list(
@@ -68,7 +68,7 @@ pub(in crate::http) async fn list(
     params: Params,
     streams: Streams,
 ) -> Result<Response, Problem> {
-    let params = params.only(&["prefix", "limit", "continue"])?;
+    let params = params.only::<ListQuery>()?;
     let prefix = params.text("prefix").unwrap_or_default().to_owned();
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
@@ -89,10 +89,13 @@ async fn list_page(
     const LIST: Incarnation = Incarnation(0);
     let after = after.map(|after| cursor::decode(LIST, &after)).transpose()?;
     let after = after.map(|name| Name::new(&name)).transpose();
-    let after = after.map_err(|_| wrong("continue", "it is not a token that this server gave"))?;
+    let after = after.map_err(|_| cursor::expired())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let handles = state.registry.list(&prefix, after.as_ref(), limit);
-    let next = handles.last().filter(|_| handles.len() == limit);
+    // One more than asked for tells whether there is another page.
+    let mut handles = state.registry.list(&prefix, after.as_ref(), limit.saturating_add(1));
+    let more = handles.len() > limit;
+    handles.truncate(limit);
+    let next = handles.last().filter(|_| more);
     let next = next.map(|handle| cursor::encode(LIST, handle.name().as_str()));
     let mut items = Vec::with_capacity(handles.len());
     for handle in &handles {
@@ -106,11 +109,11 @@ async fn list_page(
 
 /// One queue.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}", tag = "queues",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    get, path = "/v1/queues/{queue}", tag = "queues", operation_id = "get_queue",
+    params(InQueue),
     responses(
         (status = 200, description = "The queue.", body = QueueDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue,
     )
 )]
 pub(in crate::http) async fn get(
@@ -118,17 +121,17 @@ pub(in crate::http) async fn get(
     QueueName(name): QueueName,
     params: Params,
 ) -> Result<Json<QueueDocument>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     document(&*state.registry.get(&name)?).await
 }
 
 /// Remove a queue and all that is in it. Waiting pops end with 410.
 #[utoipa::path(
-    delete, path = "/v1/queues/{queue}", tag = "queues",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    delete, path = "/v1/queues/{queue}", tag = "queues", operation_id = "delete_queue",
+    params(InQueue),
     responses(
         (status = 204, description = "Removed."),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue,
     )
 )]
 pub(in crate::http) async fn delete(
@@ -136,18 +139,18 @@ pub(in crate::http) async fn delete(
     QueueName(name): QueueName,
     params: Params,
 ) -> Result<StatusCode, Problem> {
-    params.only(&[])?;
+    params.none()?;
     state.registry.delete(&name)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Hand out nothing until resume; waiters keep their place.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/pause", tag = "queues",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/pause", tag = "queues", operation_id = "pause_queue",
+    params(InQueue),
     responses(
         (status = 200, description = "The queue.", body = QueueDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody,
     )
 )]
 pub(in crate::http) async fn pause(
@@ -161,11 +164,11 @@ pub(in crate::http) async fn pause(
 
 /// Hand out again.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/resume", tag = "queues",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/resume", tag = "queues", operation_id = "resume_queue",
+    params(InQueue),
     responses(
         (status = 200, description = "The queue.", body = QueueDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody,
     )
 )]
 pub(in crate::http) async fn resume(
@@ -179,11 +182,11 @@ pub(in crate::http) async fn resume(
 
 /// Undo close.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/reopen", tag = "queues",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/reopen", tag = "queues", operation_id = "reopen_queue",
+    params(InQueue),
     responses(
         (status = 200, description = "The queue.", body = QueueDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody,
     )
 )]
 pub(in crate::http) async fn reopen(
@@ -197,15 +200,11 @@ pub(in crate::http) async fn reopen(
 
 /// Drain the queue: pops get what is there, then 410.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/close", tag = "queues",
-    params(
-        ("queue" = String, Path, description = "The queue's name."),
-        ("drain" = Option<bool>, Query, description = "Answer when nothing is ready, delayed or leased any more."),
-        ("wait" = Option<String>, Query, description = "With drain: how long at most; a duration."),
-    ),
+    post, path = "/v1/queues/{queue}/close", tag = "queues", operation_id = "close_queue",
+    params(InQueue, CloseQuery),
     responses(
-        (status = 200, description = "The queue; with drain also whether it is drained.", body = QueueDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 200, description = "The queue; with drain also whether it is drained.", body = ClosedDocument),
+        Always, OfQueue, OfBody,
     )
 )]
 pub(in crate::http) async fn close(
@@ -213,8 +212,8 @@ pub(in crate::http) async fn close(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Response, Problem> {
-    let params = params.only(&["drain", "wait"])?;
+) -> Result<Json<ClosedDocument>, Problem> {
+    let params = params.only::<CloseQuery>()?;
     let drain = params.flag("drain")?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?;
     if wait.is_some() && !drain {
@@ -223,21 +222,18 @@ pub(in crate::http) async fn close(
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     handle.write(|queue, now| queue.set_closed(now, true)).await?;
-    if !drain {
-        return Ok(document(&handle).await?.into_response());
-    }
-    let drained = handle.wait_drained(wait.unwrap_or_default()).await?;
+    let drained = if drain { Some(handle.wait_drained(wait.unwrap_or_default()).await?) } else { None };
     let Json(queue) = document(&handle).await?;
-    Ok(Json(DrainedDocument { drained, queue }).into_response())
+    Ok(Json(ClosedDocument { drained, queue }))
 }
 
 /// Drop what waits: ready and delayed keys, and what came behind leases.
 #[utoipa::path(
-    post, path = "/v1/queues/{queue}/purge", tag = "queues",
-    params(("queue" = String, Path, description = "The queue's name.")),
+    post, path = "/v1/queues/{queue}/purge", tag = "queues", operation_id = "purge_queue",
+    params(InQueue),
     responses(
         (status = 200, description = "What was dropped.", body = PurgedDocument),
-        (status = "4XX", description = "A problem.", body = ProblemDocument, content_type = "application/problem+json"),
+        Always, OfQueue, OfBody,
     )
 )]
 pub(in crate::http) async fn purge(
@@ -246,7 +242,7 @@ pub(in crate::http) async fn purge(
     params: Params,
     incoming: Incoming,
 ) -> Result<Json<PurgedDocument>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     let mut sweep = Sweep::default();
@@ -261,7 +257,7 @@ async fn switch(
     incoming: Incoming,
     change: impl FnOnce(&mut Queue, Time),
 ) -> Result<Json<QueueDocument>, Problem> {
-    params.only(&[])?;
+    params.none()?;
     incoming.nothing().await?;
     let handle = state.registry.get(name)?;
     handle.write(change).await?;

@@ -12,6 +12,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::pace::Pace;
+use crate::http::delivery::Outbox;
 use crate::http::problem;
 
 /// A connection that never sends a bare error.
@@ -21,11 +22,13 @@ pub(super) struct Courteous<S> {
     pace: Pace,
     /// What is sent instead of a bare head, and the length of that head.
     instead: Option<(Bytes, usize)>,
+    /// Is told when all is written: hyper flushes when nothing is left in its own buffer.
+    outbox: Outbox,
 }
 
 impl<S> Courteous<S> {
-    pub(super) fn new(stream: S, pace: Pace) -> Self {
-        Self { stream, pace, instead: None }
+    pub(super) fn new(stream: S, pace: Pace, outbox: Outbox) -> Self {
+        Self { stream, pace, instead: None, outbox }
     }
 }
 
@@ -67,7 +70,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Courteous<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.outbox.written();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -115,7 +115,8 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             max_wait: optional("max_wait", &limiter.max_wait)?,
             jitter: limiter.jitter,
         },
-        resync_period: optional("resync_period", &document.resync_period)?,
+        resync_period: optional("resync_period", &document.resync_period)?
+            .filter(|_| document.mode != words::Mode::Keys),
         max_keys: document.max_keys,
         max_object_bytes: document.max_object_bytes,
         max_deltas_per_key: document.max_deltas_per_key,
@@ -146,11 +147,14 @@ pub fn patched(
             value => Some(toml_of(name, value)?),
         };
         match value {
-            Some(value) => document.insert(name.clone(), complete(name, value)),
+            Some(value) => document.insert(name.clone(), complete(name, value)?),
             None => document.remove(name),
         };
     }
     let checked = config::queue_settings(document).map_err(|error| problem_of(&error))?;
+    if checked.mode == words::Mode::Keys && patch.get("resync_period").is_some_and(|value| !value.is_null()) {
+        return Err(invalid("resync_period", "a queue of mode keys knows no objects"));
+    }
     to_engine(&checked)
 }
 
@@ -159,8 +163,12 @@ fn table(config: &Config) -> Result<toml::Table, Problem> {
 }
 
 /// The members that a nested document may leave out, at their defaults.
-fn complete(name: &str, value: toml::Value) -> toml::Value {
-    let toml::Value::Table(mut given) = value else { return value };
+fn complete(name: &str, value: toml::Value) -> Result<toml::Value, Problem> {
+    let toml::Value::Table(mut given) = value else { return Ok(value) };
+    let is_empty = |value: &toml::Value| value.as_table().is_some_and(toml::Table::is_empty);
+    if let Some((member, _)) = given.iter().find(|(_, value)| is_empty(value)) {
+        return Err(invalid(&format!("{name}.{member}"), "it is empty; null switches it off"));
+    }
     match name {
         "rate_limiter" => {
             let jitter = words::RateLimiter::default().jitter;
@@ -172,7 +180,7 @@ fn complete(name: &str, value: toml::Value) -> toml::Value {
         }
         _ => {}
     }
-    toml::Value::Table(given)
+    Ok(toml::Value::Table(given))
 }
 
 /// A JSON value in the words of the settings file; members that are null are left out.
@@ -181,13 +189,13 @@ fn toml_of(name: &str, value: &Value) -> Result<toml::Value, Problem> {
         Value::Null => return Err(invalid(name, "null can't stand in a list")),
         Value::Bool(value) => toml::Value::Boolean(*value),
         Value::String(text) => toml::Value::String(text.clone()),
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+        Value::Number(number) => match (number.as_i64().or_else(|| whole(number)), number.as_f64()) {
             (Some(whole), _) => toml::Value::Integer(whole),
             (None, Some(number)) => toml::Value::Float(number),
             _ => return Err(invalid(name, &format!("{number} is too large"))),
         },
         Value::Array(values) => {
-            toml::Value::Array(values.iter().map(|value| toml_of(name, value)).collect::<Result<_, _>>()?)
+            toml::Value::Array(values.iter().map(|value| element_of(name, value)).collect::<Result<_, _>>()?)
         }
         Value::Object(members) => {
             let set = members.iter().filter(|(_, value)| !value.is_null());
@@ -195,6 +203,22 @@ fn toml_of(name: &str, value: &Value) -> Result<toml::Value, Problem> {
             toml::Value::Table(pairs.collect::<Result<_, Problem>>()?)
         }
     })
+}
+
+/// A whole number that is written as a fraction, such as 5.0, which JSON does not tell from 5.
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    let number = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= EXACT_MAX)?;
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number of at most 2^53")]
+    Some(number as i64)
+}
+
+/// An element of a list, in which nothing is null.
+fn element_of(name: &str, value: &Value) -> Result<toml::Value, Problem> {
+    match value.as_object().and_then(|members| members.iter().find(|(_, value)| value.is_null())) {
+        Some((member, _)) => Err(invalid(name, &format!("{member} can't be null"))),
+        None => toml_of(name, value),
+    }
 }
 
 fn problem_of(error: &Error) -> Problem {

@@ -86,7 +86,8 @@ impl Fifo for EngineFifo {
         let keyed = |object| self.scan(object).map(|(key, object)| (key, object, None));
         let seeds: Vec<_> = objects.iter().map(keyed).collect::<Result<_, _>>().expect("seeds have keys");
         let now = self.tick();
-        self.queue.check_seed(now, &seeds).expect("seeds fit");
+        self.queue.advance(now);
+        self.queue.check_seed(&seeds).expect("seeds fit");
         self.queue.seed_step(now, seeds);
     }
 

@@ -201,7 +201,7 @@ impl World {
         let keys = list.items.iter().map(|(name, _)| key(name)).collect();
         let replace = Replace {
             items,
-            keys: Arc::new(keys),
+            keys,
             source: who(list.source),
             only_changed: list.only_changed,
             max_delete_percent: list.max_delete_percent,

@@ -1,0 +1,141 @@
+//! A server in a process of its own, what the system says of it, and requests over plain sockets.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Far longer than any answer takes.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A server that runs until it is dropped.
+pub(crate) struct Spawned {
+    process: Child,
+    /// Kept open, so that the server can go on writing its log.
+    _log: BufReader<ChildStderr>,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+impl Spawned {
+    /// A server with the default settings on a free port.
+    pub(crate) fn start() -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_deltaq"))
+            .args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
+            .args(["--log-format", "json"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        log.read_line(&mut line).expect("a line of the log");
+        let said: Value = serde_json::from_str(&line).expect("the log is JSON");
+        let address = said.get("api").and_then(Value::as_str).expect("an address").to_owned();
+        Self { process, _log: log, address }
+    }
+
+    /// A line of `/proc/PID/status`, in bytes: `VmRSS:` is resident memory now, `VmHWM:` the most that there was.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
+        let status = self.proc("status");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the line is there");
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kib << 10
+    }
+
+    /// A file of `/proc/PID`.
+    pub(crate) fn proc(&self, file: &str) -> String {
+        std::fs::read_to_string(format!("/proc/{}/{file}", self.process.id())).expect("Linux has /proc")
+    }
+
+    /// A connection.
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(&self.address)
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A kept connection.
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) host: String,
+}
+
+impl Connection {
+    fn open(address: &str) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_nodelay(true).expect("a socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        Self { stream, host: address.to_owned() }
+    }
+
+    /// Sends a request with a JSON body and does not wait for its answer.
+    pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) {
+        let (host, bytes) = (&self.host, body.len());
+        let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
+        let _ = write!(text, "content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n{body}");
+        self.stream.write_all(text.as_bytes()).expect("the request is sent");
+    }
+
+    /// Reads an answer; it must be a 200 with a JSON document.
+    pub(crate) fn answer(&mut self) -> Value {
+        let mut text = Vec::new();
+        let mut buffer = [0; 4096];
+        let (head, length) = loop {
+            let read = self.stream.read(&mut buffer).expect("an answer");
+            assert!(read > 0, "the connection ended: {}", String::from_utf8_lossy(&text));
+            text.extend(buffer.iter().take(read));
+            if let Some(found) = body_of(&text) {
+                break found;
+            }
+        };
+        let missing = (head + length).saturating_sub(text.len());
+        let mut rest = vec![0; missing];
+        self.stream.read_exact(&mut rest).expect("the rest of the answer");
+        text.extend(rest);
+        let (head, body) = text.split_at(head);
+        let head = String::from_utf8_lossy(head);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}{}", String::from_utf8_lossy(body));
+        serde_json::from_slice(body).expect("JSON")
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> Value {
+        self.send(method, path, body);
+        self.answer()
+    }
+}
+
+/// Where the body begins and how long it is, once the head is there.
+fn body_of(text: &[u8]) -> Option<(usize, usize)> {
+    let head = text.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
+    let fields = String::from_utf8_lossy(text.get(..head)?).to_ascii_lowercase();
+    let length = fields.lines().find_map(|line| line.strip_prefix("content-length:"));
+    Some((head, length.expect("a length").trim().parse().expect("a number")))
+}
+
+/// The duration below which `share` of `sorted` lie, in milliseconds.
+pub(crate) fn percentile_ms(sorted: &[u64], share: f64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index into a short list"
+    )]
+    let index = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
+    millis(sorted.get(index).copied().unwrap_or_default())
+}
+
+/// Microseconds as milliseconds.
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+pub(crate) fn millis(micros: u64) -> f64 {
+    micros as f64 / 1e3
+}

@@ -1,0 +1,107 @@
+//! The settings of a queue in the document: their ranges, taken from the table that also checks them,
+//! and the document that changes them.
+
+use serde_json::{Map, Value, json};
+
+use super::terms::{duration, reference};
+use crate::config::queue::Bounds;
+use crate::duration::parse;
+
+/// Gives each setting its range.
+pub(super) fn complete(schemas: &mut Map<String, Value>) {
+    let mut durations = Map::new();
+    for (schema, prefix) in [
+        ("QueueConfig", ""),
+        ("RateLimiter", "rate_limiter."),
+        ("ItemExponential", "rate_limiter.item_exponential."),
+        ("ItemFastSlow", "rate_limiter.item_fast_slow."),
+        ("Bucket", "rate_limiter.bucket."),
+        ("Retention", "retention."),
+    ] {
+        let properties = schemas.get_mut(schema).and_then(|schema| schema.get_mut("properties"));
+        let properties = properties.and_then(Value::as_object_mut);
+        for (name, property) in properties.into_iter().flatten() {
+            if let Some(bounds) = crate::config::queue::bounds(&format!("{prefix}{name}")) {
+                bound(property, &bounds, &mut durations);
+            }
+        }
+    }
+    schemas.append(&mut durations);
+    if let Some(part) =
+        schemas.get_mut("DetailedKeyPart").and_then(|part| part.pointer_mut("/properties/pointer"))
+    {
+        merge(part, pointer());
+    }
+    if let Some(part) = schemas.get_mut("KeyPart").and_then(|part| part.pointer_mut("/oneOf/0")) {
+        merge(part, pointer());
+    }
+}
+
+/// Any of the settings, or null for the default.
+pub(super) fn patch(schemas: &mut Map<String, Value>) -> Value {
+    for nested in ["RateLimiter", "Retention"] {
+        let patch = schemas.get(nested).map(patch_of);
+        schemas.insert(format!("{nested}Patch"), patch.unwrap_or_default());
+    }
+    schemas.get("QueueConfig").map(patch_of).unwrap_or_default()
+}
+
+fn bound(property: &mut Value, bounds: &Bounds, durations: &mut Map<String, Value>) {
+    let range = match bounds {
+        Bounds::Whole(min, max) => json!({ "minimum": min, "maximum": max }),
+        Bounds::Number { min, min_allowed: true, max } => json!({ "minimum": min, "maximum": max }),
+        Bounds::Number { min, max, .. } => json!({ "exclusiveMinimum": min, "maximum": max }),
+        Bounds::Duration(min, max) => {
+            let name = format!("DurationFrom{min}To{max}");
+            let range = parse(min).ok().zip(parse(max).ok()).map(|(min, max)| duration(min, max));
+            durations.insert(name.clone(), range.unwrap_or_default());
+            let described = property.get("description").cloned().unwrap_or_default();
+            *property = match property.pointer("/type/1") {
+                Some(_) => {
+                    json!({ "oneOf": [reference(&name), { "type": "null" }], "description": described })
+                }
+                None => json!({ "$ref": reference(&name).get("$ref"), "description": described }),
+            };
+            return;
+        }
+        Bounds::Length(min, max) => json!({ "minItems": min, "maxItems": max }),
+    };
+    merge(property, range);
+}
+
+/// RFC 6901, without the empty pointer.
+fn pointer() -> Value {
+    json!({ "pattern": "^/([^~]|~[01])*$" })
+}
+
+fn merge(schema: &mut Value, more: Value) {
+    if let (Some(schema), Value::Object(more)) = (schema.as_object_mut(), more) {
+        schema.remove("format");
+        schema.extend(more);
+    }
+}
+
+/// The same properties, each of them optional and null for its default.
+fn patch_of(schema: &Value) -> Value {
+    let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let nullable = properties.into_iter().map(|(name, property)| (name, or_null(property)));
+    json!({
+        "type": "object",
+        "properties": nullable.collect::<Map<String, Value>>(),
+        "additionalProperties": false,
+    })
+}
+
+fn or_null(mut property: Value) -> Value {
+    if let Some(reference) = property.get_mut("$ref")
+        && let Some(name @ ("RateLimiter" | "Retention")) =
+            reference.as_str().and_then(|path| path.rsplit('/').next())
+    {
+        *reference = format!("#/components/schemas/{name}Patch").into();
+    }
+    let is_null = |one: &Value| one.get("type").and_then(Value::as_str) == Some("null");
+    let one_of = property.get("oneOf").and_then(Value::as_array);
+    let is_nullable =
+        property.pointer("/type/1").is_some() || one_of.is_some_and(|some| some.iter().any(is_null));
+    if is_nullable { property } else { json!({ "oneOf": [{ "type": "null" }, property] }) }
+}

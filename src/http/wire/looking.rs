@@ -1,0 +1,155 @@
+//! What can be seen of a queue.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{DeltaDocument, RawObject, instant, millis};
+use crate::engine::schedule::{Lease, Place};
+use crate::engine::table::Entry;
+use crate::engine::time::Time;
+use crate::http::openapi::terms;
+use crate::service::Handle;
+
+/// Whether a queue has synced.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SyncedDocument {
+    /// Whether the initial list has been acknowledged.
+    pub synced: bool,
+    /// Keys of it that are not.
+    pub remaining: usize,
+}
+
+/// A known object.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct KnownDocument {
+    /// The key.
+    pub key: String,
+    /// Who owns the key.
+    #[schema(required = true)]
+    pub source: Option<String>,
+    /// The delta, or the seed, that it came with.
+    pub resource_version: u64,
+    /// The object as it was sent.
+    #[schema(value_type = terms::RawObject)]
+    pub object: RawObject,
+}
+
+impl KnownDocument {
+    /// The known object of `entry`, if it has one.
+    #[must_use]
+    pub fn of(entry: &Entry) -> Option<Self> {
+        let known = entry.known.as_ref()?;
+        Some(Self {
+            key: entry.key.as_str().to_owned(),
+            source: known.owner.as_deref().map(str::to_owned),
+            resource_version: known.rv,
+            object: RawObject(known.object.clone()),
+        })
+    }
+}
+
+/// The lease on a key, as a looker-on sees it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ItemLease {
+    /// What settles it.
+    pub id: String,
+    /// The fencing token.
+    pub token: u64,
+    /// Who holds it, if it said so.
+    #[schema(required = true)]
+    pub worker: Option<String>,
+    /// When it expires.
+    #[schema(format = DateTime)]
+    pub expires_at: String,
+    /// Milliseconds until then.
+    pub expires_in_ms: u64,
+}
+
+impl ItemLease {
+    fn new(handle: &Handle, lease: &Lease, now: Time) -> Self {
+        Self {
+            id: handle.lease_id(lease.token).to_string(),
+            token: lease.token,
+            worker: lease.worker.as_deref().map(str::to_owned),
+            expires_at: instant(lease.deadline),
+            expires_in_ms: millis(lease.deadline.since(now)),
+        }
+    }
+}
+
+/// A key and all that waits for it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ItemDocument {
+    /// The key.
+    pub key: String,
+    /// `leased`, else `parked`, else `ready`, else `delayed`; null for a key with failures or an
+    /// object only.
+    #[schema(required = true)]
+    pub state: Option<&'static str>,
+    /// Deltas that wait.
+    pub deltas: Vec<DeltaDocument>,
+    /// Deltas in the hands of a worker.
+    pub leased_deltas: Vec<DeltaDocument>,
+    /// The lease.
+    #[schema(required = true)]
+    pub lease: Option<ItemLease>,
+    /// Deliveries since the last acknowledgement.
+    pub attempt: u32,
+    /// Failures so far.
+    pub failures: u32,
+    /// What the worker said of the last failure.
+    #[schema(required = true)]
+    pub last_error: Option<String>,
+    /// When its delay or backoff ends.
+    #[schema(required = true, format = DateTime)]
+    pub due_at: Option<String>,
+    /// Who owns the key.
+    #[schema(required = true)]
+    pub owner: Option<String>,
+}
+
+impl ItemDocument {
+    /// The key as of `now`.
+    #[must_use]
+    pub fn new(handle: &Handle, entry: &Entry, now: Time) -> Self {
+        let standing = &entry.standing;
+        let state = match standing.place {
+            Place::Leased(_) => Some("leased"),
+            Place::Parked => Some("parked"),
+            Place::Ready(_) => Some("ready"),
+            Place::Idle => standing.delay.map(|_| "delayed"),
+        };
+        Self {
+            key: entry.key.as_str().to_owned(),
+            state,
+            deltas: entry.waiting.iter().map(DeltaDocument::from).collect(),
+            leased_deltas: entry.leased.iter().map(DeltaDocument::from).collect(),
+            lease: standing.lease().map(|lease| ItemLease::new(handle, lease, now)),
+            attempt: standing.attempt,
+            failures: standing.failures,
+            last_error: standing.last_error.as_deref().map(str::to_owned),
+            due_at: standing.delay.map(|delay| instant(delay.due)),
+            owner: entry.owner().map(ToString::to_string),
+        }
+    }
+
+    /// Whether there is something to tell of the entry: a key that is only known is no item.
+    #[must_use]
+    pub fn is_item(entry: &Entry) -> bool {
+        let standing = &entry.standing;
+        standing.place != Place::Idle || standing.delay.is_some() || standing.failures > 0
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Page<T> {
+    /// The entries.
+    pub items: Vec<T>,
+    /// Gets the next page; null on the last one.
+    #[serde(rename = "continue")]
+    #[schema(required = true)]
+    pub next: Option<String>,
+    /// The queue's newest event as the page was read.
+    pub resource_version: u64,
+}

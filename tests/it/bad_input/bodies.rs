@@ -1,0 +1,399 @@
+//! Bodies that are no JSON, or the wrong JSON.
+
+use serde_json::json;
+
+use super::{Bench, Row, row};
+
+/// The calls that take a body, all of them.
+const CALLS: [(&str, &str); 17] = [
+    ("PUT", ""),
+    ("POST", "/add"),
+    ("POST", "/update"),
+    ("POST", "/delete"),
+    ("POST", "/replace?source=s"),
+    ("POST", "/deltas"),
+    ("POST", "/seed"),
+    ("POST", "/forget"),
+    ("POST", "/pop"),
+    ("POST", "/settle"),
+    ("POST", "/ack"),
+    ("POST", "/nack"),
+    ("POST", "/release"),
+    ("POST", "/reject"),
+    ("POST", "/extend"),
+    ("POST", "/parked/redrive"),
+    ("POST", "/parked/discard"),
+];
+
+fn on(call: (&str, &str), code: &'static str) -> Row {
+    row(call.0, &format!("/v1/queues/q{}", call.1), code)
+}
+
+#[tokio::test]
+async fn what_is_no_json_is_told_with_its_place() {
+    let bench = Bench::new().await;
+    let deep = "{\"key\":".repeat(129) + "1" + &"}".repeat(129);
+    let bodies: [(&[u8], u64, &str); 14] = [
+        (b"{\"key\":\"a\"", 1, "EOF"),
+        (b"{\"key\":\"a\",}", 1, "trailing comma"),
+        (b"{\"key\" \"a\"}", 1, "expected `:`"),
+        (b"{\n\n \"key\": x}", 3, "expected"),
+        (b"{'key':1}", 1, "string"),
+        (b"{\"key\":\"a\"} {}", 1, "trailing"),
+        (b"{\"key\":\"a", 1, "EOF"),
+        (b"{\"key\":01}", 1, "number"),
+        (b"{\"key\":NaN}", 1, ""),
+        (b"{\"key\":\"a\x01b\"}", 1, "control character"),
+        (b"{\"key\":\"\\ud800\"}", 1, "hex escape"),
+        (b"{\"key\":1,\"key\":2}", 1, "twice"),
+        (deep.as_bytes(), 1, "deeper than 128"),
+        (b"{\"key\":\n\"\xff\"}", 2, "not UTF-8"),
+    ];
+    for call in CALLS {
+        for (body, line, tells) in bodies {
+            let row = on(call, "invalid-json").body(body).has("line", line).has("column", json!(null));
+            bench.refuses([row.tells(tells)]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn members_that_stand_twice_are_found_at_every_depth() {
+    let bench = Bench::new().await;
+    let twice = |call, body: &str| on(call, "invalid-json").body(body).tells("twice");
+    bench
+        .refuses([
+            twice(("POST", "/add"), r#"{"key":"a","b":{"c":[{"d":1,"\u0064":2}]}}"#),
+            twice(("POST", "/deltas"), r#"[{"type":"Added","object":{"key":"a"},"type":"Added"}]"#),
+            twice(("POST", "/seed"), r#"{"object":{"key":"a","b":{"c":1,"c":1}}}"#),
+            twice(("POST", "/settle"), r#"{"settle":[{"lease":"1","as":"ack","as":"nack"}]}"#),
+            twice(("PUT", ""), r#"{"rate_limiter":{"jitter":0,"jitter":1}}"#),
+            twice(("PUT", ""), r#"{"mode":"delta","mode":"keys"}"#),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn what_is_no_object_is_refused() {
+    let bench = Bench::new().await;
+    let objects = ["/add", "/update", "/delete", "/replace?source=s"];
+    for body in ["1", "\"text\"", "null", "true", "[1]", "[[]]", "[{\"key\":\"a\"},2]"] {
+        let rows = objects.map(|call| on(("POST", call), "invalid-object").body(body).has("line", 1));
+        bench.refuses(rows.map(|row| row.tells("expected a JSON object"))).await;
+        for call in CALLS.into_iter().filter(|(_, call)| !objects.contains(call)) {
+            bench.refuses([on(call, "invalid-request").body(body)]).await;
+        }
+    }
+    let null = on(("POST", "/seed"), "invalid-object").body(r#"{"object":null}"#);
+    bench.refuses([null, on(("POST", "/seed"), "invalid-object").body(r#"{"object":[]}"#)]).await;
+}
+
+#[tokio::test]
+async fn an_empty_body_is_refused_where_one_is_needed() {
+    let bench = Bench::new().await;
+    let rows = [
+        on(("POST", "/add"), "invalid-json").has("line", 1),
+        on(("POST", "/add?key=a"), "invalid-json").has("line", 1),
+        on(("POST", "/update"), "invalid-json").body(" \n").has("line", 2),
+        on(("POST", "/delete"), "no-key").tells("empty"),
+        on(("POST", "/replace?source=s"), "incomplete-list").tells("empty"),
+        on(("POST", "/replace?source=s&count=1"), "incomplete-list"),
+        on(("POST", "/replace?source=s"), "incomplete-list").ndjson("").tells("count=N"),
+        on(("POST", "/deltas"), "invalid-json"),
+        on(("POST", "/seed"), "invalid-json"),
+        on(("POST", "/forget"), "invalid-request").has("field", "keys"),
+        on(("POST", "/settle"), "invalid-request").has("field", "settle"),
+        on(("POST", "/ack"), "invalid-request").has("field", "leases"),
+        on(("POST", "/extend"), "invalid-request").has("field", "leases"),
+        on(("POST", "/pause"), "invalid-request").body("1").tells("no body"),
+        on(("POST", "/resync"), "invalid-request").body("{\"a\":1}").tells("no body"),
+    ];
+    bench.refuses(rows).await;
+}
+
+#[tokio::test]
+async fn lines_are_told_by_their_number() {
+    let bench = Bench::new().await;
+    let good = "{\"key\":\"a\"}\n";
+    let longest = "x".repeat(1 << 20);
+    for call in ["/add", "/replace?source=s&count=3", "/delete"] {
+        let on = |code| on(("POST", call), code);
+        bench
+            .refuses([
+                on("invalid-json")
+                    .ndjson(format!("{good}\n{{\"key\":}}\n"))
+                    .has("line", 3)
+                    .has("index", 1)
+                    .tells("line 3"),
+                on("invalid-json")
+                    .ndjson(format!("{good}{good}{{\"key\":\"a\""))
+                    .has("line", 3)
+                    .has("index", 2),
+                on("invalid-json")
+                    .ndjson(b"{\"key\":\"a\"}\n{\"key\":\"\xc3\"}\n")
+                    .has("line", 2)
+                    .tells("UTF-8"),
+                on("invalid-object").ndjson(format!("{good}[]\n")).has("line", 2).has("index", 1),
+                on("no-key").ndjson(format!("{good}{{}}\n")).has("line", 2).has("pointer", "/key"),
+                on("object-too-large")
+                    .ndjson(format!("{good}{{\"key\":\"{longest}\"}}\n"))
+                    .has("line", 2)
+                    .has("limit", 1 << 20),
+            ])
+            .await;
+    }
+    let replace = |query: &str, body: &str| {
+        on(("POST", &format!("/replace?source=s{query}")), "incomplete-list").ndjson(body)
+    };
+    bench
+        .refuses([
+            replace("", good).tells("$end"),
+            replace("&count=2", good).tells("2 objects"),
+            replace("", "{\"key\":\"a\"}\n{\"$end\":2}\n").tells("2 objects"),
+            replace("&count=1", "{\"key\":\"a\"}\n{\"$end\":2}\n"),
+            replace("", "{\"key\":\"a\"}\n{\"$end\":1}\n{\"key\":\"b\"}\n").tells("line 3"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn keys_that_are_none_are_refused() {
+    let bench = Bench::new().await;
+    let long = "x".repeat(1_025);
+    let objects = [
+        (json!({}), "no-key", "/key"),
+        (json!({ "key": null }), "no-key", "/key"),
+        (json!({ "key": "" }), "no-key", "/key"),
+        (json!({ "key": 1.5 }), "invalid-key", "a number"),
+        (json!({ "key": true }), "invalid-key", "a boolean"),
+        (json!({ "key": {} }), "invalid-key", "an object"),
+        (json!({ "key": ["a"] }), "invalid-key", "an array"),
+        (json!({ "key": long }), "invalid-key", "1025 bytes"),
+        (json!({ "key": "a\nb" }), "invalid-key", "control character"),
+        (json!({ "key": "a\u{0}" }), "invalid-key", "control character"),
+        (json!({ "key": "\u{9f}" }), "invalid-key", "control character"),
+    ];
+    for (object, code, tells) in objects {
+        let many = json!([{ "key": "a" }, object]);
+        for call in ["/add", "/update", "/delete", "/replace?source=s"] {
+            let row = on(("POST", call), code).body(many.to_string()).tells(tells);
+            bench.refuses([row.has("index", 1)]).await;
+        }
+        let delta = json!([{ "type": "Added", "object": object }]).to_string();
+        let seed = json!({ "object": object }).to_string();
+        bench
+            .refuses([
+                on(("POST", "/deltas"), code).body(delta).tells(tells).has("index", 0),
+                on(("POST", "/seed"), code).body(seed).tells(tells).has("index", 0),
+            ])
+            .await;
+    }
+    for key in ["", "a\u{7f}", &long] {
+        let code = if key.is_empty() { "no-key" } else { "invalid-key" };
+        let keys = json!({ "keys": ["a", key] }).to_string();
+        for call in ["/forget", "/parked/redrive", "/parked/discard"] {
+            bench.refuses([on(("POST", call), code).body(&keys).has("index", 1)]).await;
+        }
+        let delta = json!({ "type": "Deleted", "key": key }).to_string();
+        bench.refuses([on(("POST", "/deltas"), code).body(delta)]).await;
+    }
+    let differs = json!([{ "type": "Added", "key": "b", "object": { "key": "a" } }]).to_string();
+    bench
+        .refuses([
+            on(("POST", "/add?key=b"), "invalid-key").body(r#"{"key":"a"}"#).tells("differs"),
+            on(("POST", "/add?key=b"), "invalid-key").body(r#"[{"key":"a"}]"#).has("parameter", "key"),
+            on(("POST", "/deltas"), "invalid-key").body(differs).tells("differs"),
+            on(("POST", "/forget"), "invalid-request").body(r#"{"keys":[1]}"#).tells("string"),
+            on(("POST", "/deltas"), "invalid-request").body(r#"{"type":"Deleted","key":1}"#),
+            on(("POST", "/deltas"), "no-key").body(r#"{"type":"Deleted"}"#),
+            on(("POST", "/deltas"), "invalid-object").body(r#"{"type":"Added","key":"a"}"#),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn unknown_fields_are_told_with_the_nearest() {
+    let bench = Bench::new().await;
+    let field = |call, body: &str, field: &str, near: &str| {
+        let row = on(call, "invalid-request").body(body).has("field", field);
+        if near.is_empty() { row } else { row.tells(&format!("did you mean {near:?}")) }
+    };
+    bench
+        .refuses([
+            field(("POST", "/settle"), r#"{"setle":[]}"#, "setle", ""),
+            field(
+                ("POST", "/settle"),
+                r#"{"settle":[{"lease":"1","as":"nack","dely":"1s"}]}"#,
+                "dely",
+                "delay",
+            ),
+            field(("POST", "/pop"), r#"{"settle":[{"leas":"1","as":"ack"}]}"#, "leas", "lease"),
+            field(("POST", "/pop"), r#"{"setle":[]}"#, "setle", ""),
+            field(("POST", "/ack"), r#"{"leases":[],"eror":"x"}"#, "eror", "error"),
+            field(("POST", "/extend"), r#"{"leases":[],"leese":"1s"}"#, "leese", "lease"),
+            field(("POST", "/forget"), r#"{"keys":[],"key":"a"}"#, "key", ""),
+            field(("POST", "/parked/redrive"), r#"{"key":["a"]}"#, "key", ""),
+            field(("POST", "/parked/discard"), r#"{"kees":["a"]}"#, "kees", ""),
+            field(("POST", "/deltas"), r#"[{"type":"Added","objekt":{"key":"a"}}]"#, "objekt", "object"),
+            field(("POST", "/deltas"), r#"[{"typ":"Added","object":{"key":"a"}}]"#, "typ", "type"),
+            field(("POST", "/seed"), r#"{"sorce":"s","object":{"key":"a"}}"#, "sorce", "source"),
+            field(("PUT", ""), r#"{"max_kees":1}"#, "max_kees", "max_keys"),
+            field(
+                ("PUT", ""),
+                r#"{"rate_limiter":{"item_exponentail":{"base":"1s","max":"2s"}}}"#,
+                "rate_limiter.item_exponentail",
+                "rate_limiter.item_exponential",
+            ),
+            field(
+                ("PUT", ""),
+                r#"{"rate_limiter":{"bucket":{"qps":1,"brust":1}}}"#,
+                "rate_limiter.bucket.brust",
+                "rate_limiter.bucket.burst",
+            ),
+            field(("PUT", ""), r#"{"retention":{"ages":"1d"}}"#, "retention.ages", "retention.age"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn fields_of_a_wrong_value_are_named() {
+    let bench = Bench::new().await;
+    let settle = |fields: &str| format!("{{\"settle\":[{{\"lease\":\"1\",{fields}}}]}}");
+    let request = |call, body: &str| on(call, "invalid-request").body(body);
+    let long = "x".repeat(4_097);
+    bench
+        .refuses([
+            request(("POST", "/settle"), r#"{"settle":{}}"#).tells("sequence"),
+            request(("POST", "/settle"), r#"{"settle":[["1","ack"]]}"#).tells("an object"),
+            request(("POST", "/settle"), r#"{"settle":[{"lease":1,"as":"ack"}]}"#).tells("string"),
+            request(("POST", "/settle"), r#"{"settle":[{"lease":"1"}]}"#).has("field", "as"),
+            request(("POST", "/settle"), &settle(r#""as":"done""#)).tells("expected one of `ack`"),
+            request(("POST", "/settle"), &settle(r#""as":{"ack":null}"#)).tells("string"),
+            request(("POST", "/settle"), &settle(r#""as":"ack","delay":"1s""#))
+                .tells("nack only")
+                .has("index", 0),
+            request(("POST", "/settle"), &settle(r#""as":"release","error":"x""#)).tells("nack and reject"),
+            request(("POST", "/ack"), r#"{"leases":["1","2","1"]}"#).tells("twice").has("index", 2),
+            request(("POST", "/extend"), r#"{"leases":["1","1"]}"#).tells("twice").has("index", 1),
+            request(("POST", "/ack"), r#"{"leases":"1"}"#),
+            request(("POST", "/ack"), r#"{"leases":[],"delay":"1s"}"#).has("field", "delay"),
+            request(("POST", "/release"), r#"{"leases":[],"error":"x"}"#).has("field", "error"),
+            request(("POST", "/nack"), &format!(r#"{{"leases":[],"error":"{long}"}}"#)).has("limit", 4_096),
+            request(("POST", "/deltas"), r#"{"type":"Sync","object":{"key":"a"}}"#).tells("expected one of"),
+            request(("POST", "/deltas"), r#"{"object":{"key":"a"}}"#).has("field", "type"),
+            request(
+                ("POST", "/deltas"),
+                r#"{"type":"Added","final_state_unknown":true,"object":{"key":"a"}}"#,
+            )
+            .has("field", "final_state_unknown"),
+            request(("POST", "/deltas"), r#"{"type":"Added","source":"","object":{"key":"a"}}"#)
+                .has("field", "source"),
+            request(("POST", "/seed"), r#"{"source":"a\nb","object":{"key":"a"}}"#).has("field", "source"),
+            request(("POST", "/seed"), r#"{"resource_version":-1,"object":{"key":"a"}}"#).tells("from 0"),
+            request(("POST", "/seed"), r#"{"resource_version":1.5,"object":{"key":"a"}}"#).tells("from 0"),
+            request(("POST", "/seed"), r#"{"key":"a"}"#).has("field", "object"),
+        ])
+        .await;
+    for delay in ["-1s", "1.5s", "30", "", "367d", "99999999999999999999d", "1h30m", " 1s"] {
+        let nack = settle(&format!(r#""as":"nack","delay":"{delay}""#));
+        let delta = format!(r#"{{"type":"Added","delay":"{delay}","object":{{"key":"a"}}}}"#);
+        let nacks = format!(r#"{{"leases":[],"delay":"{delay}"}}"#);
+        let rows = [("/settle", nack.clone()), ("/pop", nack), ("/deltas", delta), ("/nack", nacks)];
+        let rows =
+            rows.map(|(call, body)| request(("POST", call), &body).has("field", "delay").tells("delay"));
+        bench.refuses(rows).await;
+    }
+    for lease in ["0s", "999ms", "13h", "-1s", "1.5s", "60", "", "99999999999999999999d"] {
+        let body = format!(r#"{{"leases":["1"],"lease":"{lease}"}}"#);
+        bench.refuses([request(("POST", "/extend"), &body).has("field", "lease")]).await;
+    }
+}
+
+#[tokio::test]
+async fn settings_of_a_wrong_value_are_named() {
+    let bench = Bench::new().await;
+    let numbers = ["-1", "1.5", "1e300", "\"1\"", "[]"];
+    let durations =
+        ["\"-1s\"", "\"1.5s\"", "\"30\"", "\"\"", "30", "\"99999999999999999999d\"", "\"1h30m\"", "[]"];
+    let whole = [
+        "max_failures",
+        "max_keys",
+        "max_object_bytes",
+        "max_deltas_per_key",
+        "max_bytes_per_key",
+        "max_deletes",
+    ];
+    let mut wrong: Vec<(String, String)> = Vec::new();
+    let mut add = |field: &str, values: &[&str]| {
+        wrong.extend(values.iter().map(|value| (field.to_owned(), (*value).to_owned())));
+    };
+    for field in whole {
+        add(field, &numbers);
+    }
+    add("max_keys", &["0", "1000000001"]);
+    add("max_failures", &["4294967296"]);
+    add("max_object_bytes", &["0", "1", "1073741825"]);
+    add("max_deltas_per_key", &["1", "1000000001"]);
+    add("max_bytes_per_key", &["0"]);
+    add("max_deletes", &["9223372036854775808"]);
+    add("max_delete_percent", &["-0.1", "100.1", "1e300", "\"1\""]);
+    add("lease", &durations);
+    add("lease", &["\"0s\"", "\"13h\""]);
+    add("resync_period", &durations);
+    add("resync_period", &["\"0s\"", "\"36501d\""]);
+    add("rate_limiter.jitter", &["-0.1", "1.1", "\"1\""]);
+    add("rate_limiter.max_wait", &durations);
+    add("retention.age", &durations);
+    add("retention.bytes", &numbers);
+    add("mode", &["\"fifo\"", "1"]);
+    add("known_objects", &["\"true\"", "1"]);
+    add("emit_replaced", &["0"]);
+    add(
+        "key",
+        &[
+            "\"/key\"",
+            "[]",
+            "[\"key\"]",
+            "[\"/a~2\"]",
+            "[1]",
+            "[null]",
+            "[{\"pointer\":\"/a\",\"optional\":null}]",
+        ],
+    );
+    for (field, value) in wrong {
+        let body = match field.split_once('.') {
+            Some((table, member)) => format!("{{\"{table}\":{{\"{member}\":{value}}}}}"),
+            None => format!("{{\"{field}\":{value}}}"),
+        };
+        bench
+            .refuses([on(("PUT", ""), "invalid-config").body(body).has("field", field.clone()).tells(&field)])
+            .await;
+    }
+    let limiters = [
+        (r#"{"item_exponential":{"base":"0s","max":"1s"}}"#, "rate_limiter.item_exponential.base"),
+        (r#"{"item_exponential":{"base":"1s"}}"#, "rate_limiter.item_exponential.max"),
+        (r#"{"item_exponential":{}}"#, "rate_limiter.item_exponential"),
+        (
+            r#"{"item_fast_slow":{"fast":"1s","slow":"1.5s","max_fast":1}}"#,
+            "rate_limiter.item_fast_slow.slow",
+        ),
+        (
+            r#"{"item_fast_slow":{"fast":"1s","slow":"1s","max_fast":-1}}"#,
+            "rate_limiter.item_fast_slow.max_fast",
+        ),
+        (r#"{"bucket":{"qps":0,"burst":1}}"#, "rate_limiter.bucket.qps"),
+        (r#"{"bucket":{"qps":-1,"burst":1}}"#, "rate_limiter.bucket.qps"),
+        (r#"{"bucket":{"qps":1,"burst":0}}"#, "rate_limiter.bucket.burst"),
+    ];
+    for (limiter, field) in limiters {
+        let body = format!("{{\"rate_limiter\":{limiter}}}");
+        bench.refuses([on(("PUT", ""), "invalid-config").body(body).has("field", field)]).await;
+    }
+    let resync = on(("PUT", ""), "invalid-config").body(r#"{"mode":"keys","resync_period":"1h"}"#);
+    bench.refuses([resync.has("field", "resync_period")]).await;
+    let immutable = [("mode", "\"keys\""), ("key", "[\"/name\"]"), ("known_objects", "false")];
+    for (field, value) in immutable {
+        let body = format!("{{\"{field}\":{value}}}");
+        bench.refuses([on(("PUT", ""), "immutable-config").body(body).has("field", field)]).await;
+    }
+}

@@ -1,0 +1,164 @@
+//! Connections that do not speak HTTP as they should, or stop in the middle.
+
+use deltaq::duration::DurationText;
+
+use super::{Bench, Row, row};
+use crate::harness::{Client, Service};
+
+const HEAD: &str = "POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\n";
+const NEW: &str = "POST /v1/queues/new/add HTTP/1.1\r\nhost: localhost\r\n";
+
+/// Sends exactly these bytes and expects a problem.
+async fn refuses(bench: &Bench, bytes: &[u8], row: Row) -> Client {
+    let mut client = bench.service.client().await;
+    client.send_bytes(bytes).await;
+    row.judge(client.reply().await);
+    bench.unchanged(&String::from_utf8_lossy(bytes)).await;
+    client
+}
+
+fn any(code: &'static str) -> Row {
+    row("raw", "bytes", code)
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_answered_and_cut() {
+    let bench = Bench::new().await;
+    let wrong: [&[u8]; 9] = [
+        b"garbage\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET /v1/info HTTP/9.9\r\n\r\n",
+        b"GET /v1/info HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nx\x00y: 1\r\n\r\n",
+        b"POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: abc\r\n\r\n",
+        b"POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n{}",
+    ];
+    for bytes in wrong {
+        refuses(&bench, bytes, any("invalid-request")).await.closed().await;
+    }
+}
+
+#[tokio::test]
+async fn another_version_of_http_is_cut() {
+    let bench = Bench::new().await;
+    let mut client = bench.service.client().await;
+    client.send_bytes(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    client.closed().await;
+    bench.unchanged("HTTP/2").await;
+}
+
+#[tokio::test]
+async fn chunks_that_are_wrong_change_nothing() {
+    let bench = Bench::new().await;
+    let bodies =
+        ["zz\r\n{}\r\n0\r\n\r\n", "-1\r\n{}\r\n", "2\r\n{}garbage", "ffffffffffffffffff\r\n{}\r\n0\r\n\r\n"];
+    for body in bodies {
+        let text = format!("{NEW}transfer-encoding: chunked\r\n\r\n{body}");
+        refuses(&bench, text.as_bytes(), any("invalid-request").tells("broke off")).await.closed().await;
+    }
+    let both = format!("{NEW}transfer-encoding: gzip\r\n\r\n{{}}");
+    refuses(&bench, both.as_bytes(), any("invalid-request")).await.closed().await;
+}
+
+#[tokio::test]
+async fn bodies_that_stop_in_the_middle_change_nothing() {
+    let bench = Bench::new().await;
+    let starts = [
+        format!("{NEW}content-length: 100\r\n\r\n{{\"key\":\"a\"}}"),
+        format!("{NEW}content-length: 100\r\ncontent-type: application/x-ndjson\r\n\r\n{{\"key\":\"a\"}}\n"),
+        format!("{NEW}transfer-encoding: chunked\r\n\r\nb\r\n{{\"key\":\"a\"}}\r\n"),
+    ];
+    for start in starts {
+        let mut client = bench.service.client().await;
+        client.send_bytes(start.as_bytes()).await;
+        client.end_sending().await;
+        if let Ok(reply) = client.try_reply().await {
+            any("invalid-request").tells("broke off").judge(reply);
+        }
+        bench.unchanged(&start).await;
+        let mut client = bench.service.client().await;
+        client.send_bytes(start.as_bytes()).await;
+        drop(client);
+        bench.unchanged(&start).await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_has_ended_its_side_still_gets_its_answer() {
+    let bench = Bench::new().await;
+    let mut client = bench.service.client().await;
+    client.send_bytes(format!("{HEAD}content-length: 2\r\n\r\n{{}}").as_bytes()).await;
+    client.end_sending().await;
+    any("no-key").judge(client.reply().await);
+    client.closed().await;
+    bench.unchanged("half-closed").await;
+}
+
+#[tokio::test]
+async fn a_slow_body_is_given_up() {
+    let service = Service::with(|settings| settings.server.body_read_timeout = DurationText::from_us(50_000));
+    let bench = Bench::on(service.await).await;
+    for (query, kind) in [("", "json"), ("", "x-ndjson")] {
+        let text = format!(
+            "POST /v1/queues/new/add{query} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\
+             content-type: application/{kind}\r\n\r\n{{\"key\":\"a\"}}\n"
+        );
+        let row = any("request-timeout").tells("50ms").has("limit", "50ms");
+        refuses(&bench, text.as_bytes(), row).await.closed().await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_head_is_cut() {
+    let service =
+        Service::with(|settings| settings.server.header_read_timeout = DurationText::from_us(50_000));
+    let bench = Bench::on(service.await).await;
+    let mut client = bench.service.client().await;
+    client.send_bytes(b"GET /v1/info HTTP/1.1\r\nhost: loc").await;
+    client.closed().await;
+    bench.unchanged("slow head").await;
+}
+
+#[tokio::test]
+async fn a_refused_request_asks_for_no_body_and_spoils_no_other() {
+    let bench = Bench::new().await;
+    let mut client = bench.service.client().await;
+    client.send_bytes(b"POST /v1/queues/q/add?x=1 HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n").await;
+    let reply = client.reply().await;
+    assert_eq!(reply.header("connection"), Some("close"));
+    any("invalid-parameter").judge(reply);
+    client.closed().await;
+
+    let mut client = bench.service.client().await;
+    client.send_bytes(b"POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n").await;
+    assert_eq!(client.head().await.expect("a head").0, 100);
+    client.send_bytes(b"{}").await;
+    any("no-key").judge(client.reply().await);
+
+    for _ in 0..20 {
+        client
+            .send_bytes(b"POST /v1/queues/q/add?x=1 HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n")
+            .await;
+        tokio::task::yield_now().await;
+        client.send_bytes(b"{}").await;
+        any("invalid-parameter").judge(client.reply().await);
+    }
+    bench.unchanged("expect").await;
+}
+
+#[tokio::test]
+async fn a_large_body_that_is_refused_early_still_gets_its_answer() {
+    let bench = Bench::new().await;
+    let body = vec![b'x'; 512 << 10];
+    let mut client = bench.service.client().await;
+    let head = format!(
+        "POST /v1/queues/q/add?x=1 HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    client.send_bytes(head.as_bytes()).await;
+    client.send_bytes(&body).await;
+    any("invalid-parameter").judge(client.reply().await);
+    bench.unchanged("large").await;
+}

@@ -1,0 +1,128 @@
+//! Heads: type, length, encoding, size, and where a request comes from.
+
+use super::{Bench, row};
+use crate::harness::Service;
+
+const ADD: &str = "/v1/queues/q/add";
+
+#[tokio::test]
+async fn types_and_encodings_that_are_not_understood() {
+    let bench = Bench::new().await;
+    for kind in [
+        "text/plain",
+        "application/xml",
+        "multipart/form-data",
+        "application/json; charset=latin1",
+        "json",
+        "\u{e4}",
+    ] {
+        for path in
+            [ADD, "/v1/queues/q/replace", "/v1/queues/q/deltas", "/v1/queues/q/pop", "/v1/queues/q/pause"]
+        {
+            let row = row("POST", path, "unsupported-media-type").header("content-type", kind).body("{}");
+            bench.refuses([row.tells("application/json")]).await;
+        }
+    }
+    for encoding in ["gzip", "br", "gzip, identity"] {
+        let row = row("POST", ADD, "unsupported-media-type").header("content-encoding", encoding).body("{}");
+        bench.refuses([row.tells(encoding)]).await;
+    }
+    for call in ["settle", "ack", "extend", "forget", "pop"] {
+        let path = format!("/v1/queues/q/{call}");
+        bench
+            .refuses([row("POST", &path, "unsupported-media-type").ndjson("{}").tells("application/json")])
+            .await;
+    }
+    bench.refuses([row("PUT", "/v1/queues/q", "unsupported-media-type").ndjson("{}")]).await;
+}
+
+#[tokio::test]
+async fn lists_are_not_given_in_other_types() {
+    let bench = Bench::new().await;
+    for path in ["/v1/queues", "/v1/queues/q/items", "/v1/queues/q/known"] {
+        for accept in ["text/html", "application/xml, text/plain", "\u{e4}", "application/json;q=0"] {
+            let row = row("GET", path, "not-acceptable").header("accept", accept);
+            bench.refuses([row.tells("application/x-ndjson")]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large() {
+    let bench = Bench::new().await;
+    let long = |bytes: usize| "x".repeat(bytes);
+    let uri = row("GET", &format!("/v1/queues?prefix={}", long(8_200)), "uri-too-long").has("limit", 8_192);
+    let very_long = row("GET", &format!("/v1/queues?prefix={}", long(70_000)), "uri-too-long");
+    let header =
+        row("GET", "/v1/info", "headers-too-large").header("x-long", &long(16_400)).has("limit", 16_384);
+    let very_large = row("GET", "/v1/info", "headers-too-large").header("x-long", &long(600_000));
+    let mut many = row("GET", "/v1/info", "headers-too-large");
+    for number in 0..300 {
+        many = many.header(&format!("x-{number}"), "1");
+    }
+    bench.refuses([uri, very_long, header, very_large, many]).await;
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large() {
+    let service = Service::with(|settings| {
+        settings.server.max_body_bytes = 4_096;
+        settings.queues.max_batch = 5;
+        settings.queues.max_replace_objects = 5;
+    });
+    let bench = Bench::on(service.await).await;
+    let large = format!("{{\"key\":\"{}\"}}", "x".repeat(5_000));
+    let chunks = format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len());
+    for path in
+        [ADD, "/v1/queues/q/replace", "/v1/queues/q/deltas", "/v1/queues/q/settle", "/v1/queues/q/pause"]
+    {
+        let row = row("POST", path, "object-too-large").has("limit", 4_096).tells("max_body_bytes");
+        let chunked = row.clone().header("transfer-encoding", "chunked").body(&chunks);
+        let claimed = row.clone().header("content-length", "99999999999");
+        bench.refuses([row.body(&large), chunked, claimed]).await;
+    }
+    let six = "[{\"key\":1},{\"key\":2},{\"key\":3},{\"key\":4},{\"key\":5},{\"key\":6}]";
+    let lines = "{\"key\":1}\n".repeat(6);
+    for path in [ADD, "/v1/queues/q/replace?count=6"] {
+        let row = row("POST", path, "object-too-large").has("limit", 5);
+        bench.refuses([row.clone().body(six), row.ndjson(&lines)]).await;
+    }
+    let service = Service::with(|settings| settings.queue_defaults.max_object_bytes = 64).await;
+    let bench = Bench::on(service).await;
+    let object = format!("{{\"key\":\"{}\"}}", "x".repeat(64));
+    let row = |path: &str| row("POST", path, "object-too-large").has("limit", 64);
+    bench
+        .refuses([
+            row(ADD).body(format!("[{{\"key\":1}},{object}]")).has("index", 1),
+            row("/v1/queues/new/add").body(&object),
+            row("/v1/queues/new/replace").body(&object),
+            row("/v1/queues/new/deltas").body(format!("{{\"type\":\"Added\",\"object\":{object}}}")),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn foreign_pages_are_kept_away() {
+    let bench = Bench::new().await;
+    let requests = [
+        ("GET", "/v1/queues"),
+        ("POST", ADD),
+        ("GET", "/livez"),
+        ("DELETE", "/v1/queues/q"),
+        ("GET", "/nowhere"),
+    ];
+    for (method, path) in requests {
+        let row = row(method, path, "cross-site");
+        bench
+            .refuses([
+                row.clone().header("origin", "https://evil.example").tells("evil.example"),
+                row.clone().header("origin", "null"),
+                row.clone().header("origin", "http://localhost:8080"),
+                row.clone().header("sec-fetch-site", "cross-site").tells("Sec-Fetch-Site"),
+                row.clone().header("host", "evil.example").tells("evil.example"),
+                row.clone().header("host", "localhost.evil.example:7070"),
+                row.clone().header("host", ""),
+            ])
+            .await;
+    }
+}

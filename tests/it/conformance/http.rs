@@ -1,0 +1,199 @@
+//! A queue of a server, over HTTP, as a [`Fifo`].
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::fifo::{Delta, Fifo, Item, Options, Popped};
+use crate::harness::{Client, Reply, Service};
+
+/// Longer than any trace.
+const LEASE: &str = "12h";
+
+/// A server and one connection to it, for any number of queues.
+pub(crate) struct HttpFifos {
+    runtime: Rc<Runtime>,
+    service: Service,
+    queues: Cell<usize>,
+}
+
+/// A queue. The answers of a list serve the reads that follow it, each once.
+pub(crate) struct HttpFifo {
+    runtime: Rc<Runtime>,
+    client: Client,
+    path: String,
+    listed: HashMap<String, Vec<Delta>>,
+}
+
+impl HttpFifos {
+    /// A server without queues.
+    pub(crate) fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = Rc::new(runtime.expect("a runtime"));
+        let service = runtime.block_on(Service::start());
+        Self { runtime, service, queues: Cell::new(0) }
+    }
+
+    /// A new queue of mode delta.
+    pub(crate) fn queue(&self, options: &Options) -> HttpFifo {
+        self.queues.set(self.queues.get() + 1);
+        let mut queue = HttpFifo {
+            runtime: self.runtime.clone(),
+            client: self.runtime.block_on(self.service.client()),
+            path: format!("/v1/queues/trace-{}", self.queues.get()),
+            listed: HashMap::new(),
+        };
+        let (known_objects, emit_replaced) = (options.known_objects, options.emit_replaced);
+        let config = json!({"known_objects": known_objects, "emit_replaced": emit_replaced, "lease": LEASE});
+        let created = queue.call("PUT", "", &config);
+        assert_eq!(created.status, 201, "{}", created.text);
+        queue
+    }
+}
+
+impl HttpFifo {
+    fn call(&mut self, method: &str, call: &str, body: &Value) -> Reply {
+        if method != "GET" {
+            self.listed.clear();
+        }
+        let path = format!("{}{call}", self.path);
+        self.runtime.block_on(self.client.call(method, &path, body))
+    }
+
+    fn post(&mut self, call: &str, body: &Value) -> Value {
+        self.call("POST", call, body).ok()
+    }
+
+    /// A call that may be refused; the text of the refusal is its code.
+    fn produce(&mut self, call: &str, body: &Value) -> Result<(), String> {
+        let reply = self.call("POST", call, body);
+        match reply.status {
+            200 => Ok(()),
+            422 => Err(reply.body["code"].to_string()),
+            status => panic!("{call} {body}: {status} {}", reply.text),
+        }
+    }
+
+    fn list_of(&mut self, call: &str) -> Vec<Value> {
+        let mut page = self.call("GET", call, &Value::Null).ok();
+        assert_eq!(page["continue"], Value::Null, "a page holds all of a trace");
+        let Value::Array(items) = page["items"].take() else { panic!("no list: {page}") };
+        items
+    }
+
+    fn settle(&mut self, lease: &str, how: &str) {
+        let answer = self.post(&format!("/{how}"), &json!({"leases": [lease]}));
+        assert_eq!(answer["settled"], json!([{"lease": lease, "as": how, "result": "ok"}]));
+    }
+}
+
+impl Fifo for HttpFifo {
+    type Lease = String;
+
+    fn seed(&mut self, objects: &[Value]) {
+        let seeds: Vec<Value> = objects.iter().map(|object| json!({"object": object})).collect();
+        self.post("/seed", &Value::Array(seeds));
+    }
+
+    fn add(&mut self, object: &Value) -> Result<(), String> {
+        self.produce("/add", object)
+    }
+
+    fn update(&mut self, object: &Value) -> Result<(), String> {
+        self.produce("/update", object)
+    }
+
+    fn delete(&mut self, object: &Value) -> Result<(), String> {
+        self.produce("/delete", object)
+    }
+
+    fn delete_tombstone(&mut self, key: &str, object: Option<&Value>) -> Result<(), String> {
+        let what = object.map_or_else(|| ("key", json!(key)), |object| ("object", object.clone()));
+        let mut delta = json!({"type": "Deleted", "final_state_unknown": true});
+        delta[what.0] = what.1;
+        self.produce("/deltas", &delta)
+    }
+
+    fn replace(&mut self, list: &[Value]) -> Result<(), String> {
+        self.produce("/replace", &Value::Array(list.to_vec()))
+    }
+
+    fn resync(&mut self) {
+        self.post("/resync", &Value::Null);
+    }
+
+    fn pop(&mut self) -> Popped<String> {
+        let reply = self.call("POST", "/pop?with=known", &Value::Null);
+        if reply.status == 410 {
+            reply.problem("queue-closed");
+            return Popped::Closed;
+        }
+        let mut answer = reply.ok();
+        let Some(item) = answer.pointer_mut("/items/0") else { return Popped::Empty };
+        let key = text(&item["key"]);
+        Popped::Item(Item {
+            lease: text(&item["lease"]["id"]),
+            deltas: deltas(&key, &item["deltas"]),
+            known: item.get_mut("known").map(Value::take),
+            is_in_initial_list: item["is_in_initial_list"].as_bool().expect("a flag"),
+            key,
+        })
+    }
+
+    fn ack(&mut self, lease: String) {
+        self.settle(&lease, "ack");
+    }
+
+    fn release(&mut self, lease: String) {
+        self.settle(&lease, "release");
+    }
+
+    fn list(&mut self) -> Vec<String> {
+        let items = self.list_of("/items?state=ready&limit=5000");
+        let keys: Vec<String> = items.iter().map(|item| text(&item["key"])).collect();
+        let waiting = items.iter().zip(&keys).map(|(item, key)| (key.clone(), deltas(key, &item["deltas"])));
+        self.listed = waiting.collect();
+        keys
+    }
+
+    fn get(&mut self, key: &str) -> Vec<Delta> {
+        if let Some(listed) = self.listed.remove(key) {
+            return listed;
+        }
+        let reply = self.call("GET", &format!("/items/{key}"), &Value::Null);
+        if reply.status == 404 {
+            reply.problem("key-not-found");
+            return Vec::new();
+        }
+        deltas(key, &reply.ok()["deltas"])
+    }
+
+    fn known(&mut self) -> BTreeMap<String, Value> {
+        let known = self.list_of("/known?limit=5000").into_iter();
+        known.map(|mut known| (text(&known["key"]), known["object"].take())).collect()
+    }
+
+    fn synced(&mut self) -> bool {
+        let answer = self.call("GET", "/synced", &Value::Null).ok();
+        answer["synced"].as_bool().expect("a flag")
+    }
+
+    fn close(&mut self) {
+        self.post("/close", &Value::Null);
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+fn deltas(key: &str, list: &Value) -> Vec<Delta> {
+    let delta = |delta: &Value| {
+        let unknown = delta.get("final_state_unknown") == Some(&Value::Bool(true));
+        Delta::new(&text(&delta["type"]), key, delta["object"].clone(), unknown)
+    };
+    list.as_array().expect("a list").iter().map(delta).collect()
+}

@@ -1,0 +1,467 @@
+//! The contract: every call's good and bad answers, as transcripts that are kept and reviewed.
+//!
+//! The clock stands still unless a test moves it, so instants and durations are part of what is kept; what is drawn at
+//! random (incarnations, request ids) is replaced by its name.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use deltaq::clock::{Clock, ManualClock};
+use deltaq::config::Settings;
+use deltaq::engine::config::Config;
+use deltaq::http::{AppState, HttpLimits, router};
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::metrics::Metrics;
+use deltaq::service::{Limits, Registry};
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// Headers of an answer that are kept.
+const HEADERS: [&str; 6] = ["content-type", "allow", "cache-control", "connection", "etag", "retry-after"];
+
+/// The API without connections, and what was said.
+struct Talk {
+    router: axum::Router,
+    registry: Arc<Registry>,
+    hand: ManualClock,
+    shutdown: Shutdown,
+    transcript: String,
+    /// What is drawn at random, and its name.
+    random: Vec<(String, String)>,
+    /// The body of the last answer.
+    last: Value,
+}
+
+impl Talk {
+    fn new() -> Self {
+        Self::with(Limits { auto_create: true, max_queues: 3, max_waiters: 0 })
+    }
+
+    fn with(limits: Limits) -> Self {
+        // 2026-01-02T03:04:05.678Z
+        let (clock, hand) = Clock::manual(1_767_323_045_678_000);
+        let shutdown = Shutdown::manual(Duration::ZERO);
+        let metrics = Metrics::new().expect("metrics");
+        let registry = Arc::new(Registry::new(
+            limits,
+            Config::default(),
+            clock.clone(),
+            None,
+            shutdown.clone(),
+            metrics,
+        ));
+        let Settings { server, queues, .. } = Settings::default();
+        let state = AppState {
+            registry: registry.clone(),
+            limits: Arc::new(HttpLimits {
+                allowed_hosts: Vec::new(),
+                body_read_timeout: server.body_read_timeout.get(),
+                max_body_bytes: 2_000,
+                max_header_bytes: server.max_header_bytes,
+                max_wait: server.max_wait.get(),
+                max_batch: queues.max_batch,
+                max_replace_objects: queues.max_replace_objects,
+                max_reply_bytes: queues.max_reply_bytes,
+            }),
+            started_us: clock.now_us(),
+            clock,
+            shutdown: shutdown.clone(),
+            serves_metrics: true,
+        };
+        let router = router(state);
+        let (transcript, random) = (String::new(), Vec::new());
+        Self { router, registry, hand, shutdown, transcript, random, last: Value::Null }
+    }
+
+    /// A request with headers of its own.
+    async fn say(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body.to_owned())).expect("a request");
+        let answer = self.router.clone().oneshot(request).await.expect("routers answer");
+        let (head, body_of_answer) = answer.into_parts();
+        let id =
+            head.headers.get("x-request-id").and_then(|id| id.to_str().ok()).expect("every answer has an id");
+        self.random.push((format!("\"{id}\""), "\"[request]\"".to_owned()));
+        let bytes = to_bytes(body_of_answer, usize::MAX).await.expect("a whole body");
+        let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
+        self.last = serde_json::from_str(&text).unwrap_or_default();
+
+        let mut said = format!("{method} {path}\n");
+        for (name, value) in headers {
+            let _ = writeln!(said, "{name}: {}", value.chars().take(100).collect::<String>());
+        }
+        if !body.is_empty() {
+            let _ = writeln!(said, "{}", body.trim_end());
+        }
+        let _ = writeln!(said, "\n{}", head.status);
+        for name in HEADERS {
+            if let Some(value) = head.headers.get(name) {
+                let _ = writeln!(said, "{name}: {}", value.to_str().expect("text"));
+            }
+        }
+        let is_lines = head.headers.get("content-type").is_some_and(|kind| kind == "application/x-ndjson");
+        let pretty = serde_json::to_string_pretty(&self.last).unwrap_or_default();
+        let _ = writeln!(said, "{}", if self.last.is_null() || is_lines { text.trim_end() } else { &pretty });
+        let said = self.redacted(said);
+        self.transcript.push_str(&said);
+        self.transcript.push_str("\n--------\n\n");
+    }
+
+    /// A request with a JSON body; `Null` is none.
+    async fn ask(&mut self, method: &str, path: &str, body: Value) -> Value {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        self.say(method, path, &[], &text).await;
+        self.last.clone()
+    }
+
+    async fn post(&mut self, path: &str, body: Value) -> Value {
+        self.ask("POST", &format!("/v1/queues/{path}"), body).await
+    }
+
+    async fn get(&mut self, path: &str) -> Value {
+        self.ask("GET", path, Value::Null).await
+    }
+
+    /// Starts a chapter.
+    fn note(&mut self, text: &str) {
+        let _ = writeln!(self.transcript, "## {text}\n");
+    }
+
+    fn redacted(&mut self, mut text: String) -> String {
+        for handle in self.registry.list("", None, usize::MAX) {
+            let incarnation = handle.incarnation().to_string();
+            if !self.random.iter().any(|(random, _)| *random == incarnation) {
+                let hex = incarnation.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+                self.random.push((incarnation, "[incarnation]".to_owned()));
+                self.random.push((hex, "[incarnation]".to_owned()));
+            }
+        }
+        for (random, name) in &self.random {
+            text = text.replace(random, name);
+        }
+        text.replace(env!("CARGO_PKG_VERSION"), "[version]")
+    }
+
+    fn end(self) -> String {
+        self.shutdown.signal();
+        self.transcript
+    }
+}
+
+fn lease(popped: &Value, index: usize) -> String {
+    popped["items"][index]["lease"]["id"].as_str().expect("a lease").to_owned()
+}
+
+#[tokio::test]
+async fn queues() {
+    let mut talk = Talk::new();
+    talk.get("/v1/queues").await;
+    talk.get("/v1/queues/prices").await;
+    talk.note("create and change");
+    let config =
+        json!({ "lease": "1m", "key": [{ "pointer": "/ns", "optional": true }, "/name"], "max_keys": 2 });
+    talk.ask("PUT", "/v1/queues/prices", config).await;
+    talk.ask(
+        "PUT",
+        "/v1/queues/prices",
+        json!({ "lease": null, "max_deletes": 5, "rate_limiter": { "max_wait": "1h" } }),
+    )
+    .await;
+    talk.ask("PUT", "/v1/queues/prices", Value::Null).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "lease": "13h" })).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "leese": "1s" })).await;
+    talk.post("prices/add", json!([{ "name": "a" }, { "name": "b", "ns": "n" }])).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "mode": "keys" })).await;
+    talk.post("prices/add", json!({ "name": "c" })).await;
+    talk.get("/v1/queues/prices").await;
+    talk.note("the first produce creates one; the first PUT makes it a configured one");
+    talk.post("auto/add", json!({ "key": "a" })).await;
+    talk.get("/v1/queues/auto").await;
+    talk.ask("PUT", "/v1/queues/auto", json!({})).await;
+    talk.note("lists");
+    let page = talk.get("/v1/queues?limit=1").await;
+    let next = page["continue"].as_str().expect("another page").to_owned();
+    talk.get(&format!("/v1/queues?limit=1&continue={next}")).await;
+    talk.get("/v1/queues?prefix=pr&limit=10").await;
+    talk.get("/v1/queues?limit=0").await;
+    talk.get("/v1/queues?continue=00").await;
+    talk.say("GET", "/v1/queues?prefix=auto", &[("accept", "application/x-ndjson")], "").await;
+    talk.note("too many");
+    talk.ask("PUT", "/v1/queues/third", json!({})).await;
+    talk.ask("PUT", "/v1/queues/fourth", json!({})).await;
+    talk.note("pause and resume");
+    talk.post("auto/pause", Value::Null).await;
+    talk.post("auto/pop", Value::Null).await;
+    talk.post("auto/resume", Value::Null).await;
+    talk.post("absent/pause", Value::Null).await;
+    talk.note("close, drain, reopen");
+    let popped = talk.post("auto/pop", Value::Null).await;
+    talk.post("auto/close", Value::Null).await;
+    talk.post("auto/close?drain=true&wait=0s", Value::Null).await;
+    talk.post("auto/pop", json!({ "settle": [{ "lease": lease(&popped, 0), "as": "ack" }] })).await;
+    talk.post("auto/close?drain=true", Value::Null).await;
+    talk.post("auto/close?wait=1s", Value::Null).await;
+    talk.post("auto/reopen", Value::Null).await;
+    talk.note("purge and delete");
+    talk.post("prices/purge", Value::Null).await;
+    talk.post("absent/purge", Value::Null).await;
+    talk.ask("DELETE", "/v1/queues/prices", Value::Null).await;
+    talk.ask("DELETE", "/v1/queues/prices", Value::Null).await;
+    assert_snapshot!(talk.end());
+}
+
+#[tokio::test]
+async fn producing() {
+    let mut talk = Talk::new();
+    talk.post("q/add", json!({ "key": "sku-1", "price": 10 })).await;
+    talk.post("q/add?source=erp&delay=5m", json!([{ "key": "sku-2" }, { "key": "sku-3" }])).await;
+    talk.say(
+        "POST",
+        "/v1/queues/q/add",
+        &[("content-type", "application/x-ndjson")],
+        "{\"key\":4}\n{\"key\":5}\n",
+    )
+    .await;
+    talk.post("q/add?key=sku-6", json!({ "price": 6 })).await;
+    talk.post("q/add", json!([{ "key": "a" }, { "price": 1 }])).await;
+    talk.post("q/add?key=b", json!({ "key": "a" })).await;
+    talk.say("POST", "/v1/queues/q/add", &[], "{\"key\":\"a\",\n\"key\":\"b\"}").await;
+    talk.post("q/add", json!([1])).await;
+    talk.post("q/add?rate_limited=true", json!({ "key": "a" })).await;
+    talk.post("q/add?sorce=erp", json!({ "key": "a" })).await;
+    talk.post("q/update", json!({ "key": "sku-1", "price": 11 })).await;
+    talk.post("q/delete", json!({ "key": "sku-1", "price": 11 })).await;
+    talk.post("q/delete?key=sku-2", Value::Null).await;
+    talk.post("q/delete?key=absent", Value::Null).await;
+    talk.post("q/delete", Value::Null).await;
+    talk.note("mixed deltas");
+    let deltas = json!([
+        { "type": "Added", "object": { "key": "x" }, "source": "erp" },
+        { "type": "Updated", "key": "y", "object": { "n": 1 }, "delay": "1s" },
+        { "type": "Deleted", "key": "x", "final_state_unknown": true },
+    ]);
+    talk.post("q/deltas", deltas).await;
+    talk.post(
+        "q/deltas",
+        json!([{ "type": "Added", "object": { "key": "x" } }, { "type": "Gone", "key": "x" }]),
+    )
+    .await;
+    talk.note("replace");
+    talk.post("q/replace?source=shop", json!([{ "key": "s1" }, { "key": "s2" }, { "key": "x" }])).await;
+    talk.post("q/replace?source=shop&only_changed=true&dry_run=true", json!([{ "key": "s1" }])).await;
+    talk.post("q/replace?source=shop&only_changed=true", json!([{ "key": "s1" }, { "key": "x", "n": 2 }]))
+        .await;
+    talk.post("q/replace?source=shop&max_deletes=1&max_delete_percent=50", json!([])).await;
+    talk.say(
+        "POST",
+        "/v1/queues/q/replace?source=shop",
+        &[("content-type", "application/x-ndjson")],
+        "{\"key\":\"s1\"}\n",
+    )
+    .await;
+    talk.say(
+        "POST",
+        "/v1/queues/q/replace?source=shop",
+        &[("content-type", "application/x-ndjson")],
+        "{\"key\":\"s1\"}\n{\"$end\":1}\n",
+    )
+    .await;
+    talk.say("POST", "/v1/queues/q/replace?source=shop&count=0", &[], "").await;
+    talk.post("q/replace?source=shop", Value::Null).await;
+    talk.get("/v1/queues/q").await;
+    talk.note("seed, resync, forget");
+    talk.post("q/seed", json!({ "object": { "key": "k" } })).await;
+    talk.post("q2/seed", json!([{ "object": { "key": "k1" }, "source": "erp" }, { "key": "k2", "object": {}, "resource_version": 7 }])).await;
+    talk.post("q2/resync", Value::Null).await;
+    talk.post("q2/forget", json!({ "keys": ["k1", "absent"] })).await;
+    talk.post("absent/forget", json!({ "keys": [] })).await;
+    talk.note("mode keys");
+    talk.ask("PUT", "/v1/queues/k", json!({ "mode": "keys" })).await;
+    talk.post("k/add?key=a", Value::Null).await;
+    talk.post("k/add?key=a&rate_limited=true", Value::Null).await;
+    talk.post("k/update", json!({ "key": "a" })).await;
+    talk.post("k/replace", json!([])).await;
+    talk.post("k/resync", Value::Null).await;
+    talk.note("too large");
+    talk.say("POST", "/v1/queues/q/add", &[], &format!("{{\"key\":\"{}\"}}", "x".repeat(1_100))).await;
+    talk.ask("PUT", "/v1/queues/q2", json!({ "max_object_bytes": 20, "max_keys": 2 })).await;
+    talk.post("q2/add", json!({ "key": "k1", "more": "than 20 bytes" })).await;
+    talk.post("q2/add", json!({ "key": "k3" })).await;
+    assert_snapshot!(talk.end());
+}
+
+#[tokio::test]
+async fn consuming() {
+    let mut talk = Talk::new();
+    talk.post("q/pop", Value::Null).await;
+    talk.post("q/pop?wait=1s", Value::Null).await;
+    talk.post("q/pop?wait=56s", Value::Null).await;
+    talk.post("q/pop?with=unknown", Value::Null).await;
+    talk.post(
+        "q/add?source=erp",
+        json!([{ "key": "a", "n": 1 }, { "key": "b" }, { "key": "c" }, { "key": "d" }]),
+    )
+    .await;
+    talk.post("q/update", json!({ "key": "a", "n": 2 })).await;
+    talk.note("pop, extend");
+    let popped = talk.post("q/pop?max=3&lease=1m&worker=w1&id=pop-1&with=known", Value::Null).await;
+    talk.post("q/pop?max=3&lease=1m&worker=w1&id=pop-1", Value::Null).await;
+    let leases: Vec<String> = (0..3).map(|index| lease(&popped, index)).collect();
+    talk.hand.advance(Duration::from_secs(10));
+    talk.post("q/delete?key=b", Value::Null).await;
+    talk.post("q/extend", json!({ "leases": [leases[0], leases[1], "00000000-1"], "lease": "2m" })).await;
+    talk.post("q/extend", json!({ "leases": ["00000000-1"] })).await;
+    talk.post("q/extend", json!({ "leases": [leases[0]], "lease": "13h" })).await;
+    talk.note("settle");
+    let settles = json!([
+        { "lease": leases[0], "as": "ack" },
+        { "lease": leases[1], "as": "nack", "delay": "1h", "error": "no stock" },
+        { "lease": "forged", "as": "release" },
+    ]);
+    talk.post("q/settle", json!({ "settle": settles })).await;
+    talk.post("q/settle", json!({ "settle": settles })).await;
+    talk.post("q/settle", json!({ "settle": [{ "lease": leases[0], "as": "nack" }] })).await;
+    talk.post(
+        "q/settle",
+        json!({ "settle": [{ "lease": "x", "as": "ack" }, { "lease": "x", "as": "nack" }] }),
+    )
+    .await;
+    talk.post("q/settle", json!({})).await;
+    talk.post("absent/settle", json!({ "settle": [] })).await;
+    talk.note("settle inside a pop; with the known object");
+    talk.post("q/update", json!({ "key": "a", "n": 3 })).await;
+    let pop = json!({ "settle": [{ "lease": leases[2], "as": "release" }, { "lease": leases[0], "as": "reject" }] });
+    let popped = talk.post("q/pop?max=1000&with=known", pop).await;
+    talk.post("q/pop?max=0", json!({ "settle": [] })).await;
+    talk.note("all in one way");
+    let held: Vec<String> =
+        (0..popped["items"].as_array().map_or(0, Vec::len)).map(|index| lease(&popped, index)).collect();
+    talk.post("q/ack", json!({ "leases": [held[0]] })).await;
+    talk.post("q/nack", json!({ "leases": [held[1]], "error": "again" })).await;
+    talk.post("q/reject", json!({ "leases": [held[2]], "error": "broken" })).await;
+    talk.post("q/release", json!({ "leases": [held[3]] })).await;
+    talk.post("q/ack", json!({ "leases": [held[1], held[2]] })).await;
+    talk.post("q/ack", json!({ "leases": [held[0]], "delay": "1s" })).await;
+    talk.note("expiry");
+    let popped = talk.post("q/pop?lease=1s", Value::Null).await;
+    talk.hand.advance(Duration::from_secs(2));
+    talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
+    talk.note("parked");
+    talk.post("q/parked/redrive", json!({ "keys": ["a", "absent"] })).await;
+    talk.post("q/parked/redrive", Value::Null).await;
+    talk.post("q/parked/discard", Value::Null).await;
+    talk.post("q/parked/discard", json!({ "keys": [""] })).await;
+    talk.note("while the server stops, settles are still taken");
+    let popped = talk.post("q/pop", Value::Null).await;
+    talk.shutdown.signal();
+    talk.post("q/pop", json!({ "settle": [{ "lease": lease(&popped, 0), "as": "ack" }] })).await;
+    talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
+    assert_snapshot!(talk.end());
+}
+
+#[tokio::test]
+async fn looking() {
+    let mut talk = Talk::new();
+    talk.get("/v1/queues/absent/items").await;
+    talk.get("/v1/queues/absent/known").await;
+    talk.get("/v1/queues/absent/synced").await;
+    talk.post("q/add?source=erp", json!([{ "key": "a/b" }, { "key": "leased" }, { "key": "parked" }])).await;
+    let popped = talk.post("q/pop?max=3&worker=w1", Value::Null).await;
+    talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
+    talk.post("q/reject", json!({ "leases": [lease(&popped, 2)], "error": "broken" })).await;
+    talk.post("q/update", json!({ "key": "leased", "n": 2 })).await;
+    talk.post("q/add?delay=1h", json!({ "key": "delayed" })).await;
+    talk.post("q/add", json!({ "key": "ready", "long": 1 })).await;
+    talk.post("q/delete?key=ready", Value::Null).await;
+    talk.hand.advance(Duration::from_secs(1));
+    talk.note("items");
+    talk.get("/v1/queues/q/items").await;
+    talk.get("/v1/queues/q/items?state=leased,parked").await;
+    talk.get("/v1/queues/q/items?state=leased&worker=w2").await;
+    talk.get("/v1/queues/q/items?limit=1").await;
+    talk.get("/v1/queues/q/items?state=leesed").await;
+    talk.get("/v1/queues/q/items?limit=5001").await;
+    talk.get("/v1/queues/q/items?continue=zz").await;
+    talk.say("GET", "/v1/queues/q/items", &[("accept", "application/x-ndjson")], "").await;
+    talk.say("GET", "/v1/queues/q/items", &[("accept", "text/html")], "").await;
+    talk.note("one item");
+    talk.get("/v1/queues/q/items/leased").await;
+    talk.get("/v1/queues/q/items?key=parked").await;
+    talk.get("/v1/queues/q/items/a/b").await;
+    talk.get("/v1/queues/q/items/a%0Ab").await;
+    talk.note("failures only");
+    talk.ask("PUT", "/v1/queues/k", json!({ "mode": "keys" })).await;
+    talk.post("k/add?key=f&rate_limited=true", Value::Null).await;
+    talk.post("k/purge", Value::Null).await;
+    talk.post("k/close", Value::Null).await;
+    talk.post("k/add?key=f&rate_limited=true", Value::Null).await;
+    talk.get("/v1/queues/k/items/f").await;
+    talk.note("known");
+    talk.get("/v1/queues/q/known").await;
+    talk.get("/v1/queues/q/known?prefix=b&source=erp").await;
+    talk.get("/v1/queues/q/known/a%2Fb").await;
+    talk.get("/v1/queues/q/known?key=a/b").await;
+    let tag = "\"none\", *";
+    talk.say("GET", "/v1/queues/q/known/a/b", &[("if-none-match", tag)], "").await;
+    talk.get("/v1/queues/q/known/absent").await;
+    talk.note("synced");
+    talk.get("/v1/queues/q/synced").await;
+    talk.get("/v1/queues/q/synced?wait=56s").await;
+    assert_snapshot!(talk.end());
+}
+
+#[tokio::test]
+async fn operating() {
+    let mut talk = Talk::new();
+    talk.get("/livez").await;
+    talk.get("/readyz").await;
+    talk.hand.advance(Duration::from_millis(1_500));
+    talk.get("/v1/info").await;
+    talk.get("/v1/info?verbose=1").await;
+    talk.get("/problems/lease-lost").await;
+    talk.get("/problems/none").await;
+    talk.note("any layer");
+    talk.get("/v1/nowhere").await;
+    talk.get("/v1/queues/").await;
+    talk.ask("HEAD", "/v1/info", Value::Null).await;
+    talk.ask("HEAD", "/v1/queues/absent", Value::Null).await;
+    talk.ask("OPTIONS", "/v1/queues/q", Value::Null).await;
+    talk.ask("PATCH", "/v1/queues/q/add", json!({})).await;
+    talk.get("/v1/queues/NO").await;
+    talk.say("GET", "/v1/info", &[("origin", "https://evil.example"), ("host", "localhost")], "").await;
+    talk.say("GET", "/v1/info", &[("host", "evil.example")], "").await;
+    talk.say("GET", "/v1/info", &[("sec-fetch-site", "cross-site")], "").await;
+    talk.say("GET", "/v1/info", &[("x-long", &"x".repeat(20_000))], "").await;
+    talk.say("POST", "/v1/queues/q/add", &[("content-type", "text/plain")], "{}").await;
+    talk.say("POST", "/v1/queues/q/add", &[("content-encoding", "gzip")], "{}").await;
+    talk.say("POST", "/v1/queues/q/pop", &[("content-type", "application/x-ndjson")], "{}").await;
+    talk.say("POST", "/v1/queues/q/add", &[("content-length", "2001")], &format!("{:2001}", "{}")).await;
+    talk.note("without auto_create");
+    let mut strict = Talk::with(Limits { auto_create: false, max_queues: 3, max_waiters: 0 });
+    strict.post("q/add", json!({ "key": "a" })).await;
+    strict.post("q/pop", Value::Null).await;
+    strict.post("q/replace", json!([])).await;
+    talk.transcript.push_str(&strict.end());
+    talk.note("while the server stops");
+    talk.shutdown.signal();
+    talk.get("/readyz").await;
+    talk.get("/livez").await;
+    talk.post("q/add", json!({ "key": "a" })).await;
+    assert_snapshot!(talk.end());
+}
+
+#[tokio::test]
+async fn openapi() {
+    let mut talk = Talk::new();
+    talk.get("/openapi.json").await;
+    talk.shutdown.signal();
+    let text = serde_json::to_string_pretty(&talk.last).expect("JSON");
+    assert_snapshot!(talk.redacted(text));
+}

@@ -1,0 +1,291 @@
+//! The examples, as a reader of the README runs them: real scripts against the real binary.
+//!
+//! They need python3, and for the shell worker curl and jq.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A server in a process of its own, until it is dropped.
+struct Spawned {
+    process: Child,
+    /// Kept open, so that the server can go on writing its log.
+    _log: BufReader<ChildStderr>,
+    address: String,
+}
+
+impl Spawned {
+    fn start() -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_deltaq"))
+            .args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
+            .args(["--log-format", "json"])
+            .env_remove("RUST_LOG")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        log.read_line(&mut line).expect("a line of the log");
+        let said: Value = serde_json::from_str(&line).expect("the log is JSON");
+        let field = |name: &str| said.get(name).and_then(Value::as_str);
+        assert_eq!(field("message"), Some("listening"), "{line}");
+        let address = field("api").expect("an address").to_owned();
+        Self { process, _log: log, address }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// A POST on a connection of its own; the answer must be a 200.
+    fn post(&self, path: &str, body: &str) {
+        let (host, bytes) = (&self.address, body.len());
+        let mut stream = TcpStream::connect(host).expect("a connection");
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n{body}"
+        )
+        .expect("the request is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What a script printed and whether it succeeded.
+#[derive(Debug, PartialEq, Eq)]
+struct Ran {
+    succeeded: bool,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    /// What it printed, if it succeeded.
+    #[track_caller]
+    fn printed(self) -> String {
+        assert!(self.succeeded, "{self:?}");
+        self.stdout
+    }
+
+    /// Its last words, if it failed.
+    #[track_caller]
+    fn failed(self) -> String {
+        assert!(!self.succeeded && self.stdout.is_empty(), "{self:?}");
+        self.stderr
+    }
+}
+
+fn run(command: &mut Command) -> Ran {
+    let output = command.output().unwrap_or_else(|error| panic!("can't run {command:?}: {error}"));
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran { succeeded: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(ROOT).join("examples/debian-packages").join(name)
+}
+
+fn python(name: &str, server: &Spawned, args: &[&str]) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(script(name)).args(["--url", &server.url("")]).args(args);
+    command
+}
+
+fn produce(server: &Spawned, args: &[&str]) -> Ran {
+    run(&mut python("produce", server, args))
+}
+
+fn work(server: &Spawned, args: &[&str]) -> String {
+    run(python("work", server, args).arg("--until-idle")).printed()
+}
+
+fn data(name: &str) -> String {
+    script("data").join(name).to_str().expect("a path in UTF-8").to_owned()
+}
+
+/// The packages of an excerpt as the worker prints them when they are all new, or all gone.
+fn all(name: &str, sign: char) -> String {
+    let text = std::fs::read_to_string(data(name)).expect("the excerpt");
+    let field = |stanza: &str, field: &str| {
+        let line = stanza.lines().find_map(|line| line.strip_prefix(&format!("{field}: ")));
+        line.unwrap_or_else(|| panic!("no {field} in {stanza}")).to_owned()
+    };
+    text.split_terminator("\n\n").fold(String::new(), |mut lines, stanza| {
+        let (name, arch) = (field(stanza, "Package"), field(stanza, "Architecture"));
+        writeln!(lines, "{sign} {name}:{arch} {}", field(stanza, "Version")).expect("a string grows");
+        lines
+    })
+}
+
+const CHANGES: &str = "\
+~ bluetooth:all version 5.66-1+deb12u1 -> 5.66-1+deb12u2
+~ bluez:amd64 version 5.66-1+deb12u1 -> 5.66-1+deb12u2
+~ chromium:amd64 version 147.0.7727.137-1~deb12u1 -> 148.0.7778.167-1~deb12u1, installed_kib 263680 -> 266111, depends changed
+~ cockpit:all version 287.1-0+deb12u2 -> 287.1-0+deb12u3, depends changed
+~ composer:all version 2.5.5-1+deb12u2 -> 2.5.5-1+deb12u4, installed_kib 2714 -> 2717
+~ containerd:amd64 version 1.6.20~ds1-1+deb12u2 -> 1.6.20~ds1-1+deb12u3
+~ cups-filters:amd64 version 1.28.17-3+deb12u1 -> 1.28.17-3+deb12u2, installed_kib 1898 -> 1899, depends changed
+~ curl:amd64 version 7.88.1-10+deb12u5 -> 7.88.1-10+deb12u14, installed_kib 488 -> 489, depends changed
+~ djview:all version 3.5.28-2.1~deb12u1 -> 3.5.28-2.2~deb12u1
+~ dpdk:amd64 version 22.11.7-1~deb12u1 -> 22.11.11-0+deb12u1
+~ libcurl4:amd64 version 7.88.1-10+deb12u5 -> 7.88.1-10+deb12u14, installed_kib 843 -> 840
++ linux-headers-6.1.0-48-amd64:amd64 6.1.172-1
+- linux-headers-6.1.0-45-amd64:amd64 6.1.170-1
+- sl:amd64 5.02-1+b1
+";
+
+#[test]
+fn a_package_list_becomes_its_changes() {
+    let server = Spawned::start();
+    let (first, second) = (data("packages-1.txt"), data("packages-2.txt"));
+    let sent = produce(&server, &["--from", &first]).printed();
+    assert_eq!(sent, "33 packages: 33 replaced, 0 deleted, 0 unchanged\n");
+    assert_eq!(work(&server, &[]), all("packages-1.txt", '+'));
+
+    let sent = produce(&server, &["--from", &first]).printed();
+    assert_eq!(sent, "33 packages: 0 replaced, 0 deleted, 33 unchanged\n");
+    assert_eq!(work(&server, &[]), "");
+
+    let sent = produce(&server, &["--from", &second, "--dry-run"]).printed();
+    assert_eq!(sent, "32 packages: 12 replaced, 2 deleted, 20 unchanged (dry run)\n");
+    assert_eq!(work(&server, &[]), "");
+    let sent = produce(&server, &["--from", &second]).printed();
+    assert_eq!(sent, "32 packages: 12 replaced, 2 deleted, 20 unchanged\n");
+    assert_eq!(work(&server, &[]), CHANGES);
+
+    let refused = produce(&server, &["--from", "/dev/null"]).failed();
+    assert!(refused.contains("would delete 32 of 32"), "{refused}");
+    assert_eq!(work(&server, &[]), "");
+    let sent = produce(&server, &["--from", "/dev/null", "--max-delete-percent", "100"]).printed();
+    assert_eq!(sent, "0 packages: 0 replaced, 32 deleted, 0 unchanged\n");
+    let gone = work(&server, &[]);
+    assert_eq!(sorted(&gone), sorted(&all("packages-2.txt", '-')));
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_worker_may_skip_the_first_list_or_stop_early() {
+    let server = Spawned::start();
+    produce(&server, &["--from", &data("packages-1.txt")]).printed();
+    let some = run(&mut python("work", &server, &["--max", "2"])).printed();
+    assert_eq!(some, "+ adduser:all 3.134\n+ base-files:amd64 12.4+deb12u14\n");
+    assert_eq!(work(&server, &["--skip-initial", "--batch", "7"]), "31 packages in the first list\n");
+    produce(&server, &["--from", &data("packages-2.txt")]).printed();
+    assert_eq!(work(&server, &["--skip-initial"]), CHANGES);
+}
+
+/// Programs of these names, found before the machine's own.
+fn stand_ins(test: &str, programs: &[(&str, &str)]) -> std::ffi::OsString {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for (name, text) in programs {
+        let file = folder.join(name);
+        std::fs::write(&file, text).expect("a script");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("it is a program");
+    }
+    let mut path = folder.into_os_string();
+    path.push(":/usr/local/bin:/usr/bin:/bin");
+    path
+}
+
+#[test]
+fn installed_packages_come_and_go() {
+    const LIST: &str = "#!/bin/sh\ncat <<'END'\n\
+        Package: adduser\nArchitecture: all\nVersion: 3.134\nInstalled-Size: 686\nStatus: installed\n\n\
+        Package: nano\nArchitecture: amd64\nVersion: 7.2-1\nInstalled-Size: 2872\nStatus: config-files\n\n\
+        Package: hello\nArchitecture: amd64\nVersion: 2.10-3\nInstalled-Size: 277\nStatus: STATUS\n\nEND\n";
+    let list = |status: &str| LIST.replace("STATUS", status);
+    let server = Spawned::start();
+    let installed = |status: &str| {
+        let path = stand_ins("installed", &[("dpkg-query", &list(status))]);
+        let args = ["--installed", "--max-delete-percent", "50"];
+        let sent = run(python("produce", &server, &args).env("PATH", path)).printed();
+        sent + &work(&server, &["--queue", "installed"])
+    };
+    let new = "+ adduser:all 3.134\n";
+    assert_eq!(installed("config-files"), format!("1 packages: 1 replaced, 0 deleted, 0 unchanged\n{new}"));
+    let hello = "2 packages: 1 replaced, 0 deleted, 1 unchanged\n+ hello:amd64 2.10-3\n";
+    assert_eq!(installed("installed"), hello);
+    let gone = "1 packages: 0 replaced, 1 deleted, 1 unchanged\n- hello:amd64 2.10-3\n";
+    assert_eq!(installed("config-files"), gone);
+}
+
+#[test]
+fn a_list_that_breaks_off_changes_nothing() {
+    let server = Spawned::start();
+    produce(&server, &["--from", &data("packages-1.txt")]).printed();
+    work(&server, &[]);
+    let half = "#!/bin/sh\nprintf 'Package: hello\\nArchitecture: amd64\\nVersion: 3\\n\\n'\nexit 100\n";
+    let path = stand_ins("broken", &[("apt-cache", half)]);
+    let failed = run(python("produce", &server, &["--max-delete-percent", "100"]).env("PATH", path)).failed();
+    assert_eq!(failed, "produce: apt-cache failed with exit status 100; nothing was changed\n");
+    assert_eq!(work(&server, &[]), "");
+}
+
+#[test]
+fn the_shell_worker_of_the_readme_works() {
+    let server = Spawned::start();
+    // A closed queue hands out what it has and then ends its workers.
+    server.post("/v1/queues/prices/add", r#"[{"key":"sku-1","price":10},{"key":"sku-2","price":7}]"#);
+    server.post("/v1/queues/prices/close", "");
+    let mut worker = Command::new("sh");
+    worker.arg(Path::new(ROOT).join("examples/worker.sh")).arg(server.url("/v1/queues/prices"));
+    worker.args(["jq", "-e", r#".key == "sku-1" or .attempt == 2"#]);
+    let Ran { succeeded, stdout, stderr } = run(&mut worker);
+    assert!(succeeded, "{stderr}");
+    let lines: Vec<&str> = stdout.lines().collect();
+    let [first, failed, again, end] = lines[..] else { panic!("{stdout}\n{stderr}") };
+    assert_eq!([first, failed, again], ["true", "false", "true"]);
+    assert!(end.contains("queue-closed"), "{end}");
+}
+
+#[test]
+fn the_python_worker_of_the_readme_works() {
+    let server = Spawned::start();
+    server.post("/v1/queues/prices/add", r#"{"key":"sku-1","price":10}"#);
+    server.post("/v1/queues/prices/close", "");
+    let worker = || {
+        let mut worker = Command::new("python3");
+        worker.arg(Path::new(ROOT).join("examples/worker.py")).arg(server.url("/v1/queues/prices"));
+        run(&mut worker)
+    };
+    let new = worker();
+    assert_eq!(new.stdout, "sku-1 Added None -> {'key': 'sku-1', 'price': 10}\n");
+    assert!(new.stderr.contains("410"), "{new:?}");
+    server.post("/v1/queues/prices/reopen", "");
+    server.post("/v1/queues/prices/replace", r#"[{"key":"sku-2","price":7}]"#);
+    server.post("/v1/queues/prices/close", "");
+    let changed = "sku-2 Replaced None -> {'key': 'sku-2', 'price': 7}\n\
+         sku-1 Deleted {'key': 'sku-1', 'price': 10} -> {'key': 'sku-1', 'price': 10}\n";
+    assert_eq!(worker().stdout, changed);
+}
+
+#[test]
+fn the_readme_shows_the_workers_as_they_are() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(ROOT).join(path)).expect("a file");
+    let readme = read("README.md");
+    for (language, path) in [("sh", "examples/worker.sh"), ("python", "examples/worker.py")] {
+        let text = read(path);
+        assert!(readme.contains(&format!("```{language}\n{text}```\n")), "README.md and {path} differ");
+    }
+}

@@ -1,0 +1,305 @@
+//! A whole server in this process, and a small HTTP client that does exactly what it is told.
+//!
+//! The client is no library's: tests need to leave in the middle of an answer, to send a request
+//! without reading what it brings, and to write bytes that no library would.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use deltaq::config::Settings;
+use deltaq::lifecycle::Shutdown;
+use deltaq::server::Server;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// Far longer than any answer takes: a test that hangs fails by it.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Longest time between the stages of a shutdown; tests end them by a signal.
+const NEVER: Duration = Duration::from_hours(1);
+
+/// A server that runs in this process until it is dropped.
+pub(crate) struct Service {
+    /// Where the API listens.
+    pub(crate) api: SocketAddr,
+    /// Where the metrics are.
+    pub(crate) metrics: SocketAddr,
+    /// Stops it.
+    pub(crate) shutdown: Shutdown,
+    running: JoinHandle<()>,
+}
+
+impl Service {
+    /// A server with the default settings on free ports, without a journal.
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A server with the default settings as `edit` changes them.
+    pub(crate) async fn with(edit: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        settings.server.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        settings.server.metrics_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        settings.storage.in_memory = true;
+        edit(&mut settings);
+        let shutdown = Shutdown::manual(NEVER);
+        let server = Server::start(&settings, shutdown.clone()).await.expect("the server starts");
+        let (api, metrics) = (server.api, server.metrics);
+        let running = spawn(server.run());
+        Self { api, metrics, shutdown, running }
+    }
+
+    /// A connection.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(self.api).await
+    }
+
+    /// A request on a connection of its own. `body` is JSON; `Null` is no body.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: &Value) -> Reply {
+        self.client().await.call(method, path, body).await
+    }
+
+    /// POST with a JSON body.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.call("POST", path, body).await
+    }
+
+    /// GET.
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.call("GET", path, &Value::Null).await
+    }
+
+    /// A request on a connection of its own whose answer is read later.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> Client {
+        let mut client = self.client().await;
+        client.send(method, path, body).await;
+        client
+    }
+
+    /// Waits until it has stopped by itself.
+    pub(crate) async fn stopped(mut self) {
+        within(&mut self.running).await.expect("the server ends without a panic");
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shutdown.signal();
+        self.shutdown.signal();
+    }
+}
+
+/// A connection to the server. Dropping it closes it.
+pub(crate) struct Client {
+    stream: TcpStream,
+    /// What has come and was not read yet.
+    ahead: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// Its status.
+    pub(crate) status: u16,
+    /// Its headers, names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    /// Its body.
+    pub(crate) text: String,
+    /// Its body as JSON; `Null` if it is none.
+    pub(crate) body: Value,
+}
+
+/// The answer broke off.
+#[derive(Debug)]
+pub(crate) struct BrokenOff;
+
+impl Client {
+    /// Connects.
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let stream = within(TcpStream::connect(address)).await.expect("the server accepts");
+        stream.set_nodelay(true).expect("a socket option");
+        Self { stream, ahead: Vec::new() }
+    }
+
+    /// Sends a request and reads its answer. `body` is JSON; `Null` is no body.
+    pub(crate) async fn call(&mut self, method: &str, path: &str, body: &Value) -> Reply {
+        self.send(method, path, body).await;
+        self.reply().await
+    }
+
+    /// Sends a request; [`reply`](Self::reply) reads its answer.
+    pub(crate) async fn send(&mut self, method: &str, path: &str, body: &Value) {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        self.send_text(method, path, &[], &text).await;
+    }
+
+    /// Sends a request with headers of its own.
+    pub(crate) async fn send_text(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) {
+        let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+        for (name, value) in headers {
+            let _ = write!(text, "{name}: {value}\r\n");
+        }
+        if !body.is_empty() || method == "POST" || method == "PUT" {
+            let _ = write!(text, "content-length: {}\r\n", body.len());
+        }
+        text.push_str("\r\n");
+        text.push_str(body);
+        self.send_bytes(text.as_bytes()).await;
+    }
+
+    /// Sends anything.
+    pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) {
+        within(self.stream.write_all(bytes)).await.expect("the server reads");
+    }
+
+    /// Sends no more; answers can still be read.
+    pub(crate) async fn end_sending(&mut self) {
+        within(self.stream.shutdown()).await.expect("the connection is open");
+    }
+
+    /// The next answer.
+    pub(crate) async fn reply(&mut self) -> Reply {
+        self.try_reply().await.expect("a whole answer")
+    }
+
+    /// The next answer, if it is whole.
+    pub(crate) async fn try_reply(&mut self) -> Result<Reply, BrokenOff> {
+        let (status, headers) = self.head().await?;
+        let header =
+            |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        let body = if status == 204 || status == 304 {
+            Vec::new()
+        } else if header("transfer-encoding").is_some() {
+            self.chunks().await?
+        } else if let Some(length) = header("content-length") {
+            self.take(length.parse().expect("a length")).await?
+        } else {
+            self.rest().await
+        };
+        let text = String::from_utf8(body).expect("answers are UTF-8");
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        Ok(Reply { status, headers, text, body })
+    }
+
+    /// The head of the next answer; of its body nothing is read that need not be.
+    pub(crate) async fn head(&mut self) -> Result<(u16, Vec<(String, String)>), BrokenOff> {
+        let status = self.line().await?;
+        let status = status.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line().await?;
+            if line.is_empty() {
+                return Ok((status.expect("a status line"), headers));
+            }
+            let (name, value) = line.split_once(':').expect("a header");
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+
+    /// Waits until the server closes the connection; whatever comes before is passed over.
+    pub(crate) async fn closed(&mut self) {
+        let _rest = self.rest().await;
+    }
+
+    async fn chunks(&mut self) -> Result<Vec<u8>, BrokenOff> {
+        let mut body = Vec::new();
+        loop {
+            let size = self.line().await?;
+            let size = usize::from_str_radix(&size, 16).expect("the size of a chunk");
+            body.extend(self.take(size).await?);
+            self.line().await?;
+            if size == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    async fn rest(&mut self) -> Vec<u8> {
+        while self.more().await.is_ok() {}
+        std::mem::take(&mut self.ahead)
+    }
+
+    async fn line(&mut self) -> Result<String, BrokenOff> {
+        loop {
+            if let Some(end) = self.ahead.windows(2).position(|pair| pair == b"\r\n") {
+                let line = self.take(end + 2).await?;
+                let line = line.get(..end).unwrap_or_default().to_vec();
+                return Ok(String::from_utf8(line).expect("heads are text"));
+            }
+            self.more().await?;
+        }
+    }
+
+    async fn take(&mut self, count: usize) -> Result<Vec<u8>, BrokenOff> {
+        while self.ahead.len() < count {
+            self.more().await?;
+        }
+        let rest = self.ahead.split_off(count);
+        Ok(std::mem::replace(&mut self.ahead, rest))
+    }
+
+    async fn more(&mut self) -> Result<(), BrokenOff> {
+        let read = within(self.stream.read_buf(&mut self.ahead)).await;
+        if matches!(read, Ok(0) | Err(_)) { Err(BrokenOff) } else { Ok(()) }
+    }
+}
+
+impl Reply {
+    /// A header's value; `name` in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// It is 2xx; its body.
+    pub(crate) fn ok(self) -> Value {
+        assert!((200..300).contains(&self.status), "{} {}", self.status, self.text);
+        self.body
+    }
+
+    /// It is a problem of this code, whole in every way; its body.
+    pub(crate) fn problem(self, code: &str) -> Value {
+        let Self { status, text, body, .. } = &self;
+        assert_eq!(body["code"], code, "{status} {text}");
+        assert_eq!(body["status"], *status, "{text}");
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{text}");
+        assert_eq!(self.header("x-request-id"), body["request_id"].as_str(), "{text}");
+        assert_eq!(body["type"], format!("/problems/{code}"), "{text}");
+        assert!(body["title"].is_string() && body["detail"].is_string(), "{text}");
+        let retries = matches!(status, 429 | 503 | 507);
+        assert_eq!(self.header("retry-after").is_some(), retries, "{status} {text}");
+        self.body
+    }
+}
+
+/// What `future` brings, if it is not too long in coming.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("something is awaited that never comes")
+}
+
+/// Runs a task beside the test; the test's runtime ends it.
+#[expect(clippy::disallowed_methods, reason = "what the server's shutdown joins can't be among its tasks")]
+pub(crate) fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    tokio::spawn(task)
+}
+
+#[tokio::test]
+async fn answers_are_read_whole() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for _ in 0..2 {
+        let info = client.call("GET", "/v1/info", &Value::Null).await;
+        assert!(info.header("x-request-id").is_some());
+        assert!(info.ok()["version"].is_string());
+    }
+    client.call("GET", "/nowhere", &Value::Null).await.problem("not-found");
+    assert_eq!(service.get("/v1/queues/absent").await.problem("queue-not-found")["status"], 404);
+    assert_eq!(
+        Client::connect(service.metrics).await.call("GET", "/metrics", &Value::Null).await.status,
+        200
+    );
+    service.shutdown.signal();
+    client.closed().await;
+    service.stopped().await;
+}

@@ -1,0 +1,72 @@
+//! What needs the service or HTTP: callers that wait and leave, answers that are lost, queues that
+//! end, time that passes, commits that do not come.
+//!
+//! Nothing sleeps. A test waits for an answer, for a count in the queue's document, or for the end
+//! of a connection.
+
+mod commits;
+mod looking;
+mod popping;
+mod queues;
+mod replacing;
+mod settling;
+mod stopping;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Service, within};
+
+/// The path of the queue that most tests use.
+const QUEUE: &str = "/v1/queues/q";
+
+/// An object of a key.
+fn object(key: &str) -> Value {
+    json!({"key": key})
+}
+
+/// Objects of keys.
+fn objects(keys: &[&str]) -> Value {
+    keys.iter().map(|key| object(key)).collect()
+}
+
+/// A number of a queue's status, or another member of it.
+async fn status(service: &Service, member: &str) -> Value {
+    service.get(QUEUE).await.ok()["status"][member].take()
+}
+
+/// Waits until this many pops wait.
+async fn waiters(service: &Service, count: u64) {
+    within(async { while status(service, "waiters").await != count {} }).await;
+}
+
+/// The keys of an answer to a pop, in order.
+fn keys(popped: &Value) -> Vec<&str> {
+    let items = popped["items"].as_array().expect("items");
+    items.iter().map(|item| item["key"].as_str().expect("a key")).collect()
+}
+
+/// The lease of an item of an answer to a pop.
+fn lease(popped: &Value, index: usize) -> String {
+    popped["items"][index]["lease"]["id"].as_str().expect("a lease").to_owned()
+}
+
+/// Hands out one key that is there; its lease.
+async fn take(service: &Service) -> String {
+    lease(&service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok(), 0)
+}
+
+/// The keys of these states, in the order of the list.
+async fn listed(service: &Service, states: &str) -> Vec<String> {
+    let page = service.get(&format!("{QUEUE}/items?state={states}")).await.ok();
+    keys(&page).into_iter().map(str::to_owned).collect()
+}
+
+/// A pop that settles `lease` first.
+fn settling(lease: &str, how: &str) -> Value {
+    json!({"settle": [{"lease": lease, "as": how}]})
+}
+
+/// What the answer says of one settle that went well.
+fn settled(lease: &str, how: &str, result: &str) -> Value {
+    json!([{"lease": lease, "as": how, "result": result}])
+}

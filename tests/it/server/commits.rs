@@ -1,0 +1,301 @@
+//! Answers wait for their commit: a journal in memory whose commits are held back, or fail.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, Response};
+use deltaq::clock::{Clock, ManualClock};
+use deltaq::config::Settings;
+use deltaq::engine::config::Config;
+use deltaq::engine::event::{Ending, What};
+use deltaq::http::{AppState, HttpLimits, router};
+use deltaq::journal::memory::Memory;
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::metrics::Metrics;
+use deltaq::service::{Limits, Name, Registry};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::{QUEUE, keys, lease, object, objects, settled, settling};
+
+/// More turns than any call takes that waits for nothing.
+const TURNS: usize = 200;
+
+/// The API without connections, over a journal and a clock that obey.
+struct Bench {
+    router: axum::Router,
+    journal: Memory,
+    hand: ManualClock,
+    /// Ends the timers.
+    shutdown: Shutdown,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
+
+impl Bench {
+    fn new() -> Self {
+        let (clock, hand) = Clock::manual(1_700_000_000_000_000);
+        let shutdown = Shutdown::manual(Duration::ZERO);
+        let journal = Memory::new();
+        let metrics = Metrics::new().expect("metrics");
+        let limits = Limits { auto_create: true, max_queues: 10, max_waiters: 10 };
+        let registry = Registry::new(
+            limits,
+            Config::default(),
+            clock.clone(),
+            Some(Arc::new(journal.clone())),
+            shutdown.clone(),
+            metrics,
+        );
+        let server = Settings::default().server;
+        let state = AppState {
+            registry: Arc::new(registry),
+            limits: Arc::new(HttpLimits {
+                allowed_hosts: Vec::new(),
+                body_read_timeout: server.body_read_timeout.get(),
+                max_body_bytes: server.max_body_bytes,
+                max_header_bytes: server.max_header_bytes,
+                max_wait: server.max_wait.get(),
+                max_batch: 100,
+                max_replace_objects: 100,
+                max_reply_bytes: 1 << 20,
+            }),
+            started_us: clock.now_us(),
+            clock,
+            shutdown: shutdown.clone(),
+            serves_metrics: false,
+        };
+        Self { router: router(state), journal, hand, shutdown }
+    }
+
+    /// A call that has not begun.
+    fn call(&self, method: &str, call: &str, body: &Value) -> Answer {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request = Request::builder().method(method).uri(format!("{QUEUE}{call}"));
+        let request = request.body(body).expect("a request");
+        let router = self.router.clone();
+        Box::pin(async move { router.oneshot(request).await.expect("routers answer") })
+    }
+
+    /// A POST that is answered.
+    async fn post(&self, call: &str, body: &Value) -> Value {
+        let answer = self.call("POST", call, body).await;
+        assert_eq!(answer.status(), 200, "{call}");
+        read(answer).await
+    }
+
+    fn events(&self) -> Vec<What> {
+        let events = self.journal.events(&Name::new("q").expect("a name"));
+        events.into_iter().map(|event| event.what).collect()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.shutdown.signal();
+    }
+}
+
+async fn read(answer: Response<Body>) -> Value {
+    let text = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+/// Lets a call run until it only waits; its answer, if it has one.
+async fn pushed(answer: &mut Answer) -> Option<Response<Body>> {
+    for _ in 0..TURNS {
+        let polled = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
+        if let Poll::Ready(answer) = polled {
+            return Some(answer);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+/// Calls that change something, or read what was changed; `{lease}` is a live lease.
+fn calls(lease: &str) -> Vec<(&'static str, &'static str, Value)> {
+    let leases = json!({"leases": [lease]});
+    vec![
+        ("POST", "/add", object("new")),
+        ("POST", "/update", object("new")),
+        ("POST", "/delete", object("b")),
+        ("POST", "/deltas", json!([{"type": "Added", "object": {"key": "new"}}])),
+        ("POST", "/replace", objects(&["new"])),
+        ("POST", "/resync", Value::Null),
+        ("POST", "/pop", Value::Null),
+        ("POST", "/pop", settling(lease, "ack")),
+        ("POST", "/settle", settling(lease, "ack")),
+        ("POST", "/ack", leases.clone()),
+        ("POST", "/nack", leases.clone()),
+        ("POST", "/release", leases.clone()),
+        ("POST", "/reject", leases.clone()),
+        ("POST", "/extend", leases),
+        ("POST", "/pause", Value::Null),
+        ("POST", "/close", Value::Null),
+        ("POST", "/purge", Value::Null),
+        ("PUT", "", json!({"max_failures": 3})),
+    ]
+}
+
+/// What can be read. Each must wait for what it may have seen.
+const READS: &[&str] = &["", "/items", "/items/new", "/known", "/known/new", "/synced"];
+
+/// A bench with a leased key `a`, ready `b` and `c`, known `d`; and the lease.
+async fn prepared() -> (Bench, String) {
+    let bench = Bench::new();
+    bench.post("/add", &object("d")).await;
+    let popped = bench.post("/pop", &Value::Null).await;
+    bench.post("/ack", &json!({"leases": [lease(&popped, 0)]})).await;
+    bench.post("/add", &objects(&["a", "b", "c"])).await;
+    let popped = bench.post("/pop", &Value::Null).await;
+    let held = lease(&popped, 0);
+    (bench, held)
+}
+
+#[tokio::test]
+async fn nothing_is_answered_before_its_commit() {
+    let count = calls("").len();
+    for index in 0..count {
+        let (bench, held) = prepared().await;
+        let (method, call, body) = calls(&held).swap_remove(index);
+        bench.journal.hold();
+        let mut answer = bench.call(method, call, &body);
+        assert!(pushed(&mut answer).await.is_none(), "{method} {call} was answered before its commit");
+        for read in READS {
+            let mut looks = bench.call("GET", read, &Value::Null);
+            assert!(pushed(&mut looks).await.is_none(), "GET {read} told of {call} before its commit");
+        }
+        bench.journal.release();
+        assert!(answer.await.status().is_success(), "{method} {call}");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_is_a_503_that_says_so() {
+    let count = calls("").len();
+    for index in 0..count {
+        let (bench, held) = prepared().await;
+        let (method, call, body) = calls(&held).swap_remove(index);
+        bench.journal.hold();
+        let mut answer = bench.call(method, call, &body);
+        assert!(pushed(&mut answer).await.is_none());
+        let mut looks = bench.call("GET", "/items", &Value::Null);
+        assert!(pushed(&mut looks).await.is_none());
+        bench.journal.fail();
+        for answer in [answer.await, looks.await] {
+            assert_eq!(answer.status(), 503, "{method} {call}");
+            assert!(answer.headers().contains_key("retry-after"));
+            let problem = read(answer).await;
+            assert_eq!(
+                (&problem["code"], &problem["retryable"]),
+                (&json!("journal-unavailable"), &json!(true))
+            );
+            if let Some(told) = problem.get("settled") {
+                assert!(*told == json!([]) || *told == settled(&held, "ack", "ok"), "{told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pop_that_waits_is_answered_after_the_commit_of_what_woke_it() {
+    let bench = Bench::new();
+    let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
+    assert!(pushed(&mut waits).await.is_none());
+    bench.journal.hold();
+    let mut add = bench.call("POST", "/add", &object("k"));
+    assert!(pushed(&mut add).await.is_none());
+    assert!(pushed(&mut waits).await.is_none(), "handed out, and not committed");
+    bench.journal.release();
+    assert_eq!(keys(&read(waits.await).await), ["k"]);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_between_hand_off_and_answer_leaves_the_keys_at_their_place() {
+    let (bench, _) = prepared().await;
+    bench.journal.hold();
+    let mut leaves = bench.call("POST", "/pop?max=1", &Value::Null);
+    assert!(pushed(&mut leaves).await.is_none());
+    let mut stays = bench.call("POST", "/pop?max=2", &Value::Null);
+    assert!(pushed(&mut stays).await.is_none(), "it was handed c");
+    let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
+    assert!(pushed(&mut waits).await.is_none(), "nothing is left");
+    drop(leaves);
+    bench.journal.release();
+    let popped = read(waits.await).await;
+    assert_eq!((keys(&popped), &popped["items"][0]["attempt"]), (vec!["b"], &json!(1)));
+    assert_eq!(keys(&read(stays.await).await), ["c"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_dropped_unread_gives_its_keys_back_in_front() {
+    let (bench, _) = prepared().await;
+    let answer = bench.call("POST", "/pop?max=1", &Value::Null).await;
+    assert_eq!(keys(&read(bench.call("GET", "/items", &Value::Null).await).await), ["c"]);
+    drop(answer);
+    assert_eq!(keys(&read(bench.call("GET", "/items", &Value::Null).await).await), ["b", "c"]);
+    assert!(matches!(bench.events().last(), Some(What::Settled { ending: Ending::Returned, .. })));
+}
+
+#[tokio::test]
+async fn a_waiting_caller_that_leaves_with_its_keys_on_the_way_passes_them_on() {
+    let bench = Bench::new();
+    let mut leaves = bench.call("POST", "/pop?wait=30s", &Value::Null);
+    assert!(pushed(&mut leaves).await.is_none());
+    let mut next = bench.call("POST", "/pop?wait=30s", &Value::Null);
+    assert!(pushed(&mut next).await.is_none());
+    // It is woken, and gone before it looks.
+    bench.post("/add", &object("k")).await;
+    assert!(pushed(&mut next).await.is_none(), "the key is with the first");
+    drop(leaves);
+    let popped = read(next.await).await;
+    assert_eq!((keys(&popped), &popped["items"][0]["attempt"]), (vec!["k"], &json!(1)));
+}
+
+#[tokio::test]
+async fn an_answer_that_a_repeated_pop_has_given_again_can_be_lost() {
+    let (bench, _) = prepared().await;
+    let first = bench.call("POST", "/pop?id=one", &Value::Null).await;
+    let again = bench.post("/pop?id=one", &Value::Null).await;
+    drop(first);
+    assert_eq!(keys(&again), ["b"]);
+    let acked = bench.post("/ack", &json!({"leases": [lease(&again, 0)]})).await;
+    assert_eq!(acked["settled"][0]["result"], "ok");
+}
+
+#[tokio::test]
+async fn a_lease_does_not_expire_before_its_own_commit() {
+    let (bench, _) = prepared().await;
+    bench.journal.hold();
+    let mut pop = bench.call("POST", "/pop?lease=1s", &Value::Null);
+    assert!(pushed(&mut pop).await.is_none());
+    bench.hand.advance(Duration::from_secs(2));
+    let mut add = bench.call("POST", "/add", &object("new"));
+    assert!(pushed(&mut add).await.is_none());
+    let expired =
+        |what: &What| matches!(what, What::Settled { ending: Ending::Failed { expired: true, .. }, .. });
+    assert_eq!(bench.events().iter().filter(|what| expired(what)).count(), 0);
+    bench.journal.release();
+    let popped = read(pop.await).await;
+    assert_eq!((keys(&popped), &popped["items"][0]["lease"]["expires_in_ms"]), (vec!["b"], &json!(0)));
+    bench.post("/add", &object("new")).await;
+    assert_eq!(bench.events().iter().filter(|what| expired(what)).count(), 1);
+}
+
+#[tokio::test]
+async fn settles_inside_a_pop_that_ends_in_a_problem_wait_for_their_commit_too() {
+    let (bench, held) = prepared().await;
+    bench.post("/purge", &Value::Null).await;
+    bench.post("/close", &Value::Null).await;
+    bench.journal.hold();
+    let mut pop = bench.call("POST", "/pop?wait=30s", &settling(&held, "ack"));
+    assert!(pushed(&mut pop).await.is_none());
+    bench.journal.release();
+    let closed = read(pop.await).await;
+    assert_eq!((&closed["code"], &closed["settled"]), (&json!("queue-closed"), &settled(&held, "ack", "ok")));
+}

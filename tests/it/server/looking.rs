@@ -1,0 +1,195 @@
+//! Lists, streams, tags, and keys that are hard to write in a path.
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, object, take};
+use crate::harness::{Client, Service};
+
+fn numbered(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("k{index:04}")).collect()
+}
+
+async fn seeded(service: &Service, names: &[String]) {
+    let seeds: Vec<Value> = names.iter().map(|name| json!({"object": {"key": name}})).collect();
+    service.post(&format!("{QUEUE}/seed"), &Value::Array(seeds)).await.ok();
+}
+
+async fn added(service: &Service, names: &[String]) {
+    let all: Vec<Value> = names.iter().map(|name| object(name)).collect();
+    service.post(&format!("{QUEUE}/add"), &Value::Array(all)).await.ok();
+}
+
+/// All pages of a list; `member` names an entry.
+async fn pages(service: &Service, path: &str, member: &str, sizes: &[usize]) -> Vec<String> {
+    let (mut names, mut seen, mut from) = (Vec::new(), Vec::new(), String::new());
+    loop {
+        let page = service.get(&format!("{path}{from}")).await.ok();
+        let items = page["items"].as_array().expect("items");
+        seen.push(items.len());
+        names.extend(items.iter().map(|item| item[member].as_str().expect("a name").to_owned()));
+        assert!(page["resource_version"].is_u64());
+        let Some(next) = page["continue"].as_str() else { break };
+        from = format!("&continue={next}");
+    }
+    assert_eq!(seen, sizes, "{path}");
+    names
+}
+
+#[tokio::test]
+async fn lists_come_in_pages() {
+    let service = Service::start().await;
+    let names = numbered(7);
+    seeded(&service, &names).await;
+    added(&service, &names).await;
+    assert_eq!(pages(&service, &format!("{QUEUE}/known?limit=3"), "key", &[3, 3, 1]).await, names);
+    assert_eq!(pages(&service, &format!("{QUEUE}/known?limit=3&prefix=k0005"), "key", &[1]).await, ["k0005"]);
+    for _ in 0..2 {
+        take(&service).await;
+    }
+    let held = take(&service).await;
+    let reject = json!({"leases": [held]});
+    service.post(&format!("{QUEUE}/reject"), &reject).await.ok();
+    service.post(&format!("{QUEUE}/add?delay=1h"), &object("later")).await.ok();
+    let all = format!("{QUEUE}/items?state=ready,delayed,leased,parked&limit=3");
+    let expected = ["k0003", "k0004", "k0005", "k0006", "later", "k0000", "k0001", "k0002"];
+    assert_eq!(pages(&service, &all, "key", &[3, 3, 2]).await, expected);
+    for name in ["r", "s", "q-2"] {
+        service.call("PUT", &format!("/v1/queues/{name}"), &json!({})).await.ok();
+    }
+    assert_eq!(pages(&service, "/v1/queues?limit=3", "name", &[3, 1]).await, ["q", "q-2", "r", "s"]);
+    assert_eq!(pages(&service, "/v1/queues?prefix=q", "name", &[2]).await, ["q", "q-2"]);
+}
+
+#[tokio::test]
+async fn a_continue_token_is_the_queues_own() {
+    let service = Service::start().await;
+    for list in ["known", "items"] {
+        added(&service, &numbered(3)).await;
+        if list == "known" {
+            for _ in 0..2 {
+                let held = take(&service).await;
+                service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+            }
+        }
+        let page = service.get(&format!("{QUEUE}/{list}?limit=1")).await.ok();
+        let next = page["continue"].as_str().expect("more").to_owned();
+        for bad in ["", "zz", "0", &next[1..], "%00", &next.to_uppercase()] {
+            let path = format!("{QUEUE}/{list}?limit=1&continue={bad}");
+            service.get(&path).await.problem("invalid-parameter");
+        }
+        service.get(&format!("{QUEUE}/{list}?continue=00ff")).await.problem("expired");
+        service.call("DELETE", QUEUE, &Value::Null).await;
+        added(&service, &numbered(3)).await;
+        service.get(&format!("{QUEUE}/{list}?limit=1&continue={next}")).await.problem("expired");
+    }
+}
+
+async fn stream(service: &Service, path: &str) -> Client {
+    let mut client = service.client().await;
+    client.send_text("GET", path, &[("accept", "application/x-ndjson")], "").await;
+    client
+}
+
+#[tokio::test]
+async fn a_list_streams_whole_as_lines() {
+    let service = Service::start().await;
+    let names = numbered(1_234);
+    added(&service, &names).await;
+    seeded_other(&service, &names).await;
+    for path in [format!("{QUEUE}/items"), "/v1/queues/other/known".to_owned()] {
+        let reply = stream(&service, &path).await.reply().await;
+        assert_eq!(reply.header("content-type"), Some("application/x-ndjson"));
+        let lines = reply.text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let listed: Vec<String> =
+            lines.map(|line: Value| line["key"].as_str().expect("a key").to_owned()).collect();
+        assert_eq!(listed, names);
+    }
+}
+
+async fn seeded_other(service: &Service, names: &[String]) {
+    let seeds: Vec<Value> = names.iter().map(|name| json!({"object": {"key": name}})).collect();
+    service.post("/v1/queues/other/seed", &Value::Array(seeds)).await.ok();
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_breaks_off_so_that_nobody_takes_it_for_the_whole() {
+    let service = Service::start().await;
+    let filler = "x".repeat(20_000);
+    for part in numbered(1_000).chunks(100) {
+        let all: Vec<Value> = part.iter().map(|name| json!({"key": name, "filler": filler})).collect();
+        service.post(&format!("{QUEUE}/add"), &Value::Array(all)).await.ok();
+    }
+    // Far more than the connection takes before its reader reads.
+    let mut client = stream(&service, &format!("{QUEUE}/items")).await;
+    assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
+    client.try_reply().await.expect_err("it has no end");
+}
+
+#[tokio::test]
+async fn a_known_object_has_a_tag_that_changes_with_it() {
+    let service = Service::start().await;
+    seeded(&service, &numbered(1)).await;
+    let known = format!("{QUEUE}/known/k0000");
+    let first = service.get(&known).await;
+    let tag = first.header("etag").expect("a tag").to_owned();
+    let mut client = service.client().await;
+    for (wanted, status) in [
+        (tag.clone(), 304),
+        (format!("W/{tag}"), 304),
+        (format!("\"x\", {tag}"), 304),
+        ("*".to_owned(), 304),
+        ("\"x\"".to_owned(), 200),
+    ] {
+        client.send_text("GET", &known, &[("if-none-match", &wanted)], "").await;
+        let reply = client.reply().await;
+        assert_eq!((reply.status, reply.header("etag")), (status, Some(tag.as_str())), "{wanted}");
+    }
+    added(&service, &numbered(1)).await;
+    let held = take(&service).await;
+    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+    client.send_text("GET", &known, &[("if-none-match", &tag)], "").await;
+    let changed = client.reply().await;
+    assert_eq!(changed.status, 200);
+    assert_ne!(changed.header("etag"), Some(tag.as_str()));
+}
+
+/// Percent-encodes all but letters and digits.
+fn encoded(key: &str) -> String {
+    percent_encoding::utf8_percent_encode(key, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[tokio::test]
+async fn every_key_can_be_named_in_path_and_query() {
+    let service = Service::start().await;
+    let all = [
+        "a/b", "a//b", "/a", "a/", "..", "../x", "a/../b", ".", "%2F", "a%20b", "a b", "a+b", "ü/∞", "?#&=",
+        "\"\\",
+    ];
+    for key in all {
+        service.post(&format!("{QUEUE}/add?key={}", encoded(key)), &json!({"n": 1})).await.ok();
+        for path in [format!("items/{}", encoded(key)), format!("items?key={}", encoded(key))] {
+            let item = service.get(&format!("{QUEUE}/{path}")).await.ok();
+            assert_eq!((&item["key"], &item["state"]), (&json!(key), &json!("ready")), "{path}");
+        }
+        let held = take(&service).await;
+        service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+        for path in [format!("known/{}", encoded(key)), format!("known?key={}", encoded(key))] {
+            let known = service.get(&format!("{QUEUE}/{path}")).await;
+            assert!(known.header("etag").is_some());
+            assert_eq!(known.ok()["key"], key, "{path}");
+        }
+        let gone = service.post(&format!("{QUEUE}/delete?key={}", encoded(key)), &Value::Null).await.ok();
+        assert_eq!(gone["queued"], 1);
+        let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+        assert_eq!(keys(&popped), [key]);
+        let tombstone = &popped["items"][0]["deltas"][0];
+        assert_eq!(
+            (&tombstone["object"], &tombstone["final_state_unknown"]),
+            (&json!({"n": 1}), &json!(true))
+        );
+    }
+    // Slashes need no encoding, not even two of them, where nothing on the way changes the path.
+    service.post(&format!("{QUEUE}/add"), &object("x//y/z")).await.ok();
+    assert_eq!(service.get(&format!("{QUEUE}/items/x//y/z")).await.ok()["key"], "x//y/z");
+    assert_eq!(service.get(&format!("{QUEUE}/items/x%2F/y%2fz")).await.ok()["key"], "x//y/z");
+}

@@ -1,0 +1,208 @@
+//! Pops that wait, and callers that leave.
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, lease, listed, object, objects, status, take, waiters};
+use crate::harness::{Client, Service};
+
+/// A pop that waits, already in line as number `place`.
+async fn waiting(service: &Service, query: &str, place: u64) -> Client {
+    let client = service.send("POST", &format!("{QUEUE}/pop?wait=30s{query}"), &Value::Null).await;
+    waiters(service, place).await;
+    client
+}
+
+#[tokio::test]
+async fn one_key_wakes_the_one_that_waits_longest() {
+    let service = Service::start().await;
+    let mut line = Vec::new();
+    for place in 1..=4 {
+        line.push(waiting(&service, "", place).await);
+    }
+    for (index, mut client) in line.into_iter().enumerate() {
+        let key = format!("k{index}");
+        service.post(&format!("{QUEUE}/add"), &object(&key)).await.ok();
+        assert_eq!(keys(&client.reply().await.ok()), [key]);
+        assert_eq!(status(&service, "waiters").await, 3 - index, "only one was woken");
+    }
+}
+
+#[tokio::test]
+async fn the_longest_waiting_takes_its_max_of_a_command_then_the_next() {
+    let service = Service::start().await;
+    let mut first = waiting(&service, "&max=2", 1).await;
+    let mut second = waiting(&service, "&max=2", 2).await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
+    assert_eq!(keys(&first.reply().await.ok()), ["a", "b"]);
+    assert_eq!(keys(&second.reply().await.ok()), ["c"]);
+}
+
+#[tokio::test]
+async fn who_has_left_the_line_is_passed_over() {
+    let service = Service::start().await;
+    let first = waiting(&service, "", 1).await;
+    let mut second = waiting(&service, "", 2).await;
+    drop(first);
+    waiters(&service, 1).await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    let popped = second.reply().await.ok();
+    assert_eq!((keys(&popped), &popped["items"][0]["attempt"]), (vec!["k"], &json!(1)));
+}
+
+#[tokio::test]
+async fn a_pop_without_wait_does_not_overtake_and_one_whose_wait_ends_is_empty() {
+    let service = Service::start().await;
+    let mut first = waiting(&service, "", 1).await;
+    let none = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    assert_eq!(none, json!({"items": [], "settled": []}));
+    let none = service.post(&format!("{QUEUE}/pop?wait=1ms"), &Value::Null).await.ok();
+    assert_eq!(none, json!({"items": [], "settled": []}));
+    assert_eq!(status(&service, "waiters").await, 1, "who stopped waiting has left the line");
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    assert_eq!(keys(&first.reply().await.ok()), ["k"]);
+}
+
+#[tokio::test]
+async fn what_a_caller_left_in_the_middle_of_a_large_answer_goes_back_to_its_place() {
+    let service = Service::start().await;
+    let filler = "x".repeat(200_000);
+    let names: Vec<String> = (0..70).map(|index| format!("k{index:02}")).collect();
+    for name in &names {
+        let large = json!({"key": name, "filler": filler});
+        service.post(&format!("{QUEUE}/add"), &large).await.ok();
+    }
+    service.post(&format!("{QUEUE}/add"), &object("last")).await.ok();
+    let mut leaver = service.send("POST", &format!("{QUEUE}/pop?max=70"), &Value::Null).await;
+    leaver.head().await.expect("the answer has begun");
+    assert_eq!(status(&service, "leased").await, 70);
+    // The next in line, who gets what comes back.
+    let mut taker = service.send("POST", &format!("{QUEUE}/pop?max=1"), &Value::Null).await;
+    assert_eq!(keys(&taker.reply().await.ok()), ["last"]);
+    let mut next = waiting(&service, "&max=1", 1).await;
+    drop(leaver);
+    let popped = next.reply().await.ok();
+    assert_eq!(keys(&popped), ["k00"]);
+    let item = &popped["items"][0];
+    assert_eq!((&item["attempt"], &item["failures"]), (&json!(1), &json!(0)), "as if it had not been");
+    assert_eq!(listed(&service, "ready").await, names.get(1..).expect("many"));
+}
+
+#[tokio::test]
+async fn a_pop_repeated_by_its_id_returns_the_same_leases() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
+    let pop = format!("{QUEUE}/pop?max=2&id=one");
+    let first = service.post(&pop, &Value::Null).await.ok();
+    assert_eq!(keys(&first), ["a", "b"]);
+    let leases = [lease(&first, 0), lease(&first, 1)];
+    for paused in [false, true] {
+        if paused {
+            service.post(&format!("{QUEUE}/pause"), &Value::Null).await.ok();
+        }
+        let again = service.post(&format!("{pop}&wait=30s"), &Value::Null).await.ok();
+        assert_eq!([lease(&again, 0), lease(&again, 1)], leases);
+        assert_eq!(again["items"][0]["attempt"], 1);
+    }
+    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [&leases[0]]})).await.ok();
+    let rest = service.post(&pop, &Value::Null).await.ok();
+    assert_eq!((keys(&rest), lease(&rest, 0)), (vec!["b"], leases[1].clone()));
+    service.post(&format!("{QUEUE}/resume"), &Value::Null).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [&leases[1]]})).await.ok();
+    let fresh = service.post(&pop, &Value::Null).await.ok();
+    assert_eq!(keys(&fresh), ["c"], "with all settled, the id is like any other");
+}
+
+#[tokio::test]
+async fn a_pop_repeated_while_the_first_waits_takes_its_place() {
+    let service = Service::start().await;
+    let mut first = waiting(&service, "&id=one", 1).await;
+    let mut other = waiting(&service, "", 2).await;
+    let mut again = service.send("POST", &format!("{QUEUE}/pop?wait=30s&id=one"), &Value::Null).await;
+    assert_eq!(keys(&first.reply().await.ok()), Vec::<&str>::new(), "it was given up");
+    drop(first);
+    assert_eq!(status(&service, "waiters").await, 2);
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    assert_eq!(keys(&again.reply().await.ok()), ["k"]);
+    service.post(&format!("{QUEUE}/add"), &object("l")).await.ok();
+    assert_eq!(keys(&other.reply().await.ok()), ["l"]);
+}
+
+#[tokio::test]
+async fn waiters_are_bounded_and_a_repeated_one_is_none_more() {
+    let service = Service::with(|settings| settings.queues.max_waiters = 1).await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    let held = take(&service).await;
+    let mut first = waiting(&service, "&id=one", 1).await;
+    let pop = format!("{QUEUE}/pop?wait=30s");
+    let refused = service.post(&pop, &super::settling(&held, "ack")).await.problem("too-many-waiters");
+    assert_eq!(refused["settled"], super::settled(&held, "ack", "ok"));
+    assert_eq!(refused["limit"], 1);
+    let mut again = service.send("POST", &format!("{QUEUE}/pop?wait=30s&id=one"), &Value::Null).await;
+    first.reply().await.ok();
+    service.post(&format!("{QUEUE}/add"), &object("l")).await.ok();
+    assert_eq!(keys(&again.reply().await.ok()), ["l"]);
+}
+
+#[tokio::test]
+async fn pause_keeps_the_line_and_resume_serves_it_in_order() {
+    let service = Service::start().await;
+    let mut first = waiting(&service, "", 1).await;
+    let mut second = waiting(&service, "", 2).await;
+    service.post(&format!("{QUEUE}/pause"), &Value::Null).await.ok();
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
+    assert_eq!((status(&service, "waiters").await, status(&service, "ready").await), (json!(2), json!(2)));
+    let none = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
+    assert_eq!(keys(&none), Vec::<&str>::new());
+    service.post(&format!("{QUEUE}/resume"), &Value::Null).await.ok();
+    assert_eq!(keys(&first.reply().await.ok()), ["a"]);
+    assert_eq!(keys(&second.reply().await.ok()), ["b"]);
+}
+
+#[tokio::test]
+async fn a_lease_expires_by_the_timer_and_wakes_who_waits() {
+    let service = Service::start().await;
+    let config = json!({"rate_limiter": {"item_exponential": {"base": "1ms", "max": "1ms"}}});
+    service.call("PUT", QUEUE, &config).await.ok();
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop?lease=1s"), &Value::Null).await.ok();
+    let expires_in_ms = popped["items"][0]["lease"]["expires_in_ms"].as_u64().expect("a number");
+    assert!((1..=1_000).contains(&expires_in_ms), "{expires_in_ms}");
+    let mut next = waiting(&service, "", 1).await;
+    let again = next.reply().await.ok();
+    let item = &again["items"][0];
+    assert_eq!((&item["key"], &item["attempt"], &item["failures"]), (&json!("k"), &json!(2), &json!(1)));
+    assert!(item["lease"]["token"].as_u64() > popped["items"][0]["lease"]["token"].as_u64());
+    let late = json!({"leases": [lease(&popped, 0)]});
+    let lost = service.post(&format!("{QUEUE}/ack"), &late).await.problem("lease-lost");
+    assert_eq!(lost["settled"][0]["outcome"], "expired");
+}
+
+#[tokio::test]
+async fn a_delay_ends_by_the_timer_and_wakes_who_waits() {
+    let service = Service::start().await;
+    let mut waiter = waiting(&service, "", 1).await;
+    service.post(&format!("{QUEUE}/add?delay=1h"), &object("later")).await.ok();
+    service.post(&format!("{QUEUE}/add?delay=20ms"), &object("soon")).await.ok();
+    assert_eq!(keys(&waiter.reply().await.ok()), ["soon"]);
+    assert_eq!(listed(&service, "ready,delayed").await, ["later"]);
+}
+
+#[tokio::test]
+async fn a_nacked_key_comes_back_by_the_timer() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    let held = take(&service).await;
+    let nack = json!({"settle": [{"lease": held, "as": "nack", "delay": "20ms", "error": "no luck"}]});
+    let again = service.post(&format!("{QUEUE}/pop?wait=30s"), &nack).await.ok();
+    assert_eq!((keys(&again), &again["items"][0]["failures"]), (vec!["k"], &json!(1)));
+    assert_eq!(again["settled"], super::settled(&held, "nack", "ok"));
+}
+
+#[tokio::test]
+async fn resync_comes_by_the_timer() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"resync_period": "1s"})).await.ok();
+    service.post(&format!("{QUEUE}/seed"), &json!([{"object": {"key": "k"}}])).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop?wait=30s"), &Value::Null).await.ok();
+    assert_eq!(popped["items"][0]["deltas"][0]["type"], "Sync");
+}

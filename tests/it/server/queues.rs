@@ -1,0 +1,136 @@
+//! Queues that end, drain and sync, and the bounds around them.
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, lease, object, objects, settling, take, waiters};
+use crate::harness::{Client, Service};
+
+/// A call that waits at the server: it is there when the calls after it on its connection would be.
+async fn sent(service: &Service, method: &str, path: &str) -> Client {
+    let client = service.send(method, path, &Value::Null).await;
+    // The server takes connections and requests in the order of their arrival.
+    service.get(QUEUE).await.ok();
+    client
+}
+
+#[tokio::test]
+async fn deleting_a_queue_ends_what_waits_and_a_new_one_starts_above() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop?max=2&id=one"), &Value::Null).await.ok();
+    let held = lease(&popped, 0);
+    let before = service.get(QUEUE).await.ok();
+    let mut pop = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &Value::Null).await;
+    waiters(&service, 1).await;
+    let closing = format!("{QUEUE}/close?drain=true&wait=30s");
+    let mut drain = sent(&service, "POST", &closing).await;
+    assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
+    pop.reply().await.problem("queue-deleted");
+    drain.reply().await.problem("queue-deleted");
+    service.get(QUEUE).await.problem("queue-not-found");
+    service.call("DELETE", QUEUE, &Value::Null).await.problem("queue-not-found");
+    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.problem("queue-not-found");
+
+    // Created again while the worker still holds its lease.
+    service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
+    let after = service.get(QUEUE).await.ok();
+    assert_ne!(after["incarnation"], before["incarnation"]);
+    assert!(after["status"]["resource_version"].as_u64() > before["status"]["resource_version"].as_u64());
+    let again = service.post(&format!("{QUEUE}/pop?id=one"), &settling(&held, "ack")).await.ok();
+    let stale = json!([{"lease": held, "as": "ack", "result": "stale", "outcome": "unknown"}]);
+    assert_eq!((keys(&again), &again["settled"]), (vec!["a"], &stale), "an id is the queue's");
+    let token = |popped: &Value| popped["items"][0]["lease"]["token"].as_u64();
+    assert!(token(&again) > token(&popped), "fencing tokens rise over the queue's end");
+}
+
+#[tokio::test]
+async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    let wait = format!("{QUEUE}/synced?wait=30s");
+    let mut early = sent(&service, "GET", &wait).await;
+    service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
+    let mut late = sent(&service, "GET", &wait).await;
+    let now = service.get(&format!("{QUEUE}/synced")).await.ok();
+    assert_eq!(now, json!({"synced": false, "remaining": 2}));
+    let (a, b) = (take(&service).await, take(&service).await);
+    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [a]})).await.ok();
+    let now = service.get(&format!("{QUEUE}/synced?wait=1ms")).await.ok();
+    assert_eq!(now, json!({"synced": false, "remaining": 1}));
+    service.post(&format!("{QUEUE}/reject"), &json!({"leases": [b]})).await.ok();
+    for waiter in [&mut early, &mut late] {
+        assert_eq!(waiter.reply().await.ok(), json!({"synced": true, "remaining": 0}));
+    }
+    service.post(&format!("{QUEUE}/add"), &object("c")).await.ok();
+    assert_eq!(service.get(&wait).await.ok()["synced"], true, "it never turns false again");
+}
+
+#[tokio::test]
+async fn synced_waits_no_longer_than_the_queue_lives() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    let mut waits = sent(&service, "GET", &format!("{QUEUE}/synced?wait=30s")).await;
+    service.call("DELETE", QUEUE, &Value::Null).await;
+    waits.reply().await.problem("queue-deleted");
+}
+
+#[tokio::test]
+async fn close_with_drain_answers_when_the_last_lease_is_settled() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
+    let (a, b) = (take(&service).await, take(&service).await);
+    let now = service.post(&format!("{QUEUE}/close?drain=true"), &Value::Null).await.ok();
+    assert_eq!((&now["drained"], &now["status"]["closed"]), (&json!(false), &json!(true)));
+    let mut drain = sent(&service, "POST", &format!("{QUEUE}/close?drain=true&wait=30s")).await;
+    // A closed queue hands out what is there, then lets pops wait until it is drained.
+    let c = service.post(&format!("{QUEUE}/pop?wait=30s"), &settling(&a, "ack")).await.ok();
+    assert_eq!(keys(&c), ["c"]);
+    let mut waits = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &settling(&b, "reject")).await;
+    waiters(&service, 1).await;
+    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&c, 0)]})).await.ok();
+    waits.reply().await.problem("queue-closed");
+    let drained = drain.reply().await.ok();
+    assert_eq!((&drained["drained"], &drained["status"]["parked"]), (&json!(true), &json!(1)));
+    service.post(&format!("{QUEUE}/pop"), &Value::Null).await.problem("queue-closed");
+    service.post(&format!("{QUEUE}/reopen"), &Value::Null).await.ok();
+    assert_eq!(service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok()["items"], json!([]));
+}
+
+#[tokio::test]
+async fn without_auto_create_only_put_creates() {
+    let service = Service::with(|settings| settings.queues.auto_create = false).await;
+    for call in ["add", "update", "delete", "replace", "deltas", "resync", "seed", "pop"] {
+        let body = if call == "resync" || call == "pop" { Value::Null } else { json!([]) };
+        service.post(&format!("{QUEUE}/{call}"), &body).await.problem("queue-not-found");
+    }
+    let missed = service.post(&format!("{QUEUE}/pop"), &settling("x-1", "ack")).await;
+    assert_eq!(missed.problem("queue-not-found")["settled"], json!([]));
+    assert_eq!(service.call("PUT", QUEUE, &json!({})).await.status, 201);
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+}
+
+#[tokio::test]
+async fn queues_are_bounded() {
+    let service = Service::with(|settings| settings.queues.max_queues = 1).await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    assert_eq!(service.post("/v1/queues/r/pop", &Value::Null).await.problem("queue-full")["limit"], 1);
+    service.call("PUT", "/v1/queues/r", &json!({})).await.problem("queue-full");
+    service.call("DELETE", QUEUE, &Value::Null).await;
+    assert_eq!(service.call("PUT", "/v1/queues/r", &json!({})).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_new_keys_only() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"max_keys": 2})).await.ok();
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
+    for call in ["add", "update", "replace"] {
+        let refused = service.post(&format!("{QUEUE}/{call}"), &objects(&["a", "c"])).await;
+        assert_eq!(refused.problem("queue-full")["limit"], 2);
+    }
+    let held = take(&service).await;
+    service.post(&format!("{QUEUE}/update"), &objects(&["a", "b"])).await.ok();
+    service.post(&format!("{QUEUE}/delete"), &objects(&["a", "zz"])).await.ok();
+    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+    service.get(&format!("{QUEUE}/items/c")).await.problem("key-not-found");
+}

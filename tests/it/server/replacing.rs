@@ -1,0 +1,159 @@
+//! Replace over HTTP: large ones with calls in between, and lists that are not whole.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, object, objects, status};
+use crate::harness::{Client, Reply, Service, within};
+
+const MANY: usize = 60_000;
+
+fn lines(count: usize) -> String {
+    let mut text = String::new();
+    for index in 0..count {
+        let _ = writeln!(text, "{{\"key\":\"k{index:06}\",\"price\":1}}");
+    }
+    text
+}
+
+async fn send_lines(service: &Service, query: &str, text: &str) -> Client {
+    let mut client = service.client().await;
+    let path = format!("{QUEUE}/replace?{query}");
+    client.send_text("POST", &path, &[("content-type", "application/x-ndjson")], text).await;
+    client
+}
+
+async fn replace_lines(service: &Service, query: &str, text: &str) -> Reply {
+    send_lines(service, query, text).await.reply().await
+}
+
+/// Waits until a Replace runs.
+async fn running(service: &Service) {
+    within(async {
+        loop {
+            let last = status(service, "last_replace").await;
+            if last.is_object() && last["ended"].is_null() {
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn other_calls_run_between_the_slices_of_a_replace_and_say_more() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    service.post(&format!("{QUEUE}/add?source=erp"), &object("old")).await.ok();
+    let mut first = send_lines(&service, &format!("source=erp&count={MANY}"), &lines(MANY)).await;
+    running(&service).await;
+    // The end of the list has not been reached: these calls came after the Replace, and before its slices.
+    let (updated, deleted) = (format!("k{:06}", MANY - 1), format!("k{:06}", MANY - 2));
+    let calls = json!([
+        {"type": "Updated", "object": {"key": updated, "price": 2}},
+        {"type": "Deleted", "key": deleted},
+    ]);
+    let made = service.post(&format!("{QUEUE}/deltas"), &calls).await.ok();
+    assert_eq!((&made["queued"], &made["ignored"]), (&json!(1), &json!(1)));
+    let popped = service.post(&format!("{QUEUE}/pop?max=2"), &Value::Null).await.ok();
+    assert_eq!(keys(&popped).len(), 2, "pops go on too");
+    let mut second = send_lines(
+        &service,
+        "source=erp&only_changed=true",
+        "{\"key\":\"k000001\",\"price\":1}\n{\"$end\":1}",
+    )
+    .await;
+    assert!(status(&service, "last_replace").await["ended"].is_null(), "all this was while it ran");
+
+    let first = first.reply().await.ok();
+    let counts =
+        |answer: &Value| ["replaced", "deleted", "unchanged", "skipped"].map(|name| answer[name].as_u64());
+    assert_eq!(counts(&first), [Some(MANY as u64 - 2), Some(1), Some(0), Some(2)]);
+    let item = |key: String| {
+        let service = &service;
+        async move { service.get(&format!("{QUEUE}/items/{key}")).await }
+    };
+    // The second waited its turn, and saw all of the first.
+    let second = second.reply().await.ok();
+    assert_eq!(counts(&second), [Some(0), Some(MANY as u64 - 2), Some(1), Some(0)]);
+    let kinds = |item: &Value| -> Vec<Value> {
+        item["deltas"].as_array().expect("deltas").iter().map(|delta| delta["type"].clone()).collect()
+    };
+    assert_eq!(kinds(&item(updated).await.ok()), [json!("Updated"), json!("Deleted")]);
+    item(deleted).await.problem("key-not-found");
+    let last = status(&service, "last_replace").await;
+    assert!(last["ended"].is_string() && last["aborted"] == false, "{last}");
+}
+
+#[tokio::test]
+async fn deleting_the_queue_ends_a_replace_that_runs() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    let mut first = send_lines(&service, &format!("count={MANY}"), &lines(MANY)).await;
+    running(&service).await;
+    let mut second = send_lines(&service, "count=1", "{\"key\":\"k\"}").await;
+    service.get(QUEUE).await.ok();
+    assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
+    first.reply().await.problem("queue-deleted");
+    // The second came before the deletion and waits no more, or after it and met a new queue.
+    let second = second.reply().await;
+    assert!(second.status == 200 || second.status == 410, "{}", second.text);
+}
+
+#[tokio::test]
+async fn a_replace_goes_on_when_its_caller_has_gone() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    let caller = send_lines(&service, &format!("count={MANY}"), &lines(MANY)).await;
+    running(&service).await;
+    drop(caller);
+    within(async { while status(&service, "last_replace").await["ended"].is_null() {} }).await;
+    assert_eq!(status(&service, "ready").await, MANY);
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_whole_or_has_a_bad_line_changes_nothing() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
+    let before = status(&service, "resource_version").await;
+    let good = "{\"key\":\"a\"}\n\n{\"key\":\"c\"}\n";
+    for (query, text, code, line) in [
+        ("", good.to_owned(), "incomplete-list", None),
+        ("count=3", good.to_owned(), "incomplete-list", None),
+        ("count=1", good.to_owned(), "incomplete-list", None),
+        ("", format!("{good}{{\"$end\":3}}"), "incomplete-list", None),
+        ("", format!("{good}{{\"$end\":2}}\n{{\"key\":\"d\"}}"), "incomplete-list", None),
+        ("count=2", String::new(), "incomplete-list", None),
+        ("count=3", format!("{good}{{\"key\":"), "invalid-json", Some(4)),
+        ("count=3", format!("{{\"key\":nul}}\n{good}"), "invalid-json", Some(1)),
+        ("count=3", format!("{good}{{\"kez\":\"d\"}}"), "no-key", Some(4)),
+        ("count=3", format!("{good}[]"), "invalid-object", Some(4)),
+        ("count=3", format!("{{\"key\":\"a\",\"key\":\"b\"}}\n{good}"), "invalid-json", Some(1)),
+    ] {
+        let problem = replace_lines(&service, query, &text).await.problem(code);
+        assert_eq!(problem.get("line"), line.map(|line: u64| json!(line)).as_ref(), "{text}: {problem}");
+        assert_eq!(status(&service, "resource_version").await, before, "{text}");
+    }
+    let known = replace_lines(&service, "", &format!("{good}{{\"$end\":2}}\n\n")).await.ok();
+    assert_eq!((&known["replaced"], &known["deleted"]), (&json!(2), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_changes_nothing() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
+    let before = status(&service, "resource_version").await;
+    let head = "POST /v1/queues/q/replace?count=1 HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n";
+    for body in [
+        "content-length: 100\r\n\r\n{\"key\":\"c\"}\n",
+        "transfer-encoding: chunked\r\n\r\nc\r\n{\"key\":\"c\"}\n\r\n",
+        "transfer-encoding: chunked\r\n\r\nff\r\n{\"key\":\"c\"}\n",
+    ] {
+        let mut client = service.client().await;
+        client.send_bytes(format!("{head}{body}").as_bytes()).await;
+        client.end_sending().await;
+        client.closed().await;
+        assert_eq!(status(&service, "resource_version").await, before, "{body}");
+    }
+}

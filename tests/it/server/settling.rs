@@ -1,0 +1,171 @@
+//! Leases that are settled: late, twice, by strangers, inside pops that come to nothing.
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, lease, listed, object, objects, settled, settling, take, waiters};
+use crate::harness::Service;
+
+async fn with_key(key: &str) -> Service {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object(key)).await.ok();
+    service
+}
+
+async fn is_known(service: &Service, key: &str) -> bool {
+    service.get(&format!("{QUEUE}/known/{key}")).await.status == 200
+}
+
+#[tokio::test]
+async fn settles_of_a_pop_that_waits_are_decided_on_arrival() {
+    let service = with_key("k").await;
+    let held = take(&service).await;
+    let mut pop = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &settling(&held, "ack")).await;
+    waiters(&service, 1).await;
+    assert!(is_known(&service, "k").await, "before the pop has an answer");
+    service.post(&format!("{QUEUE}/add"), &object("l")).await.ok();
+    let popped = pop.reply().await.ok();
+    assert_eq!((keys(&popped), &popped["settled"]), (vec!["l"], &settled(&held, "ack", "ok")));
+}
+
+#[tokio::test]
+async fn settles_of_a_pop_that_is_cut_off_stand() {
+    let service = with_key("k").await;
+    let held = take(&service).await;
+    let pop = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &settling(&held, "ack")).await;
+    waiters(&service, 1).await;
+    drop(pop);
+    waiters(&service, 0).await;
+    assert!(is_known(&service, "k").await);
+    // The caller can't know, and settles again.
+    let again = service.post(&format!("{QUEUE}/pop"), &settling(&held, "ack")).await.ok();
+    assert_eq!(again["settled"], settled(&held, "ack", "repeated"));
+}
+
+#[tokio::test]
+async fn a_pop_that_ends_in_a_problem_says_what_was_settled() {
+    let service = with_key("k").await;
+    let held = take(&service).await;
+    service.post(&format!("{QUEUE}/close"), &Value::Null).await.ok();
+    let pop = format!("{QUEUE}/pop?wait=30s");
+    let closed = service.post(&pop, &settling(&held, "ack")).await.problem("queue-closed");
+    assert_eq!(closed["settled"], settled(&held, "ack", "ok"));
+
+    service.post(&format!("{QUEUE}/reopen"), &Value::Null).await.ok();
+    service.post(&format!("{QUEUE}/add"), &object("l")).await.ok();
+    let held = take(&service).await;
+    let mut waits = service.send("POST", &pop, &settling(&held, "reject")).await;
+    waiters(&service, 1).await;
+    assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
+    let deleted = waits.reply().await.problem("queue-deleted");
+    assert_eq!(deleted["settled"], settled(&held, "reject", "ok"));
+
+    service.post(&format!("{QUEUE}/add"), &object("m")).await.ok();
+    let held = take(&service).await;
+    for (query, body, code) in [
+        ("?wait=1000h", settling(&held, "ack"), "invalid-parameter"),
+        ("?wiat=1s", settling(&held, "ack"), "invalid-parameter"),
+        ("", json!({"settle": [{"lease": held, "as": "acked"}]}), "invalid-request"),
+        ("", json!({"settle": [{"lease": held, "as": "ack", "delay": "1s"}]}), "invalid-request"),
+    ] {
+        let refused = service.post(&format!("{QUEUE}/pop{query}"), &body).await.problem(code);
+        assert_eq!(refused["settled"], json!([]), "nothing was settled");
+    }
+    assert_eq!(listed(&service, "leased").await, ["m"]);
+}
+
+#[tokio::test]
+async fn strangers_and_latecomers_settle_nothing() {
+    let service = with_key("k").await;
+    let held = take(&service).await;
+    service.post("/v1/queues/other/add", &object("k")).await.ok();
+    let foreign = lease(&service.post("/v1/queues/other/pop", &Value::Null).await.ok(), 0);
+    let (incarnation, token) = held.split_once('-').expect("two parts");
+    let forged = [
+        foreign,
+        format!("00000000-{token}"),
+        format!("{incarnation}-{}", token.parse::<u64>().expect("a number") + 1),
+        format!("{incarnation}-0"),
+        format!("{incarnation}-{}", u64::MAX),
+        format!("{incarnation}-0{token}"),
+        format!(" {held}"),
+        String::new(),
+        "nonsense".to_owned(),
+    ];
+    for id in &forged {
+        for how in ["ack", "nack", "release", "reject"] {
+            let call = format!("{QUEUE}/{how}");
+            let lost = service.post(&call, &json!({"leases": [id]})).await.problem("lease-lost");
+            let expected = json!([{"lease": id, "as": how, "result": "stale", "outcome": "unknown"}]);
+            assert_eq!(lost["settled"], expected);
+        }
+        let extend = json!({"leases": [id], "lease": "60s"});
+        let lost = service.post(&format!("{QUEUE}/extend"), &extend).await.problem("lease-lost");
+        assert_eq!(
+            (&lost["leases"][0]["result"], &lost["leases"][0]["outcome"]),
+            (&json!("stale"), &json!("unknown"))
+        );
+    }
+    assert_eq!(listed(&service, "leased").await, ["k"]);
+    // A pop whose settles are all stale still pops, and one good settle among bad ones is one.
+    service.post(&format!("{QUEUE}/add"), &object("l")).await.ok();
+    let popped = service.post(&format!("{QUEUE}/pop"), &settling("nonsense", "ack")).await.ok();
+    assert_eq!((keys(&popped), &popped["settled"][0]["result"]), (vec!["l"], &json!("stale")));
+    let both = service.post(&format!("{QUEUE}/ack"), &json!({"leases": ["nonsense", held]})).await.ok();
+    assert_eq!(
+        (&both["settled"][0]["result"], &both["settled"][1]["result"]),
+        (&json!("stale"), &json!("ok"))
+    );
+}
+
+#[tokio::test]
+async fn a_settle_repeated_after_a_lost_answer_is_told_so_and_another_way_is_refused() {
+    let ways = [("ack", "acked"), ("nack", "nacked"), ("release", "released"), ("reject", "rejected")];
+    for (how, outcome) in ways {
+        let service = with_key("k").await;
+        let held = take(&service).await;
+        let body = json!({"leases": [held]});
+        for result in ["ok", "repeated", "repeated"] {
+            let answer = service.post(&format!("{QUEUE}/{how}"), &body).await.ok();
+            assert_eq!(answer["settled"], settled(&held, how, result));
+        }
+        for (other, _) in ways.iter().filter(|(other, _)| *other != how) {
+            let lost = service.post(&format!("{QUEUE}/{other}"), &body).await.problem("lease-lost");
+            let stale = json!([{"lease": held, "as": other, "result": "stale", "outcome": outcome}]);
+            assert_eq!(lost["settled"], stale);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_named_twice_is_refused_and_nothing_is_settled() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
+    let (a, b) = (take(&service).await, take(&service).await);
+    let twice = json!([{"lease": a, "as": "ack"}, {"lease": b, "as": "ack"}, {"lease": a, "as": "nack"}]);
+    for call in ["settle", "pop"] {
+        let refused = service.post(&format!("{QUEUE}/{call}"), &json!({"settle": twice})).await;
+        assert_eq!(refused.problem("invalid-request")["index"], 2);
+    }
+    for call in ["ack", "nack", "release", "reject", "extend"] {
+        let refused = service.post(&format!("{QUEUE}/{call}"), &json!({"leases": [a, a]})).await;
+        assert_eq!(refused.status, 400, "{call}");
+    }
+    assert_eq!(listed(&service, "leased").await.len(), 2);
+}
+
+#[tokio::test]
+async fn extend_moves_the_deadline_and_tells_what_waits() {
+    let service = with_key("k").await;
+    let held = take(&service).await;
+    let extend = json!({"leases": [held], "lease": "2h"});
+    let extended = service.post(&format!("{QUEUE}/extend"), &extend).await.ok();
+    let one = &extended["leases"][0];
+    assert!(one["expires_in_ms"].as_u64() > Some(7_000_000), "{one}");
+    assert_eq!((&one["pending_deltas"], &one["deleted"]), (&json!(0), &json!(false)));
+    service.post(&format!("{QUEUE}/update"), &object("k")).await.ok();
+    service.post(&format!("{QUEUE}/delete?key=k"), &Value::Null).await.ok();
+    let extended = service.post(&format!("{QUEUE}/extend"), &json!({"leases": [held]})).await.ok();
+    let one = &extended["leases"][0];
+    assert!(one["expires_in_ms"].as_u64() <= Some(30_000), "it may shorten: {one}");
+    assert_eq!((&one["pending_deltas"], &one["deleted"]), (&json!(2), &json!(true)));
+}

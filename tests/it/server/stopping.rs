@@ -1,0 +1,72 @@
+//! How a server ends while work is out.
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, object, objects, settled, settling, take, waiters};
+use crate::harness::Service;
+
+#[tokio::test]
+async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
+    let (a, b) = (take(&service).await, take(&service).await);
+    let c = take(&service).await;
+    let pop = format!("{QUEUE}/pop?wait=30s");
+    let mut waits = service.send("POST", &pop, &Value::Null).await;
+    waiters(&service, 1).await;
+    let mut drain = service.send("POST", &format!("{QUEUE}/close?drain=true&wait=30s"), &Value::Null).await;
+    assert_eq!(service.get("/readyz").await.status, 200);
+
+    service.shutdown.signal();
+    assert_eq!(waits.reply().await.ok(), json!({"items": [], "settled": []}), "at once");
+    assert_eq!(drain.reply().await.ok()["drained"], false, "at once");
+    service.get("/readyz").await.problem("draining");
+    assert_eq!(service.get("/livez").await.status, 200);
+    let refused = service.post(&pop, &settling(&a, "ack")).await;
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(refused.problem("draining")["settled"], settled(&a, "ack", "ok"));
+    let answer = service.post(&format!("{QUEUE}/settle"), &settling(&b, "release")).await.ok();
+    assert_eq!(answer["settled"], settled(&b, "release", "ok"));
+    assert_eq!(keys(&service.get(&format!("{QUEUE}/items")).await.ok()), ["b"], "not handed out again");
+    let mut kept = service.client().await;
+    kept.call("POST", &format!("{QUEUE}/ack"), &json!({"leases": [c]})).await.ok();
+    kept.closed().await;
+    service.stopped().await;
+}
+
+#[tokio::test]
+async fn a_new_queue_is_not_created_while_draining_and_the_pop_says_what_was_settled() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    let held = take(&service).await;
+    service.shutdown.signal();
+    let refused = service.post("/v1/queues/other/pop", &settling(&held, "ack")).await.problem("draining");
+    assert_eq!(refused["settled"], json!([]));
+    service.post("/v1/queues/other/add", &object("k")).await.problem("draining");
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_settles_does_not_hold_up_the_end_longer_than_it_lasts() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    service.post(&format!("{QUEUE}/pop?lease=1s"), &Value::Null).await.ok();
+    service.shutdown.signal();
+    service.stopped().await;
+}
+
+#[tokio::test]
+async fn the_second_signal_cuts() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    take(&service).await;
+    // A request that never ends by itself: its body does not come.
+    let mut stuck = service.client().await;
+    stuck
+        .send_bytes(b"POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+        .await;
+    service.shutdown.signal();
+    service.get("/readyz").await.problem("draining");
+    service.shutdown.signal();
+    stuck.closed().await;
+    service.stopped().await;
+}
