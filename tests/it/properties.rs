@@ -11,6 +11,7 @@ use deltaq::engine::config::Mode;
 use fastrand::Rng;
 
 mod pinned;
+mod same;
 mod script;
 mod world;
 

@@ -1,0 +1,143 @@
+//! Answers and states of the engine held against those of the model.
+
+use deltaq::engine::command::{Item, Progress};
+use deltaq::engine::delta::{Delta, Deltas};
+use deltaq::engine::event::ReplaceCounts;
+use deltaq::engine::refusal::Refusal;
+use deltaq::engine::schedule::Place;
+use deltaq::engine::table::{Entry, Known};
+use deltaq::engine::time::Time;
+
+use super::world::Difference;
+use crate::model::{self, ModelReplaced, Name, OBJECTS, Refused};
+
+/// Says what differs; the arguments are written out only then.
+#[expect(clippy::needless_pass_by_value, reason = "most of what is compared is made for it")]
+pub(super) fn same<E: std::fmt::Debug + PartialEq>(
+    what: &str,
+    engine: E,
+    model: E,
+) -> Result<(), Difference> {
+    if engine == model { Ok(()) } else { Err(format!("{what}: engine {engine:?}, model {model:?}")) }
+}
+
+pub(super) fn step_of<T, U>(progress: Progress<T>, done: impl FnOnce(T) -> U) -> model::Step<U> {
+    match progress {
+        Progress::More => model::Step::More,
+        Progress::NotYet => model::Step::NotYet,
+        Progress::Done(answer) => model::Step::Done(done(answer)),
+    }
+}
+
+pub(super) fn replaced(counts: ReplaceCounts) -> ModelReplaced {
+    ModelReplaced {
+        replaced: counts.replaced,
+        deleted: counts.deleted,
+        unchanged: counts.unchanged,
+        skipped: counts.skipped,
+        taken_over: counts.taken_over,
+    }
+}
+
+pub(super) fn refused(refusal: &Refusal) -> Refused {
+    match *refusal {
+        Refusal::QueueFull { keys, wanted, .. } => Refused::Full { keys, wanted },
+        Refusal::ObjectTooLarge { index, .. } => Refused::TooLarge { index },
+        Refusal::WrongMode { .. } => Refused::WrongMode,
+        Refusal::Closed => Refused::Closed,
+        Refusal::MassDelete { deletions, owned, counts, .. } => {
+            Refused::MassDelete { deletions, owned, counts: replaced(counts) }
+        }
+        Refusal::NotEmpty { waiting } => Refused::NotEmpty { waiting },
+        Refusal::ImmutableConfig { field, .. } => Refused::Immutable(field),
+    }
+}
+
+pub(super) fn same_answer<T: std::fmt::Debug + PartialEq>(
+    what: &str,
+    engine: Result<T, Refusal>,
+    model: Result<T, Refused>,
+) -> Result<(), Difference> {
+    same(what, engine.map_err(|refusal| refused(&refusal)), model)
+}
+
+pub(super) fn same_deltas<'a>(
+    what: &str,
+    engine: impl Iterator<Item = &'a Delta>,
+    model: &[model::ModelDelta],
+) -> Result<(), Difference> {
+    let engine: Vec<&Delta> = engine.collect();
+    let equal = |(engine, model): (&&Delta, &model::ModelDelta)| {
+        engine.kind == model.kind
+            && engine.object.as_str() == OBJECTS[usize::from(model.thing)].0
+            && engine.rv == model.rv
+            && engine.queued_at.as_micros() == model.queued_at
+            && engine.source.as_deref() == model.source
+            && engine.owner.as_deref() == model.owner
+            && engine.final_state_unknown == model.final_state_unknown
+            && engine.coalesced == model.coalesced
+    };
+    if engine.len() == model.len() && engine.iter().zip(model).all(equal) {
+        return Ok(());
+    }
+    Err(format!("{what}: engine {engine:#?}, model {model:#?}"))
+}
+
+pub(super) fn same_known(engine: Option<&Known>, model: Option<model::ModelKnown>) -> Result<(), Difference> {
+    let engine = engine.map(|known| (known.object.as_str(), known.rv, known.owner.as_deref()));
+    let model = model.map(|known| (OBJECTS[usize::from(known.thing)].0, known.rv, known.owner));
+    same("known", engine, model)
+}
+
+pub(super) fn same_item(engine: &Item, model: &model::ModelItem) -> Result<(), Difference> {
+    same("popped key", engine.key.as_str(), model.key)?;
+    same("token", engine.token, model.token)?;
+    same("deadline", engine.deadline.as_micros(), model.deadline)?;
+    same("attempt", engine.attempt, model.attempt)?;
+    same("failures", engine.failures, model.failures)?;
+    same("is_in_initial_list", engine.is_in_initial_list, model.is_in_initial_list)?;
+    same("waited", model::micros(engine.waited), model.waited)?;
+    same_known(engine.known.as_ref(), model.known)?;
+    same_deltas("popped deltas", engine.deltas.iter(), &model.deltas)
+}
+
+pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Result<(), Difference> {
+    same("key", entry.key.as_str(), name)?;
+    let deltas: [(&str, &Deltas, &[model::ModelDelta]); 2] =
+        [("waiting", &entry.waiting, &item.waiting), ("leased", &entry.leased, &item.leased)];
+    for (what, engine, model) in deltas {
+        same_deltas(what, engine.iter(), model)?;
+    }
+    same_known(entry.known.as_ref(), item.known)?;
+    let standing = &entry.standing;
+    same_place(&standing.place, &item.place)?;
+    let delay = standing.delay.map(|delay| (delay.due.as_micros(), delay.rv));
+    same("delay", delay, item.delay.map(|delay| (delay.due, delay.rv)))?;
+    same("failures", standing.failures, item.failures)?;
+    same("attempt", standing.attempt, item.attempt)?;
+    same("last error", standing.last_error.as_deref(), item.last_error.as_deref())?;
+    same("mark", entry.mark, item.mark)?;
+    let memory = standing.memory.map(|(until, _)| until.as_micros());
+    same("memory", memory, item.memory.map(|(until, _)| until))
+}
+
+pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Difference> {
+    let equal = match (engine, model) {
+        (Place::Idle, model::Place::Idle) | (Place::Parked, model::Place::Parked) => true,
+        (Place::Ready(engine), model::Place::Ready(model)) => {
+            engine.rv == model.rv
+                && engine.since.as_micros() == model.since
+                && engine.added.as_micros() == model.added
+        }
+        (Place::Leased(engine), model::Place::Leased(model)) => {
+            engine.token == model.token
+                && engine.deadline.as_micros() == model.deadline
+                && engine.since.as_micros() == model.since
+                && engine.worker.as_deref() == model.worker
+                && engine.pop_id.as_deref() == model.pop_id
+                && engine.news.map(Time::as_micros) == model.news
+        }
+        _ => false,
+    };
+    if equal { Ok(()) } else { Err(format!("place: engine {engine:?}, model {model:?}")) }
+}
