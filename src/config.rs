@@ -304,6 +304,9 @@ fn layered(
     Value::Table(layers.finish()?).try_into().map_err(|source| Error::Build { source })
 }
 
+/// The section that a queue's settings are in.
+const QUEUE_SECTION: &str = "queue_defaults";
+
 /// Checks the settings of one queue, given as a document in the words of `[queue_defaults]`, by the same
 /// rules as the file's.
 ///
@@ -311,12 +314,20 @@ fn layered(
 ///
 /// A name that is not known, a value that is not allowed.
 pub fn queue_settings(document: Table) -> Result<QueueDefaults, Error> {
-    const SECTION: &str = "queue_defaults";
     let mut layers = Layers::default();
-    layers.set(SECTION, Value::Table(document), &Origin::Request)?;
+    layers.set(QUEUE_SECTION, Value::Table(document), &Origin::Request)?;
     let mut sections = layers.finish()?;
-    let section = sections.remove(SECTION).unwrap_or_else(|| Value::Table(Table::new()));
+    let section = sections.remove(QUEUE_SECTION).unwrap_or_else(|| Value::Table(Table::new()));
     section.try_into().map_err(|source| Error::Build { source })
+}
+
+/// Checks that the settings of a queue have this name, such as `rate_limiter.jitter`.
+///
+/// # Errors
+///
+/// [`Error::Unknown`] with the nearest one.
+pub fn known_queue_setting(path: &str) -> Result<(), Error> {
+    layers::check_known(&format!("{QUEUE_SECTION}.{path}"), &Origin::Request)
 }
 
 impl Settings {

@@ -53,9 +53,6 @@ pub enum Error {
     /// The engine refuses the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The settings changed while the call's objects were read by the old ones.
-    #[error("the queue's settings changed meanwhile")]
-    ConfigChanged,
     /// An earlier call on the queue failed in the middle of a change.
     #[error("the queue is out of order after an internal error")]
     Broken,

@@ -25,7 +25,8 @@ impl Layers {
     /// Sets a setting, or the settings of a table, by path.
     pub(super) fn set(&mut self, path: &str, value: Value, origin: &Origin) -> Result<(), Error> {
         let Some(setting) = schema::find(path) else { return Err(unknown(path, origin)) };
-        if setting.optional && value.as_str() == Some(UNSET) {
+        // A request has null for it.
+        if setting.optional && value.as_str() == Some(UNSET) && *origin != Origin::Request {
             self.values.retain(|known, _| *known != setting.path && !setting.contains(known));
             return Ok(());
         }
@@ -136,6 +137,11 @@ impl Layers {
     fn text(&self, path: &str) -> Option<&str> {
         self.values.get(path).and_then(|(value, _)| value.as_str())
     }
+}
+
+/// Checks that there is a setting or table of this path.
+pub(super) fn check_known(path: &str, origin: &Origin) -> Result<(), Error> {
+    schema::find(path).map_or_else(|| Err(unknown(path, origin)), |_| Ok(()))
 }
 
 fn unknown(path: &str, origin: &Origin) -> Error {

@@ -11,6 +11,8 @@ pub const KEY_POINTERS_MAX: usize = 8;
 pub const NAME_BYTES_MAX: usize = 256;
 /// Longest error text kept with a failed key, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
+/// Most Replaces of a queue that run or wait for their turn; each holds its whole list.
+pub const REPLACES_MAX: usize = 16;
 /// How many settled leases of a queue are remembered with their outcome.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
 /// How long a key that waits for nothing keeps its failure count, in seconds.

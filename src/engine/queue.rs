@@ -329,6 +329,15 @@ impl Queue {
         Ok(())
     }
 
+    /// Checks that the settings by which the objects of a command were read still hold.
+    ///
+    /// # Errors
+    /// [`Refusal::ConfigChanged`].
+    pub fn check_config(&self, read_by: &Config) -> Result<(), Refusal> {
+        let same = self.config.key == read_by.key && self.config.mode == read_by.mode;
+        if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
+    }
+
     /// Stops or starts handing out.
     pub fn set_paused(&mut self, now: Time, paused: bool) {
         let now = self.advance(now);

@@ -36,6 +36,15 @@ pub enum Refusal {
         /// The queue's mode.
         mode: Mode,
     },
+    /// Too many Replaces wait for their turn.
+    #[error("{limit} Replaces of this queue run or wait for their turn already")]
+    TooManyReplaces {
+        /// [`limits::REPLACES_MAX`](super::limits::REPLACES_MAX).
+        limit: usize,
+    },
+    /// The settings changed since the keys of the command's objects were read.
+    #[error("the queue's settings changed meanwhile")]
+    ConfigChanged,
     /// The queue is closed and nothing is left to hand out.
     #[error("the queue is closed and drained")]
     Closed,

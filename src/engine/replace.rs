@@ -13,6 +13,7 @@ use super::config::Mode;
 use super::delta::{DeltaKind, Source};
 use super::event::{Origin, ReplaceCounts, What};
 use super::key::{Key, KeySet};
+use super::limits::REPLACES_MAX;
 use super::object::Object;
 use super::queue::{Initial, Queue};
 use super::refusal::Refusal;
@@ -97,7 +98,7 @@ impl Queue {
     /// [`replace_step`](Self::replace_step).
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`] or [`Refusal::ObjectTooLarge`]. What needs a look at every key is
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::TooManyReplaces`]. What needs a look at every key is
     /// refused by `replace_step`, still before anything changes.
     pub fn accept_replace(&mut self, now: Time, replace: Replace) -> Result<ReplaceId, Refusal> {
         self.advance(now);
@@ -133,10 +134,13 @@ impl Queue {
     /// Checks what can be told of a Replace without a look at every key.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`] or [`Refusal::ObjectTooLarge`].
+    /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`].
     pub fn check_replace(&self, replace: &Replace) -> Result<(), Refusal> {
         if self.config.mode == Mode::Keys {
             return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
+        }
+        if self.runs.len() >= REPLACES_MAX {
+            return Err(Refusal::TooManyReplaces { limit: REPLACES_MAX });
         }
         let limit = self.config.max_object_bytes;
         let too_large = |(_, (_, object)): &(usize, &(Key, Object))| object.bytes() > limit;
@@ -266,13 +270,17 @@ impl Queue {
 
     fn plan_items(&self, run: &mut Run, next: usize, refused: bool, budget: usize) -> Result<bool, Refusal> {
         let mut counts = run.counts;
-        for (key, object) in run.items.as_slice().iter().skip(next).take(budget) {
+        let mut next = next;
+        let mut left = budget;
+        while left > 0 {
+            let Some((key, object)) = run.items.as_slice().get(next) else { break };
+            next += 1;
+            left = left.saturating_sub(cost(object));
             let verdict = self.verdict(run, key, object);
             let taken_over = self.is_taken_over(run, key, &verdict);
             count(&mut counts, &verdict, taken_over);
         }
         run.counts = counts;
-        let next = next.saturating_add(budget);
         run.phase = Phase::Plan { next, refused };
         if next < run.items.as_slice().len() {
             return Ok(false);
@@ -292,8 +300,11 @@ impl Queue {
 
     fn queue_items(&mut self, now: Time, run: &mut Run, budget: usize) {
         let kind = if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
-        for _ in 0..budget {
+        let mut left = budget;
+        while left > 0 {
             let Some((key, object)) = run.items.next() else { break };
+            left = left.saturating_sub(cost(&object));
+            run.reserved = run.reserved.saturating_sub(usize::from(!self.holds(&key)));
             let verdict = self.verdict(run, &key, &object);
             let taken_over = self.is_taken_over(run, &key, &verdict);
             count(&mut run.counts, &verdict, taken_over);
@@ -390,6 +401,11 @@ impl Queue {
 /// Whether `source` answers for the key, and the key is not deleted already.
 fn is_owned_by(entry: &Entry, source: Option<&Source>) -> bool {
     entry.has_state() && !entry.is_deleted() && entry.owner() == source
+}
+
+/// What an object takes of a step's budget: a large one may have to be compared member by member.
+fn cost(object: &Object) -> usize {
+    1 + object.bytes() / 4_096
 }
 
 fn count(counts: &mut ReplaceCounts, verdict: &Verdict, taken_over: bool) {

@@ -47,9 +47,7 @@ impl Queue {
         budget: usize,
     ) -> Result<Progress<Produced>, Refusal> {
         let now = self.advance(now);
-        if self.config.mode == Mode::Keys {
-            return Err(self.wrong_mode("resync", "a queue of mode keys knows no objects"));
-        }
+        self.check_resync()?;
         if self.known == 0 {
             return Ok(Progress::Done(self.resynced(sweep)));
         }
@@ -71,6 +69,17 @@ impl Queue {
             sweep.done.keys += 1;
         }
         Ok(if sweep.after.is_some() { Progress::More } else { Progress::Done(self.resynced(sweep)) })
+    }
+
+    /// Checks that the queue has what a Resync needs.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] in mode keys.
+    pub fn check_resync(&self) -> Result<(), Refusal> {
+        if self.config.mode == Mode::Keys {
+            return Err(self.wrong_mode("resync", "a queue of mode keys knows no objects"));
+        }
+        Ok(())
     }
 
     fn resynced(&self, sweep: &Sweep) -> Produced {
@@ -154,7 +163,7 @@ impl Queue {
         let schedule = &self.schedule;
         let waiting =
             schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
-        if waiting > 0 {
+        if waiting > 0 || !self.runs.is_empty() {
             return Err(Refusal::NotEmpty { waiting });
         }
         let limit = self.config.max_object_bytes;

@@ -34,8 +34,8 @@ impl Lines {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let piece = self.rest.split_to(end + 1);
                 let piece = piece.get(..end).unwrap_or_default();
-                self.number += 1;
                 self.grow(piece)?;
+                self.number += 1;
             } else if self.ended {
                 if self.partial.is_empty() {
                     return Ok(None);
@@ -60,8 +60,8 @@ impl Lines {
     fn grow(&mut self, piece: &[u8]) -> Result<(), Problem> {
         if self.partial.len() + piece.len() > self.line_bytes_max {
             let limit = self.line_bytes_max;
-            let line = self.number.max(1);
-            let detail = format!("line {line} or the one behind it has more than {limit} bytes");
+            let line = self.number + 1;
+            let detail = format!("line {line} has more than {limit} bytes");
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", limit).with("line", line));
         }
         self.partial.extend_from_slice(piece);

@@ -1,7 +1,7 @@
 //! The OpenAPI document, generated from the handlers and the documents that they take and give.
 //!
-//! The handlers name their parameters and problems by the groups in [`params`] and [`answers`]; what the
-//! words in them mean is said once, in [`terms`].
+//! The handlers name their parameters and problems by the groups in `params` and `answers`; what the
+//! words in them mean is said once, in `terms`.
 
 pub(super) mod answers;
 pub(super) mod params;

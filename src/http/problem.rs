@@ -285,7 +285,6 @@ impl From<service::Error> for Problem {
             Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),
             Error::Draining => Self::new(Code::Draining, detail),
             Error::Refused(refusal) => refusal.into(),
-            Error::ConfigChanged => Self::new(Code::TooManyRequests, detail),
             Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),
             Error::Journal(_) => Self::new(
                 Code::JournalUnavailable,
@@ -304,6 +303,10 @@ impl From<Refusal> for Problem {
                 Self::new(Code::ObjectTooLarge, detail).with("limit", limit).with("index", index)
             }
             Refusal::WrongMode { mode, .. } => Self::new(Code::WrongMode, detail).with("mode", mode.as_str()),
+            Refusal::TooManyReplaces { limit } => {
+                Self::new(Code::TooManyRequests, detail).with("limit", limit)
+            }
+            Refusal::ConfigChanged => Self::new(Code::TooManyRequests, detail),
             Refusal::Closed => Self::new(Code::QueueClosed, detail),
             Refusal::MassDelete { deletions, owned, max_deletes, max_percent, counts } => {
                 let problem = Self::new(Code::MassDelete, detail)

@@ -211,10 +211,10 @@ impl Handle {
     /// Applies calls whose keys were read by `config`.
     ///
     /// # Errors
-    /// [`Error::ConfigChanged`] if the queue has other settings for keys by now.
+    /// [`Refusal::ConfigChanged`](crate::engine::refusal::Refusal::ConfigChanged) if the queue has other settings for keys by now.
     pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
         self.write(|queue, now| {
-            check_same(queue, config)?;
+            queue.check_config(config)?;
             Ok(queue.produce(now, calls)?)
         })
         .await?
@@ -449,10 +449,4 @@ impl Handle {
 /// Dropping a million objects takes a while; no worker thread should stand still for it.
 fn drop_elsewhere<T: Send + 'static>(content: T) {
     drop(tokio::task::spawn_blocking(move || drop(content)));
-}
-
-fn check_same(queue: &Queue, config: &Config) -> Result<(), Error> {
-    let now = queue.config();
-    let same = now.key == config.key && now.mode == config.mode;
-    if same { Ok(()) } else { Err(Error::ConfigChanged) }
 }

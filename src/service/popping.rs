@@ -92,7 +92,8 @@ impl Handle {
         }
         match commit.wait().await {
             Ok(()) => PopAnswer { settled, items },
-            Err(error) => PopAnswer { settled, items: Err(error.into()) },
+            // What became of the settles is unknown, too.
+            Err(error) => PopAnswer { settled: Vec::new(), items: Err(error.into()) },
         }
     }
 

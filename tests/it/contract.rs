@@ -218,6 +218,7 @@ async fn queues() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a transcript")]
 async fn producing() {
     let mut talk = Talk::new();
     talk.post("q/add", json!({ "key": "sku-1", "price": 10 })).await;

@@ -200,6 +200,7 @@ pub(crate) enum Refused {
     MassDelete { deletions: u64, owned: u64, counts: ModelReplaced },
     NotEmpty { waiting: usize },
     Immutable(&'static str),
+    TooManyReplaces,
 }
 
 /// How the latest Replace that began went.

@@ -57,8 +57,14 @@ async fn take(service: &Service) -> String {
 
 /// The keys of these states, in the order of the list.
 async fn listed(service: &Service, states: &str) -> Vec<String> {
-    let page = service.get(&format!("{QUEUE}/items?state={states}")).await.ok();
-    keys(&page).into_iter().map(str::to_owned).collect()
+    let mut listed = Vec::new();
+    let mut more = String::new();
+    loop {
+        let page = service.get(&format!("{QUEUE}/items?state={states}{more}")).await.ok();
+        listed.extend(keys(&page).into_iter().map(str::to_owned));
+        let Some(next) = page["continue"].as_str() else { return listed };
+        more = format!("&continue={next}");
+    }
 }
 
 /// A pop that settles `lease` first.

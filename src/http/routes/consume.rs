@@ -34,6 +34,8 @@ pub(in crate::http) const POP_MAX: u64 = 1_000;
 pub(in crate::http) const LEASE_MIN: Duration = Duration::from_secs(1);
 /// Longest lease.
 pub(in crate::http) const LEASE_MAX: Duration = Duration::from_hours(12);
+/// Most keys in one forget, redrive or discard.
+const KEYS_MAX: usize = 10_000;
 /// Most leases in one settle or extend.
 const SETTLES_MAX: usize = 10_000;
 
@@ -299,6 +301,10 @@ async fn parked_keys(
 
 /// The keys of a document's list.
 pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
+    if keys.len() > KEYS_MAX {
+        let detail = format!("the request names more than {KEYS_MAX} keys");
+        return Err(Problem::new(Code::InvalidRequest, detail).with("limit", KEYS_MAX));
+    }
     let keys = keys.iter().enumerate();
     keys.map(|(index, key)| Key::new(key).map_err(|error| Problem::from(error).in_item(index, None)))
         .collect()

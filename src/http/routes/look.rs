@@ -14,7 +14,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::engine::Queue;
-use crate::engine::delta::Rv;
+use crate::engine::delta::{Deltas, Rv};
 use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
@@ -34,6 +34,12 @@ pub(super) const PAGE_DEFAULT: u64 = 500;
 pub(in crate::http) const PAGE_MAX: u64 = 5_000;
 /// How many entries a page may look at under the queue's lock; a filter may leave it short.
 const LOOK_MAX: usize = 20_000;
+
+/// Most bytes of objects in a page, which may end before its limit; each delta counts for
+/// [`DELTA_BYTES`] more.
+const PAGE_BYTES_MAX: usize = 8 << 20;
+/// What a delta takes in an answer beside its object, about.
+const DELTA_BYTES: usize = 256;
 
 /// States of an item, in the order in which they are listed.
 pub(in crate::http) const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
@@ -73,23 +79,29 @@ fn wanted(item: &str) -> Option<(&str, f32)> {
     (weight > 0.0).then_some((kind, weight))
 }
 
-/// Streams a whole list, page by page, one entry a line.
-pub(super) fn stream_pages<T, P, F>(after: Option<String>, page: P) -> Response
+/// Streams a whole list, page by page, one entry a line. A request that is wrong is refused by its
+/// first page, before anything is sent.
+pub(super) async fn stream_pages<T, P, F>(after: Option<String>, page: P) -> Result<Response, Problem>
 where
     T: Serialize + Send + 'static,
     P: Fn(Option<String>) -> F + Send + 'static,
     F: Future<Output = Result<Page<T>, Problem>> + Send,
 {
-    let first = (Some(after), page);
-    let lines = futures_util::stream::unfold(first, |(after, page)| async move {
+    let first = page(after).await?;
+    let lines = futures_util::stream::unfold((Some(Ok(first)), page), |(read, page)| async move {
         // A list that fails in the middle is an error of the stream, which cuts the connection: the
         // caller must not take a part for the whole.
-        Some(match page(after?).await.map_err(|problem| problem.detail().to_owned()).and_then(lines_of) {
-            Ok((text, next)) => (Ok(text), (next.map(Some), page)),
-            Err(why) => (Err(std::io::Error::other(why)), (None, page)),
-        })
+        let read = read?.map_err(|problem: Problem| problem.detail().to_owned());
+        match read.and_then(lines_of) {
+            Ok((text, None)) => Some((Ok(text), (None, page))),
+            Ok((text, next)) => {
+                let read = page(next).await;
+                Some((Ok(text), (Some(read), page)))
+            }
+            Err(why) => Some((Err(std::io::Error::other(why)), (None, page))),
+        }
     });
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
 fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), String> {
@@ -122,7 +134,7 @@ pub(in crate::http) async fn items(
         return Ok(one_item(&handle, &key).await?.into_response());
     }
     let filter = ItemFilter {
-        states: read_states(params.text("state"))?,
+        states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
     };
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
@@ -130,7 +142,7 @@ pub(in crate::http) async fn items(
     let filter = Arc::new(filter);
     if streams.0 {
         let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
-        return Ok(stream_pages(after, page));
+        return stream_pages(after, page).await;
     }
     Ok(Json(item_page(handle, filter, after, limit).await?).into_response())
 }
@@ -218,14 +230,14 @@ fn read_items(
     now: Time,
 ) -> Page<ItemDocument> {
     let mut items = Vec::new();
-    let mut looked = 0;
+    let (mut looked, mut bytes) = (0, 0);
     let (mut next, mut more) = (None, false);
     let mut from = Some(from);
     let first = from.as_ref().map_or(0, |from| from.state);
     'states: for state in filter.states.iter().copied().filter(|state| *state >= first) {
         let start = from.take().filter(|from| from.state == state).unwrap_or_else(|| Place::start(state));
         for (slot, place) in in_state(queue, &start) {
-            more = items.len() == limit || looked == LOOK_MAX;
+            more = items.len() == limit || looked == LOOK_MAX || bytes >= PAGE_BYTES_MAX;
             if more {
                 break 'states;
             }
@@ -235,6 +247,7 @@ fn read_items(
                 let worker = standing.lease().and_then(|lease| lease.worker.as_deref());
                 let wanted = filter.worker.as_deref().is_none_or(|wanted| worker == Some(wanted));
                 if wanted && (state != 1 || standing.is_delayed()) {
+                    bytes += [&entry.waiting, &entry.leased].map(weight).iter().sum::<usize>();
                     items.push(ItemDocument::new(handle, entry, now));
                 }
             }
@@ -243,6 +256,11 @@ fn read_items(
     }
     let next = next.filter(|_| more).map(|place| place.encode(handle));
     Page { items, next, resource_version: queue.resource_version() }
+}
+
+/// What the deltas take in an answer, about.
+fn weight(deltas: &Deltas) -> usize {
+    deltas.bytes() + deltas.len() * DELTA_BYTES
 }
 
 /// The keys of a state behind `start`, in the state's order, with their places.
@@ -330,7 +348,7 @@ pub(in crate::http) async fn known_list(
     let after = params.text("continue").map(str::to_owned);
     if streams.0 {
         let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
-        return Ok(stream_pages(after, page));
+        return stream_pages(after, page).await;
     }
     Ok(Json(known_page(handle, filter, after, limit).await?).into_response())
 }
@@ -351,12 +369,13 @@ async fn known_page(
     let incarnation = handle.incarnation();
     let page = handle.read(move |queue, _| {
         let from = after.as_deref().map_or(Bound::Included(filter.prefix.as_str()), Bound::Excluded);
-        let (mut items, mut last, mut looked, mut more) = (Vec::new(), None, 0, false);
+        let (mut items, mut last, mut more) = (Vec::new(), None, false);
+        let (mut looked, mut bytes) = (0, 0);
         for (_, entry) in queue.table().from(from) {
             if !entry.key.as_str().starts_with(&filter.prefix) {
                 break;
             }
-            more = items.len() == limit || looked == LOOK_MAX;
+            more = items.len() == limit || looked == LOOK_MAX || bytes >= PAGE_BYTES_MAX;
             if more {
                 break;
             }
@@ -364,7 +383,10 @@ async fn known_page(
             last = Some(&entry.key);
             let document = KnownDocument::of(entry);
             let owned = |known: &KnownDocument| filter.source.is_none() || known.source == filter.source;
-            items.extend(document.filter(owned));
+            if let Some(known) = document.filter(owned) {
+                bytes += known.object.0.bytes() + DELTA_BYTES;
+                items.push(known);
+            }
         }
         let next = last.filter(|_| more).map(|key| cursor::encode(incarnation, key.as_str()));
         Page { items, next, resource_version: queue.resource_version() }

@@ -137,7 +137,7 @@ async fn produce(
         state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
         let handle = state.registry.get_or_create(name)?;
         match handle.produce(&config, &calls).await {
-            Err(service::Error::ConfigChanged) => {
+            Err(service::Error::Refused(Refusal::ConfigChanged)) => {
                 config = handle.config();
                 for parsed in &mut parsed {
                     parsed.read_again(&config);
@@ -146,7 +146,7 @@ async fn produce(
             produced => return Ok(Json(produced?.into())),
         }
     }
-    Err(service::Error::ConfigChanged.into())
+    Err(Refusal::ConfigChanged.into())
 }
 
 fn empty_body(kind: DeltaKind) -> Problem {
@@ -185,11 +185,11 @@ pub(in crate::http) async fn deltas(
         state.registry.rehearse(&name, |queue| queue.check_calls(&calls))?;
         let handle = state.registry.get_or_create(&name)?;
         match handle.produce(&config, &calls).await {
-            Err(service::Error::ConfigChanged) => config = handle.config(),
+            Err(service::Error::Refused(Refusal::ConfigChanged)) => config = handle.config(),
             produced => return Ok(Json(produced?.into())),
         }
     }
-    Err(service::Error::ConfigChanged.into())
+    Err(Refusal::ConfigChanged.into())
 }
 
 fn delta_call(text: &str, config: &Config) -> Result<Call, Problem> {
@@ -253,7 +253,7 @@ pub(in crate::http) async fn replace(
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
 
-    let config = config_of(&state, &name);
+    let mut config = config_of(&state, &name);
     let most = state.limits.max_replace_objects;
     let listing = Listing::read(incoming, &config, most, count).await?;
     let mut replace = Replace {
@@ -272,7 +272,8 @@ pub(in crate::http) async fn replace(
     let handle = state.registry.get_or_create(&name)?;
     let now = handle.config();
     if now.key != config.key {
-        let items = read_keys_again(replace.items, &now)?;
+        config = now;
+        let items = read_keys_again(replace.items, &config)?;
         let keys = items.iter().map(|(key, _)| key.clone()).collect();
         replace = Replace { items, keys, ..replace };
     }
@@ -280,6 +281,11 @@ pub(in crate::http) async fn replace(
     let mut id = None;
     let replaced = handle
         .sliced(move |queue, now| {
+            // A refused list stays here, and is dropped when the queue's lock is free again.
+            if let Some(replace) = &accepting {
+                queue.check_config(&config)?;
+                queue.check_replace(replace)?;
+            }
             if let Some(replace) = accepting.take() {
                 id = Some(queue.accept_replace(now, replace)?);
             }
@@ -320,6 +326,7 @@ pub(in crate::http) async fn resync(
 ) -> Result<Json<Produced>, Problem> {
     params.none()?;
     incoming.nothing().await?;
+    state.registry.rehearse(&name, Queue::check_resync)?;
     let handle = state.registry.get_or_create(&name)?;
     let mut sweep = Sweep::default();
     let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut sweep, SLICE_KEYS)).await?;
@@ -353,20 +360,18 @@ pub(in crate::http) async fn seed(
     let queued = seeds.len() as u64;
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
-    if handle.config().key != config.key {
-        return Err(service::Error::ConfigChanged.into());
-    }
-    let mut unchecked = Some(seeds);
-    let mut checked = Vec::new().into_iter();
+    let mut seeds = seeds.into_iter();
+    let mut is_checked = false;
     let resource_version = handle
         .sliced(move |queue, now| {
-            if let Some(seeds) = unchecked.take() {
+            if !is_checked {
                 queue.advance(now);
-                queue.check_seed(&seeds)?;
-                checked = seeds.into_iter();
+                queue.check_config(&config)?;
+                queue.check_seed(seeds.as_slice())?;
+                is_checked = true;
             }
-            queue.seed_step(now, checked.by_ref().take(SLICE_KEYS));
-            let rest = checked.len();
+            queue.seed_step(now, seeds.by_ref().take(SLICE_KEYS));
+            let rest = seeds.len();
             Ok(if rest > 0 { Progress::More } else { Progress::Done(queue.resource_version()) })
         })
         .await?;

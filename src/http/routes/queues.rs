@@ -45,8 +45,12 @@ pub(in crate::http) async fn put(
     params.none()?;
     let patch: Map<String, Value> = incoming.document().await?;
     let defaults = state.registry.defaults().clone();
-    let fresh = Arc::new(config::patched(&defaults, &defaults, &patch)?);
-    let (handle, created) = state.registry.create(&name, fresh, false)?;
+    let (handle, created) = if let Some(handle) = state.registry.find(&name) {
+        (handle, false)
+    } else {
+        let fresh = config::patched(&defaults, &defaults, &patch)?;
+        state.registry.create(&name, Arc::new(fresh), false)?
+    };
     if !created {
         handle.configure(|current| config::patched(current, &defaults, &patch)).await?;
     }
@@ -74,7 +78,7 @@ pub(in crate::http) async fn list(
     let after = params.text("continue").map(str::to_owned);
     if streams.0 {
         let page = move |after| list_page(state.clone(), prefix.clone(), after, PAGE_DEFAULT);
-        return Ok(stream_pages(after, page));
+        return stream_pages(after, page).await;
     }
     Ok(Json(list_page(state, prefix, after, limit).await?).into_response())
 }

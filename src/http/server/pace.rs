@@ -81,8 +81,12 @@ impl Pace {
                 if left == Some(Duration::ZERO) {
                     return Poll::Ready(());
                 }
-                let wanted = Instant::now() + left.unwrap_or(BUSY_LOOK);
-                if alarm.is_elapsed() || wanted < alarm.deadline() {
+                let now = Instant::now();
+                let wanted = now + left.unwrap_or(BUSY_LOOK);
+                // A long poll should not be woken by the alarm of its own head. Moving the alarm only
+                // when it is near keeps this off the path of short requests.
+                let is_near = left.is_none() && alarm.deadline() < now + self.shared.header_read_timeout;
+                if alarm.is_elapsed() || wanted < alarm.deadline() || is_near {
                     alarm.as_mut().reset(wanted);
                 }
                 if alarm.as_mut().poll(context).is_pending() {

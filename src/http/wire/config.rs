@@ -142,6 +142,7 @@ pub fn patched(
     let mut document = table(current)?;
     let defaults = table(defaults)?;
     for (name, value) in patch {
+        check_known(name, value)?;
         let value = match value {
             Value::Null => defaults.get(name).cloned(),
             value => Some(toml_of(name, value)?),
@@ -156,6 +157,15 @@ pub fn patched(
         return Err(invalid("resync_period", "a queue of mode keys knows no objects"));
     }
     to_engine(&checked)
+}
+
+/// Refuses names that no setting has, also of members that are null, which are never looked at again.
+fn check_known(path: &str, value: &Value) -> Result<(), Problem> {
+    config::known_queue_setting(path).map_err(|error| problem_of(&error))?;
+    let members = value.as_object().into_iter().flatten();
+    members
+        .filter(|_| path != "key")
+        .try_for_each(|(name, value)| check_known(&format!("{path}.{name}"), value))
 }
 
 fn table(config: &Config) -> Result<toml::Table, Problem> {

@@ -310,6 +310,7 @@ async fn fields_of_a_wrong_value_are_named() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn settings_of_a_wrong_value_are_named() {
     let bench = Bench::new().await;
     let numbers = ["-1", "1.5", "1e300", "\"1\"", "[]"];

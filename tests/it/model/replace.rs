@@ -122,6 +122,10 @@ impl Model {
         if self.is_keys() {
             return Err(Refused::WrongMode);
         }
+        if self.runs.len() >= 16 {
+            self.hit("too many Replaces wait");
+            return Err(Refused::TooManyReplaces);
+        }
         for (index, (_, thing)) in list.items.iter().enumerate() {
             if bytes_of(*thing) > self.config.max_object_bytes {
                 return Err(Refused::TooLarge { index });
@@ -177,6 +181,8 @@ impl Model {
             Phase::Items { next } => {
                 let slice: Vec<_> = run.list.items.iter().skip(next).take(budget).copied().collect();
                 for item in slice {
+                    let is_new = !self.held().contains(item.0);
+                    run.reserved = run.reserved.saturating_sub(usize::from(is_new));
                     self.replace_item(now, &mut run, item);
                 }
                 let next = (next + budget).min(run.list.items.len());

@@ -171,7 +171,7 @@ impl Model {
         }
         let waits = |item: &Item| item.place != Place::Idle || item.delay.is_some();
         let waiting = self.count(waits);
-        if waiting > 0 {
+        if waiting > 0 || !self.runs.is_empty() {
             self.hit("seed is refused");
             return Err(Refused::NotEmpty { waiting });
         }

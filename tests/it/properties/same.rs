@@ -50,6 +50,8 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         }
         Refusal::NotEmpty { waiting } => Refused::NotEmpty { waiting },
         Refusal::ImmutableConfig { field, .. } => Refused::Immutable(field),
+        Refusal::TooManyReplaces { .. } => Refused::TooManyReplaces,
+        Refusal::ConfigChanged => panic!("no command of the script brings this about"),
     }
 }
 
