@@ -20,6 +20,9 @@ use crate::engine::{Queue, Spent};
 use crate::journal::{Commit, Journal};
 use crate::lifecycle::Shutdown;
 
+/// Up to this many keys, debug builds check every invariant of a queue after every change.
+const CHECKED_KEYS_MAX: usize = 64;
+
 /// A queue that runs. Cheap to clone through its `Arc`.
 #[derive(Debug)]
 pub struct Handle {
@@ -394,6 +397,7 @@ impl Handle {
 
     fn finish(self: &Arc<Self>, inner: &mut Inner, now: Time) -> Aftermath {
         let served = if self.shutdown.is_draining() { Vec::new() } else { serve(inner, now) };
+        debug_assert!(inner.queue.table().len() > CHECKED_KEYS_MAX || inner.queue.check() == Ok(()));
         let events = inner.queue.take_events();
         if let Some(journal) = self.journal.as_ref().filter(|_| !events.is_empty()) {
             inner.commit = journal.append(&self.name, events);
