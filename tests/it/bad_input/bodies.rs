@@ -251,6 +251,13 @@ async fn unknown_fields_are_told_with_the_nearest() {
                 "rate_limiter.bucket.burst",
             ),
             field(("PUT", ""), r#"{"retention":{"ages":"1d"}}"#, "retention.ages", "retention.age"),
+            field(("PUT", ""), r#"{"max_kees":null}"#, "max_kees", "max_keys"),
+            field(
+                ("PUT", ""),
+                r#"{"rate_limiter":{"jiter":null}}"#,
+                "rate_limiter.jiter",
+                "rate_limiter.jitter",
+            ),
         ])
         .await;
 }

@@ -143,6 +143,8 @@ async fn names_and_words_are_checked() {
             row("GET", "/v1/queues/q/items?continue=abcd", "expired").has("parameter", "continue"),
             row("GET", "/v1/queues/q/known?continue=00", "expired").has("parameter", "continue"),
             row("GET", "/v1/queues?continue=00", "expired").has("parameter", "continue"),
+            wrong("/v1/queues/q/items?continue=abc", "continue").header("accept", "application/x-ndjson"),
+            row("GET", "/v1/queues/q/known?continue=00", "expired").header("accept", "application/x-ndjson"),
         ])
         .await;
 }
