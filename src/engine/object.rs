@@ -89,6 +89,17 @@ pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
     Ok(scanned)
 }
 
+/// Checks a document that has an object as one of its members, and so may be a level deeper.
+///
+/// # Errors
+/// As [`scan`].
+pub fn check_envelope(text: &str) -> Result<(), SyntaxError> {
+    let spec = KeySpec::default();
+    let mut reader = Reader { depth_max: JSON_DEPTH_MAX + 1, ..Reader::new(text, &spec) };
+    reader.object()?;
+    reader.finish()
+}
+
 /// Reads one JSON object, or an array of objects, that fills all of `text`; tells which it was.
 ///
 /// # Errors
@@ -119,11 +130,14 @@ struct Reader<'j, 's> {
     jiter: Jiter<'j>,
     spec: &'s KeySpec,
     parts: Vec<Part<'j>>,
+    /// Most containers that may be open at once.
+    depth_max: usize,
 }
 
 impl<'j, 's> Reader<'j, 's> {
     fn new(text: &'j str, spec: &'s KeySpec) -> Self {
-        Self { text, jiter: Jiter::new(text.as_bytes()), spec, parts: Vec::new() }
+        let depth_max = JSON_DEPTH_MAX;
+        Self { text, jiter: Jiter::new(text.as_bytes()), spec, parts: Vec::new(), depth_max }
     }
 
     fn peek(&mut self) -> Result<Peek, SyntaxError> {
@@ -175,8 +189,8 @@ impl<'j, 's> Reader<'j, 's> {
     fn value(&mut self, peek: Peek, depth: usize, live: u8) -> Result<(), SyntaxError> {
         let start = self.jiter.current_index();
         match peek {
-            Peek::Object | Peek::Array if depth > JSON_DEPTH_MAX => {
-                return Err(self.error_at(start, format!("nested deeper than {JSON_DEPTH_MAX} levels")));
+            Peek::Object | Peek::Array if depth > self.depth_max => {
+                return Err(self.error_at(start, format!("nested deeper than {} levels", self.depth_max)));
             }
             Peek::Object => return self.members(depth, live),
             Peek::Array => return self.elements(depth, live),
@@ -425,6 +439,10 @@ mod tests {
         assert!(error("[1]").not_an_object);
         assert!(error(&("{\"a\":".repeat(129) + "1" + &"}".repeat(129))).reason.contains("deeper"));
         assert!(scan(&("{\"a\":".repeat(128) + "1" + &"}".repeat(128)), &KeySpec::default()).is_ok());
+        let envelope =
+            |depth: usize| format!("{{\"object\":{}1{}}}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        assert!(check_envelope(&envelope(128)).is_ok(), "what add takes, seed takes, too");
+        assert!(check_envelope(&envelope(129)).is_err());
         for text in
             ["", "{", "{\"a\":}", "{\"a\":01}", "{\"a\":1,}", "{} x", "{\"a\":NaN}", "{\"a\":\"\u{1}\"}"]
         {

@@ -16,6 +16,7 @@ use super::refusal::Refusal;
 use super::replace::{Run, Spent};
 use super::schedule::{Place, Schedule, Slot};
 use super::settled::SettledLeases;
+use super::sweep::Seeding;
 use super::table::{Entry, Table};
 use super::time::Time;
 
@@ -45,6 +46,8 @@ pub struct Queue {
     pub(super) marks: usize,
     /// Volatile: Replaces between their acceptance and their end, the running one first.
     pub(super) runs: VecDeque<Run>,
+    /// Volatile: the seeding that is under way.
+    pub(super) seeding: Option<Seeding>,
     /// Volatile: Replaces that have ended and wait to be dropped.
     pub(super) spent: Vec<Spent>,
     /// Volatile: the number of the last Replace.
@@ -173,6 +176,7 @@ impl Queue {
             known: 0,
             marks: 0,
             runs: VecDeque::new(),
+            seeding: None,
             spent: Vec::new(),
             last_run: 0,
             events: Vec::new(),

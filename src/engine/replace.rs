@@ -5,7 +5,7 @@
 //! key alone. Runs are volatile: after a crash the events that were queued stand, and the caller
 //! repeats the Replace.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::vec::IntoIter;
 
 use super::command::{Progress, Replace, ReplaceId, Replaced};
@@ -29,11 +29,15 @@ pub(super) struct Run {
     keys: KeySet,
     source: Option<Source>,
     only_changed: bool,
+    /// What its items are queued as: what the settings said at the acceptance.
+    kind: DeltaKind,
     guard: Option<Guard>,
     is_dry: bool,
     phase: Phase,
     sweep: Sweep,
     counts: ReplaceCounts,
+    /// Keys of the list that need room, where it is tight.
+    wanted: HashSet<Key>,
     /// Room held for keys of the list that the queue does not have.
     reserved: usize,
     /// Keys with a produce call since the acceptance, and whether one of those named a source.
@@ -59,7 +63,7 @@ struct Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Counts the keys that need room, from the item at this index on.
-    Room { next: usize, wanted: usize },
+    Room { next: usize },
     /// Counts the deletions, for the guard or a dry run.
     Count,
     /// Counts what the items would do, from this index on; then answers or refuses.
@@ -114,15 +118,17 @@ impl Queue {
         self.runs.push_back(Run {
             id,
             reserved: if fits && !replace.dry_run { replace.keys.len() } else { 0 },
-            phase: if fits { Phase::Count } else { Phase::Room { next: 0, wanted: 0 } },
+            phase: if fits { Phase::Count } else { Phase::Room { next: 0 } },
             items: replace.items.into_iter(),
             keys: replace.keys,
             source: replace.source,
             only_changed: replace.only_changed,
+            kind: if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
             guard,
             is_dry: replace.dry_run,
             sweep: Sweep::default(),
             counts: ReplaceCounts::default(),
+            wanted: HashSet::new(),
             called: HashMap::new(),
             may_be_first: !self.populated || self.initial == Initial::Aborted,
             deletions: 0,
@@ -181,7 +187,7 @@ impl Queue {
 
     fn next_part(&mut self, now: Time, run: &mut Run, budget: usize) -> Result<bool, Refusal> {
         match run.phase {
-            Phase::Room { next, wanted } => self.count_room(run, next, wanted, budget),
+            Phase::Room { next } => self.count_room(run, next, budget),
             Phase::Count => Ok(self.count_deletions(run, budget)),
             Phase::Plan { next, refused } => self.plan_items(run, next, refused, budget),
             Phase::Start => {
@@ -221,25 +227,29 @@ impl Queue {
 
     /// A producer has said something of `key`, which the Replaces that are on their way did not see.
     pub(super) fn note_call(&mut self, key: &Key, named_source: bool) {
+        if let Some(seeding) = &mut self.seeding {
+            seeding.called.insert(key.clone());
+        }
         for run in &mut self.runs {
             *run.called.entry(key.clone()).or_default() |= named_source;
         }
     }
 
-    /// Keys that Replaces on their way may still bring.
+    /// Keys that Replaces and a seeding on their way may still bring.
     pub(super) fn reserved(&self) -> usize {
-        self.runs.iter().map(|run| run.reserved).sum()
+        let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);
+        seeding + self.runs.iter().map(|run| run.reserved).sum::<usize>()
     }
 
-    fn count_room(&self, run: &mut Run, next: usize, wanted: usize, budget: usize) -> Result<bool, Refusal> {
+    fn count_room(&self, run: &mut Run, next: usize, budget: usize) -> Result<bool, Refusal> {
         let items = run.items.as_slice();
-        let slice: std::collections::HashSet<&Key> =
-            items.iter().skip(next).take(budget).map(|(key, _)| key).collect();
-        let wanted = wanted + slice.into_iter().filter(|key| !self.holds(key)).count();
+        let slice = items.iter().skip(next).take(budget).map(|(key, _)| key);
+        run.wanted.extend(slice.filter(|key| !self.holds(key)).cloned());
         let next = next.saturating_add(budget);
-        run.phase = Phase::Room { next, wanted };
+        run.phase = Phase::Room { next };
         if next >= items.len() {
             let (keys, limit) = (self.keys() + self.reserved(), self.config.max_keys);
+            let wanted = std::mem::take(&mut run.wanted).len();
             if wanted > limit.saturating_sub(keys) {
                 return Err(Refusal::QueueFull { limit, keys, wanted });
             }
@@ -299,7 +309,6 @@ impl Queue {
     }
 
     fn queue_items(&mut self, now: Time, run: &mut Run, budget: usize) {
-        let kind = if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
         let mut left = budget;
         while left > 0 {
             let Some((key, object)) = run.items.next() else { break };
@@ -313,7 +322,7 @@ impl Queue {
                     let owner = run.source.clone().or_else(|| self.owner_of(&key));
                     let what = What::Appended {
                         key,
-                        kind,
+                        kind: run.kind,
                         object,
                         source: run.source.clone(),
                         owner,

@@ -3,6 +3,7 @@
 //! Between two slices other calls run; a [`Sweep`] carries where it is. A key with news since the
 //! sweep began is left alone where dropping it would lose the news.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 
 use super::command::{Produced, Progress, Purged};
@@ -30,6 +31,13 @@ impl Sweep {
     pub(super) fn is_under_way(&self) -> bool {
         self.after.is_some()
     }
+}
+
+/// What happened to a queue since it began to be seeded.
+#[derive(Debug)]
+pub(super) struct Seeding {
+    pub(super) called: HashSet<Key>,
+    pub(super) reserved: usize,
 }
 
 /// An object to seed: its key, itself, its owner.
@@ -163,7 +171,7 @@ impl Queue {
         let schedule = &self.schedule;
         let waiting =
             schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
-        if waiting > 0 || !self.runs.is_empty() {
+        if waiting > 0 || !self.runs.is_empty() || self.seeding.is_some() {
             return Err(Refusal::NotEmpty { waiting });
         }
         let limit = self.config.max_object_bytes;
@@ -174,11 +182,29 @@ impl Queue {
         self.check_room(seeds.iter().map(|(key, _, _)| key))
     }
 
-    /// Puts checked objects in place.
+    /// Begins to seed checked objects: from now on calls for their keys count as newer, and there is
+    /// room for all of them. [`end_seed`](Self::end_seed) ends it.
+    pub fn begin_seed(&mut self, seeds: &[Seed]) {
+        self.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len() });
+    }
+
+    /// All objects are in place.
+    pub fn end_seed(&mut self) {
+        self.seeding = None;
+    }
+
+    /// Puts checked objects in place, but for keys with a call since seeding began.
     pub fn seed_step(&mut self, now: Time, seeds: impl IntoIterator<Item = Seed>) {
         let now = self.advance(now);
         for (key, object, owner) in seeds {
-            self.emit(now, What::Seeded { key, object, owner });
+            let mut is_called = false;
+            if let Some(seeding) = &mut self.seeding {
+                seeding.reserved = seeding.reserved.saturating_sub(1);
+                is_called = seeding.called.contains(&key);
+            }
+            if !is_called {
+                self.emit(now, What::Seeded { key, object, owner });
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use super::problem::{Code, Problem};
 use super::state::AppState;
 use super::wire::strict::Named;
 use crate::engine::key::KeySpec;
-use crate::engine::object;
+use crate::engine::object::{self, SyntaxError};
 
 /// How the objects of a body stand in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,19 @@ impl Incoming {
 /// Reads one JSON object of known fields.
 pub(super) fn read_document<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
     // Finds what serde passes over, such as a member that stands twice.
-    match object::scan(text, &KeySpec::default()) {
+    parse_checked(text, object::scan(text, &KeySpec::default()).map(drop))
+}
+
+/// Reads one JSON object of known fields, one of which is a producer's object.
+pub(super) fn read_envelope<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
+    parse_checked(text, object::check_envelope(text))
+}
+
+fn parse_checked<'t, T: Deserialize<'t>>(
+    text: &'t str,
+    checked: Result<(), SyntaxError>,
+) -> Result<T, Problem> {
+    match checked {
         Err(error) if !error.not_an_object => Err(error.into()),
         _ => serde_json::from_str(text)
             .map(|Named(document)| document)
@@ -171,6 +183,13 @@ fn format_of(headers: &HeaderMap) -> Result<Format, Problem> {
 }
 
 fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    if let Some(encoding) = headers.get(header::TRANSFER_ENCODING)
+        && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
+    {
+        let text = encoding.to_str().unwrap_or_default();
+        let detail = format!("transfer-encoding {text:?} is not understood; chunked is");
+        return Err(Problem::new(Code::UnsupportedMediaType, detail));
+    }
     let Some(encoding) = headers.get(header::CONTENT_ENCODING) else { return Ok(()) };
     if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
         return Ok(());

@@ -44,6 +44,9 @@ pub(super) async fn same_site(State(state): State<AppState>, request: Request, n
 fn check(headers: &HeaderMap, uri: &Uri, allowed: &[String]) -> Result<(), Problem> {
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let host = uri.authority().map(axum::http::uri::Authority::as_str).or_else(|| text(header::HOST));
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err(Problem::new(Code::InvalidRequest, "the header host stands twice"));
+    }
     if let Some(host) = host
         && !is_own(host_name(host), allowed)
     {

@@ -189,9 +189,17 @@ impl<S: Sync> FromRequestParts<S> for Params {
 
 fn decode(text: &str) -> Result<String, Problem> {
     let spaced = text.replace('+', " ");
-    let decoded = percent_decode_str(&spaced).decode_utf8();
-    let text = decoded.map_err(|_| wrong(text, "its percent-encoding is not UTF-8"))?;
-    Ok(text.into_owned())
+    percent_decoded(text, &spaced)
+}
+
+/// Decodes a part of the URI that stands for `name`.
+fn percent_decoded(name: &str, text: &str) -> Result<String, Problem> {
+    let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    if !text.split('%').skip(1).all(is_escape) {
+        return Err(wrong(name, "a '%' must be followed by two hexadecimal digits"));
+    }
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| wrong(name, "its percent-encoding is not UTF-8"))?.into_owned())
 }
 
 /// The queue that the path names.
@@ -220,8 +228,7 @@ impl<S: Sync> FromRequestParts<S> for PathKey {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let behind_queue = parts.uri.path().strip_prefix("/v1/queues/").unwrap_or_default();
         let encoded = behind_queue.splitn(3, '/').nth(2).unwrap_or_default();
-        let decoded = percent_decode_str(encoded).decode_utf8();
-        let text = decoded.map_err(|_| wrong("key", "its percent-encoding is not UTF-8"))?;
+        let text = percent_decoded("key", encoded)?;
         Ok(Self(Key::new(&text).map_err(|error| Problem::from(error).with("parameter", "key"))?))
     }
 }

@@ -92,7 +92,10 @@ pub(in crate::http) async fn metrics(
     params: Params,
 ) -> Result<Response, Problem> {
     params.none()?;
-    let text = state.registry.render_metrics();
+    // With thousands of queues it takes a while; no worker thread should stand still for it.
+    let registry = state.registry;
+    let text = tokio::task::spawn_blocking(move || registry.render_metrics()).await;
+    let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be written"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 

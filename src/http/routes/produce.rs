@@ -17,7 +17,7 @@ use crate::engine::object::{self, Object};
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
-use crate::http::body::{Incoming, read_document};
+use crate::http::body::{Incoming, read_envelope};
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, ReplaceQuery, UpdateQuery};
 use crate::http::openapi::terms::{Deltas, Objects, Seeds};
@@ -193,7 +193,7 @@ pub(in crate::http) async fn deltas(
 }
 
 fn delta_call(text: &str, config: &Config) -> Result<Call, Problem> {
-    let call: DeltaCall<'_> = read_document(text)?;
+    let call: DeltaCall<'_> = read_envelope(text)?;
     let kind = match call.kind {
         DeltaCallKind::Added => DeltaKind::Added,
         DeltaCallKind::Updated => DeltaKind::Updated,
@@ -368,18 +368,22 @@ pub(in crate::http) async fn seed(
                 queue.advance(now);
                 queue.check_config(&config)?;
                 queue.check_seed(seeds.as_slice())?;
+                queue.begin_seed(seeds.as_slice());
                 is_checked = true;
             }
             queue.seed_step(now, seeds.by_ref().take(SLICE_KEYS));
-            let rest = seeds.len();
-            Ok(if rest > 0 { Progress::More } else { Progress::Done(queue.resource_version()) })
+            if seeds.len() > 0 {
+                return Ok(Progress::More);
+            }
+            queue.end_seed();
+            Ok(Progress::Done(queue.resource_version()))
         })
         .await?;
     Ok(Json(Produced { resource_version, queued, ignored: 0 }))
 }
 
 fn seed_call(text: &str, config: &Config) -> Result<(Key, Object, Option<Source>), Problem> {
-    let call: SeedCall<'_> = read_document(text)?;
+    let call: SeedCall<'_> = read_envelope(text)?;
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = object::scan(call.object.get(), &config.key)?;
     if let Some(source) = &call.source {

@@ -32,7 +32,7 @@ fn on(call: (&str, &str), code: &'static str) -> Row {
 #[tokio::test]
 async fn what_is_no_json_is_told_with_its_place() {
     let bench = Bench::new().await;
-    let deep = "{\"key\":".repeat(129) + "1" + &"}".repeat(129);
+    let deep = "{\"key\":".repeat(130) + "1" + &"}".repeat(130);
     let bodies: [(&[u8], u64, &str); 14] = [
         (b"{\"key\":\"a\"", 1, "EOF"),
         (b"{\"key\":\"a\",}", 1, "trailing comma"),
@@ -46,7 +46,7 @@ async fn what_is_no_json_is_told_with_its_place() {
         (b"{\"key\":\"a\x01b\"}", 1, "control character"),
         (b"{\"key\":\"\\ud800\"}", 1, "hex escape"),
         (b"{\"key\":1,\"key\":2}", 1, "twice"),
-        (deep.as_bytes(), 1, "deeper than 128"),
+        (deep.as_bytes(), 1, "nested deeper than 12"),
         (b"{\"key\":\n\"\xff\"}", 2, "not UTF-8"),
     ];
     for call in CALLS {

@@ -31,6 +31,7 @@ pub(crate) struct ModelReplaced {
 pub(crate) struct Run {
     pub(crate) id: usize,
     list: ModelReplace,
+    emits_replaced: bool,
     guard: Option<(u64, f64)>,
     /// Whether it was accepted while the queue was not populated, and none brought that list since.
     first: bool,
@@ -50,7 +51,7 @@ pub(crate) struct Run {
 /// so that both are at the same key when another call comes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    Room { next: usize, wanted: usize },
+    Room { next: usize },
     Count { after: Option<Name> },
     Plan { next: usize },
     Start,
@@ -141,9 +142,10 @@ impl Model {
         self.runs.push(Run {
             id,
             list: list.clone(),
+            emits_replaced: self.config.emit_replaced,
             guard: guarded.then(|| (deletes.unwrap_or(0), percent.unwrap_or(0.0))),
             first: !self.populated || self.aborted,
-            phase: if fits { Phase::Count { after: None } } else { Phase::Room { next: 0, wanted: 0 } },
+            phase: if fits { Phase::Count { after: None } } else { Phase::Room { next: 0 } },
             calls: BTreeMap::new(),
             reserved: if promises { listed.len() } else { 0 },
             promised: if promises { listed } else { BTreeSet::new() },
@@ -166,7 +168,7 @@ impl Model {
         }
         let mut run = self.runs.remove(0);
         let done = match run.phase {
-            Phase::Room { next, wanted } => self.replace_room(&mut run, next, wanted, budget)?,
+            Phase::Room { next } => self.replace_room(&mut run, next, budget)?,
             Phase::Count { after } => self.replace_count(&mut run, after, budget),
             Phase::Plan { next } => self.replace_plan(&mut run, next, budget)?,
             Phase::Start => {
@@ -245,21 +247,15 @@ impl Model {
         (keys, last)
     }
 
-    fn replace_room(
-        &mut self,
-        run: &mut Run,
-        next: usize,
-        wanted: usize,
-        budget: usize,
-    ) -> Result<bool, Refused> {
+    fn replace_room(&mut self, run: &mut Run, next: usize, budget: usize) -> Result<bool, Refused> {
         let held = self.held();
         let slice: BTreeSet<Name> =
             run.list.items.iter().skip(next).take(budget).map(|(key, _)| *key).collect();
         let new: BTreeSet<Name> = slice.difference(&held).copied().collect();
-        let wanted = wanted + new.len();
         run.promised.extend(new);
+        let wanted = run.promised.len();
         let next = next + budget;
-        run.phase = Phase::Room { next, wanted };
+        run.phase = Phase::Room { next };
         if next >= run.list.items.len() {
             let keys = held.len() + self.reserved();
             if wanted > 0 && keys + wanted > self.config.max_keys {
@@ -356,7 +352,7 @@ impl Model {
             }
             return;
         }
-        let kind = if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
+        let kind = if run.emits_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
         let owner = source.or(item.owner());
         let new = New { kind, thing, source, owner, final_state_unknown: false, due: None };
         self.append(now, key, &new, true);

@@ -137,6 +137,21 @@ fn settling_works_in_every_state() {
 }
 
 #[test]
+fn a_call_that_comes_while_a_queue_is_seeded_says_more_and_finds_its_room_taken() {
+    let mut desk = Desk::with(|config| config.max_keys = 3);
+    let seeds = [(key("a"), object(1), None), (key("b"), object(1), None)];
+    desk.queue.begin_seed(&seeds);
+    assert!(desk.say([added("c", 1), added("d", 1)]).is_err(), "two places are reserved");
+    desk.tell(added("b", 2));
+    let item = desk.pop();
+    desk.ack(&item);
+    desk.queue.seed_step(desk.now(), seeds);
+    desk.queue.end_seed();
+    desk.settle_down();
+    assert_eq!((desk.known("a"), desk.known("b")), (Some(r#"{"v":1}"#), Some(r#"{"v":2}"#)));
+}
+
+#[test]
 fn seeding_needs_a_queue_in_which_nothing_waits() {
     let mut desk = Desk::new();
     desk.know(added("a", 1));
