@@ -102,12 +102,6 @@ impl Shutdown {
         })
     }
 
-    /// How many tasks run now.
-    #[must_use]
-    pub fn tasks(&self) -> usize {
-        self.tasks.len()
-    }
-
     /// Waits until every task has ended, and answers how many have not: after the cut they get two seconds more.
     ///
     /// It starts no stage itself: call it when draining has begun.
@@ -235,7 +229,7 @@ mod tests {
             token.cancelled().await;
             7
         });
-        assert_eq!(shutdown.tasks(), 1);
+        assert_eq!(shutdown.tasks.len(), 1);
         shutdown.signal();
         assert_eq!(shutdown.join().await, 0);
         assert_eq!(task.await.unwrap(), 7);

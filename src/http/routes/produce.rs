@@ -107,7 +107,7 @@ async fn produce(
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay; leave delay out"));
     }
-    let mut config = config_of(state, name);
+    let config = config_of(state, name);
     let most = state.limits.max_batch;
     let (mut parsed, many) =
         objects(incoming, &config, most, explicit.is_some() || kind == DeltaKind::Deleted).await?;
@@ -115,7 +115,14 @@ async fn produce(
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
-    for _ in 0..READINGS_MAX {
+    let mut read_by = config.key.clone();
+    apply(state, name, config, |config| {
+        if config.key != read_by {
+            read_by = config.key.clone();
+            for parsed in &mut parsed {
+                parsed.read_again(config);
+            }
+        }
         let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
         let template = |key: Key, object: Option<Object>| Call {
             kind,
@@ -126,27 +133,16 @@ async fn produce(
             final_state_unknown: false,
             rate_limited,
         };
-        let calls = match (&explicit, parsed.is_empty()) {
-            (Some(key), true) if bare => vec![template(key.clone(), None)],
-            (_, true) if !many => return Err(empty_body(kind)),
+        match (&explicit, parsed.is_empty()) {
+            (Some(key), true) if bare => Ok(vec![template(key.clone(), None)]),
+            (_, true) if !many => Err(empty_body(kind)),
             _ => {
                 let keyed = keys_of(&parsed, explicit.as_ref())?;
-                keyed.into_iter().map(|(key, object)| template(key, Some(object))).collect()
+                Ok(keyed.into_iter().map(|(key, object)| template(key, Some(object))).collect())
             }
-        };
-        state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
-        let handle = state.registry.get_or_create(name)?;
-        match handle.produce(&config, &calls).await {
-            Err(service::Error::Refused(Refusal::ConfigChanged)) => {
-                config = handle.config();
-                for parsed in &mut parsed {
-                    parsed.read_again(&config);
-                }
-            }
-            produced => return Ok(Json(produced?.into())),
         }
-    }
-    Err(Refusal::ConfigChanged.into())
+    })
+    .await
 }
 
 fn empty_body(kind: DeltaKind) -> Problem {
@@ -175,15 +171,29 @@ pub(in crate::http) async fn deltas(
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
     params.none()?;
-    let mut config = config_of(&state, &name);
+    let config = config_of(&state, &name);
     let texts = documents(incoming, state.limits.max_batch, config.max_object_bytes).await?;
-    for _ in 0..READINGS_MAX {
+    apply(&state, &name, config, |config| {
         let calls = texts.iter().enumerate().map(|(index, (text, line))| {
-            delta_call(text, &config).map_err(|problem| problem.in_item(index, *line))
+            delta_call(text, config).map_err(|problem| problem.in_item(index, *line))
         });
-        let calls: Vec<Call> = calls.collect::<Result<_, _>>()?;
-        state.registry.rehearse(&name, |queue| queue.check_calls(&calls))?;
-        let handle = state.registry.get_or_create(&name)?;
+        calls.collect()
+    })
+    .await
+}
+
+/// Applies the calls that `read` makes of a body by a queue's settings, and reads them anew if those
+/// have changed meanwhile. A refused call leaves no new queue behind.
+async fn apply(
+    state: &AppState,
+    name: &Name,
+    mut config: Arc<Config>,
+    mut read: impl FnMut(&Config) -> Result<Vec<Call>, Problem>,
+) -> Result<Json<Produced>, Problem> {
+    for _ in 0..READINGS_MAX {
+        let calls = read(&config)?;
+        state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
+        let handle = state.registry.get_or_create(name)?;
         match handle.produce(&config, &calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => config = handle.config(),
             produced => return Ok(Json(produced?.into())),

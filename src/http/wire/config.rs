@@ -252,3 +252,17 @@ fn problem_of(error: &Error) -> Problem {
 fn invalid(field: &str, why: &str) -> Problem {
     Problem::new(Code::InvalidConfig, format!("{field}: {why}")).with("field", field)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_and_the_settings_have_the_same_defaults() {
+        assert_eq!(
+            to_engine(&QueueDefaults::default()).expect("the defaults are allowed"),
+            Config::default()
+        );
+        assert_eq!(to_engine(&of_engine(&Config::default())).expect("what was written"), Config::default());
+    }
+}
