@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 
 # Build: docker build -t deltaq .
-# Run:   docker run --rm -p 127.0.0.1:7070:7070 deltaq
+# Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq
 
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /build
@@ -13,18 +13,23 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
     cargo build --release --locked --bin deltaq \
     && cp target/release/deltaq /usr/local/bin/deltaq
+# A volume takes its owner from the folder that it is mounted over.
+RUN mkdir --mode=0700 /data
 
 # glibc and nothing else: no shell, no package manager.
 FROM gcr.io/distroless/cc-debian13:nonroot
 COPY --from=build /usr/local/bin/deltaq /usr/local/bin/deltaq
+COPY --from=build --chown=nonroot:nonroot /data /data
 COPY config/deltaq.toml /etc/deltaq/deltaq.toml
 
 # Inside a container loopback reaches nobody. Who may connect is said by `docker run -p`; a client that uses a host name
 # needs DELTAQ_SERVER__ALLOWED_HOSTS='["that.name"]'.
 ENV DELTAQ_CONFIG=/etc/deltaq/deltaq.toml \
+    DELTAQ_STORAGE__DATA_DIR=/data \
     DELTAQ_SERVER__LISTEN=0.0.0.0:7070 \
     DELTAQ_SERVER__METRICS_LISTEN=0.0.0.0:7071
 EXPOSE 7070 7071
+VOLUME /data
 USER nonroot
 
 # SIGTERM drains: waiting pops are answered, running requests finish. Give it more than server.shutdown_timeout:
@@ -33,4 +38,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=3 \
     CMD ["/usr/local/bin/deltaq", "health", "--url", "http://127.0.0.1:7070"]
 ENTRYPOINT ["/usr/local/bin/deltaq"]
-CMD ["serve", "--in-memory"]
+CMD ["serve"]

@@ -3,9 +3,9 @@
 default:
     @just --list
 
-# Run the server in memory on 127.0.0.1:7070.
+# Run the server on 127.0.0.1:7070, with its database in ./deltaq-data.
 run *args:
-    cargo run --release -- serve --in-memory {{args}}
+    cargo run --release -- serve {{args}}
 
 # All tests, as CI runs them.
 test:

@@ -1,6 +1,7 @@
 //! The command line. It only says what was asked for; `main` does it.
 
 pub mod health;
+pub mod offline;
 
 use std::path::PathBuf;
 
@@ -24,6 +25,14 @@ pub enum Command {
     Serve(Serve),
     /// Ask a server whether it is ready; succeeds only if it is.
     Health(Health),
+    /// Find all damage in a store, without changing it.
+    Check(offline::Check),
+    /// Copy a store to a file, also while a server runs.
+    Backup(offline::Backup),
+    /// Write the known objects of a queue of a stopped store, one JSON document a line.
+    Export(offline::Export),
+    /// Read known objects, as export writes them, into a queue of a stopped store.
+    Import(offline::Import),
 }
 
 /// `deltaq serve`.

@@ -97,6 +97,18 @@ pub struct Storage {
     pub data_dir: PathBuf,
     /// Whether there is no journal, and queues end with the process.
     pub in_memory: bool,
+    /// What an answer waits for.
+    pub sync: Sync,
+}
+
+/// What an answer waits for before it leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sync {
+    /// The disk has it: it outlives a power loss.
+    Full,
+    /// The system has it: it outlives the process, but a power loss may take the last moments.
+    Normal,
 }
 
 /// The section `[log]`.
@@ -246,15 +258,6 @@ pub enum Error {
         /// Why.
         source: toml::ser::Error,
     },
-    /// The server was told to keep queues on disk.
-    #[error(
-        "queues can't be kept in {} yet: this version works in memory only. Start it with --in-memory (or set \
-         storage.in_memory = true), knowing that all queues end with the process", data_dir.display()
-    )]
-    OnlyInMemory {
-        /// Where the queues would be.
-        data_dir: PathBuf,
-    },
 }
 
 /// Lays the layers over each other and checks them: defaults, `file`, `environment`, `flags`.
@@ -328,21 +331,6 @@ pub fn queue_settings(document: Table) -> Result<QueueDefaults, Error> {
 /// [`Error::Unknown`] with the nearest one.
 pub fn known_queue_setting(path: &str) -> Result<(), Error> {
     layers::check_known(&format!("{QUEUE_SECTION}.{path}"), &Origin::Request)
-}
-
-impl Settings {
-    /// Refuses what this version can't do yet: to keep queues on disk.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OnlyInMemory`] unless `storage.in_memory` is set.
-    pub fn require_in_memory(&self) -> Result<(), Error> {
-        if self.storage.in_memory {
-            Ok(())
-        } else {
-            Err(Error::OnlyInMemory { data_dir: self.storage.data_dir.clone() })
-        }
-    }
 }
 
 impl Flags {
@@ -443,7 +431,7 @@ impl Default for Queues {
 
 impl Default for Storage {
     fn default() -> Self {
-        Self { data_dir: PathBuf::from("./deltaq-data"), in_memory: false }
+        Self { data_dir: PathBuf::from("./deltaq-data"), in_memory: false, sync: Sync::Full }
     }
 }
 

@@ -30,21 +30,24 @@ pub mod object;
 pub mod rate_limit;
 pub mod refusal;
 pub mod schedule;
+pub mod snapshot;
 pub mod table;
 pub mod time;
 
 mod apply;
+mod checkpoint;
 mod deliver;
 mod image;
 mod invariant;
 mod produce;
 mod queue;
 mod replace;
+mod restore;
 mod settled;
 mod shards;
 mod sweep;
 
 pub use image::Image;
-pub use queue::{LastReplace, Queue, Status, Tally};
+pub use queue::{Initial, LastReplace, Queue, Status, Tally};
 pub use replace::Spent;
 pub use sweep::{Seed, Sweep};

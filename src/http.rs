@@ -21,4 +21,5 @@ mod routes;
 mod telemetry;
 
 pub use router::{metrics_router, router};
-pub use state::{AppState, HttpLimits};
+pub use routes::read_seed;
+pub use state::{AppState, Durability, HttpLimits};

@@ -1,25 +1,42 @@
-//! The port to durable storage: events go in, in order; replies wait until theirs are durable.
+//! The journal: events go in, in order; replies wait until theirs are durable.
 //!
-//! It is not a store of objects and knows no rule of a queue. A service without a journal keeps
-//! everything in memory only.
+//! All queues share it. Whatever comes while one commit runs is gathered into the next, so those who
+//! wait share the cost of making it durable. It is not a store of objects and knows no rule of a
+//! queue: it keeps what the engine says, and gives it back after a restart.
 //!
-//! Architecture invariant: nothing but an adapter of this port knows where events are kept.
+//! Architecture invariants:
+//! - nothing but a [`store`] knows how rows are kept, and nothing but [`record`] what is in them;
+//! - a commit is answered once: done, or failed with all that was gathered behind it.
 
 pub mod memory;
+pub mod record;
+pub mod recovery;
+pub mod sqlite;
+pub mod store;
+pub mod writer;
+
+mod books;
+mod checkpoint;
+mod gather;
+mod pace;
+mod work;
 
 use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{SetOnce, watch};
 
+pub use self::books::Naming;
+use self::books::{Book, STRETCH_BYTES};
+pub use self::gather::Numbers;
+use self::gather::{Gathering, Op};
+pub use self::pace::Pace;
+use self::store::{QueueId, Reader};
+use crate::engine::Queue;
+use crate::engine::delta::Rv;
 use crate::engine::event::Event;
-use crate::name::Name;
-
-/// Takes events and says when they are durable.
-pub trait Journal: fmt::Debug + Send + Sync + 'static {
-    /// Takes the next events of a queue. It is called under the queue's lock, so it only pushes;
-    /// for one queue, calls come in the order of the events.
-    fn append(&self, queue: &Name, events: Vec<Event>) -> Commit;
-}
+use crate::engine::snapshot::QueueState;
 
 /// Why a commit did not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,20 +44,26 @@ pub enum Error {
     /// The journal failed. Whether the events are durable is unknown.
     #[error("the journal could not confirm the write")]
     OutcomeUnknown,
+    /// The disk is full. Whether the events are durable is unknown.
+    #[error("the journal's disk is full")]
+    DiskFull,
 }
+
+impl From<&store::Error> for Error {
+    fn from(error: &store::Error) -> Self {
+        match error {
+            store::Error::Full { .. } => Self::DiskFull,
+            _ => Self::OutcomeUnknown,
+        }
+    }
+}
+
+/// What becomes of a batch: set once, when it is durable or when that can't be told any more.
+type Outcome = SetOnce<Result<(), Error>>;
 
 /// A point in the journal that a reply waits for. Cloning it waits for the same point.
 #[derive(Clone, Debug, Default)]
-pub struct Commit(Option<Point>);
-
-#[derive(Clone, Debug)]
-struct Point {
-    number: u64,
-    progress: watch::Receiver<Progress>,
-}
-
-/// How far a journal is: everything up to this number is durable, or nothing more will be.
-pub type Progress = Result<u64, Error>;
+pub struct Commit(Option<Arc<Outcome>>);
 
 impl Commit {
     /// A commit that has come already.
@@ -49,22 +72,125 @@ impl Commit {
         Self(None)
     }
 
-    /// A commit that comes when `progress` reaches `number`.
+    /// Whether it has come, or failed; none if that is still open.
     #[must_use]
-    pub const fn at(number: u64, progress: watch::Receiver<Progress>) -> Self {
-        Self(Some(Point { number, progress }))
+    pub fn outcome(&self) -> Option<Result<(), Error>> {
+        self.0.as_ref().map_or(Some(Ok(())), |outcome| outcome.get().copied())
+    }
+
+    /// Whether the other commit comes and fails together with this one.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        }
     }
 
     /// Waits until the events are durable.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if that can't be told.
+    /// [`Error`] if that can't be told.
     pub async fn wait(self) -> Result<(), Error> {
-        let Some(Point { number, mut progress }) = self.0 else { return Ok(()) };
-        let reached = |progress: &Progress| progress.map_or(true, |durable| durable >= number);
-        match progress.wait_for(reached).await {
-            Ok(progress) => progress.map(drop),
-            Err(_) => Err(Error::OutcomeUnknown),
+        match self.0 {
+            None => Ok(()),
+            Some(outcome) => *outcome.wait().await,
         }
+    }
+}
+
+/// Whether the journal takes events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// How often it has failed so far.
+    pub failures: u64,
+    /// Why it takes nothing at present.
+    pub down: Option<Error>,
+}
+
+/// A queue that runs, as the journal sees it.
+pub trait Live: fmt::Debug + Send + Sync {
+    /// Lets `look` at the queue, unless the queue is gone or waits to be loaded again; tells whether it did.
+    fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool;
+
+    /// What was captured of the queue is lost: it must be loaded again.
+    fn lose(&self);
+}
+
+/// Hears of what the journal does, for metrics.
+pub trait Observer: fmt::Debug + Send + Sync {
+    /// So many events were committed.
+    fn committed(&self, events: usize, took: Duration);
+    /// A checkpoint has ended.
+    fn checkpointed(&self, took: Duration);
+    /// The files take so many bytes; so many events would be replayed.
+    fn sized(&self, bytes: u64, lag_events: u64);
+}
+
+/// The way into the journal. Clones are the same journal.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    gathering: Arc<Gathering>,
+    reader: Arc<dyn Reader>,
+}
+
+impl Journal {
+    /// What is committed, to be read.
+    #[must_use]
+    pub fn reader(&self) -> &Arc<dyn Reader> {
+        &self.reader
+    }
+
+    /// Fails while the journal takes nothing.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn check(&self) -> Result<(), Error> {
+        self.gathering.check()
+    }
+
+    /// Follows whether the journal takes events.
+    #[must_use]
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.gathering.health()
+    }
+
+    /// How often the journal has failed.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.gathering.failures()
+    }
+
+    /// A new queue, which does not run yet.
+    #[must_use]
+    pub fn create(&self, naming: Naming, state: &QueueState) -> (QueueId, Commit) {
+        self.gathering.create(naming, state)
+    }
+
+    /// The queue runs from now on: checkpoints look at `live`. Comes before its first append.
+    pub fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
+        let _heard = self.gathering.push(Op::Attach { queue, live });
+    }
+
+    /// A queue was loaded: what the journal has to know of it.
+    pub fn resume(&self, loaded: &recovery::Loaded) {
+        let _heard = self.gathering.push(Op::Open(Box::new(Book::of(loaded))));
+    }
+
+    /// Takes the next events of a queue; `prev_rv` is the last event before them. It is called under
+    /// the queue's lock, so it only pushes; for one queue, calls come in the order of the events.
+    pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>) -> Commit {
+        self.gathering.push(Op::Append { queue, prev_rv, events })
+    }
+
+    /// The queue is gone; `last_rv` is its last event.
+    #[must_use]
+    pub fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv) -> Commit {
+        self.gathering.delete(queue, naming, last_rv)
+    }
+
+    /// Nothing more comes: the writer commits what it has and ends.
+    pub fn close(&self) {
+        self.gathering.close();
     }
 }

@@ -12,6 +12,7 @@ pub mod http;
 pub mod journal;
 pub mod lifecycle;
 pub mod name;
+pub mod offline;
 pub mod server;
 pub mod service;
 pub mod telemetry;

@@ -102,6 +102,20 @@ impl Shutdown {
         })
     }
 
+    /// Runs a task that outlives the others: [`Self::join`] does not wait for it, whoever holds the handle does.
+    #[expect(clippy::disallowed_methods, reason = "the handle is what the task is joined by")]
+    #[must_use]
+    pub fn spawn_last<F>(&self, name: &'static str, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        tokio::spawn(async move {
+            let _reporter = PanicReporter { name };
+            task.await
+        })
+    }
+
     /// Waits until every task has ended, and answers how many have not: after the cut they get two seconds more.
     ///
     /// It starts no stage itself: call it when draining has begun.
@@ -141,6 +155,7 @@ impl Shutdown {
     /// Moves the stages on: by signals and by the time limit.
     async fn watch(self, limit: Duration, mut signals: Option<Signals>) {
         tokio::select! {
+            biased;
             name = next(&mut signals) => {
                 info!(signal = name, limit = %crate::duration::format(limit), "draining; a second signal cuts");
                 self.draining.cancel();

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use deltaq::cli::{Cli, Command, Serve, health};
 use deltaq::lifecycle::Shutdown;
+use deltaq::offline::with_causes;
 use deltaq::server::Server;
 use deltaq::{config, telemetry};
 
@@ -12,11 +13,17 @@ type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Serve(serve) => run(&serve),
-        Command::Health(asked) => health::check(&asked.url).map_err(Failure::from),
+        Command::Serve(serve) => run(&serve).map(|()| ExitCode::SUCCESS),
+        Command::Health(asked) => {
+            health::check(&asked.url).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
+        }
+        Command::Check(check) => check.run(),
+        Command::Backup(backup) => backup.run(),
+        Command::Export(export) => export.run(),
+        Command::Import(import) => import.run(),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("deltaq: {}", with_causes(&*error));
             ExitCode::FAILURE
@@ -26,7 +33,6 @@ fn main() -> ExitCode {
 
 fn run(serve: &Serve) -> Result<(), Failure> {
     let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags())?;
-    settings.require_in_memory()?;
     telemetry::init(settings.log, config::rust_log().as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -38,10 +44,4 @@ fn run(serve: &Serve) -> Result<(), Failure> {
         server.run().await;
         Ok(())
     })
-}
-
-/// An error and what caused it, on one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -60,6 +60,14 @@ impl Name {
     }
 }
 
+impl std::str::FromStr for Name {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::new(text)
+    }
+}
+
 impl std::borrow::Borrow<str> for Name {
     fn borrow(&self) -> &str {
         &self.0

@@ -1,18 +1,24 @@
 //! The process: settings in, a running server out.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::config::Settings;
+use crate::config::{self, Settings, Storage};
 use crate::http::server::{Bounds, serve};
 use crate::http::wire::config::to_engine;
-use crate::http::{AppState, HttpLimits, metrics_router, router};
+use crate::http::{AppState, Durability, HttpLimits, metrics_router, router};
+use crate::journal::recovery::{self, Contents};
+use crate::journal::sqlite::{self, Sqlite};
+use crate::journal::store::{self, Reader};
+use crate::journal::writer::{self, Start};
+use crate::journal::{Journal, Pace};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
@@ -42,11 +48,27 @@ pub enum Error {
     /// The defaults of queues are refused.
     #[error("the settings in queue_defaults are refused: {0}")]
     Defaults(String),
+    /// The folder of the journal can't be used.
+    #[error("can't use the data directory {}", folder.display())]
+    Store {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: store::Error,
+    },
+    /// The queues can't be loaded.
+    #[error("can't load the queues of {}", folder.display())]
+    Recovery {
+        /// The folder.
+        folder: PathBuf,
+        /// Which row is wrong, and how.
+        source: recovery::Error,
+    },
     /// The ready file can't be written.
     #[error("can't write {}", path.display())]
     ReadyFile {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// What the system said.
         source: std::io::Error,
     },
@@ -61,12 +83,15 @@ pub struct Server {
     pub metrics: SocketAddr,
     /// All queues.
     pub registry: Arc<Registry>,
+    /// The journal's writer.
+    writing: Option<JoinHandle<()>>,
     shutdown: Shutdown,
     closing: CancellationToken,
 }
 
 impl Server {
-    /// Listens, and serves until the shutdown's first stage.
+    /// Listens, loads the queues, and serves until the shutdown's first stage. While the queues are
+    /// loaded, `/readyz` says how far that is.
     ///
     /// # Errors
     /// [`Error`] names the setting that can't be followed.
@@ -75,49 +100,25 @@ impl Server {
         let defaults = to_engine(&settings.queue_defaults);
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
         let metrics = Metrics::new().map_err(|source| Error::Metrics { source })?;
-        let limits = Limits {
-            auto_create: settings.queues.auto_create,
-            max_queues: settings.queues.max_queues,
-            max_waiters: settings.queues.max_waiters,
-        };
-        let registry =
-            Arc::new(Registry::new(limits, defaults, clock.clone(), None, shutdown.clone(), metrics.clone()));
-        let api = listen(settings.server.listen).await?;
-        let api_address = address(&api, settings.server.listen)?;
-        let state = AppState {
-            registry: registry.clone(),
-            limits: Arc::new(http_limits(settings)),
-            started_us: clock.now_us(),
-            clock: clock.clone(),
-            shutdown: shutdown.clone(),
-            serves_metrics: settings.server.metrics_listen.is_none(),
-        };
+        let opened = open_journal(settings, &clock, &metrics, &shutdown).await?;
+        let (journal, unclean) = (opened.journal, opened.unclean);
+        let registry = Arc::new(Registry::new(
+            limits(settings),
+            defaults,
+            clock.clone(),
+            journal,
+            shutdown.clone(),
+            metrics.clone(),
+        ));
         let closing = CancellationToken::new();
-        let bounds = Bounds {
-            header_read_timeout: settings.server.header_read_timeout.get(),
-            idle_timeout: settings.server.idle_timeout.get(),
-            max_header_bytes: settings.server.max_header_bytes,
-            max_connections: settings.server.max_connections,
-        };
-        let mut metrics_address = api_address;
-        if let Some(wanted) = settings.server.metrics_listen {
-            let listener = listen(wanted).await?;
-            metrics_address = address(&listener, wanted)?;
-            let serving = serve(
-                listener,
-                metrics_router(state.clone()),
-                bounds.clone(),
-                clock.clone(),
-                closing.clone(),
-                shutdown.clone(),
-            );
-            shutdown.spawn("metrics listener", serving);
-        }
-        let serving = serve(api, router(state), bounds, clock, closing.clone(), shutdown.clone());
-        shutdown.spawn("api listener", serving);
+        let (api, metrics_address) = serve_all(settings, &registry, &clock, &closing, &shutdown).await?;
         shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
-        tracing::info!(api = %api_address, metrics = %metrics_address, "listening");
-        Ok(Self { api: api_address, metrics: metrics_address, registry, shutdown, closing })
+        let recovered = registry.recover(opened.contents, unclean).await;
+        let folder = settings.storage.data_dir.clone();
+        recovered.map_err(|source| Error::Recovery { folder, source })?;
+        shutdown.spawn("journal follower", registry.clone().follow());
+        tracing::info!(%api, metrics = %metrics_address, "listening");
+        Ok(Self { api, metrics: metrics_address, registry, writing: opened.writing, shutdown, closing })
     }
 
     /// Writes the addresses as JSON, whole or not at all.
@@ -133,10 +134,12 @@ impl Server {
         std::fs::rename(&draft, path).map_err(failed)
     }
 
-    /// Serves until told to stop: drains while workers settle what they hold, then ends connections.
+    /// Serves until told to stop: drains, ends connections, and lets the journal write what it has.
+    /// Leases in memory only would end with the process, so workers get the time to settle them.
     pub async fn run(self) {
         self.shutdown.draining().cancelled().await;
-        while self.registry.leased() > 0 && !self.shutdown.cut().is_cancelled() {
+        let keeps_leases = self.registry.journal().is_some();
+        while !keeps_leases && self.registry.leased() > 0 && !self.shutdown.cut().is_cancelled() {
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
                 () = self.shutdown.cut().cancelled() => {}
@@ -144,7 +147,114 @@ impl Server {
         }
         self.closing.cancel();
         self.shutdown.join().await;
+        if let Some(journal) = self.registry.journal() {
+            journal.close();
+        }
+        if let Some(writing) = self.writing {
+            let ended = writing.await;
+            if let Err(error) = ended {
+                tracing::error!(%error, "the journal's writer did not end in good order");
+            }
+        }
         tracing::info!("stopped");
+    }
+}
+
+/// A journal that is open, if there is to be one.
+#[derive(Default)]
+struct Opened {
+    journal: Option<Journal>,
+    writing: Option<JoinHandle<()>>,
+    contents: Contents,
+    unclean: bool,
+}
+
+async fn open_journal(
+    settings: &Settings,
+    clock: &Clock,
+    metrics: &Metrics,
+    shutdown: &Shutdown,
+) -> Result<Opened, Error> {
+    if settings.storage.in_memory {
+        return Ok(Opened::default());
+    }
+    let folder = &settings.storage.data_dir;
+    let sync = match settings.storage.sync {
+        config::Sync::Full => sqlite::Sync::Full,
+        config::Sync::Normal => sqlite::Sync::Normal,
+    };
+    let opened = Sqlite::open(folder, sync).await;
+    let (store, reader, opening) =
+        opened.map_err(|source| Error::Store { folder: folder.clone(), source })?;
+    let reader: Arc<dyn Reader> = reader;
+    let contents = recovery::contents(reader.as_ref()).await;
+    let mut contents = contents.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
+    let start = Start {
+        next_row: opening.next_row,
+        numbers: contents.numbers,
+        deleted: std::mem::take(&mut contents.deleted),
+        pace: Pace::default(),
+    };
+    let observer = Arc::new(metrics.of_journal());
+    let (journal, writer) =
+        writer::open(store, reader, start, clock.clone(), observer, shutdown.cut().clone());
+    let writing = Some(shutdown.spawn_last("journal writer", writer.run()));
+    Ok(Opened { journal: Some(journal), writing, contents, unclean: !opening.clean })
+}
+
+/// Listens for the API and, on its own listener if it has one, for the metrics; says where.
+async fn serve_all(
+    settings: &Settings,
+    registry: &Arc<Registry>,
+    clock: &Clock,
+    closing: &CancellationToken,
+    shutdown: &Shutdown,
+) -> Result<(SocketAddr, SocketAddr), Error> {
+    let server = &settings.server;
+    let state = AppState {
+        registry: registry.clone(),
+        limits: Arc::new(http_limits(settings)),
+        started_us: clock.now_us(),
+        clock: clock.clone(),
+        shutdown: shutdown.clone(),
+        durability: durability(settings),
+        serves_metrics: server.metrics_listen.is_none(),
+    };
+    let bounds = Bounds {
+        header_read_timeout: server.header_read_timeout.get(),
+        idle_timeout: server.idle_timeout.get(),
+        max_header_bytes: server.max_header_bytes,
+        max_connections: server.max_connections,
+    };
+    let run = |name, listener, router| {
+        let (bounds, clock, closing) = (bounds.clone(), clock.clone(), closing.clone());
+        shutdown.spawn(name, serve(listener, router, bounds, clock, closing, shutdown.clone()));
+    };
+    let api = listen(server.listen).await?;
+    let api_address = address(&api, server.listen)?;
+    let mut metrics_address = api_address;
+    if let Some(wanted) = server.metrics_listen {
+        let listener = listen(wanted).await?;
+        metrics_address = address(&listener, wanted)?;
+        run("metrics listener", listener, metrics_router(state.clone()));
+    }
+    run("api listener", api, router(state));
+    Ok((api_address, metrics_address))
+}
+
+fn durability(settings: &Settings) -> Durability {
+    match settings.storage {
+        Storage { in_memory: true, .. } => Durability::Memory,
+        Storage { sync: config::Sync::Normal, .. } => Durability::Normal,
+        Storage { sync: config::Sync::Full, .. } => Durability::Full,
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        auto_create: settings.queues.auto_create,
+        max_queues: settings.queues.max_queues,
+        max_waiters: settings.queues.max_waiters,
     }
 }
 

@@ -12,13 +12,19 @@ pub mod handle;
 pub mod metrics;
 pub mod registry;
 
+mod history;
 mod popping;
+mod reloading;
+mod seeding;
 mod slices;
 mod timers;
 mod waiters;
 
+pub use crate::journal::Error as JournalError;
+pub use crate::journal::recovery::Progress;
 pub use crate::name::{Incarnation, LeaseId, Name, NameError};
 pub use handle::{Document, Handle};
+pub use history::History;
 pub use popping::{Delivered, PopAnswer, PopCall};
 pub use registry::{Limits, Registry};
 pub use slices::SLICE_KEYS;

@@ -77,6 +77,7 @@ pub struct QueueDefaults {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_deletes: Option<u64>,
     /// How long events are kept.
+    #[serde(default)]
     pub retention: Retention,
 }
 
@@ -166,14 +167,15 @@ pub struct Bucket {
 }
 
 /// How long events are kept after they are no longer needed to restore a queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
     /// Oldest event kept, a duration; unset leaves it to `bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age: Option<String>,
-    /// Most bytes of events kept.
-    pub bytes: u64,
+    /// Most bytes of events kept; unset is as many as the queue's state takes, and 64 MiB at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 impl Default for QueueDefaults {
@@ -207,11 +209,5 @@ impl Default for RateLimiter {
             max_wait: None,
             jitter: 0.1,
         }
-    }
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        Self { age: None, bytes: 64 << 20 }
     }
 }

@@ -7,7 +7,6 @@ use super::command::Outcome;
 use super::config::Mode;
 use super::delta::{Appended, Delta, DeltaKind, Deltas, Rv};
 use super::event::{Ending, Event, Origin, Then, What};
-use super::key::Key;
 use super::limits::FAILURE_MEMORY_SECS;
 use super::queue::{Initial, LastReplace, Queue};
 use super::schedule::{Lease, Place, Slot, Stamp};
@@ -17,15 +16,24 @@ use super::time::Time;
 impl Queue {
     /// Applies the next event. Returns how many pairs of deltas the cap merged.
     pub fn apply(&mut self, event: &Event) -> u32 {
-        debug_assert_eq!(event.rv, self.rv + 1, "events are applied in order, without gaps");
+        self.replay(event, 0)
+    }
+
+    /// Applies the next event to a queue whose keys may be ahead of the queue itself: what the event
+    /// says of its key is passed over if the key has seen it, or was gone as of `floor`, which is the
+    /// newest event on the key's gravestones or 0. What it says of the queue counts in any case.
+    pub fn replay(&mut self, event: &Event, floor: Rv) -> u32 {
+        let may_skip = matches!(event.what, What::Recovered) && event.rv > self.rv;
+        debug_assert!(may_skip || event.rv == self.rv + 1, "events are applied in order, without gaps");
         self.rv = event.rv;
         self.last_at = event.at;
-        let stamp = Stamp { rv: event.rv, at: event.at };
-        let Some(key) = key_of(&event.what) else {
-            self.apply_to_queue(&event.what, event.at);
-            return 0;
-        };
+        self.apply_to_queue(&event.what, event.at);
+        let Some(key) = event.what.key().filter(|_| event.rv > floor) else { return 0 };
+        // A key without an entry has seen nothing, so an event that is passed over makes none.
         let slot = self.table.find_or_insert(key);
+        let Some(entry) = self.table.at_mut(slot).filter(|entry| event.rv > entry.changed) else { return 0 };
+        entry.changed = event.rv;
+        let stamp = Stamp { rv: event.rv, at: event.at };
         let merged = match &event.what {
             What::Appended { .. } => self.apply_appended(slot, &event.what, stamp),
             What::Queued { .. } => self.apply_queued(slot, &event.what, stamp),
@@ -40,8 +48,22 @@ impl Queue {
         merged
     }
 
+    /// What the event says of the queue, whatever becomes of its key.
     fn apply_to_queue(&mut self, what: &What, at: Time) {
         match what {
+            What::Appended { origin, .. } | What::Dropped { origin, .. } => {
+                self.populated |= *origin == Origin::Call;
+            }
+            What::Queued { rate_limited, .. } => {
+                self.populated = true;
+                self.take_from_bucket(*rate_limited, at);
+            }
+            What::Failed { .. } => self.take_from_bucket(true, at),
+            What::Settled { token, ending, .. } => {
+                self.remember(*token, ending);
+                let rate_limited = matches!(ending, Ending::Failed { rate_limited: true, .. });
+                self.take_from_bucket(rate_limited, at);
+            }
             What::Populated => self.populated = true,
             What::Configured { config } => {
                 if self.config.resync_period != config.resync_period {
@@ -51,6 +73,7 @@ impl Queue {
                     self.bucket = None;
                 }
                 self.config = config.clone();
+                self.auto_created = false;
             }
             What::Paused => self.paused = true,
             What::Resumed => self.paused = false,
@@ -85,7 +108,6 @@ impl Queue {
         else {
             return 0;
         };
-        self.populated |= *origin == Origin::Call;
         let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
         let Some(entry) = self.table.at_mut(slot) else { return 0 };
         let delta = Delta {
@@ -113,7 +135,6 @@ impl Queue {
         let What::Queued { key, due, rate_limited } = what else { return 0 };
         let Some(entry) = self.table.at_mut(slot) else { return 0 };
         let standing = &mut entry.standing;
-        self.populated = true;
         if *rate_limited && standing.place == Place::Parked {
             standing.failures = 0;
         }
@@ -124,7 +145,6 @@ impl Queue {
         }
         if *rate_limited {
             standing.failures = failures;
-            self.take_from_bucket(stamp.at);
         }
         0
     }
@@ -139,6 +159,7 @@ impl Queue {
             token: stamp.rv,
             deadline: *deadline,
             since: stamp.at,
+            length: deadline.since(stamp.at),
             worker: worker.clone(),
             pop_id: pop_id.clone(),
             former,
@@ -161,13 +182,11 @@ impl Queue {
             What::Failed { .. } => {
                 standing.failures = standing.failures.saturating_add(1);
                 self.schedule.set_memory(slot, standing, None);
-                self.take_from_bucket(stamp.at);
             }
-            What::Dropped { key, origin } => {
+            What::Dropped { key, .. } => {
                 entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, standing);
                 self.marks -= usize::from(entry.mark.take().is_some());
-                self.populated |= *origin == Origin::Call;
             }
             What::TakenOver { owner, .. } => {
                 let owner = Some(owner.clone());
@@ -179,7 +198,7 @@ impl Queue {
                     known.owner = owner;
                 }
             }
-            What::Extended { deadline, .. } => self.schedule.extend(slot, standing, *deadline),
+            What::Extended { deadline, .. } => self.schedule.extend(slot, standing, *deadline, stamp.at),
             What::Fired { key } => {
                 let waits = mode == Mode::Keys || !entry.waiting.is_empty();
                 self.schedule.fire(slot, key, standing, waits, stamp);
@@ -204,7 +223,7 @@ impl Queue {
     }
 
     fn apply_settled(&mut self, slot: Slot, token: Rv, ending: &Ending, stamp: Stamp) -> u32 {
-        self.remember(slot, token, ending);
+        self.leave_pop(slot);
         let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
         let Some(entry) = self.table.at_mut(slot) else { return 0 };
         let standing = &mut entry.standing;
@@ -224,7 +243,7 @@ impl Queue {
                 self.schedule.settle(slot, standing, stamp);
             }
             Ending::Done => self.schedule.settle(slot, standing, stamp),
-            Ending::Failed { error, then, rate_limited, .. } => {
+            Ending::Failed { error, then, .. } => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
                 standing.failures = standing.failures.saturating_add(1);
                 standing.last_error.clone_from(error);
@@ -245,9 +264,6 @@ impl Queue {
                         unmark = true;
                         self.schedule.park(slot, key, standing);
                     }
-                }
-                if *rate_limited {
-                    self.take_from_bucket(stamp.at);
                 }
             }
             Ending::Released => {
@@ -271,8 +287,8 @@ impl Queue {
         merged
     }
 
-    /// Notes how the lease ended, and takes it out of its pop's list.
-    fn remember(&mut self, slot: Slot, token: Rv, ending: &Ending) {
+    /// Notes how the lease ended.
+    fn remember(&mut self, token: Rv, ending: &Ending) {
         let outcome = match ending {
             Ending::Acked | Ending::Done => Some(Outcome::Acked),
             Ending::Failed { expired: true, .. } => Some(Outcome::Expired),
@@ -284,6 +300,10 @@ impl Queue {
         if let Some(outcome) = outcome {
             self.settled.insert(token, outcome);
         }
+    }
+
+    /// Takes the lease out of its pop's list.
+    fn leave_pop(&mut self, slot: Slot) {
         let lease = self.table.at(slot).and_then(|entry| entry.standing.lease());
         let Some(id) = lease.and_then(|lease| lease.pop_id.clone()) else { return };
         if let Some(slots) = self.pop_ids.get_mut(&id) {
@@ -301,15 +321,19 @@ impl Queue {
             return;
         }
         if entry.standing.failures == 0 {
-            self.table.remove(slot);
+            if let Some(entry) = self.table.remove(slot) {
+                self.checkpoints.note_gone(entry, slot, stamp.rv);
+            }
         } else if entry.standing.memory.is_none() {
             let until = stamp.at.plus(Duration::from_secs(FAILURE_MEMORY_SECS));
             self.schedule.set_memory(slot, &mut entry.standing, Some((until, stamp.rv)));
         }
     }
 
-    fn take_from_bucket(&mut self, at: Time) {
-        self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
+    fn take_from_bucket(&mut self, rate_limited: bool, at: Time) {
+        if rate_limited {
+            self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, at).1;
+        }
     }
 }
 
@@ -318,24 +342,4 @@ fn acknowledged(before: Option<Known>, newest: Option<&Delta>) -> Option<Known> 
     let Some(newest) = newest else { return before };
     let (object, owner) = (newest.object.clone(), newest.owner.clone());
     (newest.kind != DeltaKind::Deleted).then_some(Known { object, rv: newest.rv, owner })
-}
-
-/// The key that an event is about; none for those about the queue.
-fn key_of(what: &What) -> Option<&Key> {
-    match what {
-        What::Appended { key, .. }
-        | What::Queued { key, .. }
-        | What::Failed { key }
-        | What::Dropped { key, .. }
-        | What::TakenOver { key, .. }
-        | What::Leased { key, .. }
-        | What::Extended { key, .. }
-        | What::Settled { key, .. }
-        | What::Fired { key }
-        | What::Forgotten { key }
-        | What::Redriven { key }
-        | What::Removed { key }
-        | What::Seeded { key, .. } => Some(key),
-        _ => None,
-    }
 }

@@ -34,8 +34,8 @@ impl Mode {
 pub struct Retention {
     /// Oldest event kept, by age; `None` leaves it to `bytes`.
     pub age: Option<Duration>,
-    /// Most bytes of events kept.
-    pub bytes: u64,
+    /// Most bytes of events kept; `None` is as many as the queue's state takes, and 64 MiB at least.
+    pub bytes: Option<u64>,
 }
 
 /// All settings of a queue.
@@ -118,7 +118,7 @@ impl Default for Config {
             max_bytes_per_key: 16 << 20,
             max_delete_percent: None,
             max_deletes: None,
-            retention: Retention { age: None, bytes: 64 << 20 },
+            retention: Retention { age: None, bytes: None },
         }
     }
 }

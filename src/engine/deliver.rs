@@ -21,17 +21,21 @@ impl Queue {
     /// periods have passed.
     pub fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.last_at);
+        // Nothing in here makes a lease or moves its deadline, so those that were passed over as not
+        // committed need no second look.
+        let mut expiry = self.schedule.next_expiry(Default::default(), now, self.committed);
         loop {
-            let lease = self.schedule.next_deadline(self.committed).map(|(at, rv, slot)| (at, 0, rv, slot));
+            let lease = expiry.map(|(at, rv, slot)| (at, 0, rv, slot));
             let delay = self.next_delay().map(|(at, rv, slot)| (at, 1, rv, slot));
             let memory = self.schedule.next_memory().map(|(at, rv, slot)| (at, 2, rv, slot));
             let next = [lease, delay, memory].into_iter().flatten().min();
-            let Some((at, kind, _, slot)) = next.filter(|next| next.0 <= now) else { break };
+            let Some((at, kind, rv, slot)) = next.filter(|next| next.0 <= now) else { break };
             let Some(key) = self.table.at(slot).map(|entry| entry.key.clone()) else { break };
             match kind {
                 0 => {
-                    let expiry = How::Nack { delay: None, error: Some("lease expired".into()) };
-                    self.end_lease(at, slot, &expiry, true);
+                    let failure = How::Nack { delay: None, error: Some("lease expired".into()) };
+                    self.end_lease(at, slot, &failure, true);
+                    expiry = self.schedule.next_expiry((at, rv), now, self.committed);
                 }
                 1 => self.emit(at, What::Fired { key }),
                 _ => self.emit(at, What::Forgotten { key }),

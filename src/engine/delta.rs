@@ -202,6 +202,11 @@ impl Deltas {
         merged
     }
 
+    /// All deltas, oldest first, as a copy.
+    pub(super) fn to_vec(&self) -> Vec<Delta> {
+        self.list.iter().cloned().collect()
+    }
+
     fn clear(&mut self) {
         self.list.clear();
         self.bytes = 0;
@@ -230,6 +235,13 @@ impl Deltas {
         let delta = self.list.pop_back()?;
         self.bytes -= delta.object.bytes();
         Some(delta)
+    }
+}
+
+impl From<Vec<Delta>> for Deltas {
+    fn from(list: Vec<Delta>) -> Self {
+        let bytes = list.iter().map(|delta| delta.object.bytes()).sum();
+        Self { list: list.into(), bytes }
     }
 }
 

@@ -11,7 +11,7 @@ use super::time::Time;
 /// One thing that happened to a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Its number: one more than the event before.
+    /// Its number: one more than the event before, except for `Recovered`.
     pub rv: Rv,
     /// When it happened; never before the event before.
     pub at: Time,
@@ -142,6 +142,9 @@ pub enum What {
     Reopened,
     /// A periodic Resync began.
     ResyncDue,
+    /// The queue was loaded from its journal after an unclean end: its numbers have skipped ahead, so
+    /// that none is ever given twice.
+    Recovered,
     /// A Replace was accepted.
     ReplaceStarted {
         /// Whose list it is.
@@ -160,6 +163,29 @@ pub enum What {
         /// Whether it was cut off.
         aborted: bool,
     },
+}
+
+impl What {
+    /// The key that the event is about; none for those about the queue alone.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Appended { key, .. }
+            | Self::Queued { key, .. }
+            | Self::Failed { key }
+            | Self::Dropped { key, .. }
+            | Self::TakenOver { key, .. }
+            | Self::Leased { key, .. }
+            | Self::Extended { key, .. }
+            | Self::Settled { key, .. }
+            | Self::Fired { key }
+            | Self::Forgotten { key }
+            | Self::Redriven { key }
+            | Self::Removed { key }
+            | Self::Seeded { key, .. } => Some(key),
+            _ => None,
+        }
+    }
 }
 
 /// What queued or dropped something.

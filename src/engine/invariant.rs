@@ -1,6 +1,7 @@
 //! Every rule that ties the parts of a queue together, checked against each other.
 
 use super::config::Mode;
+use super::delta::{Deltas, Rv};
 use super::queue::Queue;
 use super::schedule::{IndexSizes, Place, Slot};
 use super::table::Entry;
@@ -43,7 +44,26 @@ impl Queue {
         if sizes != kept {
             return Err(format!("schedule: {sizes:?} counted, {kept:?} kept"));
         }
-        Ok(())
+        if !self.table.is_whole() {
+            return Err(String::from("a slot is neither taken nor free, or both"));
+        }
+        self.check_gone()
+    }
+
+    fn check_gone(&self) -> Result<(), String> {
+        let gone = &self.checkpoints.gone;
+        if !gone.is_empty() && !self.checkpoints.journaled {
+            return Err(String::from("keys that are gone are noted for nobody"));
+        }
+        if !gone.is_sorted_by(|a, b| a.rv < b.rv) || gone.last().is_some_and(|last| last.rv > self.rv) {
+            return Err(String::from("keys that are gone are out of order"));
+        }
+        // The row at that slot is still of the key that is gone.
+        let is_stored = |slot| self.table.at(slot).is_some_and(|entry| entry.stored);
+        match gone.iter().find(|gone| is_stored(gone.slot)) {
+            Some(gone) => Err(format!("key {} is gone, and slot {} is stored anew", gone.key, gone.slot)),
+            None => Ok(()),
+        }
     }
 
     fn check_entry(&self, slot: Slot, entry: &Entry) -> Result<(), &'static str> {
@@ -56,10 +76,13 @@ impl Queue {
         rule(standing.memory.is_none() || !entry.is_held(), "has a memory but is held")?;
         rule(standing.memory.is_some() || entry.is_held(), "has no memory and is not held")?;
         rule(standing.place != Place::Parked || standing.delay.is_none(), "is parked with a delay")?;
-        rule(entry.mark.is_none_or(|mark| mark <= self.rv), "has a mark from the future")?;
+        rule(entry.changed <= self.rv, "has changed in the future")?;
+        rule(newest_number(entry) <= entry.changed, "holds something newer than its last change")?;
+        let begun = self.checkpoints.begun;
+        rule(entry.stored || entry.changed > begun, "has neither a row nor an event to make it again")?;
+        rule(!entry.stored || self.checkpoints.journaled, "has a row without a journal")?;
         let leased = standing.lease();
         rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
-        rule(leased.is_none_or(|lease| lease.token <= self.rv), "has a lease from the future")?;
         if mode == Mode::Keys {
             return rule(!entry.has_state(), "has an object in mode keys");
         }
@@ -82,6 +105,30 @@ impl Queue {
         // There is no rule for the cap: it may have been lowered, and merges at the next append.
         rule(mode != Mode::Latest || entry.waiting.len() <= 1, "more than one delta waits in mode latest")
     }
+}
+
+/// The newest of the events that left something in the entry.
+fn newest_number(entry: &Entry) -> Rv {
+    let standing = &entry.standing;
+    let place = match &standing.place {
+        Place::Idle | Place::Parked => 0,
+        Place::Ready(turn) => turn.rv,
+        Place::Leased(lease) => {
+            let dropped = lease.dropped_delay.map_or(0, |delay| delay.rv);
+            lease.token.max(lease.former.rv).max(dropped)
+        }
+    };
+    let newest = |deltas: &Deltas| deltas.newest().map_or(0, |delta| delta.rv);
+    let numbers = [
+        place,
+        newest(&entry.waiting),
+        newest(&entry.leased),
+        entry.known.as_ref().map_or(0, |known| known.rv),
+        entry.mark.unwrap_or_default(),
+        standing.delay.map_or(0, |delay| delay.rv),
+        standing.memory.map_or(0, |(_, rv)| rv),
+    ];
+    numbers.into_iter().max().unwrap_or_default()
 }
 
 fn count(entry: &Entry, sizes: &mut IndexSizes) {

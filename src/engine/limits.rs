@@ -17,5 +17,8 @@ pub const REPLACES_MAX: usize = 16;
 pub const SETTLED_LEASES_MAX: usize = 65_536;
 /// How long a key that waits for nothing keeps its failure count, in seconds.
 pub const FAILURE_MEMORY_SECS: u64 = 24 * 60 * 60;
+/// How many numbers of events are skipped after an unclean stop: more than can have been given out
+/// without having come into the journal.
+pub const RECOVERY_SKIP_EVENTS: u64 = 1 << 20;
 /// The smallest `max_deltas_per_key`: merging needs an oldest and a newest delta that stay.
 pub const DELTAS_PER_KEY_MIN: usize = 2;

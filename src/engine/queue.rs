@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
+use super::checkpoint::Checkpoints;
 use super::command::{Outcome, Settled};
 use super::config::{Config, Mode};
 use super::delta::{DeltaKind, Rv, Source};
@@ -28,6 +29,7 @@ pub struct Queue {
     pub(super) rv: Rv,
     pub(super) last_at: Time,
     pub(super) config: Arc<Config>,
+    pub(super) auto_created: bool,
     pub(super) populated: bool,
     pub(super) paused: bool,
     pub(super) closed: bool,
@@ -44,6 +46,8 @@ pub struct Queue {
     pub(super) known: usize,
     /// Number of keys that carry a mark of the initial list.
     pub(super) marks: usize,
+    /// Volatile: what the checkpoints have and what they miss.
+    pub(super) checkpoints: Checkpoints,
     /// Volatile: Replaces between their acceptance and their end, the running one first.
     pub(super) runs: VecDeque<Run>,
     /// Volatile: the seeding that is under way.
@@ -66,7 +70,7 @@ pub struct Queue {
 
 /// Where a queue is with its initial list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Initial {
+pub enum Initial {
     /// No Replace brings it right now.
     #[default]
     Quiet,
@@ -162,6 +166,7 @@ impl Queue {
             rv: last_rv,
             last_at: now,
             config,
+            auto_created: false,
             populated: false,
             paused: false,
             closed: false,
@@ -175,6 +180,7 @@ impl Queue {
             last_replace: None,
             known: 0,
             marks: 0,
+            checkpoints: Checkpoints::default(),
             runs: VecDeque::new(),
             seeding: None,
             spent: Vec::new(),
@@ -197,6 +203,18 @@ impl Queue {
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {
         &self.config
+    }
+
+    /// Says that the queue came into being by a produce or pop. It is part of how the queue begins, as
+    /// the settings are, so it is said before any event.
+    pub fn set_auto_created(&mut self) {
+        self.auto_created = true;
+    }
+
+    /// Whether the queue came into being by a produce or pop, and was never configured.
+    #[must_use]
+    pub fn is_auto_created(&self) -> bool {
+        self.auto_created
     }
 
     /// The events since the last call, oldest first.
@@ -307,13 +325,22 @@ impl Queue {
         self.settled.get(token)
     }
 
-    /// When the engine has something to do by itself, unless a command comes first.
+    /// When the engine has something to do by itself, unless a command comes first. It may have to wait
+    /// for a commit then, see [`due_uncommitted`](Self::due_uncommitted).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let lease = self.schedule.next_deadline(self.committed);
+        let lease = self.schedule.next_deadline();
         let times = [lease.map(|due| due.0), self.next_delay().map(|due| due.0), self.next_resync];
         let memory = self.schedule.next_memory().map(|due| due.0);
         times.into_iter().chain([memory]).flatten().min()
+    }
+
+    /// Whether a lease is past its deadline that is not committed, and so can't expire before
+    /// [`set_committed`](Self::set_committed), whatever [`next_deadline`](Self::next_deadline) says. It
+    /// is to be asked after [`advance`](Self::advance).
+    #[must_use]
+    pub fn due_uncommitted(&self, now: Time) -> bool {
+        self.schedule.next_deadline().is_some_and(|(at, token, _)| at <= now && token > self.committed)
     }
 
     /// Changes the settings.
@@ -327,7 +354,7 @@ impl Queue {
         {
             return Err(Refusal::ImmutableConfig { field, keys: self.keys() });
         }
-        if *self.config != *config {
+        if self.auto_created || *self.config != *config {
             self.emit(now, What::Configured { config });
         }
         Ok(())

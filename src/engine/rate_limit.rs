@@ -57,8 +57,10 @@ pub struct Bucket {
 /// How full a queue's token bucket is. Below zero, tokens are reserved ahead of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BucketLevel {
-    tokens: f64,
-    at: Time,
+    /// Tokens in it.
+    pub tokens: f64,
+    /// As of when.
+    pub at: Time,
 }
 
 impl Default for RateLimiter {

@@ -215,16 +215,6 @@ impl Queue {
         Replaced { resource_version: self.rv, counts: run.counts }
     }
 
-    /// Notes that a Replace which the events began has no end: a crash cut it off.
-    pub fn abort_replace(&mut self, now: Time) {
-        let cut = self.last_replace.as_ref().filter(|last| last.ended.is_none());
-        if let Some(source) = cut.map(|last| last.source.clone()) {
-            let first = self.initial == Initial::Running;
-            let counts = ReplaceCounts::default();
-            self.emit(now, What::ReplaceEnded { source, first, counts, aborted: true });
-        }
-    }
-
     /// A producer has said something of `key`, which the Replaces that are on their way did not see.
     pub(super) fn note_call(&mut self, key: &Key, named_source: bool) {
         if let Some(seeding) = &mut self.seeding {

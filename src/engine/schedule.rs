@@ -17,6 +17,10 @@ use super::delta::Rv;
 use super::key::Key;
 use super::time::Time;
 
+mod rebuild;
+
+pub(super) use rebuild::Rebuild;
+
 /// Index of a key's entry in the queue's table.
 pub type Slot = u32;
 
@@ -80,6 +84,8 @@ pub struct Lease {
     pub deadline: Time,
     /// When it was made.
     pub since: Time,
+    /// How long it was to last when it was made or extended last.
+    pub length: Duration,
     /// Who holds it, if the pop said so.
     pub worker: Option<Arc<str>>,
     /// The id of the pop that made it, if it had one.
@@ -152,6 +158,11 @@ impl Schedule {
         self.tokens.get(&token).copied()
     }
 
+    /// Keys with a lease, by its token.
+    pub(super) fn leased_slots(&self) -> impl Iterator<Item = Slot> {
+        self.tokens.values().copied()
+    }
+
     /// The key whose lease is oldest.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {
@@ -172,10 +183,17 @@ impl Schedule {
         self.delayed.first().copied()
     }
 
-    /// The earliest deadline of a lease that is committed.
+    /// The earliest deadline of a lease.
     #[must_use]
-    pub fn next_deadline(&self, committed: Rv) -> Option<(Time, Rv, Slot)> {
-        self.leases.iter().find(|(_, token, _)| *token <= committed).copied()
+    pub fn next_deadline(&self) -> Option<(Time, Rv, Slot)> {
+        self.leases.first().copied()
+    }
+
+    /// The earliest deadline from `from` on, and at or before `now`, of a lease that is committed.
+    #[must_use]
+    pub fn next_expiry(&self, from: (Time, Rv), now: Time, committed: Rv) -> Option<(Time, Rv, Slot)> {
+        let mut due = self.leases.range((from.0, from.1, 0)..).take_while(|(at, _, _)| *at <= now);
+        due.find(|(_, token, _)| *token <= committed).copied()
     }
 
     /// The earliest end of a failure memory.
@@ -307,11 +325,12 @@ impl Schedule {
         standing.attempt = standing.attempt.saturating_add(1);
     }
 
-    /// Moves the deadline of a lease.
-    pub fn extend(&mut self, slot: Slot, standing: &mut Standing, deadline: Time) {
+    /// Moves the deadline of a lease, as seen from `now`.
+    pub fn extend(&mut self, slot: Slot, standing: &mut Standing, deadline: Time, now: Time) {
         if let Place::Leased(lease) = &mut standing.place {
             self.leases.remove(&(lease.deadline, lease.token, slot));
             lease.deadline = deadline;
+            lease.length = deadline.since(now);
             self.leases.insert((deadline, lease.token, slot));
         }
     }

@@ -11,10 +11,10 @@ use super::limits::SETTLED_LEASES_MAX;
 
 /// The last [`SETTLED_LEASES_MAX`] settled leases.
 ///
-/// Invariant: `order` and `outcomes` hold the same tokens.
+/// Invariant: `order` and `outcomes` hold the same.
 #[derive(Debug, Default)]
 pub(super) struct SettledLeases {
-    order: VecDeque<Rv>,
+    order: VecDeque<(Rv, Outcome)>,
     outcomes: HashMap<Rv, Outcome, RandomState>,
 }
 
@@ -22,11 +22,11 @@ impl SettledLeases {
     /// Notes how the lease ended; the oldest of too many is forgotten.
     pub(super) fn insert(&mut self, token: Rv, outcome: Outcome) {
         if self.order.len() == SETTLED_LEASES_MAX
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((oldest, _)) = self.order.pop_front()
         {
             self.outcomes.remove(&oldest);
         }
-        self.order.push_back(token);
+        self.order.push_back((token, outcome));
         self.outcomes.insert(token, outcome);
     }
 
@@ -35,8 +35,13 @@ impl SettledLeases {
         self.outcomes.get(&token).copied().unwrap_or(Outcome::Unknown)
     }
 
-    /// All that is remembered, oldest first.
+    /// All that is remembered, oldest first. A checkpoint copies it under the queue's lock.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Rv, Outcome)> {
-        self.order.iter().map(|token| (*token, self.get(*token)))
+        self.order.iter().copied()
+    }
+
+    /// How many leases are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
     }
 }

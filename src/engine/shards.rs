@@ -35,6 +35,25 @@ impl<T> Shards<T> {
         }
     }
 
+    /// A table of values, none twice, that are as many as they will be for now.
+    pub(super) fn filled(values: Vec<(u64, T)>) -> Self {
+        let mut sizes = vec![0; 1 << PART_BITS];
+        for (hash, _) in &values {
+            if let Some(size) = sizes.get_mut(part(*hash)) {
+                *size += 1;
+            }
+        }
+        let mut filled =
+            Self { parts: sizes.into_iter().map(HashTable::with_capacity).collect(), len: values.len() };
+        for (hash, value) in values {
+            if let Some(part) = filled.parts.get_mut(part(hash)) {
+                // There is room, so nothing is moved and no hash is asked for.
+                part.insert_unique(hash, value, |_| hash);
+            }
+        }
+        filled
+    }
+
     /// Takes the value of this hash out that `is` picks.
     pub(super) fn remove(&mut self, hash: u64, is: impl FnMut(&T) -> bool) {
         let part = self.parts.get_mut(part(hash));

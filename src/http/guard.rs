@@ -33,6 +33,14 @@ pub(super) async fn check_head(State(state): State<AppState>, request: Request, 
     next.run(request).await
 }
 
+/// Refuses calls on queues until all queues are loaded.
+pub(super) async fn recovered(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    if !state.registry.is_ready() && request.uri().path().starts_with("/v1/queues") {
+        return Problem::recovering(state.registry.progress()).into_response();
+    }
+    next.run(request).await
+}
+
 /// Refuses what a foreign web page sent.
 pub(super) async fn same_site(State(state): State<AppState>, request: Request, next: Next) -> Response {
     match check(request.headers(), request.uri(), &state.limits.allowed_hosts) {

@@ -13,7 +13,7 @@ mod settings;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-use super::routes::{consume, look, operate, produce, queues};
+use super::routes::{consume, history, look, operate, produce, queues};
 use super::state::HttpLimits;
 use super::wire;
 
@@ -32,11 +32,13 @@ use super::wire;
         consume::pop, consume::settle, consume::ack, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
         look::items, look::item, look::known_list, look::known, look::synced,
+        history::history, history::of_key,
         operate::livez, operate::readyz, operate::info, operate::openapi_json, operate::problem,
     ),
     components(schemas(
         wire::ProblemDocument, wire::DeltaCall<'static>, wire::SeedCall<'static>,
         wire::Page<wire::ItemDocument>, wire::Page<wire::KnownDocument>,
+        wire::Page<wire::EventDocument>,
         crate::config::queue::QueueDefaults,
     )),
     tags(

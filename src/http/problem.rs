@@ -12,7 +12,7 @@ use crate::engine::event::ReplaceCounts;
 use crate::engine::key::KeyError;
 use crate::engine::object::SyntaxError;
 use crate::engine::refusal::Refusal;
-use crate::service;
+use crate::service::{self, JournalError, Progress};
 
 /// Everything that can be wrong, as `/problems/{name}` explains it.
 macro_rules! codes {
@@ -132,7 +132,7 @@ codes! {
     JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
         "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"
-        "The request took no effect that lasts. Make room; the server heals by itself.";
+        "Whether the request took effect is unknown. Make room on the disk of storage.data_dir; the server heals by itself. Repeat the request then: settles and pops with an id are safe to repeat.";
 }
 
 /// A problem on its way to the caller.
@@ -153,6 +153,20 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry_after = matches!(code.status(), 429 | 503 | 507).then_some(RETRY_AFTER);
         Self { code, detail: detail.into(), fields: Map::new(), retry_after }
+    }
+
+    /// The server is still loading its queues.
+    #[must_use]
+    pub fn recovering(progress: &Progress) -> Self {
+        let [queues, queues_total, keys, events] = progress.counts();
+        let detail = format!(
+            "the server is loading its queues: {queues} of {queues_total} so far, {keys} keys and {events} events"
+        );
+        Self::new(Code::Recovering, detail)
+            .with("queues", queues)
+            .with("queues_total", queues_total)
+            .with("keys", keys)
+            .with("events", events)
     }
 
     /// Adds a field of its own.
@@ -286,7 +300,11 @@ impl From<service::Error> for Problem {
             Error::Draining => Self::new(Code::Draining, detail),
             Error::Refused(refusal) => refusal.into(),
             Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),
-            Error::Journal(_) => Self::new(
+            Error::Journal(JournalError::DiskFull) => Self::new(
+                Code::DiskFull,
+                "the journal's disk is full; whether the request took effect is unknown, repeat it safely",
+            ),
+            Error::Journal(JournalError::OutcomeUnknown) => Self::new(
                 Code::JournalUnavailable,
                 "the journal could not confirm the write; whether it took effect is unknown, repeat it safely",
             ),

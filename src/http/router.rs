@@ -5,7 +5,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::routes::{consume, look, operate, produce, queues};
+use super::routes::{consume, history, look, operate, produce, queues};
 use super::state::AppState;
 use super::{guard, leftover, telemetry};
 
@@ -40,6 +40,8 @@ pub fn router(state: AppState) -> Router {
         .route("/v1/queues/{queue}/items/{*key}", get(look::item))
         .route("/v1/queues/{queue}/known", get(look::known_list))
         .route("/v1/queues/{queue}/known/{*key}", get(look::known))
+        .route("/v1/queues/{queue}/history", get(history::history))
+        .route("/v1/queues/{queue}/history/{*key}", get(history::of_key))
         .route("/v1/queues/{queue}/synced", get(look::synced))
         .route("/v1/info", get(operate::info))
         .route("/livez", get(operate::livez))
@@ -61,6 +63,7 @@ fn with_layers(router: Router<AppState>, state: AppState) -> Router {
     router
         .fallback(telemetry::not_found)
         .layer(CatchPanicLayer::custom(telemetry::on_panic))
+        .layer(from_fn_with_state(state.clone(), guard::recovered))
         .layer(from_fn_with_state(state.clone(), guard::same_site))
         .layer(from_fn_with_state(state.clone(), guard::check_head))
         .layer(from_fn(leftover::finish))

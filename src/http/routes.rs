@@ -1,9 +1,12 @@
 //! The handlers, one file a resource.
 
 pub(super) mod consume;
+pub(super) mod history;
 pub(super) mod look;
 pub(super) mod operate;
 pub(super) mod produce;
 pub(super) mod queues;
 
 mod reading;
+
+pub use self::produce::read_seed;

@@ -20,8 +20,33 @@ pub struct AppState {
     pub shutdown: Shutdown,
     /// When the process started, in microseconds since the Unix epoch.
     pub started_us: u64,
+    /// What an answer outlives.
+    pub durability: Durability,
     /// Whether `/metrics` is served here too.
     pub serves_metrics: bool,
+}
+
+/// What an answer outlives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: queues end with the process.
+    Memory,
+    /// The process; a power loss may take the last moments.
+    Normal,
+    /// A power loss.
+    Full,
+}
+
+impl Durability {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Normal => "normal",
+            Self::Full => "full",
+        }
+    }
 }
 
 /// Bounds of the HTTP layer; each is a setting.

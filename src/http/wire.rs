@@ -4,6 +4,7 @@ pub mod config;
 pub mod strict;
 
 mod consuming;
+mod history;
 mod looking;
 mod operating;
 mod producing;
@@ -15,6 +16,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 pub use self::consuming::*;
+pub use self::history::*;
 pub use self::looking::*;
 pub use self::operating::*;
 pub use self::producing::*;

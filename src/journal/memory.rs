@@ -1,78 +1,332 @@
-//! A journal in memory whose commits a test can hold back or fail.
+//! A store in memory that obeys a plan of faults: for tests of everything above a store.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::{Commit, Error, Journal, Progress};
-use crate::engine::event::Event;
-use crate::name::Name;
+use super::store::{
+    Error, Gravestone, JournalRow, KeyRow, Opening, QueueId, QueueRow, Reader, Size, Store, Stretch, Writes,
+};
+use crate::engine::delta::Rv;
+use crate::engine::schedule::Slot;
 
-/// Keeps all events of all queues. Clones are the same journal.
+/// Rows that a trim or a sweep removes at a time.
+const REMOVED_ROWS: usize = 1_000;
+
+/// The rows, and the faults to come. Clones are the same store.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    state: Arc<Mutex<State>>,
-    progress: watch::Sender<Progress>,
+    disk: Arc<Mutex<Disk>>,
+    plan: Arc<Mutex<Plan>>,
+    held: watch::Sender<bool>,
+    dark: watch::Sender<bool>,
+}
+
+/// What happens to a step instead of what should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is written; an error is told.
+    Refused,
+    /// Nothing is written, because no room is left.
+    Full,
+    /// All is written, and yet an error is told.
+    Doubted,
+    /// The power goes before anything is written: the step never ends.
+    CrashBefore,
+    /// The power goes after all is written: the step never ends.
+    CrashAfter,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    journal: BTreeMap<u64, JournalRow>,
+    queues: BTreeMap<QueueId, QueueRow>,
+    gravestones: Vec<Gravestone>,
+    keys: BTreeMap<(QueueId, Slot), KeyRow>,
+    next_row: u64,
+    dirty: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    events: BTreeMap<Name, Vec<Event>>,
-    appended: u64,
-    held: bool,
-}
-
-impl Memory {
-    /// An empty journal that commits at once.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { state: Arc::default(), progress: watch::Sender::new(Ok(0)) }
-    }
-
-    /// Commits come no more until [`release`](Self::release) or [`fail`](Self::fail).
-    pub fn hold(&self) {
-        self.lock().held = true;
-    }
-
-    /// Lets the commits come that were held back, and all later ones at once.
-    pub fn release(&self) {
-        let mut state = self.lock();
-        state.held = false;
-        let _before = self.progress.send_replace(Ok(state.appended));
-    }
-
-    /// Fails every commit that has not come, and all later ones.
-    pub fn fail(&self) {
-        let _before = self.progress.send_replace(Err(Error::OutcomeUnknown));
-    }
-
-    /// All events of a queue, oldest first.
-    #[must_use]
-    pub fn events(&self, queue: &Name) -> Vec<Event> {
-        self.lock().events.get(queue).cloned().unwrap_or_default()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+struct Plan {
+    /// Writes and reopenings so far.
+    steps: u64,
+    faults: BTreeMap<u64, Fault>,
+    /// While set, every step fails by it.
+    broken: Option<Fault>,
+    /// An error was told, and the store was not opened again since.
+    failed: bool,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self::new()
+        let disk = Disk { next_row: 1, ..Disk::default() };
+        Self {
+            disk: Arc::new(Mutex::new(disk)),
+            plan: Arc::default(),
+            held: watch::Sender::new(false),
+            dark: watch::Sender::new(false),
+        }
     }
 }
 
-impl Journal for Memory {
-    fn append(&self, queue: &Name, events: Vec<Event>) -> Commit {
-        let mut state = self.lock();
-        state.appended += 1;
-        let number = state.appended;
-        state.events.entry(queue.clone()).or_default().extend(events);
-        if !state.held && self.progress.borrow().is_ok() {
-            let _before = self.progress.send_replace(Ok(number));
+impl Memory {
+    /// What is on the disk now, in a store of its own: what a restart finds.
+    #[must_use]
+    pub fn restarted(&self) -> Self {
+        let copy = lock(&self.disk).clone();
+        Self { disk: Arc::new(Mutex::new(copy)), ..Self::default() }
+    }
+
+    /// What the store says of itself when it is opened.
+    #[must_use]
+    pub fn opening(&self) -> Opening {
+        let disk = lock(&self.disk);
+        Opening { clean: !disk.dirty, next_row: disk.next_row }
+    }
+
+    /// No write ends until [`release`](Self::release).
+    pub fn hold(&self) {
+        self.held.send_replace(true);
+    }
+
+    /// Writes end again.
+    pub fn release(&self) {
+        self.held.send_replace(false);
+    }
+
+    /// Every step fails by this fault until [`repair`](Self::repair); one that is held, too.
+    pub fn break_by(&self, fault: Fault) {
+        lock(&self.plan).broken = Some(fault);
+        self.release();
+    }
+
+    /// Steps succeed again, those included for which a fault was planned.
+    pub fn repair(&self) {
+        let mut plan = lock(&self.plan);
+        plan.broken = None;
+        plan.faults.clear();
+    }
+
+    /// Plans a fault for the step of this number, counted from 1 over writes and reopenings.
+    pub fn fault_at(&self, step: u64, fault: Fault) {
+        lock(&self.plan).faults.insert(step, fault);
+    }
+
+    /// Writes and reopenings so far.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        lock(&self.plan).steps
+    }
+
+    /// All rows of the journal, oldest first.
+    #[must_use]
+    pub fn journal_rows(&self) -> Vec<JournalRow> {
+        lock(&self.disk).journal.values().cloned().collect()
+    }
+
+    /// The rows of the journal from this one on, oldest first.
+    #[must_use]
+    pub fn journal_rows_from(&self, id: u64) -> Vec<JournalRow> {
+        lock(&self.disk).journal.range(id..).map(|(_, row)| row.clone()).collect()
+    }
+
+    /// Waits until the power has gone by a planned fault.
+    pub async fn crashed(&self) {
+        // The sender is part of `self`, so this waits for the crash and nothing else.
+        let _dark = self.dark.subscribe().wait_for(|dark| *dark).await.is_ok();
+    }
+
+    async fn crash<T>(&self) -> T {
+        self.dark.send_replace(true);
+        std::future::pending().await
+    }
+
+    /// Waits while writes are held, then tells what happens to the next step.
+    async fn step(&self) -> Option<Fault> {
+        // The sender is part of `self`, so this waits for the release and nothing else.
+        let mut held = self.held.subscribe();
+        let _released = held.wait_for(|held| !held).await.is_ok();
+        let mut plan = lock(&self.plan);
+        plan.steps += 1;
+        let step = plan.steps;
+        let fault = plan.faults.remove(&step).or(plan.broken);
+        plan.failed |= fault.is_some();
+        fault
+    }
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failed(doing: &str) -> Error {
+    Error::Failed { doing: doing.to_owned(), source: None }
+}
+
+impl Store for Memory {
+    async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+        if lock(&self.plan).failed {
+            return Err(failed("write before it was opened again"));
         }
-        Commit::at(number, self.progress.subscribe())
+        let fault = self.step().await;
+        if matches!(fault, None | Some(Fault::Doubted | Fault::CrashAfter)) {
+            lock(&self.disk).apply(writes);
+        }
+        match fault {
+            None => Ok(()),
+            Some(Fault::Refused | Fault::Doubted) => Err(failed("write")),
+            Some(Fault::Full) => Err(Error::Full { source: None }),
+            Some(Fault::CrashBefore | Fault::CrashAfter) => self.crash().await,
+        }
+    }
+
+    async fn reopen(&mut self) -> Result<(), Error> {
+        match self.step().await {
+            None => {
+                lock(&self.plan).failed = false;
+                Ok(())
+            }
+            Some(Fault::Full) => Err(Error::Full { source: None }),
+            Some(Fault::CrashBefore | Fault::CrashAfter) => self.crash().await,
+            Some(_) => Err(failed("open the store")),
+        }
+    }
+
+    async fn upkeep(&mut self) -> Result<Size, Error> {
+        Ok(Size::default())
+    }
+}
+
+impl Disk {
+    fn apply(&mut self, writes: Writes) {
+        for row in writes.journal {
+            self.next_row = self.next_row.max(row.id + 1);
+            self.journal.insert(row.id, row);
+        }
+        self.queues.extend(writes.queues.into_iter().map(|row| (row.id, row)));
+        for stone in writes.gravestones {
+            self.keys.remove(&(stone.queue, stone.slot));
+            self.gravestones.push(stone);
+        }
+        self.keys.extend(writes.keys.into_iter().map(|row| ((row.queue, row.slot), row)));
+        for (queue, rv) in writes.outlived {
+            self.gravestones.retain(|stone| stone.queue != queue || stone.rv > rv);
+        }
+        for (queue, rv) in writes.trimmed {
+            self.remove_rows(|row| row.queue == queue && row.last_rv <= rv, REMOVED_ROWS);
+        }
+        for (queue, rows) in writes.swept {
+            self.sweep(queue, rows as usize);
+        }
+        if let Some(clean) = writes.clean {
+            self.dirty = !clean;
+        }
+    }
+
+    fn remove_rows(&mut self, goes: impl Fn(&JournalRow) -> bool, most: usize) {
+        let ids: Vec<u64> =
+            self.journal.values().filter(|row| goes(row)).map(|row| row.id).take(most).collect();
+        for id in ids {
+            self.journal.remove(&id);
+        }
+    }
+
+    fn sweep(&mut self, queue: QueueId, rows: usize) {
+        self.remove_rows(|row| row.queue == queue, rows);
+        let keys = self.keys.range((queue, 0)..=(queue, Slot::MAX)).map(|(id, _)| *id).take(rows);
+        for id in keys.collect::<Vec<_>>() {
+            self.keys.remove(&id);
+        }
+        let mut left = rows;
+        self.gravestones.retain(|stone| {
+            let goes = stone.queue == queue && left > 0;
+            left -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
+fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, Result<T, Error>> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Reader for Memory {
+    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>> {
+        ready(lock(&self.disk).queues.values().cloned().collect())
+    }
+
+    fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>> {
+        let disk = lock(&self.disk);
+        ready(disk.gravestones.iter().filter(|stone| stone.queue == queue).cloned().collect())
+    }
+
+    fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
+        let disk = lock(&self.disk);
+        let rows = disk.keys.range((queue, slot)..=(queue, Slot::MAX)).map(|(_, row)| row.clone());
+        ready(rows.take(limit).collect())
+    }
+
+    fn journal(
+        &self,
+        queue: QueueId,
+        after: Rv,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
+        let disk = lock(&self.disk);
+        let rows = disk.journal.values().filter(|row| row.queue == queue && row.last_rv > after);
+        let mut left = bytes;
+        let mut page: Vec<JournalRow> = Vec::new();
+        for row in rows {
+            if !page.is_empty() && row.events.len() > left {
+                break;
+            }
+            left = left.saturating_sub(row.events.len());
+            page.push(row.clone());
+        }
+        ready(page)
+    }
+
+    fn history(
+        &self,
+        queue: QueueId,
+        key: &str,
+        before: Rv,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<(Vec<JournalRow>, Option<Rv>), Error>> {
+        let disk = lock(&self.disk);
+        let rows = disk.journal.values().rev().filter(|row| row.queue == queue && row.first_rv < before);
+        let named = serde_json::Value::from(key).to_string();
+        let mut left = bytes;
+        let mut found = Vec::new();
+        let mut below = None;
+        for row in rows {
+            if left == 0 {
+                return ready((found, below));
+            }
+            left = left.saturating_sub(row.events.len());
+            below = Some(row.first_rv);
+            if row.events.contains(&named) {
+                found.push(row.clone());
+            }
+        }
+        ready((found, None))
+    }
+
+    fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {
+        let disk = lock(&self.disk);
+        let mut all: Vec<Stretch> = Vec::new();
+        for row in disk.journal.values().filter(|row| row.queue == queue) {
+            let next = Stretch { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 };
+            match all.last_mut() {
+                Some(last) if last.bytes + next.bytes <= bytes => {
+                    *last = Stretch { bytes: last.bytes + next.bytes, ..next };
+                }
+                _ => all.push(next),
+            }
+        }
+        ready(all)
     }
 }

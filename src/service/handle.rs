@@ -1,6 +1,6 @@
 //! One queue that runs: its lock, its waiters, its commits.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,9 +15,12 @@ use crate::clock::Clock;
 use crate::engine::command::{Call, Produced};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
+use crate::engine::event::Event;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Spent};
-use crate::journal::{Commit, Journal};
+use crate::journal::recovery::Loaded;
+use crate::journal::store::QueueId;
+use crate::journal::{self, Commit, Journal, Naming};
 use crate::lifecycle::Shutdown;
 
 /// Up to this many keys, debug builds check every invariant of a queue after every change.
@@ -26,12 +29,11 @@ const CHECKED_KEYS_MAX: usize = 64;
 /// A queue that runs. Cheap to clone through its `Arc`.
 #[derive(Debug)]
 pub struct Handle {
-    name: Name,
-    incarnation: Incarnation,
-    created_at: Time,
+    naming: Naming,
     pub(super) max_waiters: usize,
     clock: Clock,
-    journal: Option<Arc<dyn Journal>>,
+    /// Where events go, and what the queue is called there; none in a service without a journal.
+    journal: Option<(Journal, QueueId)>,
     shutdown: Shutdown,
     metrics: QueueMetrics,
     inner: Mutex<Inner>,
@@ -62,12 +64,17 @@ pub(super) struct Inner {
     /// Leases that a repeated pop was answered with: the first answer can't give them back any more.
     /// Some are settled already.
     pub(super) repeated: HashSet<Rv>,
-    /// The newest event that is known to be durable.
-    committed: Rv,
-    deleted: bool,
-    auto_created: bool,
+    /// How often the queue was loaded from the journal again.
+    pub(super) generation: u64,
+    pub(super) deleted: bool,
+    /// What was pushed to the journal and is not known to be durable: the last event of each commit.
+    pub(super) pending: VecDeque<(Rv, Commit)>,
+    /// Why the queue must be loaded again: something that it holds is not durable and never will be.
+    pub(super) lost: Option<journal::Error>,
+    /// The newest event that the journal was given.
+    pub(super) pushed: Rv,
     /// The commit of the newest events; what reads wait for.
-    commit: Commit,
+    pub(super) commit: Commit,
     /// What the timer sleeps until.
     armed: Option<Time>,
     /// What callers were told last.
@@ -77,18 +84,28 @@ pub(super) struct Inner {
 /// What must be done once the lock is free again.
 #[derive(Default)]
 #[must_use]
-struct Aftermath {
+pub(super) struct Aftermath {
     deliveries: Vec<(oneshot::Sender<Delivery>, Delivery)>,
     waits: Vec<Duration>,
     works: Vec<Duration>,
     spent: Vec<Spent>,
 }
 
+/// What the timer has to wait for.
+pub(super) struct Tick {
+    /// A periodic Resync is to be run first.
+    pub(super) resync_due: bool,
+    /// When the next thing is due.
+    pub(super) next: Option<Time>,
+    /// A lease is due, but not committed: nothing happens before.
+    pub(super) commit: Option<Commit>,
+}
+
 /// The parts that a handle needs from the service around it.
 #[derive(Debug)]
 pub(super) struct Surroundings {
     pub(super) clock: Clock,
-    pub(super) journal: Option<Arc<dyn Journal>>,
+    pub(super) journal: Option<(Journal, QueueId)>,
     pub(super) shutdown: Shutdown,
     pub(super) max_waiters: usize,
     pub(super) metrics: QueueMetrics,
@@ -114,19 +131,17 @@ pub struct Document {
 }
 
 impl Handle {
-    pub(super) fn new(
-        name: Name,
-        incarnation: Incarnation,
-        mut queue: Queue,
-        auto_created: bool,
-        around: Surroundings,
-    ) -> Self {
-        let committed = if around.journal.is_some() { queue.resource_version() } else { Rv::MAX };
-        queue.set_committed(committed);
+    /// A queue that was created or loaded; it is durable once `commit` has come.
+    pub(super) fn new(naming: Naming, mut queue: Queue, commit: Commit, around: Surroundings) -> Self {
+        let pushed = queue.resource_version();
+        let mut pending = VecDeque::new();
+        if around.journal.is_some() {
+            queue.journaled();
+            queue.set_committed(pushed);
+            pending.push_back((pushed, commit.clone()));
+        }
         Self {
-            name,
-            incarnation,
-            created_at: Time::from_micros(around.clock.now_us()),
+            naming,
             max_waiters: around.max_waiters,
             clock: around.clock,
             journal: around.journal,
@@ -136,10 +151,12 @@ impl Handle {
                 queue,
                 waiters: Waiters::default(),
                 repeated: HashSet::new(),
-                committed,
+                generation: 0,
                 deleted: false,
-                auto_created,
-                commit: Commit::done(),
+                pending,
+                lost: None,
+                pushed,
+                commit,
                 armed: None,
                 landmarks: Landmarks::default(),
             }),
@@ -151,29 +168,51 @@ impl Handle {
         }
     }
 
+    /// A queue that was loaded from the journal: live leases get their time again, a Replace that was
+    /// cut off is noted, and after an unclean end the numbers skip ahead.
+    pub(super) fn loaded(naming: Naming, loaded: Loaded, unclean: bool, around: Surroundings) -> Self {
+        let last_rv = loaded.last_rv;
+        let handle = Self::new(naming, loaded.queue, Commit::done(), around);
+        let mut inner = handle.lock();
+        inner.pushed = last_rv;
+        inner.queue.set_committed(last_rv);
+        inner.queue.recover(handle.now(), unclean);
+        let events = inner.queue.take_events();
+        if let Some((journal, id)) = handle.journal.as_ref().filter(|_| !events.is_empty()) {
+            inner.push(journal, *id, events);
+        }
+        drop(inner);
+        handle
+    }
+
+    /// Where its events go, and what it is called there.
+    pub(super) fn journal(&self) -> Option<&(Journal, QueueId)> {
+        self.journal.as_ref()
+    }
+
     /// The queue's name.
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.name
+        &self.naming.name
     }
 
     /// The id of the lease with this token.
     #[must_use]
     pub fn lease_id(&self, token: Rv) -> LeaseId {
-        LeaseId { incarnation: self.incarnation, token }
+        LeaseId { incarnation: self.naming.incarnation, token }
     }
 
     /// The token of a lease's id; 0, which no lease has, for an id that is not of this queue.
     #[must_use]
     pub fn token(&self, id: &str) -> Rv {
-        let own = LeaseId::parse(id).filter(|id| id.incarnation == self.incarnation);
+        let own = LeaseId::parse(id).filter(|id| id.incarnation == self.naming.incarnation);
         own.map_or(0, |id| id.token)
     }
 
     /// Which of the queues of its name it is.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        self.incarnation
+        self.naming.incarnation
     }
 
     /// The present time, as the engine counts it.
@@ -231,10 +270,10 @@ impl Handle {
         let (document, commit) = {
             let inner = self.open()?;
             let document = Document {
-                name: self.name.clone(),
-                incarnation: self.incarnation,
-                auto_created: inner.auto_created,
-                created_at: self.created_at,
+                name: self.naming.name.clone(),
+                incarnation: self.naming.incarnation,
+                auto_created: inner.queue.is_auto_created(),
+                created_at: self.naming.created_at,
                 config: inner.queue.config().clone(),
                 status: inner.queue.status(self.now()),
                 waiters: inner.waiters.len(),
@@ -256,7 +295,6 @@ impl Handle {
         let changed = self.with_inner(|inner, now| -> Result<(), E> {
             let config = edit(inner.queue.config())?;
             inner.queue.configure(now, Arc::new(config)).map_err(Error::from)?;
-            inner.auto_created = false;
             Ok(())
         });
         let (out, commit) = changed.map_err(E::from)?;
@@ -289,42 +327,53 @@ impl Handle {
         }
         let come = landmarks.wait_for(|marks| reached(marks) || marks.deleted);
         tokio::select! {
+            biased;
             _ = come => {}
             () = tokio::time::sleep(wait) => {}
             () = self.shutdown.draining().cancelled() => {}
         }
     }
 
-    /// Ends the queue: waiting pops are answered, everything else finds it gone. Returns the last rv.
-    pub(super) fn delete(&self) -> Option<Rv> {
-        let mut inner = self.lock();
-        if std::mem::replace(&mut inner.deleted, true) {
-            return None;
-        }
-        let waiters = inner.waiters.take_all();
+    /// Ends the queue: waiting pops are answered, everything else finds it gone. Answers its last event
+    /// and the commit of its end.
+    pub(super) fn delete(&self) -> Result<(Rv, Commit), Error> {
+        let inner = self.open()?;
         let last_rv = inner.queue.resource_version();
-        let empty = Queue::new(inner.queue.config().clone(), last_rv, self.now());
+        let commit = match &self.journal {
+            Some((journal, id)) => journal.delete(*id, self.naming.clone(), last_rv),
+            None => Commit::done(),
+        };
+        self.end(inner, &Error::QueueDeleted);
+        Ok((last_rv, commit))
+    }
+
+    /// Answers all who wait with `error`, and drops the content.
+    pub(super) fn end(&self, mut inner: MutexGuard<'_, Inner>, error: &Error) {
+        inner.deleted = true;
+        let waiters = inner.waiters.take_all();
+        let empty = Queue::new(inner.queue.config().clone(), 0, self.now());
         let content = std::mem::replace(&mut inner.queue, empty);
         drop(inner);
         for waiter in waiters {
-            let _left = waiter.reply.send(Err(Error::QueueDeleted));
+            let _left = waiter.reply.send(Err(error.clone()));
         }
         self.landmarks.send_replace(Landmarks { deleted: true, ..Landmarks::default() });
         self.timer.notify_one();
         self.sliced_ended.notify_waiters();
         drop_elsewhere(content);
-        Some(last_rv)
     }
 
-    /// Lets everything happen that is due. Tells whether a Resync is, and the next deadline.
-    pub(super) fn tick(self: &Arc<Self>) -> Result<(bool, Option<Time>), Error> {
-        let ticked = self.with_inner(|inner, now| {
+    /// Lets everything happen that is due; tells what the timer has to wait for next.
+    pub(super) fn tick(self: &Arc<Self>) -> Result<Tick, Error> {
+        let (resync_due, commit) = self.with_inner(|inner, now| {
             inner.queue.advance(now);
             inner.queue.take_resync_due()
         })?;
         let mut inner = self.lock();
-        inner.armed = inner.queue.next_deadline();
-        Ok((ticked.0, inner.armed))
+        // A lease does not expire before its own commit, so its deadline may have passed.
+        let commit = inner.queue.due_uncommitted(self.now()).then_some(commit);
+        inner.armed = if commit.is_some() { None } else { inner.queue.next_deadline() };
+        Ok(Tick { resync_due, next: inner.armed, commit })
     }
 
     /// Keys in the hands of workers, after all that is due has happened.
@@ -334,16 +383,6 @@ impl Handle {
             queue.schedule().leased_len()
         });
         leased.map_or(0, |(leased, _)| leased)
-    }
-
-    /// The events up to `rv` are durable: leases among them may expire from now on.
-    pub(super) fn committed(self: &Arc<Self>, rv: Option<Rv>) {
-        if let Some(rv) = rv.filter(|_| self.journal.is_some()) {
-            let _gone = self.with_inner(|inner, _| {
-                inner.committed = inner.committed.max(rv);
-                inner.queue.set_committed(inner.committed);
-            });
-        }
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -379,11 +418,20 @@ impl Handle {
     ) -> Result<(T, Commit), Error> {
         let (out, commit, aftermath) = {
             let mut inner = self.open()?;
+            if let Some((journal, _)) = &self.journal {
+                journal.check()?;
+            }
             let now = self.now();
             let out = change(&mut inner, now);
             let aftermath = self.finish(&mut inner, now);
             (out, inner.commit.clone(), aftermath)
         };
+        self.conclude(aftermath);
+        Ok((out, commit))
+    }
+
+    /// What was left to do until the lock was free.
+    pub(super) fn conclude(&self, aftermath: Aftermath) {
         for (reply, delivery) in aftermath.deliveries {
             // A caller that has gone drops the delivery, which gives its keys back.
             drop(reply.send(delivery));
@@ -392,15 +440,14 @@ impl Handle {
         if !aftermath.spent.is_empty() {
             drop_elsewhere(aftermath.spent);
         }
-        Ok((out, commit))
     }
 
-    fn finish(self: &Arc<Self>, inner: &mut Inner, now: Time) -> Aftermath {
+    pub(super) fn finish(self: &Arc<Self>, inner: &mut Inner, now: Time) -> Aftermath {
         let served = if self.shutdown.is_draining() { Vec::new() } else { serve(inner, now) };
         debug_assert!(inner.queue.table().len() > CHECKED_KEYS_MAX || inner.queue.check() == Ok(()));
         let events = inner.queue.take_events();
-        if let Some(journal) = self.journal.as_ref().filter(|_| !events.is_empty()) {
-            inner.commit = journal.append(&self.name, events);
+        if let Some((journal, id)) = self.journal.as_ref().filter(|_| !events.is_empty()) {
+            inner.push(journal, *id, events);
         }
         let deliveries = served.into_iter().map(|(reply, answer)| {
             let delivery = answer.map(|items| self.delivered(items, inner.commit.clone(), true));
@@ -433,13 +480,21 @@ impl Handle {
         }
     }
 
-    /// The lock of a queue that is there and whole: a panic in the middle of a change closes it.
-    fn open(&self) -> Result<MutexGuard<'_, Inner>, Error> {
+    /// The lock of a queue that is there and whole: a panic in the middle of a change closes it, and so
+    /// does a commit that failed, until the queue is loaded again.
+    pub(super) fn open(&self) -> Result<MutexGuard<'_, Inner>, Error> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let inner = self.inner.lock();
         self.served.fetch_add(1, Ordering::Relaxed);
-        let inner = inner.map_err(|_| Error::Broken)?;
-        if inner.deleted { Err(Error::QueueDeleted) } else { Ok(inner) }
+        let mut inner = inner.map_err(|_| Error::Broken)?;
+        if inner.deleted {
+            return Err(Error::QueueDeleted);
+        }
+        inner.follow_commits();
+        match inner.lost {
+            Some(error) => Err(error.into()),
+            None => Ok(inner),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -450,7 +505,31 @@ impl Handle {
     }
 }
 
+impl Inner {
+    /// Gives events to the journal; they are pending until their commit has come.
+    fn push(&mut self, journal: &Journal, id: QueueId, events: Vec<Event>) {
+        let prev_rv = std::mem::replace(&mut self.pushed, self.queue.resource_version());
+        self.commit = journal.append(id, prev_rv, events);
+        match self.pending.back_mut() {
+            Some((rv, commit)) if commit.is_same(&self.commit) => *rv = self.pushed,
+            _ => self.pending.push_back((self.pushed, self.commit.clone())),
+        }
+    }
+
+    /// Notes which commits have come, and whether one has failed.
+    fn follow_commits(&mut self) {
+        while let Some((rv, outcome)) = self.pending.front().map(|(rv, commit)| (*rv, commit.outcome())) {
+            match outcome {
+                None => return,
+                Some(Ok(())) => self.queue.set_committed(rv),
+                Some(Err(error)) => self.lost = Some(error),
+            }
+            self.pending.pop_front();
+        }
+    }
+}
+
 /// Dropping a million objects takes a while; no worker thread should stand still for it.
-fn drop_elsewhere<T: Send + 'static>(content: T) {
+pub(super) fn drop_elsewhere<T: Send + 'static>(content: T) {
     drop(tokio::task::spawn_blocking(move || drop(content)));
 }

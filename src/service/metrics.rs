@@ -18,6 +18,7 @@ use super::Name;
 use crate::engine::delta::DeltaKind;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Status, Tally};
+use crate::journal::Observer;
 
 /// client-go's buckets: 1e-8 s to 1e3 s by tens.
 const WORKQUEUE_BUCKETS: [f64; 12] =
@@ -28,7 +29,21 @@ const HTTP_BUCKETS: [f64; 14] =
 
 const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-const DESCRIPTIONS: [(&str, Kind, &str); 20] = [
+/// From a commit on a fast disk to one on a disk in trouble.
+const JOURNAL_BUCKETS: [f64; 12] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
+/// How many events share a commit.
+const EVENTS_BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0, 2_500.0, 10_000.0];
+/// A checkpoint takes from milliseconds to minutes.
+const CHECKPOINT_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 2.0, 5.0, 15.0, 60.0, 300.0];
+
+const COMMIT_DURATION: &str = "deltaq_journal_commit_duration_seconds";
+const COMMIT_EVENTS: &str = "deltaq_journal_commit_events";
+const JOURNAL_BYTES: &str = "deltaq_journal_bytes";
+const CHECKPOINT_DURATION: &str = "deltaq_checkpoint_duration_seconds";
+const CHECKPOINT_LAG: &str = "deltaq_checkpoint_lag_events";
+
+const DESCRIPTIONS: [(&str, Kind, &str); 25] = [
     ("workqueue_depth", Kind::Gauge, "Keys in line, and leased keys that will be in line again."),
     ("workqueue_adds_total", Kind::Counter, "How often a key got work to do."),
     ("workqueue_queue_duration_seconds", Kind::Histogram, "From a key's work coming in to its handing out."),
@@ -49,6 +64,11 @@ const DESCRIPTIONS: [(&str, Kind, &str); 20] = [
     ("deltaq_oldest_ready_age_seconds", Kind::Gauge, "How long the first key has been in line."),
     ("deltaq_waiters", Kind::Gauge, "Pops that wait."),
     ("deltaq_has_synced", Kind::Gauge, "1 once the initial list is acknowledged."),
+    (COMMIT_DURATION, Kind::Histogram, "From encoding a batch to its being durable."),
+    (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
+    (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
+    (CHECKPOINT_DURATION, Kind::Histogram, "From the first slice of a checkpoint to its last."),
+    (CHECKPOINT_LAG, Kind::Gauge, "Events that a start would replay."),
     ("deltaq_build_info", Kind::Gauge, "Always 1; the label is the version of the binary."),
     ("http_requests_in_flight", Kind::Gauge, "Requests that are being answered."),
     ("http_requests_total", Kind::Counter, "Requests answered, by method, route and status."),
@@ -108,13 +128,19 @@ impl Metrics {
     pub fn new() -> Result<Self, BuildError> {
         let builder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Prefix("workqueue_".to_owned()), &WORKQUEUE_BUCKETS)?
-            .set_buckets_for_metric(Matcher::Prefix("http_".to_owned()), &HTTP_BUCKETS)?;
+            .set_buckets_for_metric(Matcher::Prefix("http_".to_owned()), &HTTP_BUCKETS)?
+            .set_buckets_for_metric(Matcher::Full(COMMIT_DURATION.to_owned()), &JOURNAL_BUCKETS)?
+            .set_buckets_for_metric(Matcher::Full(COMMIT_EVENTS.to_owned()), &EVENTS_BUCKETS)?
+            .set_buckets_for_metric(Matcher::Full(CHECKPOINT_DURATION.to_owned()), &CHECKPOINT_BUCKETS)?;
         let recorder = builder.build_recorder();
         for (name, kind, text) in DESCRIPTIONS {
             match kind {
                 Kind::Counter => recorder.describe_counter(name.into(), None, text.into()),
                 Kind::Gauge => recorder.describe_gauge(name.into(), None, text.into()),
-                Kind::Histogram => recorder.describe_histogram(name.into(), Some(Unit::Seconds), text.into()),
+                Kind::Histogram => {
+                    let unit = name.ends_with("_seconds").then_some(Unit::Seconds);
+                    recorder.describe_histogram(name.into(), unit, text.into());
+                }
             }
         }
         let handle = recorder.handle();
@@ -159,6 +185,18 @@ impl Metrics {
         }
     }
 
+    /// The metrics of the journal.
+    #[must_use]
+    pub fn of_journal(&self) -> JournalMetrics {
+        JournalMetrics {
+            commit_duration: self.histogram(COMMIT_DURATION, Vec::new()),
+            commit_events: self.histogram(COMMIT_EVENTS, Vec::new()),
+            bytes: self.gauge(JOURNAL_BYTES, Vec::new()),
+            checkpoint_duration: self.histogram(CHECKPOINT_DURATION, Vec::new()),
+            checkpoint_lag: self.gauge(CHECKPOINT_LAG, Vec::new()),
+        }
+    }
+
     /// Shows nothing of the queue any more.
     pub fn forget(&self, name: &Name) {
         self.lock_gone().insert(name.clone());
@@ -179,6 +217,31 @@ impl Metrics {
 
     fn lock_gone(&self) -> std::sync::MutexGuard<'_, HashSet<Name>> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is measured of the journal.
+pub struct JournalMetrics {
+    commit_duration: Histogram,
+    commit_events: Histogram,
+    bytes: Gauge,
+    checkpoint_duration: Histogram,
+    checkpoint_lag: Gauge,
+}
+
+impl Observer for JournalMetrics {
+    fn committed(&self, events: usize, took: Duration) {
+        self.commit_duration.record(took.as_secs_f64());
+        self.commit_events.record(count(events));
+    }
+
+    fn checkpointed(&self, took: Duration) {
+        self.checkpoint_duration.record(took.as_secs_f64());
+    }
+
+    fn sized(&self, bytes: u64, lag_events: u64) {
+        self.bytes.set(count(usize::try_from(bytes).unwrap_or(usize::MAX)));
+        self.checkpoint_lag.set(count(usize::try_from(lag_events).unwrap_or(usize::MAX)));
     }
 }
 
@@ -226,7 +289,7 @@ impl QueueMetrics {
         ] {
             self.count("deltaq_deltas_ignored_total", "queue", Some(("reason", reason)), ignored);
         }
-        let outcomes = ["ack", "nack", "release", "reject", "expired", "stale"];
+        let outcomes = ["ack", "nack", "release", "reject", "expire", "stale"];
         let settled = tally.settled.into_iter().chain([tally.stale]);
         for (outcome, leases) in outcomes.into_iter().zip(settled) {
             self.count("deltaq_settled_total", "queue", Some(("outcome", outcome)), leases);
@@ -275,6 +338,12 @@ fn count(keys: usize) -> f64 {
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Metrics")
+    }
+}
+
+impl fmt::Debug for JournalMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JournalMetrics")
     }
 }
 

@@ -53,6 +53,10 @@ impl Delivered {
 
 impl Drop for Delivered {
     fn drop(&mut self) {
+        // Leases of a commit that failed are no more; their numbers may be those of others by now.
+        if self.commit.outcome().is_some_and(|outcome| outcome.is_err()) {
+            return;
+        }
         if let Some(handle) = self.give_back.take().and_then(|handle| handle.upgrade()) {
             let tokens: Vec<Rv> = self.items.iter().map(|item| item.token).collect();
             let _gone = handle.with_inner(|inner, now| inner.take_back(now, tokens));
@@ -87,9 +91,6 @@ impl Handle {
             Ok(delivered) => delivered.commit.clone().wait().await.map(|()| delivered).map_err(Error::from),
             Err(error) => Err(error),
         };
-        if let Ok(Delivered { items, .. }) = &items {
-            self.committed(items.iter().map(|item| item.token).max());
-        }
         match commit.wait().await {
             Ok(()) => PopAnswer { settled, items },
             // What became of the settles is unknown, too.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::handle::{Handle, Surroundings};
@@ -13,7 +14,10 @@ use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
-use crate::journal::Journal;
+use crate::journal::record::Identity;
+use crate::journal::recovery::{Loaded, Progress};
+use crate::journal::store::QueueId;
+use crate::journal::{self, Commit, Journal, Live, Naming};
 use crate::lifecycle::Shutdown;
 
 /// What the registry allows.
@@ -33,7 +37,12 @@ pub struct Registry {
     limits: Limits,
     defaults: Arc<Config>,
     clock: Clock,
-    journal: Option<Arc<dyn Journal>>,
+    journal: Option<Journal>,
+    /// How many failures of the journal are made good.
+    handled: AtomicU64,
+    progress: Progress,
+    /// Whether all queues of the store are loaded.
+    ready: AtomicBool,
     shutdown: Shutdown,
     metrics: Metrics,
     queues: RwLock<Queues>,
@@ -55,12 +64,14 @@ impl Registry {
         limits: Limits,
         defaults: Config,
         clock: Clock,
-        journal: Option<Arc<dyn Journal>>,
+        journal: Option<Journal>,
         shutdown: Shutdown,
         metrics: Metrics,
     ) -> Self {
         let (defaults, queues) = (Arc::new(defaults), RwLock::default());
-        Self { limits, defaults, clock, journal, shutdown, metrics, queues }
+        let (handled, progress) = (AtomicU64::new(0), Progress::default());
+        let ready = AtomicBool::new(journal.is_none());
+        Self { limits, defaults, clock, journal, handled, progress, ready, shutdown, metrics, queues }
     }
 
     /// The settings of a queue that says nothing else.
@@ -151,35 +162,89 @@ impl Registry {
         if queues.live.len() >= self.limits.max_queues {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues });
         }
-        let last_rv = queues.last_rvs.remove(name).unwrap_or_default();
-        let queue = Queue::new(config, last_rv, Time::from_micros(self.clock.now_us()));
-        let around = Surroundings {
-            clock: self.clock.clone(),
-            journal: self.journal.clone(),
-            shutdown: self.shutdown.clone(),
-            max_waiters: self.limits.max_waiters,
-            metrics: self.metrics.of_queue(name),
+        self.check_journal()?;
+        let last_rv = queues.last_rvs.get(name).copied().unwrap_or_default();
+        let created_at = Time::from_micros(self.clock.now_us());
+        let mut queue = Queue::new(config, last_rv, created_at);
+        if auto_created {
+            queue.set_auto_created();
+        }
+        let naming = Naming { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
+        let (journal, commit) = match &self.journal {
+            Some(journal) => {
+                let (id, commit) = journal.create(naming.clone(), &queue.queue_state());
+                (Some((journal.clone(), id)), commit)
+            }
+            None => (None, Commit::done()),
         };
-        let incarnation = Incarnation(fastrand::u32(..));
-        let handle = Arc::new(Handle::new(name.clone(), incarnation, queue, auto_created, around));
-        queues.live.insert(name.clone(), handle.clone());
-        queues.version += 1;
-        drop(queues);
-        self.shutdown.spawn("queue timer", timers::run(handle.clone()));
+        let handle = Arc::new(Handle::new(naming, queue, commit, self.around(name, journal)));
+        self.run(&mut queues, &handle);
         Ok((handle, true))
     }
 
-    /// Removes the queue and all that is in it. Waiting pops are told.
+    /// Removes the queue and all that is in it. Waiting pops are told. It is durable once the commit
+    /// has come.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`].
-    pub fn delete(&self, name: &Name) -> Result<(), Error> {
+    /// [`Error::QueueNotFound`], or [`Error::Journal`] while the journal takes nothing.
+    pub fn delete(&self, name: &Name) -> Result<Commit, Error> {
         let mut queues = self.write();
-        let handle = queues.live.remove(name).ok_or(Error::QueueNotFound)?;
-        let last_rv = handle.delete().unwrap_or_default();
+        let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
+        self.check_journal()?;
+        let (last_rv, commit) = handle.delete()?;
+        queues.live.remove(name);
         queues.last_rvs.insert(name.clone(), last_rv);
         queues.version += 1;
         self.metrics.forget(name);
+        Ok(commit)
+    }
+
+    /// Takes in a queue that was loaded, and lets it run.
+    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, unclean: bool) {
+        journal.resume(&loaded);
+        let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
+        let around = self.around(&name, Some((journal.clone(), id)));
+        let naming = Naming { name, incarnation, created_at };
+        let handle = Arc::new(Handle::loaded(naming, loaded, unclean, around));
+        self.run(&mut self.write(), &handle);
+    }
+
+    /// Removes a queue that never came to be.
+    pub(super) fn discard(&self, handle: &Handle) {
+        let mut queues = self.write();
+        queues.live.remove(handle.name());
+        queues.version += 1;
+        self.metrics.forget(handle.name());
+        handle.end(handle.lock(), &Error::Journal(journal::Error::OutcomeUnknown));
+    }
+
+    fn around(&self, name: &Name, journal: Option<(Journal, QueueId)>) -> Surroundings {
+        Surroundings {
+            clock: self.clock.clone(),
+            journal,
+            shutdown: self.shutdown.clone(),
+            max_waiters: self.limits.max_waiters,
+            metrics: self.metrics.of_queue(name),
+        }
+    }
+
+    fn run(&self, queues: &mut Queues, handle: &Arc<Handle>) {
+        if let Some((journal, id)) = handle.journal() {
+            let live: Arc<dyn Live> = handle.clone();
+            journal.attach(*id, Arc::downgrade(&live));
+        }
+        queues.live.insert(handle.name().clone(), handle.clone());
+        queues.version += 1;
+        self.shutdown.spawn("queue timer", timers::run(handle.clone()));
+    }
+
+    /// Queues come and go only while the journal takes it, and not before all is loaded again.
+    fn check_journal(&self) -> Result<(), Error> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        journal.check()?;
+        if journal.failures() > self.handled() {
+            return Err(journal::Error::OutcomeUnknown.into());
+        }
         Ok(())
     }
 
@@ -202,15 +267,60 @@ impl Registry {
     /// Keys in the hands of workers, over all queues.
     #[must_use]
     pub fn leased(&self) -> usize {
-        let handles: Vec<Arc<Handle>> = self.read().live.values().cloned().collect();
-        handles.iter().map(Handle::leased).sum()
+        self.handles().iter().map(Handle::leased).sum()
+    }
+
+    /// The journal, unless everything is kept in memory only.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Whether all queues are loaded, so that calls find them.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// How far the recovery at the start is.
+    #[must_use]
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub(super) fn handles(&self) -> Vec<Arc<Handle>> {
+        self.read().live.values().cloned().collect()
+    }
+
+    /// Notes the last events of queues that are gone.
+    pub(super) fn remember(&self, last_rvs: HashMap<Name, Rv>) {
+        self.write().last_rvs.extend(last_rvs);
+    }
+
+    pub(super) fn handled(&self) -> u64 {
+        self.handled.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_handled(&self, failures: u64) {
+        self.handled.store(failures, Ordering::Release);
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
     }
 
     /// All metrics in Prometheus' text format, the gauges as of now.
     #[must_use]
     pub fn render_metrics(&self) -> String {
-        let handles: Vec<Arc<Handle>> = self.read().live.values().cloned().collect();
-        for handle in handles {
+        for handle in self.handles() {
             handle.publish();
         }
         self.metrics.render()

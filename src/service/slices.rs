@@ -9,7 +9,7 @@ use crate::engine::Queue;
 use crate::engine::command::Progress;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
-use crate::journal::Commit;
+use crate::journal::{self, Commit};
 
 /// How long a sliced command may hold a queue's lock at a stretch.
 const SLICE: Duration = Duration::from_millis(1);
@@ -19,7 +19,7 @@ pub const SLICE_KEYS: usize = 256;
 /// How far a sliced command got while it held the lock.
 enum Stretch<T> {
     Done(T, Commit),
-    More,
+    More(Commit),
     NotYet,
 }
 
@@ -32,10 +32,15 @@ impl Handle {
         self: &Arc<Self>,
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
-        if let Stretch::Done(out, commit) = self.slice(&mut step)? {
-            commit.wait().await?;
-            return Ok(out);
-        }
+        let generation = self.lock().generation;
+        let mut last = match self.slice(generation, &mut step)? {
+            Stretch::Done(out, commit) => {
+                commit.wait().await?;
+                return Ok(out);
+            }
+            Stretch::More(commit) => commit,
+            Stretch::NotYet => Commit::done(),
+        };
         let handle = self.clone();
         let rest = self.shutdown().spawn("sliced command", async move {
             loop {
@@ -43,12 +48,13 @@ impl Handle {
                 let turn = handle.sliced_ended.notified();
                 tokio::pin!(turn);
                 turn.as_mut().enable();
-                match handle.slice(&mut step)? {
+                match handle.slice(generation, &mut step)? {
                     Stretch::Done(out, commit) => {
                         commit.wait().await?;
                         return Ok(out);
                     }
-                    Stretch::More => {}
+                    // One stretch is ahead of the journal, so that no more than two wait to be written.
+                    Stretch::More(commit) => std::mem::replace(&mut last, commit).wait().await?,
                     Stretch::NotYet => turn.await,
                 }
             }
@@ -56,17 +62,22 @@ impl Handle {
         rest.await.unwrap_or(Err(Error::Broken))
     }
 
-    /// One stretch of a sliced command.
+    /// One stretch of a sliced command. It ends with the state of the queue in which it began: of what
+    /// it was about, nothing is left once the queue was loaded again.
     fn slice<T>(
         self: &Arc<Self>,
+        generation: u64,
         step: &mut impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
     ) -> Result<Stretch<T>, Error> {
         let begun = self.clock().now_us();
-        let (stretch, commit) = self.change(|queue, now| {
+        let (stretch, commit) = self.with_inner(|inner, now| {
+            if inner.generation != generation {
+                return Err(Error::Journal(journal::Error::OutcomeUnknown));
+            }
             loop {
-                match step(queue, now) {
+                match step(&mut inner.queue, now) {
                     Ok(Progress::More) if self.clock().since(begun) < SLICE => {}
-                    progress => return progress,
+                    progress => return Ok(progress?),
                 }
             }
         })?;
@@ -75,7 +86,7 @@ impl Handle {
         }
         Ok(match stretch? {
             Progress::Done(out) => Stretch::Done(out, commit),
-            Progress::More => Stretch::More,
+            Progress::More => Stretch::More(commit),
             Progress::NotYet => Stretch::NotYet,
         })
     }

@@ -2,21 +2,29 @@
 
 use std::sync::Arc;
 
-use super::handle::Handle;
+use super::handle::{Handle, Tick};
 use super::{Error, SLICE_KEYS};
 use crate::engine::Sweep;
 
 /// Lets everything happen at its time, until the queue is gone or the service drains.
 pub(super) async fn run(handle: Arc<Handle>) {
-    while let Ok((resync_due, next)) = handle.tick() {
-        if resync_due {
-            resync(&handle).await;
-            continue;
-        }
+    loop {
+        let (next, commit) = match handle.tick() {
+            Ok(Tick { resync_due: true, .. }) => {
+                resync(&handle).await;
+                continue;
+            }
+            Ok(Tick { next, commit, .. }) => (next, commit),
+            // It is woken once the journal is back.
+            Err(Error::Journal(_)) => (None, None),
+            Err(_) => return,
+        };
         let sleep = next.map(|next| handle.clock().until(next.as_micros()));
         tokio::select! {
+            biased;
             () = handle.timer.notified() => {}
             () = tokio::time::sleep(sleep.unwrap_or_default()), if sleep.is_some() => {}
+            _ = commit.clone().unwrap_or_default().wait(), if commit.is_some() => {}
             () = handle.shutdown().draining().cancelled() => return,
         }
     }

@@ -12,7 +12,7 @@ use axum::http::Request;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::config::Config;
-use deltaq::http::{AppState, HttpLimits, router};
+use deltaq::http::{AppState, Durability, HttpLimits, router};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
 use deltaq::service::{Limits, Registry};
@@ -70,6 +70,7 @@ impl Talk {
             started_us: clock.now_us(),
             clock,
             shutdown: shutdown.clone(),
+            durability: Durability::Memory,
             serves_metrics: true,
         };
         let router = router(state);
@@ -412,6 +413,8 @@ async fn looking() {
     let tag = "\"none\", *";
     talk.say("GET", "/v1/queues/q/known/a/b", &[("if-none-match", tag)], "").await;
     talk.get("/v1/queues/q/known/absent").await;
+    talk.get("/v1/queues/q/history/a%2Fb").await;
+    talk.get("/v1/queues/q/history?key=a%2Fb&limit=0").await;
     talk.note("synced");
     talk.get("/v1/queues/q/synced").await;
     talk.get("/v1/queues/q/synced?wait=56s").await;

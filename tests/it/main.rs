@@ -6,10 +6,14 @@
 mod bad_input;
 mod conformance;
 mod contract;
+mod crash;
 mod example;
 mod harness;
 mod model;
+mod node;
+mod offline;
 mod properties;
 mod rules;
 mod server;
+mod simulation;
 mod tidy;

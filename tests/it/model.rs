@@ -98,6 +98,8 @@ pub(crate) struct ModelLease {
     pub(crate) token: u64,
     pub(crate) deadline: Micros,
     pub(crate) since: Micros,
+    /// How long it was to last when it was made or extended last.
+    pub(crate) length: Micros,
     pub(crate) worker: Option<&'static str>,
     pub(crate) pop_id: Option<&'static str>,
     pub(crate) former: Turn,
@@ -219,6 +221,8 @@ pub(crate) struct Model {
     pub(crate) rv: u64,
     pub(crate) last_at: Micros,
     pub(crate) config: Config,
+    /// By a produce or pop, and never configured.
+    pub(crate) auto_created: bool,
     pub(crate) populated: bool,
     pub(crate) paused: bool,
     pub(crate) closed: bool,
@@ -238,12 +242,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(config: Config, now: Micros) -> Self {
+    pub(crate) fn new(config: Config, auto_created: bool, now: Micros) -> Self {
         let next_resync = config.resync_period.map(|period| now + micros(period));
         Self {
             rv: 0,
             last_at: now,
             config,
+            auto_created,
             populated: false,
             paused: false,
             closed: false,
@@ -436,9 +441,10 @@ impl Model {
                 return Err(Refused::Immutable(field));
             }
         }
-        if old == new {
+        if old == new && !self.auto_created {
             return Ok(());
         }
+        self.auto_created = false;
         let (_, at) = self.event(now);
         if old_period(&self.config) != old_period(config) {
             self.next_resync = config.resync_period.map(|period| at + micros(period));

@@ -11,12 +11,14 @@ use deltaq::engine::config::Mode;
 use fastrand::Rng;
 
 mod pinned;
+mod recovery;
 mod same;
 mod script;
+pub(crate) mod store;
 mod world;
 
 use script::{Author, Setup, Step};
-use world::World;
+use world::{Difference, World};
 
 const SEED: u64 = 20_261_121;
 const COMMANDS: u64 = 3_000_000;
@@ -31,12 +33,7 @@ fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, Stri
     let mut world = World::new(setup);
     for (index, step) in steps.iter().enumerate() {
         *hits.entry(step.command.name()).or_default() += 1;
-        let outcome = catch_unwind(AssertUnwindSafe(|| world.step(step)));
-        let outcome = outcome.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().cloned();
-            Err(text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default())
-        });
-        outcome.map_err(|difference| (index, difference))?;
+        caught(|| world.step(step)).map_err(|difference| (index, difference))?;
     }
     for (rule, count) in world.model.hits {
         *hits.entry(rule).or_default() += count;
@@ -44,9 +41,16 @@ fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, Stri
     Ok(())
 }
 
+/// What a step answers; a panic is one more way to differ.
+fn caught(step: impl FnOnce() -> Result<(), Difference>) -> Result<(), Difference> {
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default())
+    })
+}
+
 /// Leaves out what is not needed for the case to fail.
-fn shrink(setup: Setup, steps: &[Step]) -> (Vec<Step>, String) {
-    let fails = |steps: &[Step]| run(setup, steps, &mut Hits::new()).err();
+fn shrink<T: Clone>(steps: &[T], fails: impl Fn(&[T]) -> Option<(usize, Difference)>) -> (Vec<T>, String) {
     let mut steps = steps.to_vec();
     let mut failure = String::from("it does not fail again");
     let mut chunk = steps.len();
@@ -88,7 +92,8 @@ fn check(mode: Mode, seed: u64, commands: u64) -> Hits {
         let mut author = Author::new(rng, mode);
         let steps: Vec<Step> = (0..STEPS_PER_CASE).map(|_| author.step()).collect();
         if let Err((index, difference)) = run(setup, &steps, &mut hits) {
-            let (steps, shrunk) = shrink(setup, &steps[..=index]);
+            let fails = |steps: &[Step]| run(setup, steps, &mut Hits::new()).err();
+            let (steps, shrunk) = shrink(&steps[..=index], fails);
             panic!(
                 "seed {seed}, case {case}, step {index}: {difference}\n\nshrunk: {shrunk}\n\n{}",
                 as_test(setup, &steps)
@@ -122,6 +127,7 @@ const RULES: &[&str] = &[
     "a delay fires beside ready",
     "a delay fires during a lease",
     "a lease expires",
+    "a lease gets its length again",
     "a lease is given back",
     "a pop is repeated by its id",
     "a pop of a closed and drained queue",

@@ -28,6 +28,7 @@ mod limits;
 mod modes;
 mod operating;
 mod ownership;
+mod recovery;
 mod replace;
 mod synced;
 
@@ -200,7 +201,7 @@ impl Desk {
             rebuilt.apply(event);
         }
         self.queue = rebuilt;
-        self.queue.abort_replace(self.now());
+        self.queue.recover(self.now(), true);
         self.settle_down();
     }
 

@@ -5,6 +5,7 @@
 //! of a connection.
 
 mod commits;
+mod keeping;
 mod looking;
 mod popping;
 mod queues;

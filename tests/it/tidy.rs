@@ -15,7 +15,7 @@ const LEFTOVERS: &[&str] =
 const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("name", &["engine"]),
-    ("journal", &["engine", "name"]),
+    ("journal", &["engine", "name", "clock"]),
     ("service", &["engine", "journal", "name", "clock", "lifecycle"]),
     ("http", &["service", "engine", "name", "clock", "lifecycle", "duration", "config"]),
     ("clock", &[]),
@@ -24,8 +24,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["duration", "engine::limits"]),
     ("telemetry", &["config"]),
     ("server", &["http", "service", "engine", "journal", "clock", "config", "lifecycle"]),
-    ("cli", &["config", "duration", "server", "lifecycle", "telemetry"]),
-    ("main", &["cli", "config", "server", "lifecycle", "telemetry"]),
+    ("offline", &["service", "journal", "engine", "name", "clock", "lifecycle"]),
+    ("cli", &["http", "offline", "name", "clock", "config", "duration", "server", "lifecycle", "telemetry"]),
+    ("main", &["cli", "offline", "config", "server", "lifecycle", "telemetry"]),
     ("lib", &[]),
 ];
 

@@ -90,6 +90,15 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "Where the page before ended.";
     }
+    HistoryQuery in Query {
+        "key" Key "The key.";
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "Where the page before ended.";
+    }
+    KeyHistoryQuery in Query {
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "Where the page before ended.";
+    }
     SyncedQuery in Query { "wait" Wait "How long to wait for it; default 0s."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags that the caller has."; }
 }

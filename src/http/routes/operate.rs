@@ -17,6 +17,7 @@ use crate::http::params::Params;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::wire::{Info, InfoLimits, millis};
+use crate::service;
 
 /// Whether the process runs.
 #[utoipa::path(
@@ -47,6 +48,12 @@ pub(in crate::http) async fn readyz(
     if state.shutdown.is_draining() {
         return Err(Problem::new(Code::Draining, "the server is shutting down"));
     }
+    if !state.registry.is_ready() {
+        return Err(Problem::recovering(state.registry.progress()));
+    }
+    if let Some(journal) = state.registry.journal() {
+        journal.check().map_err(service::Error::from)?;
+    }
     Ok("ok\n")
 }
 
@@ -67,7 +74,7 @@ pub(in crate::http) async fn info(
     Ok(Json(Info {
         name: "deltaq",
         version: env!("CARGO_PKG_VERSION"),
-        durability: "memory",
+        durability: state.durability.as_str(),
         uptime_ms: millis(state.clock.since(state.started_us)),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX,

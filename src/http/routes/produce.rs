@@ -16,7 +16,7 @@ use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
-use crate::engine::{Queue, Sweep};
+use crate::engine::{Queue, Seed, Sweep};
 use crate::http::body::{Incoming, read_envelope};
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, ReplaceQuery, UpdateQuery};
@@ -370,29 +370,19 @@ pub(in crate::http) async fn seed(
     let queued = seeds.len() as u64;
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
-    let mut seeds = seeds.into_iter();
-    let mut is_checked = false;
-    let resource_version = handle
-        .sliced(move |queue, now| {
-            if !is_checked {
-                queue.advance(now);
-                queue.check_config(&config)?;
-                queue.check_seed(seeds.as_slice())?;
-                queue.begin_seed(seeds.as_slice());
-                is_checked = true;
-            }
-            queue.seed_step(now, seeds.by_ref().take(SLICE_KEYS));
-            if seeds.len() > 0 {
-                return Ok(Progress::More);
-            }
-            queue.end_seed();
-            Ok(Progress::Done(queue.resource_version()))
-        })
-        .await?;
+    let resource_version = handle.seed(config, seeds, SLICE_KEYS).await?;
     Ok(Json(Produced { resource_version, queued, ignored: 0 }))
 }
 
-fn seed_call(text: &str, config: &Config) -> Result<(Key, Object, Option<Source>), Problem> {
+/// Reads a line of seeds by the rules of `/seed`, for others than callers of it.
+///
+/// # Errors
+/// What is wrong with it, in the words that a caller would be told.
+pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
+    seed_call(line, config).map_err(|problem| problem.detail().to_owned())
+}
+
+fn seed_call(text: &str, config: &Config) -> Result<Seed, Problem> {
     let call: SeedCall<'_> = read_envelope(text)?;
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = object::scan(call.object.get(), &config.key)?;

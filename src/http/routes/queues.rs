@@ -23,6 +23,7 @@ use crate::http::params::{Params, QueueName, wrong};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
 use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
+use crate::service;
 use crate::service::{Handle, Incarnation, Name, SLICE_KEYS};
 
 /// Create a queue, or change the named fields of its settings.
@@ -144,7 +145,8 @@ pub(in crate::http) async fn delete(
     params: Params,
 ) -> Result<StatusCode, Problem> {
     params.none()?;
-    state.registry.delete(&name)?;
+    let gone = state.registry.delete(&name)?;
+    gone.wait().await.map_err(service::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

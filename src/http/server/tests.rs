@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::config::Settings;
 use crate::engine::config::Config;
-use crate::http::{AppState, HttpLimits, router};
+use crate::http::{AppState, Durability, HttpLimits, router};
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Name, Registry};
 
@@ -38,6 +38,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         started_us: clock.now_us(),
         clock,
         shutdown: shutdown.clone(),
+        durability: Durability::Memory,
         serves_metrics: false,
     }
 }

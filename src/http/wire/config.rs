@@ -179,16 +179,9 @@ fn complete(name: &str, value: toml::Value) -> Result<toml::Value, Problem> {
     if let Some((member, _)) = given.iter().find(|(_, value)| is_empty(value)) {
         return Err(invalid(&format!("{name}.{member}"), "it is empty; null switches it off"));
     }
-    match name {
-        "rate_limiter" => {
-            let jitter = words::RateLimiter::default().jitter;
-            given.entry("jitter").or_insert(toml::Value::Float(jitter));
-        }
-        "retention" => {
-            let bytes = i64::try_from(words::Retention::default().bytes).unwrap_or(i64::MAX);
-            given.entry("bytes").or_insert(toml::Value::Integer(bytes));
-        }
-        _ => {}
+    if name == "rate_limiter" {
+        let jitter = words::RateLimiter::default().jitter;
+        given.entry("jitter").or_insert(toml::Value::Float(jitter));
     }
     Ok(toml::Value::Table(given))
 }

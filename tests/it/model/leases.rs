@@ -149,8 +149,9 @@ impl Model {
         item.leased = std::mem::take(&mut item.waiting);
         item.attempt += 1;
         let dropped_delay = if keys_mode { None } else { item.delay.take() };
+        let (since, length, news) = (at, deadline - at, None);
         let lease =
-            ModelLease { token, deadline, since: at, worker, pop_id, former, dropped_delay, news: None };
+            ModelLease { token, deadline, since, length, worker, pop_id, former, dropped_delay, news };
         item.place = Place::Leased(lease);
         self.tidy(key);
         if dropped_delay.is_some() {
@@ -384,11 +385,26 @@ impl Model {
             self.event(now);
             let item = self.item(key);
             let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
-            lease.deadline = deadline;
+            (lease.deadline, lease.length) = (deadline, deadline - now);
             let (pending, deleted) = (item.waiting.len(), item.newest_is_deleted());
             answers.push(ModelExtended::Ok { deadline, pending, deleted });
             self.hit("an extension");
         }
         answers
+    }
+
+    /// Nobody could reach the queue: each lease lasts its full length from now on, or longer.
+    pub(super) fn renew_leases(&mut self, now: Micros) {
+        let mut leases: Vec<(u64, Name)> =
+            self.items.iter().filter_map(|(key, item)| Some((item.lease()?.token, *key))).collect();
+        leases.sort_unstable();
+        for (_, key) in leases {
+            let Place::Leased(lease) = &mut self.item(key).place else { panic!("{key} is not leased") };
+            if lease.deadline < now + lease.length {
+                lease.deadline = now + lease.length;
+                self.event(now);
+                self.hit("a lease gets its length again");
+            }
+        }
     }
 }

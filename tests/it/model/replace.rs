@@ -224,10 +224,15 @@ impl Model {
     }
 
     /// A crash: what was accepted and has not ended is gone; of what had begun, the end says so.
-    pub(crate) fn crash(&mut self, now: Micros) {
+    pub(crate) fn crash(&mut self, now: Micros, unclean: bool) {
         let runs = std::mem::take(&mut self.runs);
         self.resync_due = false;
         let now = now.max(self.last_at);
+        if unclean {
+            self.rv += (1 << 20) - 1;
+            self.event(now);
+        }
+        self.renew_leases(now);
         let began = |run: &&Run| matches!(run.phase, Phase::Items { .. } | Phase::Missing { .. });
         if let Some(run) = runs.iter().find(began) {
             let (_, ended) = self.event(now);

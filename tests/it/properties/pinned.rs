@@ -10,6 +10,7 @@ use crate::model::{ModelCall, ModelReplace, Name, Thing};
 /// Settings in which nothing is tight.
 const PLAIN: Setup = Setup {
     mode: Mode::Delta,
+    auto_created: false,
     known_objects: true,
     emit_replaced: true,
     lease: 1_000,
@@ -98,7 +99,7 @@ fn marks_outlive_an_aborted_first_replace() {
         replace_step(),
         replace_step(),
         replace_step(),
-        step(0, Command::Crash),
+        step(0, Command::Crash { unclean: true }),
         step(0, Command::Accept(list)),
         replace_step(),
         replace_step(),

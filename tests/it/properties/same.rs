@@ -135,6 +135,7 @@ pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Dif
             engine.token == model.token
                 && engine.deadline.as_micros() == model.deadline
                 && engine.since.as_micros() == model.since
+                && model::micros(engine.length) == model.length
                 && engine.worker.as_deref() == model.worker
                 && engine.pop_id.as_deref() == model.pop_id
                 && engine.news.map(Time::as_micros) == model.news

@@ -23,6 +23,7 @@ pub(crate) const MAX: usize = usize::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) mode: Mode,
+    pub(crate) auto_created: bool,
     pub(crate) known_objects: bool,
     pub(crate) emit_replaced: bool,
     pub(crate) lease: Micros,
@@ -72,6 +73,7 @@ impl Setup {
     pub(crate) fn random(rng: &mut Rng, mode: Mode) -> Self {
         Self {
             mode,
+            auto_created: rng.bool(),
             known_objects: rng.u8(..4) > 0,
             emit_replaced: rng.u8(..4) > 0,
             lease: if rng.bool() { rng.u64(300..2_000) } else { rng.u64(2_000..20_000) },
@@ -139,7 +141,7 @@ pub(crate) enum Command {
     Close(bool),
     Configure(Change),
     Wait,
-    Crash,
+    Crash { unclean: bool },
 }
 
 impl Command {
@@ -162,7 +164,7 @@ impl Command {
             Self::Close(_) => "close or reopen",
             Self::Configure(_) => "configure",
             Self::Wait => "wait",
-            Self::Crash => "crash",
+            Self::Crash { .. } => "crash",
         }
     }
 }
@@ -409,7 +411,7 @@ impl Author {
             14 => Command::Close(self.one_in(3)),
             15 => Command::Configure(self.change()),
             16 => Command::Wait,
-            _ => Command::Crash,
+            _ => Command::Crash { unclean: self.rng.bool() },
         }
     }
 }

@@ -5,9 +5,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, ReplaceId, Settle, Settled};
-use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::event::Event;
+use deltaq::engine::config::Mode;
+use deltaq::engine::event::{Event, What};
 use deltaq::engine::key::Key;
+use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
 use deltaq::engine::{Queue, Sweep};
@@ -15,6 +16,10 @@ use deltaq::engine::{Queue, Sweep};
 use super::same::{replaced, same, same_answer, same_entry, same_item, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
 use crate::model::{self, Micros, Model, ModelCall, ModelReplace, ModelSweep, Name, OBJECTS, Who};
+
+mod past;
+
+pub(super) use past::Past;
 
 static OBJECT_LIST: LazyLock<Vec<Object>> =
     LazyLock::new(|| OBJECTS.iter().map(|(text, _)| Object::from_valid(text)).collect());
@@ -37,17 +42,26 @@ fn time(at: Micros) -> Time {
     Time::from_micros(at)
 }
 
+/// A queue before its first event.
+fn empty(setup: Setup) -> Queue {
+    let mut queue = Queue::new(setup.config(), 0, time(START));
+    if setup.auto_created {
+        queue.set_auto_created();
+    }
+    queue
+}
+
 /// What differs, in words.
 pub(crate) type Difference = String;
 
 pub(crate) struct World {
-    engine: Queue,
+    pub(super) engine: Queue,
     /// What comes of the events alone.
     twin: Queue,
     pub(crate) model: Model,
     setup: Setup,
-    first_config: Arc<Config>,
-    events: Vec<Event>,
+    first: Setup,
+    pub(super) events: Vec<Event>,
     now: Micros,
     tokens: Vec<u64>,
     synced: bool,
@@ -61,13 +75,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(setup: Setup) -> Self {
-        let config = setup.config();
         Self {
-            engine: Queue::new(config.clone(), 0, time(START)),
-            twin: Queue::new(config.clone(), 0, time(START)),
-            model: Model::new((*config).clone(), START),
+            engine: empty(setup),
+            twin: empty(setup),
+            model: Model::new((*setup.config()).clone(), setup.auto_created, START),
             setup,
-            first_config: config,
+            first: setup,
             events: Vec::new(),
             now: START,
             tokens: Vec::new(),
@@ -85,7 +98,7 @@ impl World {
     pub(crate) fn step(&mut self, step: &ScriptStep) -> Result<(), Difference> {
         self.now = self.now.saturating_add_signed(step.clock);
         self.run(&step.command)?;
-        let commit = step.commit || matches!(step.command, Command::Crash);
+        let commit = step.commit || matches!(step.command, Command::Crash { .. });
         if commit {
             self.engine.set_committed(self.engine.resource_version());
             self.model.committed = self.model.rv;
@@ -135,7 +148,7 @@ impl World {
                 self.model.advance(self.now);
                 Ok(())
             }
-            Command::Crash => self.crash(),
+            Command::Crash { unclean } => self.crash(*unclean),
         }
     }
 
@@ -368,26 +381,12 @@ impl World {
         same_answer("configure", engine, model)
     }
 
-    /// The process ends and starts again: what is not in the events is gone.
-    fn crash(&mut self) -> Result<(), Difference> {
-        let mut engine = Queue::new(self.first_config.clone(), 0, time(START));
-        for event in &self.events {
-            engine.apply(event);
-        }
-        same("after a crash", engine.image(), self.engine.image())?;
-        self.engine = engine;
-        self.engine.abort_replace(time(self.now));
-        self.model.crash(self.now);
-        self.runs.clear();
-        (self.resync, self.purge, self.redrive, self.discard) = (None, None, None, None);
-        Ok(())
-    }
-
     /// Gives the twin the events, and nothing else.
     fn replay(&mut self) -> Result<(), Difference> {
         for event in self.engine.take_events() {
             let (rv, at) = self.events.last().map_or((0, time(START)), |last| (last.rv, last.at));
-            if event.rv != rv + 1 || event.at < at {
+            let skips = matches!(event.what, What::Recovered) && event.rv == rv + RECOVERY_SKIP_EVENTS;
+            if !(event.rv == rv + 1 || skips) || event.at < at {
                 return Err(format!("event {event:?} after rv {rv} at {at:?}"));
             }
             self.twin.apply(&event);
@@ -471,6 +470,7 @@ impl World {
         }
         same("initial_remaining", status.initial_remaining, model.initial_remaining())?;
         same("rv", status.resource_version, model.rv)?;
+        same("auto_created", self.engine.is_auto_created(), model.auto_created)?;
         let flags = [status.paused, status.closed, status.drained];
         same("paused, closed, drained", flags, [model.paused, model.closed, model.is_drained()])?;
         let head = model.ready().first().and_then(|key| match model.items[key].place {

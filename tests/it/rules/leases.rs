@@ -188,9 +188,35 @@ fn a_lease_does_not_expire_before_its_own_commit() {
     desk.now_ms += 60_000;
     desk.queue.advance(desk.now());
     assert_eq!(desk.place("a"), "leased", "the journal does not have it yet");
+    assert_eq!(desk.queue.next_deadline(), Some(items[0].deadline));
+    assert!(desk.queue.due_uncommitted(desk.now()), "whoever waits for the deadline waits for the commit");
     desk.settle_down();
+    assert!(!desk.queue.due_uncommitted(desk.now()));
     desk.wait(0);
     assert_eq!(desk.queue.outcome(items[0].token), Outcome::Expired);
+}
+
+#[test]
+fn a_lease_that_is_not_committed_holds_no_other_one_up() {
+    let mut desk = Desk::new();
+    desk.say([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
+    let pop = |desk: &mut Desk, lease| {
+        let pop =
+            Pop { max: 1, max_bytes: 1, lease: Some(ms(lease)), worker: None, id: None, with_known: false };
+        desk.queue.pop(desk.now(), &pop).expect("the queue is open")[0].token
+    };
+    let (a, _) = (pop(&mut desk, 200), pop(&mut desk, 300));
+    let b = a + 1;
+    desk.queue.set_committed(b);
+    pop(&mut desk, 100);
+    desk.now_ms += 1_000;
+    desk.queue.advance(desk.now());
+    let places = [desk.place("a"), desk.place("b"), desk.place("c")];
+    assert_eq!(places, ["ready", "ready", "leased"], "their backoffs are over, too");
+    assert_eq!((desk.queue.outcome(a), desk.queue.outcome(b)), (Outcome::Expired, Outcome::Expired));
+    desk.settle_down();
+    desk.wait(0);
+    assert_eq!(desk.place("c"), "ready");
 }
 
 #[test]

@@ -10,17 +10,16 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response};
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
-use deltaq::engine::config::Config;
 use deltaq::engine::event::{Ending, What};
-use deltaq::http::{AppState, HttpLimits, router};
-use deltaq::journal::memory::Memory;
+use deltaq::http::{AppState, Durability, HttpLimits, router};
+use deltaq::journal::memory::{Fault, Memory};
+use deltaq::journal::record::Decoder;
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::metrics::Metrics;
-use deltaq::service::{Limits, Name, Registry};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::{QUEUE, keys, lease, object, objects, settled, settling};
+use crate::node;
 
 /// More turns than any call takes that waits for nothing.
 const TURNS: usize = 200;
@@ -37,23 +36,14 @@ struct Bench {
 type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
 
 impl Bench {
-    fn new() -> Self {
+    async fn new() -> Self {
         let (clock, hand) = Clock::manual(1_700_000_000_000_000);
         let shutdown = Shutdown::manual(Duration::ZERO);
-        let journal = Memory::new();
-        let metrics = Metrics::new().expect("metrics");
-        let limits = Limits { auto_create: true, max_queues: 10, max_waiters: 10 };
-        let registry = Registry::new(
-            limits,
-            Config::default(),
-            clock.clone(),
-            Some(Arc::new(journal.clone())),
-            shutdown.clone(),
-            metrics,
-        );
+        let journal = Memory::default();
+        let registry = node::start(&journal, &clock, &shutdown, u64::MAX).await.expect("an empty store");
         let server = Settings::default().server;
         let state = AppState {
-            registry: Arc::new(registry),
+            registry,
             limits: Arc::new(HttpLimits {
                 allowed_hosts: Vec::new(),
                 body_read_timeout: server.body_read_timeout.get(),
@@ -67,6 +57,7 @@ impl Bench {
             started_us: clock.now_us(),
             clock,
             shutdown: shutdown.clone(),
+            durability: Durability::Memory,
             serves_metrics: false,
         };
         Self { router: router(state), journal, hand, shutdown }
@@ -89,8 +80,10 @@ impl Bench {
     }
 
     fn events(&self) -> Vec<What> {
-        let events = self.journal.events(&Name::new("q").expect("a name"));
-        events.into_iter().map(|event| event.what).collect()
+        let mut decoder = Decoder::new();
+        let rows = self.journal.journal_rows();
+        let events = rows.iter().flat_map(|row| decoder.events(row).expect("rows that were written"));
+        events.map(|event| event.what).collect()
     }
 }
 
@@ -147,7 +140,7 @@ const READS: &[&str] = &["", "/items", "/items/new", "/known", "/known/new", "/s
 
 /// A bench with a leased key `a`, ready `b` and `c`, known `d`; and the lease.
 async fn prepared() -> (Bench, String) {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     bench.post("/add", &object("d")).await;
     let popped = bench.post("/pop", &Value::Null).await;
     bench.post("/ack", &json!({"leases": [lease(&popped, 0)]})).await;
@@ -186,7 +179,7 @@ async fn a_commit_that_fails_is_a_503_that_says_so() {
         assert!(pushed(&mut answer).await.is_none());
         let mut looks = bench.call("GET", "/items", &Value::Null);
         assert!(pushed(&mut looks).await.is_none());
-        bench.journal.fail();
+        bench.journal.break_by(Fault::Refused);
         for answer in [answer.await, looks.await] {
             assert_eq!(answer.status(), 503, "{method} {call}");
             assert!(answer.headers().contains_key("retry-after"));
@@ -204,7 +197,7 @@ async fn a_commit_that_fails_is_a_503_that_says_so() {
 
 #[tokio::test]
 async fn a_pop_that_waits_is_answered_after_the_commit_of_what_woke_it() {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut waits).await.is_none());
     bench.journal.hold();
@@ -244,7 +237,7 @@ async fn an_answer_that_is_dropped_unread_gives_its_keys_back_in_front() {
 
 #[tokio::test]
 async fn a_waiting_caller_that_leaves_with_its_keys_on_the_way_passes_them_on() {
-    let bench = Bench::new();
+    let bench = Bench::new().await;
     let mut leaves = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut leaves).await.is_none());
     let mut next = bench.call("POST", "/pop?wait=30s", &Value::Null);

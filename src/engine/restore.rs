@@ -1,0 +1,118 @@
+//! Recovery: a queue from a checkpoint and the events since.
+//!
+//! First comes [`Queue::restore`], [`Queue::restore_key`] for each row and [`Queue::restored`]; then
+//! [`Queue::replay`] of each event behind the state that it was restored from; then, once,
+//! [`Queue::recover`]. Nothing of it looks at a clock, and time passes for nobody: what came due while
+//! nobody could reach the queue happens afterwards, and leases get their full length before.
+
+use super::event::{Event, ReplaceCounts, What};
+use super::key::Key;
+use super::limits::RECOVERY_SKIP_EVENTS;
+use super::queue::{Initial, Queue};
+use super::schedule::{Rebuild, Slot};
+use super::snapshot::{KeyState, QueueState};
+use super::table::Entry;
+use super::time::Time;
+
+impl Queue {
+    /// A journaled queue as of a completed checkpoint, still without keys.
+    #[must_use]
+    pub fn restore(state: QueueState) -> Self {
+        let mut queue = Self::new(state.config, state.rv, state.last_at);
+        queue.auto_created = state.auto_created;
+        queue.populated = state.populated;
+        queue.paused = state.paused;
+        queue.closed = state.closed;
+        queue.initial = state.initial;
+        queue.bucket = state.bucket;
+        queue.next_resync = state.next_resync;
+        queue.last_replace = state.last_replace;
+        for (token, outcome) in state.settled {
+            queue.settled.insert(token, outcome);
+        }
+        queue.checkpoints.journaled = true;
+        queue.checkpoints.begun = state.rv;
+        queue
+    }
+
+    /// Puts a key back into its slot. Of a row and a gravestone of one key only the one with the
+    /// larger number counts. The queue is not whole before [`restored`](Self::restored).
+    ///
+    /// # Errors
+    /// The text names the slot and both keys, if the slot is taken.
+    pub fn restore_key(&mut self, slot: Slot, state: KeyState) -> Result<(), String> {
+        let entry = Entry {
+            key: state.key,
+            waiting: state.waiting.into(),
+            leased: state.leased.into(),
+            known: state.known,
+            standing: state.standing,
+            mark: state.mark,
+            changed: state.rv,
+            stored: true,
+        };
+        self.table.put(slot, entry)
+    }
+
+    /// All keys are back: puts them in their orders and counts them.
+    ///
+    /// # Errors
+    /// The text names the key and both slots, if a key is in two.
+    pub fn restored(&mut self) -> Result<(), String> {
+        self.table.restored()?;
+        let mut schedule = Rebuild::default();
+        (self.known, self.marks, self.checkpoints.key_bytes) = (0, 0, 0);
+        for (slot, entry) in self.table.by_slot() {
+            schedule.add(slot, &entry.key, &entry.standing);
+            self.known += usize::from(entry.known.is_some());
+            self.marks += usize::from(entry.mark.is_some());
+            self.checkpoints.key_bytes += entry.stored_bytes();
+            if let Some(id) = entry.standing.lease().and_then(|lease| lease.pop_id.as_ref()) {
+                self.pop_ids.entry(id.clone()).or_default().push(slot);
+            }
+        }
+        self.schedule = schedule.finish();
+        Ok(())
+    }
+
+    /// What a queue owes to its workers and producers once its events are replayed; to be called once,
+    /// before anything else. If the process may have ended with events that nobody knows of, its
+    /// numbers skip ahead. A lease that is live gets at least its full length again, since its worker
+    /// could not reach us. A Replace that was cut off is noted as such.
+    pub fn recover(&mut self, now: Time, unclean: bool) {
+        let now = now.max(self.last_at);
+        // What replay brought into line was counted when it happened.
+        self.adds_taken = self.schedule.adds();
+        if unclean {
+            let event = Event { rv: self.rv + RECOVERY_SKIP_EVENTS, at: now, what: What::Recovered };
+            self.apply(&event);
+            self.events.push(event);
+        }
+        for (key, deadline) in self.short_leases(now) {
+            self.emit(now, What::Extended { key, deadline });
+        }
+        self.abort_replace(now);
+    }
+
+    /// The keys whose leases end before their full length from `now` on, and when they would end then,
+    /// oldest lease first.
+    fn short_leases(&self, now: Time) -> Vec<(Key, Time)> {
+        let entries = self.schedule.leased_slots().filter_map(|slot| self.table.at(slot));
+        let short = entries.filter_map(|entry| {
+            let lease = entry.standing.lease()?;
+            let deadline = now.plus(lease.length);
+            (lease.deadline < deadline).then(|| (entry.key.clone(), deadline))
+        });
+        short.collect()
+    }
+
+    /// Notes that a Replace which the events began has no end.
+    fn abort_replace(&mut self, now: Time) {
+        let cut = self.last_replace.as_ref().filter(|last| last.ended.is_none());
+        if let Some(source) = cut.map(|last| last.source.clone()) {
+            let first = self.initial == Initial::Running;
+            let counts = ReplaceCounts::default();
+            self.emit(now, What::ReplaceEnded { source, first, counts, aborted: true });
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What has happened to a key, newest first, as far back as the journal is kept.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::look::{PAGE_DEFAULT, PAGE_MAX};
+use crate::engine::delta::Rv;
+use crate::engine::key::Key;
+use crate::http::cursor;
+use crate::http::openapi::answers::{Always, OfQueue, Unavailable, Unprocessable};
+use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
+use crate::http::params::{Params, PathKey, QueueName, wrong};
+use crate::http::problem::Problem;
+use crate::http::state::AppState;
+use crate::http::wire::{EventDocument, Page};
+use crate::service::Name;
+
+/// What has happened to a key, newest first.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/history/{key}", tag = "looking", operation_id = "get_history",
+    params(InQueue, OfKey, KeyHistoryQuery),
+    responses(
+        (status = 200, description = "A page; empty ones can come before the last.", body = Page<EventDocument>),
+        Always, OfQueue, Unprocessable, Unavailable,
+    )
+)]
+pub(in crate::http) async fn of_key(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    PathKey(key): PathKey,
+    params: Params,
+) -> Result<Json<Page<EventDocument>>, Problem> {
+    let params = params.only::<KeyHistoryQuery>()?;
+    page(&state, &name, &key, &params).await
+}
+
+/// What has happened to a key, newest first; for keys that clients can't put into a path.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/history", tag = "looking", operation_id = "get_history_of",
+    params(InQueue, HistoryQuery),
+    responses(
+        (status = 200, description = "A page; empty ones can come before the last.", body = Page<EventDocument>),
+        Always, OfQueue, Unprocessable, Unavailable,
+    )
+)]
+pub(in crate::http) async fn history(
+    State(state): State<AppState>,
+    QueueName(name): QueueName,
+    params: Params,
+) -> Result<Json<Page<EventDocument>>, Problem> {
+    let params = params.only::<HistoryQuery>()?;
+    let key = params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
+    page(&state, &name, &key, &params).await
+}
+
+async fn page(
+    state: &AppState,
+    name: &Name,
+    key: &Key,
+    params: &Params,
+) -> Result<Json<Page<EventDocument>>, Problem> {
+    let handle = state.registry.get(name)?;
+    let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
+    let before = match params.text("continue") {
+        Some(token) => {
+            let position = cursor::decode(handle.incarnation(), token)?;
+            Some(position.parse::<Rv>().map_err(|_| cursor::expired())?)
+        }
+        None => None,
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let history = handle.history(key, before, limit).await?;
+    Ok(Json(Page {
+        items: history.events.iter().map(|event| EventDocument::new(&handle, event)).collect(),
+        next: history.next.map(|rv| cursor::encode(handle.incarnation(), &rv.to_string())),
+        resource_version: history.resource_version,
+    }))
+}

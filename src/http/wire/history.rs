@@ -1,0 +1,132 @@
+//! What has happened to a key, as its history tells.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{RawObject, instant};
+use crate::engine::event::{Ending, Event, What};
+use crate::http::openapi::terms;
+use crate::service::Handle;
+
+/// One thing that happened to a key. A member is there where the event has it.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct EventDocument {
+    /// The event's number.
+    pub resource_version: u64,
+    /// When it happened.
+    #[schema(format = DateTime)]
+    pub at: String,
+    /// What happened: `appended` (a delta), `queued` and `failed` (mode keys), `dropped`, `taken_over`,
+    /// `leased`, `extended`, `settled`, `fired` (a delay or backoff ended), `forgotten`, `redriven`,
+    /// `removed`, `seeded`.
+    pub event: &'static str,
+    /// Appended: the type of the delta.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    /// Appended: a tombstone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub final_state_unknown: bool,
+    /// Appended: who sent it, if it said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Appended, taken over, seeded: who owns the key from then on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Leased, settled: the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<String>,
+    /// Leased: who got it, if it said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Leased, extended: when it expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
+    /// Settled: `acked`, `nacked`, `expired`, `released`, `rejected`, or `returned` (it never arrived).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<&'static str>,
+    /// Settled: what the worker said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Appended, queued: when the key becomes ready, if not at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub due_at: Option<String>,
+    /// Appended, seeded: the object as it was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::RawObject>)]
+    pub object: Option<RawObject>,
+}
+
+impl EventDocument {
+    /// The document of an event of one key.
+    #[must_use]
+    pub fn new(handle: &Handle, event: &Event) -> Self {
+        let document = Self { resource_version: event.rv, at: instant(event.at), ..Self::default() };
+        let lease = |token| Some(handle.lease_id(token).to_string());
+        match &event.what {
+            What::Appended { kind, object, source, owner, final_state_unknown, due, .. } => Self {
+                event: "appended",
+                kind: Some(kind.as_str()),
+                final_state_unknown: *final_state_unknown,
+                source: text(source.as_ref()),
+                owner: text(owner.as_ref()),
+                due_at: due.map(instant),
+                object: Some(RawObject(object.clone())),
+                ..document
+            },
+            What::Queued { due, .. } => Self { event: "queued", due_at: due.map(instant), ..document },
+            What::TakenOver { owner, .. } => {
+                Self { event: "taken_over", owner: text(Some(owner)), ..document }
+            }
+            What::Leased { deadline, worker, .. } => Self {
+                event: "leased",
+                lease: lease(event.rv),
+                worker: text(worker.as_ref()),
+                expires_at: Some(instant(*deadline)),
+                ..document
+            },
+            What::Extended { deadline, .. } => {
+                Self { event: "extended", expires_at: Some(instant(*deadline)), ..document }
+            }
+            What::Settled { token, ending, .. } => {
+                let (outcome, error) = of_ending(ending);
+                Self { event: "settled", lease: lease(*token), outcome: Some(outcome), error, ..document }
+            }
+            What::Seeded { object, owner, .. } => Self {
+                event: "seeded",
+                owner: text(owner.as_ref()),
+                object: Some(RawObject(object.clone())),
+                ..document
+            },
+            other => Self { event: plain(other), ..document },
+        }
+    }
+}
+
+/// Events that say nothing but that they happened.
+fn plain(what: &What) -> &'static str {
+    match what {
+        What::Failed { .. } => "failed",
+        What::Dropped { .. } => "dropped",
+        What::Fired { .. } => "fired",
+        What::Forgotten { .. } => "forgotten",
+        What::Redriven { .. } => "redriven",
+        _ => "removed",
+    }
+}
+
+fn of_ending(ending: &Ending) -> (&'static str, Option<String>) {
+    match ending {
+        Ending::Acked | Ending::Done => ("acked", None),
+        Ending::Failed { expired: true, error, .. } => ("expired", text(error.as_ref())),
+        Ending::Failed { error, .. } => ("nacked", text(error.as_ref())),
+        Ending::Released => ("released", None),
+        Ending::Rejected { error } => ("rejected", text(error.as_ref())),
+        Ending::Returned => ("returned", None),
+    }
+}
+
+fn text(text: Option<&std::sync::Arc<str>>) -> Option<String> {
+    text.map(ToString::to_string)
+}

@@ -1,0 +1,182 @@
+//! The checkpoint: every key that has changed, captured and written slice by slice while the queues run.
+//!
+//! It is fuzzy: each slice is of another instant. The queue's own row, written last, is as of the
+//! instant when its checkpoint began; a replay starts there and leaves alone what a key's row knows.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::store::{QueueId, QueueRow, Writes};
+use super::work::Books;
+use super::{Live, Pace, record};
+use crate::engine::delta::Rv;
+use crate::engine::schedule::Slot;
+use crate::engine::snapshot::{Gone, KeyState};
+
+/// A slice is to take the writer about this long.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// A checkpoint that runs.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    begun_us: u64,
+    pace: Pace,
+    /// Rows that a slice writes, so that it takes about as long as it should.
+    rows: usize,
+    todo: VecDeque<QueueId>,
+    current: Option<Current>,
+    /// What the slice that was taken last completes, once it is written.
+    completed: Vec<Completed>,
+}
+
+/// A queue whose checkpoint is durable.
+pub(super) struct Completed {
+    pub(super) queue: QueueId,
+    /// The event as of which it is.
+    pub(super) rv: Rv,
+    /// The size of the queue's state.
+    pub(super) live_bytes: u64,
+    live: Arc<dyn Live>,
+}
+
+/// The queue that is being written.
+#[derive(Debug)]
+struct Current {
+    live: Arc<dyn Live>,
+    row: QueueRow,
+    gone: std::vec::IntoIter<Gone>,
+    keys: std::vec::IntoIter<(Slot, KeyState)>,
+    captured_all: bool,
+}
+
+impl Checkpoint {
+    pub(super) fn new(queues: VecDeque<QueueId>, begun_us: u64, pace: Pace) -> Self {
+        let rows = *pace.rows.start();
+        Self { begun_us, pace, rows, todo: queues, current: None, completed: Vec::new() }
+    }
+
+    pub(super) fn begun_us(&self) -> u64 {
+        self.begun_us
+    }
+
+    /// Whether nothing is left to write.
+    pub(super) fn has_ended(&self) -> bool {
+        self.current.is_none() && self.todo.is_empty()
+    }
+
+    /// Captures the next slice. It may only be written after all events that have gathered by now.
+    pub(super) fn next(&mut self, books: &Books) -> Writes {
+        let mut writes = Writes::default();
+        let mut room = self.rows;
+        while room > 0 {
+            let Some(mut current) = self.current.take().or_else(|| self.begin(books)) else { break };
+            let Some(left) = current.fill(&mut writes, room, &self.pace) else { continue };
+            room = left;
+            if current.is_done() {
+                room = room.saturating_sub(1);
+                self.complete(current, &mut writes);
+            } else {
+                self.current = Some(current);
+            }
+        }
+        writes
+    }
+
+    /// The slice is durable, after the writer was busy with it for `took`.
+    pub(super) fn wrote(&mut self, took: Duration) -> Vec<Completed> {
+        let rows = if took > SLICE { self.rows / 2 } else { self.rows * 3 / 2 };
+        self.rows = rows.clamp(*self.pace.rows.start(), *self.pace.rows.end());
+        for done in &mut self.completed {
+            let Completed { live, live_bytes, .. } = done;
+            live.with(&mut |queue| {
+                queue.end_checkpoint();
+                *live_bytes = queue.live_bytes();
+            });
+        }
+        std::mem::take(&mut self.completed)
+    }
+
+    /// The slice was not written. What was captured of the queues is lost, so they are loaded again.
+    pub(super) fn lose(self) {
+        let current = self.current.map(|current| current.live);
+        for live in self.completed.into_iter().map(|completed| completed.live).chain(current) {
+            live.lose();
+        }
+    }
+
+    fn begin(&mut self, books: &Books) -> Option<Current> {
+        loop {
+            let book = books.get(&self.todo.pop_front()?);
+            let Some((book, live)) = book.and_then(|book| Some((book, book.live()?))) else { continue };
+            let mut state = None;
+            live.with(&mut |queue| {
+                if queue.resource_version() > book.checkpoint_rv {
+                    state = Some(queue.begin_checkpoint());
+                }
+            });
+            if let Some(state) = state {
+                let row = record::queue_row(&book.identity, &state);
+                let (gone, keys) = (Vec::new().into_iter(), Vec::new().into_iter());
+                return Some(Current { live, row, gone, keys, captured_all: false });
+            }
+        }
+    }
+
+    fn complete(&mut self, current: Current, writes: &mut Writes) {
+        let Current { live, row, .. } = current;
+        writes.outlived.push((row.id, row.rv));
+        self.completed.push(Completed { queue: row.id, rv: row.rv, live_bytes: 0, live });
+        writes.queues.push(row);
+    }
+}
+
+impl Current {
+    /// Adds up to `room` rows to a slice; says how much room is left, none if the slice must end. None
+    /// if the queue is gone.
+    fn fill(&mut self, writes: &mut Writes, room: usize, pace: &Pace) -> Option<usize> {
+        let mut left = room;
+        let mut has_keys = false;
+        while left > 0 {
+            if let Some(gone) = self.gone.next() {
+                writes.gravestones.push(record::gravestone(self.row.id, &gone));
+            } else if let Some((slot, state)) = self.keys.next() {
+                writes.keys.push(record::key_row(self.row.id, slot, &state));
+                has_keys = true;
+            } else if self.captured_all {
+                break;
+            } else {
+                self.capture(pace)?;
+                // A store removes what is gone before it writes keys. What is gone since the keys of
+                // this slice were captured may be among them, so it has to come in another slice.
+                if has_keys && self.gone.len() > 0 {
+                    return Some(0);
+                }
+                continue;
+            }
+            left -= 1;
+        }
+        Some(left)
+    }
+
+    fn capture(&mut self, pace: &Pace) -> Option<()> {
+        let mut slice = None;
+        self.live.with(&mut |queue| slice = Some(queue.capture(pace.captured, pace.looked_at)));
+        let slice = slice?;
+        self.gone = slice.gone.into_iter();
+        self.keys = slice.keys.into_iter();
+        self.captured_all = slice.ended;
+        Some(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.captured_all && self.gone.len() == 0 && self.keys.len() == 0
+    }
+}
+
+impl fmt::Debug for Completed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Completed({} as of {})", self.queue, self.rv)
+    }
+}

@@ -1,0 +1,218 @@
+//! Where events gather while a commit runs: in batches, each of which is one commit.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, SetOnce, watch};
+
+use super::books::Book;
+use super::store::{QueueId, QueueRow};
+use super::{Commit, Error, Health, Live, Naming, Outcome, record};
+use crate::engine::delta::Rv;
+use crate::engine::event::{Event, What};
+use crate::engine::snapshot::QueueState;
+
+/// A batch takes no more once it holds about this many bytes: a commit of it takes a few milliseconds.
+const BATCH_BYTES: usize = 1 << 20;
+/// About what an event takes beside its object.
+const EVENT_BYTES: usize = 160;
+
+/// Something for the writer, in the order in which it came.
+#[derive(Debug)]
+pub(super) enum Op {
+    /// A queue came into being.
+    Create { row: QueueRow, book: Box<Book> },
+    /// A queue was loaded.
+    Open(Box<Book>),
+    /// A queue runs.
+    Attach { queue: QueueId, live: Weak<dyn Live> },
+    /// Events of a queue, and the last one before them.
+    Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
+    /// A queue is gone.
+    Delete { row: QueueRow },
+}
+
+/// What is committed together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) ops: Vec<Op>,
+    bytes: usize,
+    outcome: Arc<Outcome>,
+}
+
+impl Batch {
+    /// Tells all who wait for the batch what became of it.
+    pub(super) fn end(&self, outcome: Result<(), Error>) {
+        let _once = self.outcome.set(outcome);
+    }
+}
+
+impl Drop for Batch {
+    /// A batch that nobody will write any more is not durable for all that is known.
+    fn drop(&mut self) {
+        self.end(Err(Error::OutcomeUnknown));
+    }
+}
+
+/// The numbers from which queues are numbered on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Numbers {
+    /// The largest id of a queue so far.
+    pub queue: u32,
+    /// The largest version of a queue so far.
+    pub version: u64,
+}
+
+/// Between those who append and the one who writes.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    state: Mutex<State>,
+    work: Notify,
+    health: watch::Sender<Health>,
+}
+
+#[derive(Debug)]
+struct State {
+    batches: VecDeque<Batch>,
+    numbers: Numbers,
+    down: Option<Error>,
+    closed: bool,
+}
+
+impl Gathering {
+    pub(super) fn new(numbers: Numbers) -> Self {
+        let state = State { batches: VecDeque::new(), numbers, down: None, closed: false };
+        Self {
+            state: Mutex::new(state),
+            work: Notify::new(),
+            health: watch::Sender::new(Health { failures: 0, down: None }),
+        }
+    }
+
+    pub(super) fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.lock().down.map_or(Ok(()), Err)
+    }
+
+    pub(super) fn failures(&self) -> u64 {
+        self.health.borrow().failures
+    }
+
+    /// Puts something into the next batch. While the journal is down its commit has failed already.
+    pub(super) fn push(&self, op: Op) -> Commit {
+        let mut state = self.lock();
+        self.push_to(&mut state, op)
+    }
+
+    pub(super) fn create(&self, naming: Naming, content: &QueueState) -> (QueueId, Commit) {
+        let mut state = self.lock();
+        state.numbers.queue += 1;
+        state.numbers.version += 1;
+        let identity = naming.identity(QueueId(state.numbers.queue), state.numbers.version);
+        let row = record::queue_row(&identity, content);
+        let id = identity.id;
+        let book = Box::new(Book::new(identity, content.rv, content.config.retention));
+        (id, self.push_to(&mut state, Op::Create { row, book }))
+    }
+
+    pub(super) fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv) -> Commit {
+        let mut state = self.lock();
+        state.numbers.version += 1;
+        let identity = naming.identity(queue, state.numbers.version);
+        let row = record::deleted_queue_row(&identity, last_rv);
+        self.push_to(&mut state, Op::Delete { row })
+    }
+
+    fn push_to(&self, state: &mut State, op: Op) -> Commit {
+        if let Some(error) = state.down {
+            let outcome = SetOnce::new_with(Some(Err(error)));
+            return Commit(Some(Arc::new(outcome)));
+        }
+        let bytes = op.bytes();
+        if state.batches.back().is_none_or(|batch| batch.bytes + bytes > BATCH_BYTES) {
+            state.batches.push_back(Batch::default());
+            self.work.notify_one();
+        }
+        let Some(batch) = state.batches.back_mut() else { return Commit::done() };
+        batch.bytes += bytes;
+        batch.ops.push(op);
+        Commit(Some(batch.outcome.clone()))
+    }
+
+    /// How many batches wait for the writer.
+    pub(super) fn len(&self) -> usize {
+        self.lock().batches.len()
+    }
+
+    /// The oldest batch. From now on what comes gathers in another one.
+    pub(super) fn take(&self) -> Option<Batch> {
+        self.lock().batches.pop_front()
+    }
+
+    /// Waits until a batch has come or nothing more will, at most `longest`.
+    pub(super) async fn wait(&self, longest: Duration) {
+        tokio::select! {
+            biased;
+            () = self.work.notified() => {}
+            () = tokio::time::sleep(longest) => {}
+        }
+    }
+
+    /// Nothing can be written: everything that has gathered, and that comes, fails with `batch`.
+    pub(super) fn go_down(&self, error: Error, batch: Option<Batch>) {
+        let gathered = {
+            let mut state = self.lock();
+            state.down = Some(error);
+            std::mem::take(&mut state.batches)
+        };
+        // Whoever hears of a failure finds the journal down already.
+        for failed in batch.into_iter().chain(gathered) {
+            failed.end(Err(error));
+        }
+        self.health.send_modify(|health| {
+            health.failures += u64::from(health.down.is_none());
+            health.down = Some(error);
+        });
+    }
+
+    /// Events are taken again.
+    pub(super) fn come_up(&self) {
+        self.lock().down = None;
+        self.health.send_modify(|health| health.down = None);
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Op {
+    /// About how many bytes it is in the journal.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Create { row, .. } => row.state.len(),
+            Self::Append { events, .. } => events.iter().map(bytes_of).sum(),
+            _ => 0,
+        }
+    }
+}
+
+fn bytes_of(event: &Event) -> usize {
+    match &event.what {
+        What::Appended { object, .. } | What::Seeded { object, .. } => EVENT_BYTES + object.bytes(),
+        _ => EVENT_BYTES,
+    }
+}

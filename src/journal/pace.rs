@@ -1,0 +1,32 @@
+//! How much the writer does at a time.
+
+use std::ops::RangeInclusive;
+
+use super::STRETCH_BYTES;
+
+/// The sizes of the writer's steps. Tests make them small, so that little work takes many steps.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// A checkpoint begins once the journal has grown by so many bytes, or by the size of the live state.
+    pub growth_bytes_min: u64,
+    /// Fewest and most rows of a slice of a checkpoint.
+    pub rows: RangeInclusive<usize>,
+    /// Most keys that are captured at a time, under their queue's lock.
+    pub captured: usize,
+    /// Most keys that are looked at for it: looking is much cheaper.
+    pub looked_at: usize,
+    /// The journal is trimmed in stretches of about this many bytes.
+    pub stretch_bytes: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            growth_bytes_min: 64 << 20,
+            rows: 64..=8_192,
+            captured: 256,
+            looked_at: 8_192,
+            stretch_bytes: STRETCH_BYTES,
+        }
+    }
+}

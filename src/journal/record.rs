@@ -1,0 +1,214 @@
+//! Engine values as rows of a store, and back: format version 1.
+//!
+//! Rows, engine types and the JSON in rows are three things. The JSON has mirror types of its own, which
+//! nothing outside of this module sees; a store carries rows as they are.
+//!
+//! What a person finds with `sqlite3` and `json_each`:
+//! - `events` of a journal row is an array with one flat object for each event, `item` of a key row and
+//!   `state` of a queue row are objects. The `type` of an event is the name of its variant.
+//! - Instants (`at`, `due`, `deadline`, `since`, ...) are whole microseconds since the Unix epoch; spans are
+//!   named with their unit, as in `lease_us`.
+//! - A member is left out where it says nothing: no value, `false`, 0, the `origin` of a call, an `owner`
+//!   that is the `source`. So `"owner":null` is nobody although there is a source.
+//! - An object stands there as it was sent.
+//!
+//! What the versions promise: members that are not known are skipped, so that an event may gain what is
+//! optional without a new version. All else takes a new version, and the reader of this one stays, held
+//! by its golden files in `tests/fixtures/journal/`.
+
+mod checksum;
+mod config;
+mod decode;
+mod event;
+mod json;
+mod key;
+mod names;
+mod queue;
+
+#[cfg(test)]
+mod tests;
+
+use self::json::Json;
+use crate::engine::delta::Rv;
+use crate::engine::event::Event;
+use crate::engine::schedule::Slot;
+use crate::engine::snapshot::{Gone, KeyState, QueueState};
+use crate::engine::time::Time;
+use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow};
+use crate::name::{Incarnation, Name};
+
+pub use self::decode::Decoder;
+
+/// The version of the format that is written, and the newest that is read.
+pub const FORMAT: u32 = 1;
+
+/// Most bytes of events in one journal row, unless a single event has more.
+pub const ROW_BYTES_MAX: usize = 1 << 20;
+
+/// Which queue it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number in the store.
+    pub id: QueueId,
+    /// Grows with each queue that is created or deleted, over all queues.
+    pub version: u64,
+    /// Its name.
+    pub name: Name,
+    /// Tells it from others that had its name.
+    pub incarnation: Incarnation,
+    /// When it came into being.
+    pub created_at: Time,
+}
+
+/// A queue as its row has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueRecord {
+    /// Which queue it is.
+    pub identity: Identity,
+    /// The event as of which the row is; the last one of a queue that was deleted.
+    pub rv: Rv,
+    /// The state, unless the queue was deleted.
+    pub state: Option<QueueState>,
+}
+
+/// Why a row can't be read. The message names the row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A column is not what was written.
+    #[error("{row}: damaged: the checksum is {found:08x}, and that of the other columns {computed:08x}")]
+    Damaged {
+        /// Which row it is.
+        row: String,
+        /// The checksum in the row.
+        found: u32,
+        /// What it would have to be.
+        computed: u32,
+    },
+    /// It was written by a later version of the service.
+    #[error("{row}: its format is version {format}, and the newest that can be read here is {FORMAT}")]
+    Newer {
+        /// Which row it is.
+        row: String,
+        /// The version of its format.
+        format: u32,
+    },
+    /// It is whole, but makes no sense.
+    #[error("{row}: unreadable: {reason}")]
+    Unreadable {
+        /// Which row it is.
+        row: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// The rows for the next events of a queue, of at most [`ROW_BYTES_MAX`] bytes of events each. The first
+/// gets the number `id`, each other one more; `prev_rv` is the queue's last event before these.
+#[must_use]
+pub fn journal_rows(queue: QueueId, id: u64, prev_rv: Rv, events: &[Event]) -> Vec<JournalRow> {
+    split(queue, id, prev_rv, events, ROW_BYTES_MAX)
+}
+
+/// The row of a key at its place in the queue's table.
+#[must_use]
+pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState) -> KeyRow {
+    let known = state.known.as_ref();
+    let mut row = KeyRow {
+        queue,
+        slot,
+        key: state.key.as_str().into(),
+        rv: state.rv,
+        known_rv: known.map(|known| known.rv),
+        known_object: known.map(|known| known.object.as_str().into()),
+        owner: known.and_then(|known| known.owner.clone()),
+        item: key::encode(state),
+        format: FORMAT,
+        checksum: 0,
+    };
+    row.checksum = checksum::of_key_row(&row);
+    row
+}
+
+/// The row that says that a key is gone.
+#[must_use]
+pub fn gravestone(queue: QueueId, gone: &Gone) -> Gravestone {
+    let key = gone.key.as_str().into();
+    let mut row = Gravestone { queue, slot: gone.slot, key, rv: gone.rv, checksum: 0 };
+    row.checksum = checksum::of_gravestone(&row);
+    row
+}
+
+/// The row of a queue.
+#[must_use]
+pub fn queue_row(identity: &Identity, state: &QueueState) -> QueueRow {
+    let mut json = Json::default();
+    json.push_value(&queue::WireState::of(state));
+    any_queue_row(identity, state.rv, json.into_string(), false)
+}
+
+/// The row that is left of a queue that was deleted; `last_rv` is its last event. The queue's `version`
+/// in `identity` is the one that it got by that.
+#[must_use]
+pub fn deleted_queue_row(identity: &Identity, last_rv: Rv) -> QueueRow {
+    any_queue_row(identity, last_rv, "{}".to_owned(), true)
+}
+
+fn any_queue_row(identity: &Identity, rv: Rv, state: String, deleted: bool) -> QueueRow {
+    let mut row = QueueRow {
+        id: identity.id,
+        version: identity.version,
+        name: identity.name.as_str().into(),
+        incarnation: identity.incarnation.0,
+        created_at: identity.created_at,
+        deleted,
+        rv,
+        state,
+        format: FORMAT,
+        checksum: 0,
+    };
+    row.checksum = checksum::of_queue_row(&row);
+    row
+}
+
+fn split(queue: QueueId, id: u64, prev_rv: Rv, events: &[Event], bytes_max: usize) -> Vec<JournalRow> {
+    let mut rows = Vec::new();
+    let bytes: usize = events.iter().map(event::bytes_about).sum();
+    let mut json = Json::with_capacity(bytes.min(bytes_max));
+    let (mut first, mut prev_rv) = (0, prev_rv);
+    let mut close = |json: Json, part: &[Event]| {
+        let (Some(first), Some(last)) = (part.first(), part.last()) else { return };
+        let id = id + rows.len() as u64;
+        rows.push(journal_row(queue, id, prev_rv, first.rv, last, json));
+        prev_rv = last.rv;
+    };
+    for (index, event) in events.iter().enumerate() {
+        let before = json.len();
+        json.push(if index == first { "[" } else { "," });
+        event::encode(event, &mut json);
+        if index > first && json.len() + "]".len() > bytes_max {
+            // The event that went past the bound is the first of the next row.
+            let next = json.split_off_array(before);
+            close(std::mem::replace(&mut json, next), events.get(first..index).unwrap_or_default());
+            first = index;
+        }
+    }
+    close(json, events.get(first..).unwrap_or_default());
+    rows
+}
+
+fn journal_row(
+    queue: QueueId,
+    id: u64,
+    prev_rv: Rv,
+    first_rv: Rv,
+    last: &Event,
+    mut json: Json,
+) -> JournalRow {
+    json.push("]");
+    let events = json.into_string();
+    let (last_rv, at) = (last.rv, last.at);
+    let mut row =
+        JournalRow { id, queue, prev_rv, first_rv, last_rv, at, format: FORMAT, events, checksum: 0 };
+    row.checksum = checksum::of_journal_row(&row);
+    row
+}

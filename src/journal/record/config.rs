@@ -1,0 +1,189 @@
+//! The settings of a queue as JSON.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::json::{Float, Text, is_default, micros};
+use crate::engine::config::{Config, Mode, Retention};
+use crate::engine::key::{KeySpec, Pointer};
+use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
+
+/// Mirrors [`Config`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WireConfig<'a> {
+    #[serde(with = "ModeWord")]
+    mode: Mode,
+    #[serde(borrow)]
+    key: Vec<WirePointer<'a>>,
+    known_objects: bool,
+    emit_replaced: bool,
+    lease_us: u64,
+    max_failures: u32,
+    rate_limiter: WireRateLimiter,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resync_period_us: Option<u64>,
+    max_keys: usize,
+    max_object_bytes: usize,
+    max_deltas_per_key: usize,
+    max_bytes_per_key: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_delete_percent: Option<Float>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_deletes: Option<u64>,
+    retention: WireRetention,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Mode", rename_all = "snake_case")]
+enum ModeWord {
+    Delta,
+    Latest,
+    Keys,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WirePointer<'a> {
+    #[serde(borrow)]
+    pointer: Text<'a>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    optional: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireRateLimiter {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item_exponential: Option<WireItemExponential>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item_fast_slow: Option<WireItemFastSlow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<WireBucket>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_wait_us: Option<u64>,
+    jitter: Float,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireItemExponential {
+    base_us: u64,
+    max_us: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireItemFastSlow {
+    fast_us: u64,
+    slow_us: u64,
+    max_fast: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireBucket {
+    qps: Float,
+    burst: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireRetention {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+impl<'a> WireConfig<'a> {
+    /// The settings, to be written.
+    pub(super) fn of(config: &'a Config) -> Self {
+        let part = |pointer: &'a Pointer| WirePointer {
+            pointer: Text::of(&pointer.text),
+            optional: pointer.optional,
+        };
+        Self {
+            mode: config.mode,
+            key: config.key.pointers().iter().map(part).collect(),
+            known_objects: config.known_objects,
+            emit_replaced: config.emit_replaced,
+            lease_us: micros(config.lease),
+            max_failures: config.max_failures,
+            rate_limiter: WireRateLimiter::of(&config.rate_limiter),
+            resync_period_us: config.resync_period.map(micros),
+            max_keys: config.max_keys,
+            max_object_bytes: config.max_object_bytes,
+            max_deltas_per_key: config.max_deltas_per_key,
+            max_bytes_per_key: config.max_bytes_per_key,
+            max_delete_percent: config.max_delete_percent.map(Float),
+            max_deletes: config.max_deletes,
+            retention: WireRetention {
+                age_us: config.retention.age.map(micros),
+                bytes: config.retention.bytes,
+            },
+        }
+    }
+
+    /// The settings that were read.
+    pub(super) fn read(&self) -> Result<Config, String> {
+        let part = |part: &WirePointer<'_>| Pointer::parse(part.pointer.as_str(), part.optional);
+        let key = self.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new)?;
+        Ok(Config {
+            mode: self.mode,
+            key,
+            known_objects: self.known_objects,
+            emit_replaced: self.emit_replaced,
+            lease: Duration::from_micros(self.lease_us),
+            max_failures: self.max_failures,
+            rate_limiter: self.rate_limiter.read(),
+            resync_period: self.resync_period_us.map(Duration::from_micros),
+            max_keys: self.max_keys,
+            max_object_bytes: self.max_object_bytes,
+            max_deltas_per_key: self.max_deltas_per_key,
+            max_bytes_per_key: self.max_bytes_per_key,
+            max_delete_percent: self.max_delete_percent.map(|percent| percent.0),
+            max_deletes: self.max_deletes,
+            retention: Retention {
+                age: self.retention.age_us.map(Duration::from_micros),
+                bytes: self.retention.bytes,
+            },
+        })
+    }
+}
+
+impl WireRateLimiter {
+    fn of(limiter: &RateLimiter) -> Self {
+        let exponential = |limiter: &ItemExponential| WireItemExponential {
+            base_us: micros(limiter.base),
+            max_us: micros(limiter.max),
+        };
+        let fast_slow = |limiter: &ItemFastSlow| WireItemFastSlow {
+            fast_us: micros(limiter.fast),
+            slow_us: micros(limiter.slow),
+            max_fast: limiter.max_fast,
+        };
+        let bucket = |bucket: &Bucket| WireBucket { qps: Float(bucket.qps), burst: bucket.burst };
+        Self {
+            item_exponential: limiter.item_exponential.as_ref().map(exponential),
+            item_fast_slow: limiter.item_fast_slow.as_ref().map(fast_slow),
+            bucket: limiter.bucket.as_ref().map(bucket),
+            max_wait_us: limiter.max_wait.map(micros),
+            jitter: Float(limiter.jitter),
+        }
+    }
+
+    fn read(&self) -> RateLimiter {
+        let exponential = |limiter: &WireItemExponential| ItemExponential {
+            base: Duration::from_micros(limiter.base_us),
+            max: Duration::from_micros(limiter.max_us),
+        };
+        let fast_slow = |limiter: &WireItemFastSlow| ItemFastSlow {
+            fast: Duration::from_micros(limiter.fast_us),
+            slow: Duration::from_micros(limiter.slow_us),
+            max_fast: limiter.max_fast,
+        };
+        let bucket = |bucket: &WireBucket| Bucket { qps: bucket.qps.0, burst: bucket.burst };
+        RateLimiter {
+            item_exponential: self.item_exponential.as_ref().map(exponential),
+            item_fast_slow: self.item_fast_slow.as_ref().map(fast_slow),
+            bucket: self.bucket.as_ref().map(bucket),
+            max_wait: self.max_wait_us.map(Duration::from_micros),
+            jitter: self.jitter.0,
+        }
+    }
+}

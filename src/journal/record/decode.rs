@@ -1,0 +1,149 @@
+//! From rows to engine values: the checksum first, then the format, then the text.
+
+use super::json::object;
+use super::names::Names;
+use super::queue::WireState;
+use super::{Error, FORMAT, Identity, QueueRecord, checksum, event, key};
+use crate::engine::event::{Event, What};
+use crate::engine::key::Key;
+use crate::engine::schedule::Slot;
+use crate::engine::snapshot::{Gone, KeyState, QueueState};
+use crate::engine::table::Known;
+use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueRow};
+use crate::name::{Incarnation, Name};
+
+/// Reads rows. One is used for all rows of a recovery: it holds the names that many of them share.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    names: Names,
+}
+
+impl Decoder {
+    /// A decoder that has seen no names yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The events of a row, oldest first: at least one, numbered without a gap from `first_rv` to
+    /// `last_rv` (but for a recovery) and above `prev_rv`.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn events(&mut self, row: &JournalRow) -> Result<Vec<Event>, Error> {
+        let named = || journal_row_name(row);
+        check(row.checksum, checksum::of_journal_row(row), row.format, named)?;
+        let events = event::decode(&row.events, &mut self.names).and_then(|events| {
+            check_order(row, &events)?;
+            Ok(events)
+        });
+        events.map_err(|reason| Error::Unreadable { row: named(), reason })
+    }
+
+    /// The key of a row, and its place in the queue's table.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn key(&mut self, row: &KeyRow) -> Result<(Slot, KeyState), Error> {
+        let named = || format!("key row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
+        check(row.checksum, checksum::of_key_row(row), row.format, named)?;
+        match self.key_state(row) {
+            Ok(state) => Ok((row.slot, state)),
+            Err(reason) => Err(Error::Unreadable { row: named(), reason }),
+        }
+    }
+
+    /// The key that a gravestone stands for. It has no text in it, so its format is that of the store.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn gravestone(&mut self, row: &Gravestone) -> Result<Gone, Error> {
+        let named = || format!("gravestone {} (queue {}, key {:?})", row.slot, row.queue, row.key);
+        check(row.checksum, checksum::of_gravestone(row), FORMAT, named)?;
+        match Key::new(&row.key) {
+            Ok(key) => Ok(Gone { key, slot: row.slot, rv: row.rv }),
+            Err(error) => Err(Error::Unreadable { row: named(), reason: error.to_string() }),
+        }
+    }
+
+    /// The queue of a row and its state, or what is left of it.
+    ///
+    /// # Errors
+    /// [`Error`] names the row.
+    pub fn queue(&mut self, row: &QueueRow) -> Result<QueueRecord, Error> {
+        let named = || format!("queue row {} (name {:?})", row.id, row.name);
+        check(row.checksum, checksum::of_queue_row(row), row.format, named)?;
+        let unreadable = |reason| Error::Unreadable { row: named(), reason };
+        let identity = Identity {
+            id: row.id,
+            version: row.version,
+            name: Name::new(&row.name).map_err(|error| unreadable(error.to_string()))?,
+            incarnation: Incarnation(row.incarnation),
+            created_at: row.created_at,
+        };
+        let state = if row.deleted { None } else { Some(self.queue_state(row).map_err(unreadable)?) };
+        Ok(QueueRecord { identity, rv: row.rv, state })
+    }
+
+    fn queue_state(&mut self, row: &QueueRow) -> Result<QueueState, String> {
+        let state: WireState<'_> =
+            serde_json::from_str(&row.state).map_err(|error| format!("state: {error}"))?;
+        state.read(row.rv, &mut self.names)
+    }
+
+    fn key_state(&mut self, row: &KeyRow) -> Result<KeyState, String> {
+        let key = Key::new(&row.key).map_err(|error| error.to_string())?;
+        let known = match (row.known_rv, &row.known_object, &row.owner) {
+            (Some(rv), Some(text), owner) => {
+                let owner = owner.as_deref().map(|owner| self.names.share(owner));
+                Some(Known { object: object(text)?, rv, owner })
+            }
+            (None, None, None) => None,
+            _ => return Err("a part of its known object is missing".to_owned()),
+        };
+        let item = match &row.item {
+            Some(text) => key::decode(text, &mut self.names)?,
+            None => key::Item::default(),
+        };
+        let key::Item { waiting, leased, standing, mark } = item;
+        Ok(KeyState { key, rv: row.rv, known, waiting, leased, standing, mark })
+    }
+}
+
+fn journal_row_name(row: &JournalRow) -> String {
+    format!("journal row {} (queue {}, events {} to {})", row.id, row.queue, row.first_rv, row.last_rv)
+}
+
+fn check(found: u32, computed: u32, format: u32, name: impl Fn() -> String) -> Result<(), Error> {
+    if found != computed {
+        return Err(Error::Damaged { row: name(), found, computed });
+    }
+    match format {
+        FORMAT => Ok(()),
+        0 => Err(Error::Unreadable { row: name(), reason: "there is no format 0".to_owned() }),
+        newer => Err(Error::Newer { row: name(), format: newer }),
+    }
+}
+
+/// Only a recovery skips numbers: any other gap would be events that were lost on their way to the row.
+fn check_order(row: &JournalRow, events: &[Event]) -> Result<(), String> {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else {
+        return Err("it holds no events".to_owned());
+    };
+    if (first.rv, last.rv) != (row.first_rv, row.last_rv) {
+        return Err(format!("it holds events {} to {}", first.rv, last.rv));
+    }
+    if first.rv <= row.prev_rv {
+        return Err(format!("event {} stands behind event {}", first.rv, row.prev_rv));
+    }
+    for (before, event) in events.iter().zip(events.iter().skip(1)) {
+        let skips = event.what == What::Recovered && event.rv > before.rv;
+        if before.rv.checked_add(1) != Some(event.rv) && !skips {
+            return Err(format!("event {} stands behind event {}", event.rv, before.rv));
+        }
+    }
+    if last.at != row.at {
+        return Err(format!("its last event is of {}, not {}", last.at.as_micros(), row.at.as_micros()));
+    }
+    Ok(())
+}

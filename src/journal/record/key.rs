@@ -1,0 +1,276 @@
+//! All of a key but its known object, as JSON.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::json::{DeltaName, Json, Text, is_default, micros, need, object_of};
+use super::names::{Names, Owner};
+use crate::engine::delta::{Delta, Rv};
+use crate::engine::schedule::{Delay, Lease, Place, Standing, Turn};
+use crate::engine::snapshot::KeyState;
+use crate::engine::time::Time;
+
+/// Mirrors what [`KeyState`] has beside the key, its `rv` and the known object, which have columns.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WireItem<'a> {
+    place: PlaceWord,
+    /// Ready keys only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<WireTurn>,
+    /// Leased keys only.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    lease: Option<WireLease<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay: Option<WireDelay>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    failures: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<WireMemory>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<Rv>,
+    #[serde(default, skip_serializing)]
+    waiting: Vec<WireDelta<'a>>,
+    #[serde(default, skip_serializing)]
+    leased: Vec<WireDelta<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PlaceWord {
+    Idle,
+    Ready,
+    Leased,
+    Parked,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct WireTurn {
+    rv: Rv,
+    since: u64,
+    /// Left out where it is `since`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    added: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct WireDelay {
+    due: u64,
+    rv: Rv,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct WireMemory {
+    until: u64,
+    rv: Rv,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireLease<'a> {
+    token: Rv,
+    since: u64,
+    deadline: u64,
+    length_us: u64,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    worker: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pop_id: Option<Text<'a>>,
+    former: WireTurn,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped_delay: Option<WireDelay>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    news: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireDelta<'a> {
+    rv: Rv,
+    at: u64,
+    delta: DeltaName,
+    #[serde(default, skip_serializing_if = "is_default")]
+    final_state_unknown: bool,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    source: Option<Text<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Owner::is_source")]
+    owner: Owner<'a>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    coalesced: u32,
+    #[serde(skip_serializing)]
+    object: Option<&'a RawValue>,
+}
+
+/// The item of a key; none if all of it is at its default.
+pub(super) fn encode(state: &KeyState) -> Option<String> {
+    let KeyState { key: _, rv: _, known: _, waiting, leased, standing, mark } = state;
+    if mark.is_none() && waiting.is_empty() && leased.is_empty() && *standing == Standing::default() {
+        return None;
+    }
+    let objects = waiting.iter().chain(leased).map(|delta| delta.object.bytes() + ITEM_BYTES).sum::<usize>();
+    let mut json = Json::with_capacity(objects + ITEM_BYTES);
+    json.push_value(&WireItem::of(standing, *mark));
+    for (opening, deltas) in [(",\"waiting\":[", waiting), (",\"leased\":[", leased)] {
+        let mut before = opening;
+        json.reopen();
+        for delta in deltas {
+            json.push(before);
+            json.push_with_object(&WireDelta::of(delta), Some(&delta.object));
+            before = ",";
+        }
+        json.push(if deltas.is_empty() { "}" } else { "]}" });
+    }
+    Some(json.into_string())
+}
+
+/// About what an item or a delta takes beside its objects.
+const ITEM_BYTES: usize = 128;
+
+/// The parts of a key that an item tells; all at their defaults without one.
+#[derive(Default)]
+pub(super) struct Item {
+    /// Deltas that are not handed out.
+    pub(super) waiting: Vec<Delta>,
+    /// Deltas in the hands of a worker.
+    pub(super) leased: Vec<Delta>,
+    /// Where the key stands in the schedule.
+    pub(super) standing: Standing,
+    /// The delta of the initial list.
+    pub(super) mark: Option<Rv>,
+}
+
+/// Reads an item.
+pub(super) fn decode(text: &str, names: &mut Names) -> Result<Item, String> {
+    let wire: WireItem<'_> = serde_json::from_str(text).map_err(|error| format!("item: {error}"))?;
+    let mut deltas = |list: &[WireDelta<'_>]| -> Result<Vec<Delta>, String> {
+        list.iter().map(|delta| delta.read(names)).collect()
+    };
+    let (waiting, leased) = (deltas(&wire.waiting)?, deltas(&wire.leased)?);
+    Ok(Item { waiting, leased, standing: wire.standing(names)?, mark: wire.mark })
+}
+
+impl<'a> WireItem<'a> {
+    fn of(standing: &'a Standing, mark: Option<Rv>) -> Self {
+        let Standing { place, delay, failures, attempt, last_error, memory } = standing;
+        let (place, turn, lease) = match place {
+            Place::Idle => (PlaceWord::Idle, None, None),
+            Place::Ready(turn) => (PlaceWord::Ready, Some(WireTurn::of(*turn)), None),
+            Place::Leased(lease) => (PlaceWord::Leased, None, Some(WireLease::of(lease))),
+            Place::Parked => (PlaceWord::Parked, None, None),
+        };
+        Self {
+            place,
+            turn,
+            lease,
+            delay: delay.map(WireDelay::of),
+            failures: *failures,
+            attempt: *attempt,
+            last_error: last_error.as_deref().map(Text::of),
+            memory: memory.map(|(until, rv)| WireMemory { until: until.as_micros(), rv }),
+            mark,
+            waiting: Vec::new(),
+            leased: Vec::new(),
+        }
+    }
+
+    fn standing(&self, names: &mut Names) -> Result<Standing, String> {
+        let place = match self.place {
+            PlaceWord::Idle => Place::Idle,
+            PlaceWord::Ready => Place::Ready(need(self.turn, "turn")?.read()),
+            PlaceWord::Leased => Place::Leased(Box::new(need(self.lease.as_ref(), "lease")?.read(names))),
+            PlaceWord::Parked => Place::Parked,
+        };
+        Ok(Standing {
+            place,
+            delay: self.delay.map(WireDelay::read),
+            failures: self.failures,
+            attempt: self.attempt,
+            last_error: self.last_error.as_ref().map(|error| error.as_str().into()),
+            memory: self.memory.map(|memory| (Time::from_micros(memory.until), memory.rv)),
+        })
+    }
+}
+
+impl WireTurn {
+    fn of(turn: Turn) -> Self {
+        let Turn { rv, since, added } = turn;
+        Self { rv, since: since.as_micros(), added: (added != since).then_some(added.as_micros()) }
+    }
+
+    fn read(self) -> Turn {
+        let added = Time::from_micros(self.added.unwrap_or(self.since));
+        Turn { rv: self.rv, since: Time::from_micros(self.since), added }
+    }
+}
+
+impl WireDelay {
+    fn of(delay: Delay) -> Self {
+        Self { due: delay.due.as_micros(), rv: delay.rv }
+    }
+
+    fn read(self) -> Delay {
+        Delay { due: Time::from_micros(self.due), rv: self.rv }
+    }
+}
+
+impl<'a> WireLease<'a> {
+    fn of(lease: &'a Lease) -> Self {
+        Self {
+            token: lease.token,
+            since: lease.since.as_micros(),
+            deadline: lease.deadline.as_micros(),
+            length_us: micros(lease.length),
+            worker: lease.worker.as_deref().map(Text::of),
+            pop_id: lease.pop_id.as_deref().map(Text::of),
+            former: WireTurn::of(lease.former),
+            dropped_delay: lease.dropped_delay.map(WireDelay::of),
+            news: lease.news.map(Time::as_micros),
+        }
+    }
+
+    fn read(&self, names: &mut Names) -> Lease {
+        Lease {
+            token: self.token,
+            deadline: Time::from_micros(self.deadline),
+            since: Time::from_micros(self.since),
+            length: Duration::from_micros(self.length_us),
+            worker: names.share_some(self.worker.as_ref()),
+            pop_id: names.share_some(self.pop_id.as_ref()),
+            former: self.former.read(),
+            dropped_delay: self.dropped_delay.map(WireDelay::read),
+            news: self.news.map(Time::from_micros),
+        }
+    }
+}
+
+impl<'a> WireDelta<'a> {
+    fn of(delta: &'a Delta) -> Self {
+        Self {
+            rv: delta.rv,
+            at: delta.queued_at.as_micros(),
+            delta: DeltaName(delta.kind),
+            final_state_unknown: delta.final_state_unknown,
+            source: delta.source.as_deref().map(Text::of),
+            owner: Owner::of(delta.owner.as_ref(), delta.source.as_ref()),
+            coalesced: delta.coalesced,
+            object: None,
+        }
+    }
+
+    fn read(&self, names: &mut Names) -> Result<Delta, String> {
+        let source = names.share_some(self.source.as_ref());
+        Ok(Delta {
+            kind: self.delta.0,
+            object: object_of(self.object)?,
+            rv: self.rv,
+            queued_at: Time::from_micros(self.at),
+            owner: self.owner.read(source.as_ref(), names),
+            source,
+            final_state_unknown: self.final_state_unknown,
+            coalesced: self.coalesced,
+        })
+    }
+}

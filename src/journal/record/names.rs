@@ -1,0 +1,82 @@
+//! Names of producers and workers: few texts that stand in many records.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::json::Text;
+use crate::engine::delta::Source;
+
+/// Most names that are remembered at a time.
+const NAMES_MAX: usize = 4_096;
+
+/// Gives equal texts the same memory, so that a million keys of one owner hold its name once.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashSet<Arc<str>, RandomState>);
+
+impl Names {
+    /// The text, shared with whoever asked for the same text before. The set begins anew when it is
+    /// full: names that are in use come back at once, names that were used once do not stay.
+    pub(super) fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(name) = self.0.get(text) {
+            return name.clone();
+        }
+        if self.0.len() >= NAMES_MAX {
+            self.0.clear();
+        }
+        let name: Arc<str> = text.into();
+        self.0.insert(name.clone());
+        name
+    }
+
+    /// As [`share`](Self::share), for a member that may be absent.
+    pub(super) fn share_some(&mut self, text: Option<&Text<'_>>) -> Option<Arc<str>> {
+        text.map(|text| self.share(text.as_str()))
+    }
+}
+
+/// Who owns a key, written only where it is not the one who sent the object.
+#[derive(Debug, Default, Serialize)]
+#[serde(untagged)]
+pub(super) enum Owner<'a> {
+    /// The member is left out: whoever is the `source`, or nobody if there is none.
+    #[default]
+    Source,
+    /// Null: nobody, though there is a `source`.
+    Nobody,
+    /// Another one.
+    Named(Text<'a>),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Owner<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Nobody, Self::Named))
+    }
+}
+
+impl<'a> Owner<'a> {
+    /// The owner of what `source` sent.
+    pub(super) fn of(owner: Option<&'a Source>, source: Option<&Source>) -> Self {
+        match owner {
+            _ if owner == source => Self::Source,
+            Some(owner) => Self::Named(Text::of(owner)),
+            None => Self::Nobody,
+        }
+    }
+
+    /// Whether the member is left out.
+    pub(super) const fn is_source(&self) -> bool {
+        matches!(self, Self::Source)
+    }
+
+    /// The owner of what `source` sent.
+    pub(super) fn read(&self, source: Option<&Source>, names: &mut Names) -> Option<Source> {
+        match self {
+            Self::Source => source.cloned(),
+            Self::Nobody => None,
+            Self::Named(owner) => Some(names.share(owner.as_str())),
+        }
+    }
+}

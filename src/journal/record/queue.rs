@@ -1,0 +1,179 @@
+//! All of a queue that is not about one key, as JSON.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::WireConfig;
+use super::json::{Float, Text, is_default};
+use super::names::Names;
+use crate::engine::command::Outcome;
+use crate::engine::delta::Rv;
+use crate::engine::event::ReplaceCounts;
+use crate::engine::rate_limit::BucketLevel;
+use crate::engine::snapshot::QueueState;
+use crate::engine::time::Time;
+use crate::engine::{Initial, LastReplace};
+
+/// Mirrors [`QueueState`], without `rv`, which has a column.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WireState<'a> {
+    last_at: u64,
+    auto_created: bool,
+    populated: bool,
+    paused: bool,
+    closed: bool,
+    #[serde(with = "InitialWord")]
+    initial: Initial,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<WireLevel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_resync: Option<u64>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    last_replace: Option<WireLastReplace<'a>>,
+    config: WireConfig<'a>,
+    settled: Vec<WireSettled>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Initial", rename_all = "snake_case")]
+enum InitialWord {
+    Quiet,
+    Running,
+    Aborted,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireLevel {
+    tokens: Float,
+    at: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WireLastReplace<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    source: Option<Text<'a>>,
+    started: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    aborted: bool,
+    counts: WireCounts,
+}
+
+/// Mirrors [`ReplaceCounts`].
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct WireCounts {
+    replaced: u64,
+    deleted: u64,
+    unchanged: u64,
+    skipped: u64,
+    taken_over: u64,
+}
+
+/// Leases that ended alike, one after the other: mostly all of them.
+#[derive(Debug, Serialize, Deserialize)]
+struct WireSettled {
+    #[serde(with = "OutcomeWord")]
+    outcome: Outcome,
+    tokens: Vec<Rv>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Outcome", rename_all = "snake_case")]
+enum OutcomeWord {
+    Acked,
+    Nacked,
+    Released,
+    Rejected,
+    Expired,
+    Unknown,
+}
+
+impl<'a> WireState<'a> {
+    /// The state, to be written.
+    pub(super) fn of(state: &'a QueueState) -> Self {
+        let level = |level: BucketLevel| WireLevel { tokens: Float(level.tokens), at: level.at.as_micros() };
+        let alike = state.settled.chunk_by(|(_, a), (_, b)| a == b);
+        Self {
+            last_at: state.last_at.as_micros(),
+            auto_created: state.auto_created,
+            populated: state.populated,
+            paused: state.paused,
+            closed: state.closed,
+            initial: state.initial,
+            bucket: state.bucket.map(level),
+            next_resync: state.next_resync.map(Time::as_micros),
+            last_replace: state.last_replace.as_ref().map(WireLastReplace::of),
+            config: WireConfig::of(&state.config),
+            settled: alike.filter_map(WireSettled::of).collect(),
+        }
+    }
+
+    /// The state that was read, as of `rv`.
+    pub(super) fn read(&self, rv: Rv, names: &mut Names) -> Result<QueueState, String> {
+        let level =
+            |level: &WireLevel| BucketLevel { tokens: level.tokens.0, at: Time::from_micros(level.at) };
+        Ok(QueueState {
+            rv,
+            last_at: Time::from_micros(self.last_at),
+            config: Arc::new(self.config.read()?),
+            auto_created: self.auto_created,
+            populated: self.populated,
+            paused: self.paused,
+            closed: self.closed,
+            initial: self.initial,
+            settled: self.settled.iter().flat_map(WireSettled::leases).collect(),
+            bucket: self.bucket.as_ref().map(level),
+            next_resync: self.next_resync.map(Time::from_micros),
+            last_replace: self.last_replace.as_ref().map(|last| last.read(names)),
+        })
+    }
+}
+
+impl WireSettled {
+    fn of(alike: &[(Rv, Outcome)]) -> Option<Self> {
+        let (_, outcome) = *alike.first()?;
+        Some(Self { outcome, tokens: alike.iter().map(|(token, _)| *token).collect() })
+    }
+
+    fn leases(&self) -> impl Iterator<Item = (Rv, Outcome)> {
+        self.tokens.iter().map(|token| (*token, self.outcome))
+    }
+}
+
+impl<'a> WireLastReplace<'a> {
+    fn of(last: &'a LastReplace) -> Self {
+        Self {
+            source: last.source.as_deref().map(Text::of),
+            started: last.started.as_micros(),
+            ended: last.ended.map(Time::as_micros),
+            aborted: last.aborted,
+            counts: WireCounts::of(last.counts),
+        }
+    }
+
+    fn read(&self, names: &mut Names) -> LastReplace {
+        LastReplace {
+            source: names.share_some(self.source.as_ref()),
+            counts: self.counts.read(),
+            started: Time::from_micros(self.started),
+            ended: self.ended.map(Time::from_micros),
+            aborted: self.aborted,
+        }
+    }
+}
+
+impl WireCounts {
+    /// The counts, to be written.
+    pub(super) const fn of(counts: ReplaceCounts) -> Self {
+        let ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over } = counts;
+        Self { replaced, deleted, unchanged, skipped, taken_over }
+    }
+
+    /// The counts that were read.
+    pub(super) const fn read(self) -> ReplaceCounts {
+        let Self { replaced, deleted, unchanged, skipped, taken_over } = self;
+        ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over }
+    }
+}

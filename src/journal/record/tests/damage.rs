@@ -1,0 +1,179 @@
+//! What is not as it was written is seen, wherever it is.
+
+use std::sync::Arc;
+
+use super::samples;
+use crate::engine::time::Time;
+use crate::journal::record::{self, Decoder, Error, checksum, journal_rows, key_row, queue_row};
+use crate::journal::store::QueueId;
+
+/// The text with one bit changed, for every bit that leaves it text.
+fn flipped(text: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for index in 0..text.len() {
+        for bit in 0..7 {
+            let mut bytes = text.as_bytes().to_vec();
+            bytes[index] ^= 1 << bit;
+            all.extend(String::from_utf8(bytes).ok());
+        }
+    }
+    assert!(!all.is_empty());
+    all
+}
+
+/// Applies changes to copies of a row, one at a time.
+struct Damage<R> {
+    row: R,
+    damaged: Vec<R>,
+}
+
+impl<R: Clone + PartialEq + std::fmt::Debug> Damage<R> {
+    fn new(row: R) -> Self {
+        Self { row, damaged: Vec::new() }
+    }
+
+    fn with(&mut self, change: impl FnOnce(&mut R)) {
+        let mut row = self.row.clone();
+        change(&mut row);
+        assert_ne!(row, self.row);
+        self.damaged.push(row);
+    }
+
+    fn text(&mut self, text: &str, set: impl Fn(&mut R, String)) {
+        for text in flipped(text) {
+            self.with(|row| set(row, text));
+        }
+        self.with(|row| set(row, format!("{text} ")));
+        self.with(|row| set(row, text[1..].to_owned()));
+    }
+
+    fn number(&mut self, bits: u32, flip: impl Fn(&mut R, u64)) {
+        for bit in 0..bits {
+            self.with(|row| flip(row, 1 << bit));
+        }
+        self.with(|row| flip(row, u64::MAX >> (64 - bits)));
+    }
+
+    fn must_be_seen<T: std::fmt::Debug>(self, read: impl Fn(&R) -> Result<T, Error>) {
+        read(&self.row).unwrap();
+        for row in self.damaged {
+            assert!(matches!(read(&row), Err(Error::Damaged { .. })), "{row:?}");
+        }
+    }
+}
+
+fn low(number: u64) -> u32 {
+    u32::try_from(number).unwrap()
+}
+
+#[test]
+fn in_a_journal_row() {
+    let events = samples::events(10, samples::whats().split_off(1));
+    let mut damage = Damage::new(journal_rows(QueueId(3), 812, 9, &events).remove(0));
+    let text = damage.row.events.clone();
+    damage.text(&text, |row, text| row.events = text);
+    damage.number(64, |row, mask| row.id ^= mask);
+    damage.number(32, |row, mask| row.queue.0 ^= low(mask));
+    damage.number(64, |row, mask| row.prev_rv ^= mask);
+    damage.number(64, |row, mask| row.first_rv ^= mask);
+    damage.number(64, |row, mask| row.last_rv ^= mask);
+    damage.number(64, |row, mask| {
+        row.at = Time::from_micros(row.at.as_micros() ^ mask);
+    });
+    damage.number(32, |row, mask| row.format ^= low(mask));
+    damage.number(32, |row, mask| row.checksum ^= low(mask));
+    damage.must_be_seen(|row| Decoder::new().events(row));
+}
+
+#[test]
+fn in_a_key_row() {
+    let mut damage = Damage::new(key_row(QueueId(3), 7, &samples::key_states()[6]));
+    let row = damage.row.clone();
+    damage.text(&row.key, |row, text| row.key = text.into());
+    damage.text(&row.known_object.unwrap(), |row, text| row.known_object = Some(text.into()));
+    damage.text(&row.owner.unwrap(), |row, text| row.owner = Some(text.into()));
+    damage.text(&row.item.unwrap(), |row, text| row.item = Some(text));
+    damage.number(32, |row, mask| row.queue.0 ^= low(mask));
+    damage.number(32, |row, mask| row.slot ^= low(mask));
+    damage.number(64, |row, mask| row.rv ^= mask);
+    damage.number(64, |row, mask| row.known_rv = row.known_rv.map(|rv| rv ^ mask));
+    damage.number(32, |row, mask| row.format ^= low(mask));
+    damage.number(32, |row, mask| row.checksum ^= low(mask));
+    damage.with(|row| row.known_rv = None);
+    damage.with(|row| row.known_object = None);
+    damage.with(|row| row.owner = None);
+    damage.with(|row| row.item = None);
+    damage.with(|row| row.owner = Some("".into()));
+    damage.with(|row| std::mem::swap(&mut row.key, row.owner.as_mut().unwrap()));
+    damage.must_be_seen(|row| Decoder::new().key(row));
+}
+
+#[test]
+fn in_a_gravestone() {
+    let mut damage = Damage::new(record::gravestone(QueueId(3), &samples::gone()));
+    let key: Arc<str> = damage.row.key.clone();
+    damage.text(&key, |row, text| row.key = text.into());
+    damage.number(32, |row, mask| row.queue.0 ^= low(mask));
+    damage.number(32, |row, mask| row.slot ^= low(mask));
+    damage.number(64, |row, mask| row.rv ^= mask);
+    damage.number(32, |row, mask| row.checksum ^= low(mask));
+    damage.must_be_seen(|row| Decoder::new().gravestone(row));
+}
+
+#[test]
+fn in_a_queue_row() {
+    let mut damage = Damage::new(queue_row(&samples::identity(), &samples::queue_states()[2]));
+    let row = damage.row.clone();
+    damage.text(&row.name, |row, text| row.name = text.into());
+    damage.text(&row.state, |row, text| row.state = text);
+    damage.number(32, |row, mask| row.id.0 ^= low(mask));
+    damage.number(64, |row, mask| row.version ^= mask);
+    damage.number(32, |row, mask| row.incarnation ^= low(mask));
+    damage.number(64, |row, mask| {
+        row.created_at = Time::from_micros(row.created_at.as_micros() ^ mask);
+    });
+    damage.with(|row| row.deleted = true);
+    damage.number(64, |row, mask| row.rv ^= mask);
+    damage.number(32, |row, mask| row.format ^= low(mask));
+    damage.number(32, |row, mask| row.checksum ^= low(mask));
+    damage.must_be_seen(|row| Decoder::new().queue(row));
+}
+
+#[test]
+fn is_named_with_its_row() {
+    let events = samples::events(10, samples::whats());
+    let mut row = journal_rows(QueueId(3), 812, 9, &events).remove(0);
+    let checksum = row.checksum;
+    row.checksum ^= 1;
+    let last = row.last_rv;
+    assert_eq!(
+        Decoder::new().events(&row).unwrap_err().to_string(),
+        format!(
+            "journal row 812 (queue 3, events 10 to {last}): damaged: the checksum is {:08x}, and that of the \
+             other columns {checksum:08x}",
+            row.checksum
+        )
+    );
+    let mut row = record::gravestone(QueueId(3), &samples::gone());
+    row.rv += 1;
+    let message = Decoder::new().gravestone(&row).unwrap_err().to_string();
+    assert!(message.starts_with("gravestone 7 (queue 3, key \"sku-1\"): damaged"), "{message}");
+    let mut row = queue_row(&samples::identity(), &samples::queue_states()[0]);
+    row.rv += 1;
+    let message = Decoder::new().queue(&row).unwrap_err().to_string();
+    assert!(message.starts_with("queue row 3 (name \"prices\"): damaged"), "{message}");
+}
+
+#[test]
+fn a_row_of_another_version_is_whole_but_not_read() {
+    let mut row = key_row(QueueId(3), 7, &samples::key_states()[0]);
+    row.format = 2;
+    row.checksum = checksum::of_key_row(&row);
+    assert_eq!(
+        Decoder::new().key(&row).unwrap_err().to_string(),
+        "key row 7 (queue 3, key \"sku-1\"): its format is version 2, and the newest that can be read here is 1"
+    );
+    row.format = 0;
+    row.checksum = checksum::of_key_row(&row);
+    assert!(matches!(Decoder::new().key(&row), Err(Error::Unreadable { .. })));
+}

@@ -1,0 +1,229 @@
+//! States that nobody would think of, from a seed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::samples;
+use crate::engine::command::Outcome;
+use crate::engine::config::{Config, Mode, Retention};
+use crate::engine::delta::{Delta, DeltaKind};
+use crate::engine::event::ReplaceCounts;
+use crate::engine::key::{Key, KeySpec, Pointer};
+use crate::engine::object::Object;
+use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
+use crate::engine::schedule::{Delay, Lease, Place, Standing, Turn};
+use crate::engine::snapshot::{KeyState, QueueState};
+use crate::engine::table::Known;
+use crate::engine::time::Time;
+use crate::engine::{Initial, LastReplace};
+use crate::journal::record::{Decoder, key_row, queue_row};
+use crate::journal::store::QueueId;
+
+const STATES: u64 = 2_000;
+
+/// Draws values; every kind of text and number that has a way to go wrong comes up.
+struct Dice(Rng);
+
+impl Dice {
+    fn maybe<T>(&mut self, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.0.bool().then(|| draw(self))
+    }
+
+    fn list<T>(&mut self, mut draw: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.0.usize(0..4)).map(|_| draw(self)).collect()
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.0.usize(0..all.len())].clone()
+    }
+
+    fn number(&mut self) -> u64 {
+        let shift = self.0.u32(0..64);
+        self.0.u64(..) >> shift
+    }
+
+    fn float(&mut self) -> f64 {
+        let float = f64::from_bits(self.0.u64(..));
+        if float.is_finite() { float } else { 0.1 }
+    }
+
+    fn time(&mut self) -> Time {
+        Time::from_micros(self.number())
+    }
+
+    fn span(&mut self) -> Duration {
+        Duration::from_micros(self.number())
+    }
+
+    fn text(&mut self) -> Arc<str> {
+        let chars = ['a', '/', '"', '\\', '\n', '\u{0}', 'é', '\u{2028}', '🦀', '{'];
+        (0..self.0.usize(1..6)).map(|_| self.of(&chars)).collect::<String>().into()
+    }
+
+    fn key(&mut self) -> Key {
+        let chars = ['a', '/', '"', '\\', ' ', 'é', '\u{2028}', '🦀', '{'];
+        let text: String = (0..self.0.usize(1..6)).map(|_| self.of(&chars)).collect();
+        Key::new(&text).unwrap()
+    }
+
+    fn object(&mut self) -> Object {
+        Object::from_valid(self.of(&["{}", "{ }", samples::ODD_OBJECT, "{\"\\ud83e\\udd80\":\n[1E5]}"]))
+    }
+
+    fn kind(&mut self) -> DeltaKind {
+        self.of(&DeltaKind::ALL)
+    }
+
+    fn delta(&mut self) -> Delta {
+        Delta {
+            kind: self.kind(),
+            object: self.object(),
+            rv: self.number(),
+            queued_at: self.time(),
+            source: self.maybe(Self::text),
+            owner: self.maybe(Self::text),
+            final_state_unknown: self.0.bool(),
+            coalesced: self.0.u32(0..2),
+        }
+    }
+
+    fn turn(&mut self) -> Turn {
+        let since = self.time();
+        Turn { rv: self.number(), since, added: self.maybe(Self::time).unwrap_or(since) }
+    }
+
+    fn delay(&mut self) -> Delay {
+        Delay { due: self.time(), rv: self.number() }
+    }
+
+    fn lease(&mut self) -> Lease {
+        Lease {
+            token: self.number(),
+            deadline: self.time(),
+            since: self.time(),
+            length: self.span(),
+            worker: self.maybe(Self::text),
+            pop_id: self.maybe(Self::text),
+            former: self.turn(),
+            dropped_delay: self.maybe(Self::delay),
+            news: self.maybe(Self::time),
+        }
+    }
+
+    fn standing(&mut self) -> Standing {
+        Standing {
+            place: match self.0.u32(0..4) {
+                0 => Place::Idle,
+                1 => Place::Ready(self.turn()),
+                2 => Place::Leased(Box::new(self.lease())),
+                _ => Place::Parked,
+            },
+            delay: self.maybe(Self::delay),
+            failures: self.0.u32(..) * u32::from(self.0.bool()),
+            attempt: self.0.u32(..) * u32::from(self.0.bool()),
+            last_error: self.maybe(Self::text),
+            memory: self.maybe(|dice| (dice.time(), dice.number())),
+        }
+    }
+
+    fn key_state(&mut self) -> KeyState {
+        KeyState {
+            key: self.key(),
+            rv: self.number(),
+            known: self.maybe(|dice| Known {
+                object: dice.object(),
+                rv: dice.number(),
+                owner: dice.maybe(Self::text),
+            }),
+            waiting: self.list(Self::delta),
+            leased: self.list(Self::delta),
+            standing: self.standing(),
+            mark: self.maybe(Self::number),
+        }
+    }
+
+    fn rate_limiter(&mut self) -> RateLimiter {
+        RateLimiter {
+            item_exponential: self.maybe(|dice| ItemExponential { base: dice.span(), max: dice.span() }),
+            item_fast_slow: self.maybe(|dice| ItemFastSlow {
+                fast: dice.span(),
+                slow: dice.span(),
+                max_fast: dice.0.u32(..),
+            }),
+            bucket: self.maybe(|dice| Bucket { qps: dice.float(), burst: dice.0.u32(..) }),
+            max_wait: self.maybe(Self::span),
+            jitter: self.float(),
+        }
+    }
+
+    fn config(&mut self) -> Config {
+        let pointers = ["/key", "/", "/a~0b/~1\"", "/ünï/0"];
+        let mut parts = self.list(|dice| Pointer::parse(dice.of(&pointers), dice.0.bool()).unwrap());
+        parts.push(Pointer::parse("/x", false).unwrap());
+        Config {
+            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys]),
+            key: KeySpec::new(parts).unwrap(),
+            known_objects: self.0.bool(),
+            emit_replaced: self.0.bool(),
+            lease: self.span(),
+            max_failures: self.0.u32(..),
+            rate_limiter: self.rate_limiter(),
+            resync_period: self.maybe(Self::span),
+            max_keys: self.0.usize(..),
+            max_object_bytes: self.0.usize(..),
+            max_deltas_per_key: self.0.usize(..),
+            max_bytes_per_key: self.0.usize(..),
+            max_delete_percent: self.maybe(Self::float),
+            max_deletes: self.maybe(Self::number),
+            retention: Retention { age: self.maybe(Self::span), bytes: self.maybe(Self::number) },
+        }
+    }
+
+    fn queue_state(&mut self) -> QueueState {
+        let outcomes = [Outcome::Acked, Outcome::Nacked, Outcome::Expired];
+        QueueState {
+            rv: self.number(),
+            last_at: self.time(),
+            config: Arc::new(self.config()),
+            auto_created: self.0.bool(),
+            populated: self.0.bool(),
+            paused: self.0.bool(),
+            closed: self.0.bool(),
+            initial: self.of(&[Initial::Quiet, Initial::Running, Initial::Aborted]),
+            settled: self.list(|dice| (dice.number(), dice.of(&outcomes))),
+            bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
+            next_resync: self.maybe(Self::time),
+            last_replace: self.maybe(|dice| LastReplace {
+                source: dice.maybe(Self::text),
+                counts: ReplaceCounts { replaced: dice.number(), skipped: dice.number(), ..<_>::default() },
+                started: dice.time(),
+                ended: dice.maybe(Self::time),
+                aborted: dice.0.bool(),
+            }),
+        }
+    }
+}
+
+#[test]
+fn keys_come_back() {
+    let mut decoder = Decoder::new();
+    for seed in 0..STATES {
+        let state = Dice(Rng::with_seed(seed)).key_state();
+        let row = key_row(QueueId(1), 2, &state);
+        assert_eq!(decoder.key(&row), Ok((2, state)), "seed {seed}");
+    }
+}
+
+#[test]
+fn queues_come_back() {
+    let mut decoder = Decoder::new();
+    for seed in 0..STATES {
+        let state = Dice(Rng::with_seed(seed)).queue_state();
+        let read = decoder.queue(&queue_row(&samples::identity(), &state)).unwrap();
+        assert_eq!(read.state.as_ref(), Some(&state), "seed {seed}");
+        let bits = |state: &QueueState| state.bucket.map(|level| level.tokens.to_bits());
+        assert_eq!(read.state.as_ref().and_then(bits), bits(&state), "seed {seed}");
+    }
+}

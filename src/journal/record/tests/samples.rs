@@ -1,0 +1,356 @@
+//! One value of every kind, with and without what is optional. The golden files of version 1 hold these:
+//! a new variant of an event goes to the end of its list, with a line in the fixture.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::command::Outcome;
+use crate::engine::config::{Config, Mode, Retention};
+use crate::engine::delta::{Delta, DeltaKind, Source};
+use crate::engine::event::{Ending, Event, Origin, ReplaceCounts, Then, What};
+use crate::engine::key::{Key, KeySpec, Pointer};
+use crate::engine::object::Object;
+use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
+use crate::engine::schedule::{Delay, Lease, Place, Standing, Turn};
+use crate::engine::snapshot::{Gone, KeyState, QueueState};
+use crate::engine::table::Known;
+use crate::engine::time::Time;
+use crate::engine::{Initial, LastReplace};
+use crate::journal::record::Identity;
+use crate::journal::store::QueueId;
+use crate::name::{Incarnation, Name};
+
+/// What the samples begin at: 2025-11-21T06:00:00Z.
+pub(super) const START_US: u64 = 1_763_704_800_000_000;
+
+/// An object whose text no parser would write again as it is.
+pub(super) const ODD_OBJECT: &str =
+    "{ \"key\" : \"sku-1\",\"n\":[1.0e+400, -0.00 ,\t{}], \"caf\\u00e9\": \"\\\"}\",\"object\":{\"rv\":1} }";
+
+/// An instant so many seconds after the start.
+pub(super) fn at(seconds: u64) -> Time {
+    Time::from_micros(START_US + seconds * 1_000_000)
+}
+
+pub(super) fn key() -> Key {
+    Key::new("sku-1").unwrap()
+}
+
+fn appended(kind: DeltaKind, source: Option<&str>, owner: Option<&str>) -> What {
+    What::Appended {
+        key: key(),
+        kind,
+        object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
+        source: source.map(Into::into),
+        owner: owner.map(Into::into),
+        final_state_unknown: false,
+        due: None,
+        origin: Origin::Call,
+    }
+}
+
+fn appends() -> Vec<What> {
+    let tombstone = What::Appended {
+        key: Key::new("a \"quoted\" schlüssel/\\").unwrap(),
+        kind: DeltaKind::Deleted,
+        object: Object::from_valid(ODD_OBJECT),
+        source: Some("erp".into()),
+        owner: None,
+        final_state_unknown: true,
+        due: None,
+        origin: Origin::Replace { initial: false },
+    };
+    let with_origin = |changed: Origin, later: Option<Time>| match appended(DeltaKind::Replaced, None, None) {
+        What::Appended { key, kind, object, source, owner, final_state_unknown, .. } => {
+            let (due, origin) = (later, changed);
+            What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin }
+        }
+        other => other,
+    };
+    vec![
+        appended(DeltaKind::Added, Some("erp"), Some("erp")),
+        appended(DeltaKind::Updated, None, None),
+        appended(DeltaKind::Deleted, Some("erp"), None),
+        appended(DeltaKind::Replaced, None, Some("erp")),
+        appended(DeltaKind::Sync, Some("erp"), Some("shop")),
+        tombstone,
+        with_origin(Origin::Replace { initial: true }, None),
+        with_origin(Origin::Resync, Some(at(60))),
+    ]
+}
+
+/// Every way for a lease to end.
+pub(super) fn endings() -> Vec<Ending> {
+    let failed = |expired, error: Option<&str>, then, rate_limited| Ending::Failed {
+        expired,
+        error: error.map(Into::into),
+        then,
+        rate_limited,
+    };
+    vec![
+        Ending::Acked,
+        Ending::Done,
+        failed(false, None, Then::Tail { due: None }, false),
+        failed(false, Some("no \"luck\"\n"), Then::Tail { due: Some(at(90)) }, true),
+        failed(true, None, Then::Wait { due: at(90) }, true),
+        failed(true, None, Then::Delayed, false),
+        failed(false, Some("HTTP 500"), Then::Park, false),
+        Ending::Released,
+        Ending::Rejected { error: None },
+        Ending::Rejected { error: Some("bad data".into()) },
+        Ending::Returned,
+    ]
+}
+
+/// Everything that can happen.
+pub(super) fn whats() -> Vec<What> {
+    let erp: Source = "erp".into();
+    let mut whats = appends();
+    whats.extend([
+        What::Queued { key: key(), due: None, rate_limited: false },
+        What::Queued { key: key(), due: Some(at(60)), rate_limited: true },
+        What::Failed { key: key() },
+        What::Dropped { key: key(), origin: Origin::Call },
+        What::Dropped { key: key(), origin: Origin::Replace { initial: false } },
+        What::TakenOver { key: key(), owner: erp.clone() },
+        What::Leased { key: key(), deadline: at(60), worker: None, pop_id: None },
+        What::Leased {
+            key: key(),
+            deadline: at(60),
+            worker: Some("worker-1".into()),
+            pop_id: Some("p-77".into()),
+        },
+        What::Extended { key: key(), deadline: at(90) },
+    ]);
+    whats.extend(endings().into_iter().map(|ending| What::Settled { key: key(), token: 25, ending }));
+    let object = Object::from_valid("{}");
+    whats.extend([
+        What::Fired { key: key() },
+        What::Forgotten { key: key() },
+        What::Redriven { key: key() },
+        What::Removed { key: key() },
+        What::Seeded { key: key(), object: object.clone(), owner: None },
+        What::Seeded { key: key(), object, owner: Some(erp.clone()) },
+        What::Populated,
+        What::Configured { config: Arc::new(Config::default()) },
+        What::Configured { config: Arc::new(full_config()) },
+        What::Paused,
+        What::Resumed,
+        What::Closed,
+        What::Reopened,
+        What::ResyncDue,
+        What::Recovered,
+        What::ReplaceStarted { source: None, first: false },
+        What::ReplaceStarted { source: Some(erp.clone()), first: true },
+        What::ReplaceEnded { source: None, first: false, counts: ReplaceCounts::default(), aborted: true },
+        What::ReplaceEnded { source: Some(erp), first: true, counts: counts(), aborted: false },
+    ]);
+    whats
+}
+
+fn counts() -> ReplaceCounts {
+    ReplaceCounts { replaced: 1, deleted: 2, unchanged: 3, skipped: 4, taken_over: 5 }
+}
+
+/// One event each, one second apart; a recovery skips numbers.
+pub(super) fn events(first_rv: u64, whats: Vec<What>) -> Vec<Event> {
+    let mut rv = first_rv - 1;
+    let mut events = Vec::new();
+    for (what, second) in whats.into_iter().zip(0..) {
+        rv += if what == What::Recovered { 1 << 20 } else { 1 };
+        events.push(Event { rv, at: at(second), what });
+    }
+    events
+}
+
+/// Settings with everything set, and nothing at its default.
+pub(super) fn full_config() -> Config {
+    let pointers = vec![Pointer::parse("/metadata/namespace", true), Pointer::parse("/a~1b", false)];
+    Config {
+        mode: Mode::Latest,
+        key: KeySpec::new(pointers.into_iter().map(Result::unwrap).collect()).unwrap(),
+        known_objects: false,
+        emit_replaced: false,
+        lease: Duration::from_secs(90),
+        max_failures: 3,
+        rate_limiter: RateLimiter {
+            item_exponential: Some(ItemExponential {
+                base: Duration::from_micros(1),
+                max: Duration::from_hours(36_500 * 24),
+            }),
+            item_fast_slow: Some(ItemFastSlow {
+                fast: Duration::ZERO,
+                slow: Duration::from_millis(1_500),
+                max_fast: 4,
+            }),
+            bucket: Some(Bucket { qps: 0.1 + 0.2, burst: 100 }),
+            max_wait: Some(Duration::from_mins(5)),
+            jitter: 0.25,
+        },
+        resync_period: Some(Duration::from_hours(36)),
+        max_keys: 1,
+        max_object_bytes: 2,
+        max_deltas_per_key: 3,
+        max_bytes_per_key: 4,
+        max_delete_percent: Some(33.3),
+        max_deletes: Some(5),
+        retention: Retention { age: Some(Duration::from_hours(24)), bytes: Some(6) },
+    }
+}
+
+pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
+    Delta {
+        kind,
+        object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
+        rv,
+        queued_at: at(rv),
+        source: Some("erp".into()),
+        owner: Some("erp".into()),
+        final_state_unknown: false,
+        coalesced: 0,
+    }
+}
+
+/// Keys in every place, the first with nothing but its object.
+pub(super) fn key_states() -> Vec<KeyState> {
+    let object = Object::from_valid(ODD_OBJECT);
+    let plain = KeyState {
+        key: key(),
+        rv: 42,
+        known: Some(Known { object, rv: 40, owner: Some("erp".into()) }),
+        waiting: Vec::new(),
+        leased: Vec::new(),
+        standing: Standing::default(),
+        mark: None,
+    };
+    let with = |place| KeyState { standing: Standing { place, ..Standing::default() }, ..plain.clone() };
+    let turn = Turn { rv: 42, since: at(42), added: at(42) };
+    let tombstone = Delta {
+        owner: None,
+        final_state_unknown: true,
+        coalesced: 7,
+        object: Object::from_valid(ODD_OBJECT),
+        ..delta(42, DeltaKind::Deleted)
+    };
+    let bare = Lease {
+        token: 42,
+        deadline: at(72),
+        since: at(42),
+        length: Duration::from_secs(30),
+        worker: None,
+        pop_id: None,
+        former: turn,
+        dropped_delay: None,
+        news: None,
+    };
+    let full = Lease {
+        worker: Some("worker-1".into()),
+        pop_id: Some("p-77".into()),
+        former: Turn { rv: 41, since: at(41), added: at(39) },
+        dropped_delay: Some(Delay { due: at(50), rv: 39 }),
+        news: Some(at(43)),
+        ..bare.clone()
+    };
+    vec![
+        plain.clone(),
+        KeyState { known: None, ..plain.clone() },
+        KeyState { mark: Some(40), ..plain.clone() },
+        KeyState { waiting: vec![delta(42, DeltaKind::Added)], known: None, ..with(Place::Ready(turn)) },
+        KeyState {
+            waiting: vec![delta(41, DeltaKind::Updated), tombstone],
+            ..with(Place::Ready(Turn { added: at(41), ..turn }))
+        },
+        with(Place::Leased(Box::new(bare))),
+        KeyState {
+            waiting: vec![delta(42, DeltaKind::Sync)],
+            leased: vec![delta(40, DeltaKind::Replaced), delta(41, DeltaKind::Updated)],
+            mark: Some(40),
+            ..with(Place::Leased(Box::new(full)))
+        },
+        with(Place::Parked),
+        KeyState {
+            standing: Standing {
+                delay: Some(Delay { due: at(60), rv: 42 }),
+                failures: 3,
+                attempt: 4,
+                last_error: Some("HTTP 500: \"no\"".into()),
+                memory: Some((at(86_442), 42)),
+                ..Standing::default()
+            },
+            known: None,
+            ..plain
+        },
+    ]
+}
+
+/// A new queue, and one with everything set.
+pub(super) fn queue_states() -> Vec<QueueState> {
+    let new = QueueState {
+        rv: 9,
+        last_at: at(0),
+        config: Arc::new(Config::default()),
+        auto_created: true,
+        populated: false,
+        paused: false,
+        closed: false,
+        initial: Initial::Quiet,
+        settled: Vec::new(),
+        bucket: None,
+        next_resync: None,
+        last_replace: None,
+    };
+    let replace = LastReplace {
+        source: Some("erp".into()),
+        counts: counts(),
+        started: at(1),
+        ended: Some(at(2)),
+        aborted: true,
+    };
+    let outcomes = [
+        (11, Outcome::Acked),
+        (10, Outcome::Acked),
+        (12, Outcome::Nacked),
+        (13, Outcome::Released),
+        (14, Outcome::Rejected),
+        (15, Outcome::Expired),
+        (16, Outcome::Unknown),
+        (17, Outcome::Acked),
+    ];
+    let full = QueueState {
+        rv: u64::MAX,
+        last_at: at(42),
+        config: Arc::new(full_config()),
+        auto_created: false,
+        populated: true,
+        paused: true,
+        closed: true,
+        initial: Initial::Aborted,
+        settled: outcomes.to_vec(),
+        bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
+        next_resync: Some(at(129_600)),
+        last_replace: Some(replace),
+    };
+    let running = LastReplace {
+        source: None,
+        counts: ReplaceCounts::default(),
+        started: at(3),
+        ended: None,
+        aborted: false,
+    };
+    let started = QueueState { initial: Initial::Running, last_replace: Some(running), ..new.clone() };
+    vec![new, started, full]
+}
+
+pub(super) fn identity() -> Identity {
+    Identity {
+        id: QueueId(3),
+        version: 5,
+        name: Name::new("prices").unwrap(),
+        incarnation: Incarnation(0x6f2c_01ab),
+        created_at: at(0),
+    }
+}
+
+pub(super) fn gone() -> Gone {
+    Gone { key: key(), slot: 7, rv: 44 }
+}

@@ -1,0 +1,222 @@
+//! From rows to queues: the last checkpoint, then the journal behind it, by the same `apply` as live.
+//!
+//! Damage is never skipped: a row that is not what was written, a gap between two rows or an unknown
+//! format ends it with a message that names the place.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::record::{self, Decoder, Identity, QueueRecord};
+use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Stretch};
+use super::{Numbers, STRETCH_BYTES};
+use crate::engine::Queue;
+use crate::engine::delta::Rv;
+use crate::engine::key::Key;
+use crate::engine::schedule::Slot;
+use crate::name::Name;
+
+/// Keys that are read at a time.
+const PAGE_KEYS: usize = 10_000;
+/// Bytes of events that are read at a time.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// Why a queue can't be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store can't be read.
+    #[error("the store can't be read")]
+    Read(#[from] store::Error),
+    /// A row is not what was written.
+    #[error(transparent)]
+    Row(#[from] record::Error),
+    /// Rows are missing.
+    #[error(
+        "the journal of queue {queue} has a gap: events {after} to {before} are missing before row {row}"
+    )]
+    Gap {
+        /// The queue's name.
+        queue: String,
+        /// The first event that is missing.
+        after: Rv,
+        /// The last event that is missing.
+        before: Rv,
+        /// The row behind the gap.
+        row: u64,
+    },
+    /// The rows do not fit together.
+    #[error("the rows of queue {queue} contradict each other: {rule}")]
+    Inconsistent {
+        /// The queue's name.
+        queue: String,
+        /// What does not hold.
+        rule: String,
+    },
+}
+
+/// How far a recovery is.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Queues that are loaded.
+    pub queues: AtomicU64,
+    /// Queues that there are.
+    pub queues_total: AtomicU64,
+    /// Keys that were read.
+    pub keys: AtomicU64,
+    /// Events that were replayed.
+    pub events: AtomicU64,
+}
+
+impl Progress {
+    /// Queues, all queues, keys and events.
+    #[must_use]
+    pub fn counts(&self) -> [u64; 4] {
+        [&self.queues, &self.queues_total, &self.keys, &self.events]
+            .map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// A queue as the store has it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Who it is.
+    pub identity: Identity,
+    /// Its state as of its last event.
+    pub queue: Queue,
+    /// Its last event in the journal.
+    pub last_rv: Rv,
+    /// The event as of which its checkpoint is.
+    pub checkpoint_rv: Rv,
+    /// How much of its journal is kept.
+    pub kept: Vec<Stretch>,
+}
+
+/// What a store holds, at a glance.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Queues to load.
+    pub live: Vec<QueueRow>,
+    /// The last event of each queue that is gone, by name.
+    pub last_rvs: HashMap<Name, Rv>,
+    /// Queues that are deleted.
+    pub deleted: Vec<QueueId>,
+    /// The numbers of queues so far.
+    pub numbers: Numbers,
+}
+
+/// Reads which queues there are.
+///
+/// # Errors
+/// [`Error`] if a row is damaged.
+pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
+    let mut contents = Contents::default();
+    let mut versions: HashMap<Name, u64> = HashMap::new();
+    let mut decoder = Decoder::default();
+    for row in reader.queues().await? {
+        let record = decoder.queue(&row)?;
+        let Identity { id, version, name, .. } = record.identity;
+        let numbers = &mut contents.numbers;
+        numbers.queue = numbers.queue.max(id.0);
+        numbers.version = numbers.version.max(version);
+        if record.state.is_some() {
+            contents.live.push(row);
+            continue;
+        }
+        contents.deleted.push(id);
+        let newest = versions.entry(name.clone()).or_default();
+        if version > *newest {
+            *newest = version;
+            contents.last_rvs.insert(name, record.rv);
+        }
+    }
+    Ok(contents)
+}
+
+/// Loads one queue.
+///
+/// # Errors
+/// [`Error`] names the row and what is wrong with it.
+pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> Result<Loaded, Error> {
+    let mut decoder = Decoder::default();
+    let inconsistent = |rule| Error::Inconsistent { queue: row.name.to_string(), rule };
+    let QueueRecord { identity, state, .. } = decoder.queue(row)?;
+    let state = state.ok_or_else(|| inconsistent("it is deleted".to_owned()))?;
+    let checkpoint_rv = state.rv;
+    let mut queue = Queue::restore(state);
+    let floors = floors(reader, row.id, &mut decoder).await?;
+    let mut next: Option<Slot> = Some(0);
+    while let Some(slot) = next {
+        let page = reader.keys(row.id, slot, PAGE_KEYS).await?;
+        next = page.last().filter(|_| page.len() == PAGE_KEYS).map(|row| row.slot + 1);
+        progress.keys.fetch_add(page.len() as u64, Ordering::Relaxed);
+        for row in &page {
+            let (slot, state) = decoder.key(row)?;
+            if floors.get(&state.key).is_none_or(|floor| *floor < state.rv) {
+                queue.restore_key(slot, state).map_err(inconsistent)?;
+            }
+        }
+    }
+    queue.restored().map_err(inconsistent)?;
+    let last_rv = replay(reader, row, &mut queue, &floors, &mut decoder, progress).await?;
+    queue.check().map_err(inconsistent)?;
+    let kept = reader.stretches(row.id, STRETCH_BYTES).await?;
+    progress.queues.fetch_add(1, Ordering::Relaxed);
+    Ok(Loaded { identity, queue, last_rv, checkpoint_rv, kept })
+}
+
+/// For each key that is gone, up to which event its past must not be replayed.
+async fn floors(
+    reader: &dyn Reader,
+    queue: QueueId,
+    decoder: &mut Decoder,
+) -> Result<HashMap<Key, Rv>, Error> {
+    let mut floors = HashMap::new();
+    for stone in reader.gravestones(queue).await? {
+        let gone = decoder.gravestone(&stone)?;
+        let floor: &mut Rv = floors.entry(gone.key).or_default();
+        *floor = gone.rv.max(*floor);
+    }
+    Ok(floors)
+}
+
+/// Applies what happened since the checkpoint; answers the last event.
+async fn replay(
+    reader: &dyn Reader,
+    row: &QueueRow,
+    queue: &mut Queue,
+    floors: &HashMap<Key, Rv>,
+    decoder: &mut Decoder,
+    progress: &Progress,
+) -> Result<Rv, Error> {
+    let mut last_rv = queue.resource_version();
+    let mut is_first = true;
+    loop {
+        let page = reader.journal(row.id, last_rv, PAGE_BYTES).await?;
+        if page.is_empty() {
+            return Ok(last_rv);
+        }
+        for journal in &page {
+            check_link(row, journal, last_rv, is_first)?;
+            is_first = false;
+            let events = decoder.events(journal)?;
+            progress.events.fetch_add(events.len() as u64, Ordering::Relaxed);
+            for event in events.iter().filter(|event| event.rv > last_rv) {
+                let floor = event.what.key().and_then(|key| floors.get(key)).copied().unwrap_or_default();
+                queue.replay(event, floor);
+            }
+            last_rv = journal.last_rv;
+        }
+    }
+}
+
+/// The row must follow the events that are there. The checkpoint may know a part of the first.
+fn check_link(queue: &QueueRow, row: &JournalRow, last_rv: Rv, is_first: bool) -> Result<(), Error> {
+    if row.prev_rv == last_rv || is_first && row.prev_rv < last_rv {
+        return Ok(());
+    }
+    let queue = queue.name.to_string();
+    if row.prev_rv > last_rv {
+        return Err(Error::Gap { queue, after: last_rv + 1, before: row.prev_rv, row: row.id });
+    }
+    let rule = format!("journal row {} goes back behind event {last_rv}", row.id);
+    Err(Error::Inconsistent { queue, rule })
+}

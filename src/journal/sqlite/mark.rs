@@ -1,0 +1,209 @@
+//! How far the store had come when it last said that something is durable, kept beside the database.
+//!
+//! A WAL that was cut off or lost, or a database that was put back to an older state, opens like a good
+//! one. The mark tells: what was acknowledged can't be less than what it says. It is not synced with each
+//! commit, so after a loss of power it may be older than the store, which is harmless; it is never newer.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::files;
+use super::{Sync, error};
+use crate::journal::store::Error;
+
+/// How far a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reached {
+    /// The id of the last journal row.
+    pub(super) row: u64,
+    /// The largest version of a queue.
+    pub(super) version: u64,
+}
+
+impl Reached {
+    /// What is missing in a store that has come to `here`, in words; none if nothing is.
+    pub(super) fn missing_at(self, here: Self) -> Option<String> {
+        let rows = self.row.saturating_sub(here.row);
+        let versions = self.version.saturating_sub(here.version);
+        match (rows, versions) {
+            (0, 0) => None,
+            (0, versions) => Some(format!("{versions} changes to the list of queues")),
+            (rows, _) => Some(format!("{rows} journal rows")),
+        }
+    }
+}
+
+/// What stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) reached: Reached,
+    /// How the last commit was made durable.
+    pub(super) sync: Sync,
+    /// Names the start of the machine in which it was written; empty if that can't be told.
+    pub(super) boot: String,
+}
+
+/// Bytes of a boot id.
+const BOOT_BYTES: usize = 36;
+
+impl Record {
+    /// A line of text that has always the same length, so that writing one over another leaves nothing
+    /// of it.
+    fn to_line(&self) -> String {
+        let Self { reached: Reached { row, version }, sync, boot } = self;
+        let sync = sync.name();
+        let text = format!(
+            "deltaq-mark 1 row={row:020} version={version:020} sync={sync:6} boot={boot:BOOT_BYTES$} "
+        );
+        let sum = crc32c::crc32c(text.as_bytes());
+        format!("{text}check={sum:08x}\n")
+    }
+
+    /// None if the line is not one that was written here.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix("deltaq-mark 1 ")?.split_whitespace();
+        let mut value = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
+        let row = value("row")?.parse().ok()?;
+        let version = value("version")?.parse().ok()?;
+        let sync = value("sync")?;
+        let sync = [Sync::Full, Sync::Normal].into_iter().find(|known| known.name() == sync)?;
+        let boot = value("boot")?.to_owned();
+        let record = Self { reached: Reached { row, version }, sync, boot };
+        (record.to_line() == line).then_some(record)
+    }
+
+    /// Whether a loss of power since then explains that the newest commits are missing.
+    fn may_have_lost_power(&self, boot: &str) -> bool {
+        self.sync == Sync::Normal && (self.boot.is_empty() || self.boot != boot)
+    }
+}
+
+/// Reads the mark; none if there is no such file.
+pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
+    let line = match fs::read(path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(said) if said.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(said) => return Err(error::file("read", path, said)),
+    };
+    Record::parse(&line).map(Some).ok_or_else(|| Error::Damaged {
+        found: format!(
+            "{} is not what was written, so it can't be told whether acknowledged rows are missing. Restore \
+             the data directory from a backup, or remove this file to take the database as it is",
+            path.display()
+        ),
+    })
+}
+
+/// Refuses a store that has come to `here` only, if more was acknowledged.
+pub(super) fn hold_against(path: &Path, mark: &Record, here: Reached, boot: &str) -> Result<(), Error> {
+    let Some(missing) = mark.reached.missing_at(here) else { return Ok(()) };
+    if mark.may_have_lost_power(boot) {
+        tracing::warn!(
+            missing,
+            "the machine went down and took the newest commits with it, as sync = \"normal\" allows"
+        );
+        return Ok(());
+    }
+    Err(Error::Damaged {
+        found: format!(
+            "{missing} that were acknowledged are missing: the database or its WAL was cut off, put back to \
+             an older state, or lost. Put the missing files back into {}, or remove {} to accept the loss",
+            path.parent().unwrap_or(path).display(),
+            path.display()
+        ),
+    })
+}
+
+/// The file, open to be written again and again.
+#[derive(Debug)]
+pub(super) struct Mark {
+    file: File,
+    record: Record,
+}
+
+impl Mark {
+    /// Opens the file and makes it durable once: from then on it is one block that is written over, of
+    /// which a loss of power leaves either the old text or the new.
+    pub(super) fn start(path: &Path, reached: Reached, sync: Sync, boot: String) -> Result<Self, Error> {
+        let mark = Self { file: files::open_or_create(path)?, record: Record { reached, sync, boot } };
+        mark.write_line(path)?;
+        let length = mark.record.to_line().len() as u64;
+        let failed = |said| error::file("write", path, said);
+        mark.file.set_len(length).and_then(|()| mark.file.sync_all()).map_err(failed)?;
+        Ok(mark)
+    }
+
+    /// How far the store is known to have come.
+    pub(super) fn reached(&self) -> Reached {
+        self.record.reached
+    }
+
+    /// Notes how far the store has come.
+    pub(super) fn set(&mut self, path: &Path, reached: Reached) -> Result<(), Error> {
+        self.record.reached = reached;
+        self.write_line(path)
+    }
+
+    fn write_line(&self, path: &Path) -> Result<(), Error> {
+        let line = self.record.to_line();
+        self.file.write_all_at(line.as_bytes(), 0).map_err(|said| error::file("write", path, said))
+    }
+}
+
+/// Names this start of the machine; empty if the system doesn't tell.
+pub(super) fn boot_id() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let id = text.trim();
+    if id.len() == BOOT_BYTES && !id.contains(char::is_whitespace) { id.to_owned() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_it_was_written_and_refused_with_any_byte_changed() {
+        for boot in [boot_id(), String::new(), "b".repeat(BOOT_BYTES)] {
+            for sync in [Sync::Full, Sync::Normal] {
+                let reached = Reached { row: u64::MAX, version: 7 };
+                let record = Record { reached, sync, boot: boot.clone() };
+                let line = record.to_line();
+                assert_eq!(
+                    line.len(),
+                    Record { reached: Reached::default(), ..record.clone() }.to_line().len()
+                );
+                assert_eq!(Record::parse(&line), Some(record), "{line}");
+                for at in 0..line.len() {
+                    let mut bytes = line.clone().into_bytes();
+                    bytes[at] ^= 1;
+                    assert_eq!(Record::parse(&String::from_utf8(bytes).unwrap()), None, "{line} at {at}");
+                }
+                assert_eq!(Record::parse(&line[1..]), None);
+                assert_eq!(Record::parse(""), None);
+            }
+        }
+    }
+
+    #[test]
+    fn only_normal_sync_and_another_start_of_the_machine_explain_a_loss() {
+        let path = Path::new("/data/deltaq.mark");
+        let mark =
+            |row, version, sync| Record { reached: Reached { row, version }, sync, boot: "then".into() };
+        let here = Reached { row: 5, version: 5 };
+        for (row, version, sync, boot, refused) in [
+            (5, 5, Sync::Full, "then", None),
+            (4, 4, Sync::Full, "now", None),
+            (8, 5, Sync::Full, "now", Some("3 journal rows")),
+            (8, 5, Sync::Normal, "then", Some("3 journal rows")),
+            (8, 9, Sync::Normal, "now", None),
+            (5, 9, Sync::Full, "now", Some("4 changes to the list of queues")),
+        ] {
+            let answer = hold_against(path, &mark(row, version, sync), here, boot);
+            let said = answer.err().map(|error| error.to_string());
+            assert_eq!(said.is_some(), refused.is_some(), "{said:?}");
+            assert!(said.unwrap_or_default().contains(refused.unwrap_or_default()), "{row} {version}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Reads beside the writer, each on a connection of its own that can't write.
+//!
+//! Readers never wait for the writer nor it for them, but for as long as a statement runs, the WAL can't
+//! be started over. So reads are pages, and each page is one short statement or two.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::TryStreamExt;
+use futures_util::future::BoxFuture;
+use sqlx::Connection;
+use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection, SqliteRow};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::error::{WAY_OUT, database};
+use super::files::Paths;
+use super::write::{bound, key_id};
+use super::{connect, rows, sql};
+use crate::engine::delta::Rv;
+use crate::engine::schedule::Slot;
+use crate::journal::store::{
+    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Stretch,
+};
+
+/// Most statements that read at once; others wait for their turn.
+const LANES_MAX: usize = 4;
+
+pub(super) type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
+
+/// Reads a store, whoever writes it.
+pub struct SqliteReader {
+    paths: Paths,
+    places: Semaphore,
+    /// Connections that nobody uses now. Invariant: at most [`LANES_MAX`] with those that are used.
+    idle: Mutex<Vec<SqliteConnection>>,
+    /// Whether it has one connection for good, because no other would see the same.
+    is_snapshot: bool,
+}
+
+impl fmt::Debug for SqliteReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteReader").field("paths", &self.paths).finish_non_exhaustive()
+    }
+}
+
+/// A connection for one reader. It goes back only if it served without an error: one that was left in
+/// the middle of a statement is closed.
+struct Lane<'a> {
+    reader: &'a SqliteReader,
+    connection: SqliteConnection,
+    _place: SemaphorePermit<'a>,
+}
+
+impl Lane<'_> {
+    fn done(self) {
+        self.reader.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.connection);
+    }
+}
+
+impl SqliteReader {
+    /// Reads the store in a folder without holding it: a server may run, or not.
+    ///
+    /// # Errors
+    /// [`Error::Newer`] and [`Error::Damaged`] as at the opening of a [`Sqlite`](super::Sqlite), but the
+    /// database is not checked as a whole; [`Error::Failed`] if there is none.
+    pub async fn open(folder: &Path) -> Result<Self, Error> {
+        let paths = Paths::new(folder)?;
+        let mut connection = connect::reader(&paths.database).await?;
+        if !connect::is_store(&mut connection, &paths).await? {
+            let doing = format!("find a store in {}", paths.folder.display());
+            return Err(Error::Failed { doing, source: None });
+        }
+        connect::refuse_newer(&mut connection, &paths).await?;
+        let reader = Self::new(paths);
+        reader.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        Ok(reader)
+    }
+
+    /// Reads a store that was found to be good; connections are opened when they are needed.
+    pub(super) fn new(paths: Paths) -> Self {
+        Self { paths, places: Semaphore::new(LANES_MAX), idle: Mutex::default(), is_snapshot: false }
+    }
+
+    /// Reads all on one connection, within its transaction.
+    pub(super) fn snapshot(paths: Paths, connection: SqliteConnection) -> Self {
+        let idle = Mutex::new(vec![connection]);
+        Self { paths, places: Semaphore::new(1), idle, is_snapshot: true }
+    }
+
+    /// Waits until the connections that nobody uses are closed.
+    pub(super) async fn close(self) {
+        for connection in self.idle.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            // Reading is all it did.
+            let _ = connection.close().await;
+        }
+    }
+
+    /// Checks every page and every index, and tells what is wrong; nothing if all is well. It reads the
+    /// whole file.
+    ///
+    /// # Errors
+    /// Any but [`Error::Locked`], if the check itself fails.
+    pub async fn integrity_check(&self) -> Result<Vec<String>, Error> {
+        let mut lane = self.lane().await?;
+        let found = connect::findings(&mut lane.connection, sql::INTEGRITY_CHECK).await;
+        if found.is_ok() || self.is_snapshot {
+            lane.done();
+        }
+        found
+    }
+
+    async fn lane(&self) -> Result<Lane<'_>, Error> {
+        let failed = |said: tokio::sync::AcquireError| Error::Failed {
+            doing: "read".to_owned(),
+            source: Some(said.into()),
+        };
+        let place = self.places.acquire().await.map_err(failed)?;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None if self.is_snapshot => {
+                let doing = "read on: a statement before was left in its middle".to_owned();
+                return Err(Error::Failed { doing, source: None });
+            }
+            None => connect::reader(&self.paths.database).await?,
+        };
+        Ok(Lane { reader: self, connection, _place: place })
+    }
+
+    /// All rows of a query.
+    async fn all<T>(
+        &self,
+        doing: &str,
+        query: Query,
+        read: impl Fn(&SqliteRow) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, Error> {
+        self.some(doing, query, |kept: &mut Vec<T>, row| {
+            kept.push(read(&row)?);
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Rows of a query until `take` has enough and says false.
+    pub(super) async fn some<K: Default>(
+        &self,
+        doing: &str,
+        query: Query,
+        mut take: impl FnMut(&mut K, SqliteRow) -> Result<bool, sqlx::Error>,
+    ) -> Result<K, Error> {
+        let failed = |said| match said {
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Error::Damaged {
+                found: format!("a value of another kind was found when it was to {doing}. {WAY_OUT}"),
+            },
+            said => database(doing, said),
+        };
+        let mut lane = self.lane().await?;
+        let mut kept = K::default();
+        let mut read = Ok(());
+        {
+            let mut stream = query.fetch(&mut lane.connection);
+            while let Some(row) = stream.try_next().await.transpose() {
+                match row.and_then(|row| take(&mut kept, row)) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(said) => {
+                        read = Err(failed(said));
+                        break;
+                    }
+                }
+            }
+        }
+        if read.is_ok() || self.is_snapshot {
+            lane.done();
+        }
+        read.map(|()| kept)
+    }
+
+    async fn read_journal(&self, queue: QueueId, after: Rv, bytes: usize) -> Result<Vec<JournalRow>, Error> {
+        let query = sqlx::query(sql::MEASURE_JOURNAL).bind(queue.0).bind(bound(after));
+        let range = self.some("measure the journal", query, |range: &mut Range, row| {
+            let (first_rv, row_bytes) = rows::extent(&row)?;
+            let fits = range.is_empty() || range.bytes.saturating_add(row_bytes) <= bytes as u64;
+            if fits {
+                range.add(first_rv, row_bytes);
+            }
+            Ok(fits)
+        });
+        let Some((first, last)) = range.await?.ends else { return Ok(Vec::new()) };
+        let query = sqlx::query(sql::READ_JOURNAL).bind(queue.0).bind(bound(first)).bind(bound(last));
+        self.all("read the journal", query, rows::journal_row).await
+    }
+
+    async fn read_history(
+        &self,
+        queue: QueueId,
+        key: &str,
+        before: Rv,
+        bytes: usize,
+    ) -> Result<History, Error> {
+        let query = sqlx::query(sql::MEASURE_HISTORY).bind(queue.0).bind(bound(before));
+        let range = self.some("measure the journal", query, |range: &mut Range, row| {
+            let (first_rv, row_bytes) = rows::extent(&row)?;
+            range.has_more = !range.is_empty() && range.bytes >= bytes as u64;
+            if !range.has_more {
+                range.add(first_rv, row_bytes);
+            }
+            Ok(!range.has_more)
+        });
+        let range = range.await?;
+        let Some((newest, oldest)) = range.ends else { return Ok((Vec::new(), None)) };
+        let query = sqlx::query(sql::READ_HISTORY).bind(queue.0).bind(bound(oldest)).bind(bound(newest));
+        let rows = self.all("search the journal", query.bind(needle(key)), rows::journal_row).await?;
+        Ok((rows, range.has_more.then_some(oldest)))
+    }
+
+    async fn read_stretches(&self, queue: QueueId, bytes: u64) -> Result<Vec<Stretch>, Error> {
+        let query = sqlx::query(sql::STRETCHES).bind(queue.0);
+        self.some("measure the journal", query, |stretches: &mut Vec<Stretch>, row| {
+            let next = rows::stretch(&row)?;
+            match stretches.last_mut() {
+                Some(last) if last.bytes.saturating_add(next.bytes) <= bytes => {
+                    *last = Stretch { bytes: last.bytes + next.bytes, ..next };
+                }
+                _ => stretches.push(next),
+            }
+            Ok(true)
+        })
+        .await
+    }
+}
+
+/// How an event names its key in a journal row. An event of another key may hold the same text within
+/// its object, which is why rows only *may* tell of the key.
+fn needle(key: &str) -> String {
+    let key = serde_json::Value::from(key);
+    format!("\"key\":{key}")
+}
+
+/// Rows of a queue's journal that lie together.
+#[derive(Default)]
+struct Range {
+    /// The `first_rv` of the row that was seen first and of the one that was seen last.
+    ends: Option<(Rv, Rv)>,
+    /// Bytes of their events.
+    bytes: u64,
+    /// Whether there is at least one row behind.
+    has_more: bool,
+}
+
+impl Range {
+    fn is_empty(&self) -> bool {
+        self.ends.is_none()
+    }
+
+    fn add(&mut self, first_rv: Rv, bytes: u64) {
+        let (first, _) = self.ends.unwrap_or((first_rv, first_rv));
+        self.ends = Some((first, first_rv));
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+impl Reader for SqliteReader {
+    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>> {
+        Box::pin(self.all("read the queues", sqlx::query(sql::READ_QUEUES), rows::queue_row))
+    }
+
+    fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>> {
+        let query = sqlx::query(sql::READ_GRAVESTONES).bind(queue.0);
+        Box::pin(self.all("read the gravestones", query, move |row| rows::gravestone(queue, row)))
+    }
+
+    fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
+        let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, Slot::MAX));
+        let query = query.bind(bound(limit as u64));
+        Box::pin(self.all("read the keys", query, move |row| rows::key_row(queue, row)))
+    }
+
+    fn journal(
+        &self,
+        queue: QueueId,
+        after: Rv,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
+        Box::pin(self.read_journal(queue, after, bytes))
+    }
+
+    fn history(
+        &self,
+        queue: QueueId,
+        key: &str,
+        before: Rv,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<History, Error>> {
+        let key = key.to_owned();
+        Box::pin(async move { self.read_history(queue, &key, before, bytes).await })
+    }
+
+    fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {
+        Box::pin(self.read_stretches(queue, bytes))
+    }
+}

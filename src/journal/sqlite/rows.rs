@@ -1,0 +1,99 @@
+//! Rows of tables into rows of the journal. Columns are taken by their place in the statement.
+
+use std::sync::Arc;
+
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Decode, Row};
+
+use super::write::slot_of;
+use crate::engine::time::Time;
+use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow, Stretch};
+
+/// Why a row can't be read: a value of another kind than its column takes.
+type Read<T> = Result<T, sqlx::Error>;
+
+/// A column without a look at its declared type: SQLite has none for what is computed.
+fn column<'r, T: Decode<'r, sqlx::Sqlite>>(row: &'r SqliteRow, index: usize) -> Read<T> {
+    row.try_get_unchecked(index)
+}
+
+/// A whole number that was written bit for bit.
+pub(super) fn number(row: &SqliteRow, index: usize) -> Read<u64> {
+    column(row, index).map(i64::cast_unsigned)
+}
+
+fn shared(row: &SqliteRow, index: usize) -> Read<Arc<str>> {
+    column::<&str>(row, index).map(Arc::from)
+}
+
+fn optional(row: &SqliteRow, index: usize) -> Read<Option<Arc<str>>> {
+    column::<Option<&str>>(row, index).map(|text| text.map(Arc::from))
+}
+
+fn time(row: &SqliteRow, index: usize) -> Read<Time> {
+    number(row, index).map(Time::from_micros)
+}
+
+pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
+    Ok(JournalRow {
+        id: number(row, 0)?,
+        queue: QueueId(column(row, 1)?),
+        prev_rv: number(row, 2)?,
+        first_rv: number(row, 3)?,
+        last_rv: number(row, 4)?,
+        at: time(row, 5)?,
+        format: column(row, 6)?,
+        checksum: column(row, 7)?,
+        events: column(row, 8)?,
+    })
+}
+
+pub(super) fn key_row(queue: QueueId, row: &SqliteRow) -> Read<KeyRow> {
+    Ok(KeyRow {
+        queue,
+        slot: slot_of(column(row, 0)?),
+        rv: number(row, 1)?,
+        known_rv: column::<Option<i64>>(row, 2)?.map(i64::cast_unsigned),
+        format: column(row, 3)?,
+        checksum: column(row, 4)?,
+        key: shared(row, 5)?,
+        owner: optional(row, 6)?,
+        item: column(row, 7)?,
+        known_object: optional(row, 8)?,
+    })
+}
+
+pub(super) fn gravestone(queue: QueueId, row: &SqliteRow) -> Read<Gravestone> {
+    Ok(Gravestone {
+        queue,
+        slot: column(row, 0)?,
+        rv: number(row, 1)?,
+        checksum: column(row, 2)?,
+        key: shared(row, 3)?,
+    })
+}
+
+pub(super) fn queue_row(row: &SqliteRow) -> Read<QueueRow> {
+    Ok(QueueRow {
+        id: QueueId(column(row, 0)?),
+        version: number(row, 1)?,
+        name: shared(row, 2)?,
+        incarnation: column(row, 3)?,
+        created_at: time(row, 4)?,
+        deleted: column(row, 5)?,
+        rv: number(row, 6)?,
+        format: column(row, 7)?,
+        checksum: column(row, 8)?,
+        state: column(row, 9)?,
+    })
+}
+
+/// One row by itself.
+pub(super) fn stretch(row: &SqliteRow) -> Read<Stretch> {
+    Ok(Stretch { last_rv: number(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
+}
+
+/// The first event of a row, and how many bytes of events it has.
+pub(super) fn extent(row: &SqliteRow) -> Read<(u64, u64)> {
+    Ok((number(row, 0)?, number(row, 1)?))
+}

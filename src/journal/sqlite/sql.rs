@@ -1,0 +1,280 @@
+//! Every statement that is sent to SQLite.
+//!
+//! Texts are few and bounded, because each stays prepared on its connection: rows are written in chunks
+//! of the sizes named here. One query may hold several statements, which saves a way to the connection's
+//! thread and back for each; their parameters are counted through.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+/// How many journal rows the short transaction may have.
+pub(super) const SHORT_ROWS_MAX: usize = 8;
+/// Sizes of chunks, largest first.
+pub(super) const CHUNKS: [usize; 3] = [64, 8, 1];
+
+/// Statements that write 64, 8 and 1 rows.
+type Chunked = [String; CHUNKS.len()];
+
+pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
+pub(super) const COMMIT: &str = "COMMIT";
+
+const JOURNAL_INSERT: &str =
+    "INSERT INTO journal (id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events) VALUES ";
+const JOURNAL_COLUMNS: usize = 9;
+
+/// Whole transactions of 1 to 8 journal rows: what nearly every commit is.
+pub(super) static SHORT: LazyLock<[String; SHORT_ROWS_MAX]> = LazyLock::new(|| {
+    std::array::from_fn(|index| {
+        let rows = rows(JOURNAL_COLUMNS, index + 1);
+        format!("{BEGIN}; {JOURNAL_INSERT}{rows}; {COMMIT}")
+    })
+});
+
+pub(super) static JOURNAL: LazyLock<Chunked> = LazyLock::new(|| chunked(JOURNAL_INSERT, JOURNAL_COLUMNS, ""));
+
+// Not "OR REPLACE", which would silently remove another live queue of the same name.
+pub(super) static QUEUES: LazyLock<Chunked> = LazyLock::new(|| {
+    chunked(
+        "INSERT INTO queues \
+         (id, version, name, incarnation, created_at, deleted, rv, format, checksum, state) VALUES ",
+        10,
+        " ON CONFLICT (id) DO UPDATE SET version = excluded.version, name = excluded.name, \
+         incarnation = excluded.incarnation, created_at = excluded.created_at, \
+         deleted = excluded.deleted, rv = excluded.rv, format = excluded.format, \
+         checksum = excluded.checksum, state = excluded.state",
+    )
+});
+
+pub(super) static KEYS: LazyLock<Chunked> = LazyLock::new(|| {
+    chunked(
+        "INSERT OR REPLACE INTO keys \
+         (id, rv, known_rv, format, checksum, key, owner, item, known_object) VALUES ",
+        9,
+        "",
+    )
+});
+
+pub(super) static GRAVESTONES: LazyLock<Chunked> =
+    LazyLock::new(|| chunked("INSERT INTO gravestones (queue_id, slot, rv, checksum, key) VALUES ", 5, ""));
+
+pub(super) static KEYS_GONE: LazyLock<Chunked> = LazyLock::new(|| {
+    CHUNKS.map(|count| format!("DELETE FROM keys WHERE id IN ({})", vec!["?"; count].join(", ")))
+});
+
+/// A queue, an event, most rows.
+pub(super) const OUTLIVED: &str = "DELETE FROM gravestones WHERE rowid IN \
+     (SELECT rowid FROM gravestones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";
+
+/// A queue, an event, most rows, most bytes. The first row goes whatever its size.
+pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
+     SELECT id FROM (\
+         SELECT id, bytes, sum(bytes) OVER (ORDER BY first_rv) AS total FROM (\
+             SELECT id, first_rv, octet_length(events) AS bytes FROM journal \
+             WHERE queue_id = ?1 AND first_rv <= ?2 AND last_rv <= ?2 ORDER BY first_rv LIMIT ?3\
+         )\
+     ) WHERE total <= ?4 OR total = bytes)";
+
+/// The queue's first slot, its last, most rows.
+pub(super) const SWEPT_KEYS: &str = "DELETE FROM keys WHERE id IN \
+     (SELECT id FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)";
+
+/// A queue, most rows.
+pub(super) const SWEPT_GRAVESTONES: &str = "DELETE FROM gravestones WHERE rowid IN \
+     (SELECT rowid FROM gravestones WHERE queue_id = ?1 ORDER BY rv LIMIT ?2)";
+
+/// A queue, most rows.
+pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
+     (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY first_rv LIMIT ?2)";
+
+pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";
+pub(super) const CLEAN: &str = "UPDATE store SET clean = ?1";
+
+/// Two transactions: room is taken and given back. Random, so that no file system can make it small.
+pub(super) const PROBE: &str =
+    "UPDATE store SET probe = randomblob(65536); UPDATE store SET probe = NULL WHERE probe IS NOT NULL";
+
+/// What the store says of itself, and the newest of what it holds.
+pub(super) const STATE: &str = "SELECT clean, \
+     max(next_row, coalesce((SELECT max(id) + 1 FROM journal), 1)), \
+     coalesce((SELECT max(version) FROM queues), 0) FROM store";
+
+/// How many tables there are, and whose. The list of migrations comes first, alone, when a store is made.
+pub(super) const TABLES: &str = "SELECT (SELECT count(*) FROM sqlite_schema \
+     WHERE tbl_name <> '_sqlx_migrations'), application_id FROM pragma_application_id";
+pub(super) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
+
+/// Up to that many findings, or "ok".
+pub(super) const QUICK_CHECK: &str = "PRAGMA quick_check(8)";
+pub(super) const INTEGRITY_CHECK: &str = "PRAGMA integrity_check(100)";
+
+/// Makes the file able to shrink; only a file without tables heeds it.
+pub(super) const LAYOUT: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL";
+/// Changes nothing in a store that was opened before; a backup comes without a WAL.
+pub(super) const WAL: &str = "PRAGMA journal_mode = WAL";
+
+/// Copies nothing: tells how many pages the WAL holds and how many of them the database has already;
+/// then the free pages and all pages.
+pub(super) const MEASURE: &str = "PRAGMA wal_checkpoint(NOOP); PRAGMA freelist_count; PRAGMA page_count";
+pub(super) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
+pub(super) const CHECKPOINT_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+/// Waits for readers that still need the WAL, but not for long.
+pub(super) const RESTART: &str =
+    "PRAGMA busy_timeout = 3; PRAGMA wal_checkpoint(RESTART); PRAGMA busy_timeout = 5000";
+pub(super) const RESTART_PATIENTLY: &str =
+    "PRAGMA busy_timeout = 50; PRAGMA wal_checkpoint(RESTART); PRAGMA busy_timeout = 5000";
+pub(super) const VACUUM_STEP: &str = "PRAGMA incremental_vacuum(128)";
+pub(super) const VACUUM_INTO: &str = "VACUUM INTO ?1";
+
+pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, \
+     format, checksum, state FROM queues ORDER BY id";
+
+pub(super) const READ_GRAVESTONES: &str =
+    "SELECT slot, rv, checksum, key FROM gravestones WHERE queue_id = ?1 ORDER BY rv, slot";
+
+/// The first slot, the last, most rows.
+pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, item, known_object \
+     FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
+
+/// A queue, an event. Starts at the row that holds the event, which may have more behind it.
+pub(super) const MEASURE_JOURNAL: &str = "SELECT first_rv, octet_length(events) FROM journal \
+     WHERE queue_id = ?1 AND last_rv > ?2 AND first_rv >= coalesce((SELECT first_rv FROM journal \
+         WHERE queue_id = ?1 AND first_rv <= ?2 ORDER BY first_rv DESC LIMIT 1), 0) \
+     ORDER BY first_rv";
+
+/// A queue, the `first_rv` of the first row and of the last.
+pub(super) const READ_JOURNAL: &str = "SELECT id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events \
+     FROM journal WHERE queue_id = ?1 AND first_rv BETWEEN ?2 AND ?3 ORDER BY first_rv";
+
+/// A queue, the `first_rv` to stay below.
+pub(super) const MEASURE_HISTORY: &str = "SELECT first_rv, octet_length(events) FROM journal \
+     WHERE queue_id = ?1 AND first_rv < ?2 ORDER BY first_rv DESC";
+
+/// A queue, the `first_rv` of the first row and of the last, the text to find.
+pub(super) const READ_HISTORY: &str = "SELECT id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events \
+     FROM journal WHERE queue_id = ?1 AND first_rv BETWEEN ?2 AND ?3 AND instr(events, ?4) > 0 \
+     ORDER BY first_rv DESC";
+
+/// `octet_length` needs no look at the pages that a long text overflows into.
+pub(super) const STRETCHES: &str =
+    "SELECT last_rv, at, octet_length(events) FROM journal WHERE queue_id = ?1 ORDER BY first_rv";
+
+/// A transaction that reads: all of it sees the store as of its first statement.
+pub(super) const BEGIN_READING: &str = "BEGIN";
+
+/// A table as it is looked through row by row, damaged ones included.
+pub(super) struct Scan {
+    /// Its name.
+    pub(super) table: &'static str,
+    /// Its columns, and which types of values each may hold.
+    pub(super) columns: &'static [(&'static str, &'static str)],
+    /// Selects the columns, then the rowid, then the types of the values, one word each. Without indexes,
+    /// which may be damaged by themselves.
+    pub(super) text: String,
+}
+
+impl Scan {
+    fn new(table: &'static str, columns: &'static [(&'static str, &'static str)]) -> Self {
+        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let types: Vec<String> = names.iter().map(|name| format!("typeof({name})")).collect();
+        let (names, types) = (names.join(", "), types.join(" || ' ' || "));
+        let text = format!("SELECT {names}, rowid, {types} FROM {table} NOT INDEXED ORDER BY rowid");
+        Self { table, columns, text }
+    }
+}
+
+pub(super) static SCAN_QUEUES: LazyLock<Scan> = LazyLock::new(|| {
+    Scan::new(
+        "queues",
+        &[
+            ("id", "integer"),
+            ("version", "integer"),
+            ("name", "text"),
+            ("incarnation", "integer"),
+            ("created_at", "integer"),
+            ("deleted", "integer"),
+            ("rv", "integer"),
+            ("format", "integer"),
+            ("checksum", "integer"),
+            ("state", "text"),
+        ],
+    )
+});
+
+pub(super) static SCAN_JOURNAL: LazyLock<Scan> = LazyLock::new(|| {
+    Scan::new(
+        "journal",
+        &[
+            ("id", "integer"),
+            ("queue_id", "integer"),
+            ("prev_rv", "integer"),
+            ("first_rv", "integer"),
+            ("last_rv", "integer"),
+            ("at", "integer"),
+            ("format", "integer"),
+            ("checksum", "integer"),
+            ("events", "text"),
+        ],
+    )
+});
+
+pub(super) static SCAN_KEYS: LazyLock<Scan> = LazyLock::new(|| {
+    Scan::new(
+        "keys",
+        &[
+            ("id", "integer"),
+            ("rv", "integer"),
+            ("known_rv", "integer or null"),
+            ("format", "integer"),
+            ("checksum", "integer"),
+            ("key", "text"),
+            ("owner", "text or null"),
+            ("item", "text or null"),
+            ("known_object", "text or null"),
+        ],
+    )
+});
+
+pub(super) static SCAN_GRAVESTONES: LazyLock<Scan> = LazyLock::new(|| {
+    Scan::new(
+        "gravestones",
+        &[
+            ("slot", "integer"),
+            ("rv", "integer"),
+            ("checksum", "integer"),
+            ("key", "text"),
+            ("queue_id", "integer"),
+        ],
+    )
+});
+
+pub(super) static SCAN_STORE: LazyLock<Scan> = LazyLock::new(|| {
+    Scan::new(
+        "store",
+        &[("id", "integer"), ("clean", "integer"), ("next_row", "integer"), ("probe", "null or blob")],
+    )
+});
+
+/// A queue.
+pub(super) const LINKS: &str =
+    "SELECT id, prev_rv, first_rv, last_rv FROM journal WHERE queue_id = ?1 ORDER BY first_rv";
+
+/// What the migrations have made.
+pub(super) const SCHEMA: &str = "SELECT type, name, sql FROM sqlite_schema \
+     WHERE name NOT LIKE 'sqlite_%' AND name <> '_sqlx_migrations' ORDER BY type, name";
+pub(super) const MIGRATED: &str = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
+
+fn chunked(head: &str, columns: usize, tail: &str) -> Chunked {
+    CHUNKS.map(|count| format!("{head}{}{tail}", rows(columns, count)))
+}
+
+/// As in `(?, ?), (?, ?)`.
+fn rows(columns: usize, count: usize) -> String {
+    let row = format!("({})", vec!["?"; columns].join(", "));
+    let mut text = String::with_capacity((row.len() + 2) * count);
+    for index in 0..count {
+        let comma = if index == 0 { "" } else { ", " };
+        // Writing to memory can't fail.
+        let _ = write!(text, "{comma}{row}");
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! Files that are lost, put back or taken away; writes that fail.
+
+use super::*;
+
+/// A store with rows 1 to 9, and a copy of its folder as it was at row 5.
+async fn with_older_copy(sync: Sync) -> (Scratch, PathBuf) {
+    let scratch = Scratch::new();
+    let older = scratch.0.join("older");
+    let (mut store, _, _) = Sqlite::open(&scratch.data(), sync).await.unwrap();
+    store.write(rows(1..=5)).await.unwrap();
+    copy_folder(&scratch.data(), &older);
+    store.write(rows(6..=9)).await.unwrap();
+    store.close().await;
+    (scratch, older)
+}
+
+/// Puts database and WAL back to what they were.
+fn put_back(scratch: &Scratch, older: &Path) {
+    for name in ["deltaq.db", "deltaq.db-wal"] {
+        fs::copy(older.join(name), scratch.file(name)).unwrap();
+    }
+    let _ = fs::remove_file(scratch.file("deltaq.db-shm"));
+}
+
+#[tokio::test]
+async fn a_store_that_lost_what_was_acknowledged_is_refused_until_the_mark_is_removed() {
+    let (scratch, older) = with_older_copy(Sync::Full).await;
+    put_back(&scratch, &older);
+    for _ in 0..2 {
+        let said = scratch.refusal(Sync::Full).await;
+        assert!(said.contains("4 journal rows that were acknowledged are missing"), "{said}");
+        assert!(said.contains("remove") && said.contains("deltaq.mark"), "{said}");
+    }
+    fs::remove_file(scratch.file("deltaq.mark")).unwrap();
+    let (mut store, reader, opening) = scratch.open().await;
+    assert_eq!((opening.next_row, last_rv(&reader).await), (6, Some(5)));
+    store.write(rows(6..=6)).await.unwrap();
+    store.close().await;
+    let (store, _, _) = scratch.open().await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_lost_wal_or_database_is_refused_and_can_be_put_back() {
+    for name in ["deltaq.db-wal", "deltaq.db"] {
+        let scratch = Scratch::new();
+        let (mut store, _, _) = scratch.open().await;
+        store.write(rows(1..=5)).await.unwrap();
+        // As they are when the process is killed.
+        let killed = scratch.0.join("killed");
+        copy_folder(&scratch.data(), &killed);
+        store.close().await;
+        fs::remove_dir_all(scratch.data()).unwrap();
+        fs::rename(&killed, scratch.data()).unwrap();
+        fs::remove_file(scratch.file("deltaq.db-shm")).unwrap();
+
+        let aside = scratch.0.join("aside");
+        fs::rename(scratch.file(name), &aside).unwrap();
+        for _ in 0..2 {
+            let refused = Sqlite::open(&scratch.data(), Sync::Full).await.map(drop);
+            assert!(matches!(refused, Err(Error::Damaged { .. })), "{name}: {refused:?}");
+        }
+        if name == "deltaq.db" {
+            // SQLite would remove a WAL without its database.
+            fs::remove_file(scratch.file("deltaq.mark")).unwrap();
+            let said = scratch.refusal(Sync::Full).await;
+            assert!(said.contains("missing or empty, but its WAL is there"), "{said}");
+        }
+        fs::rename(&aside, scratch.file(name)).unwrap();
+        let (store, reader, _) = scratch.open().await;
+        assert_eq!(last_rv(&reader).await, Some(5), "{name} is back");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_empty_folder_with_a_mark_is_refused() {
+    let (scratch, _) = with_older_copy(Sync::Full).await;
+    fs::remove_file(scratch.file("deltaq.db")).unwrap();
+    let said = scratch.refusal(Sync::Full).await;
+    assert!(said.contains("9 journal rows"), "{said}");
+    assert!(!scratch.file("deltaq.db").exists(), "nothing is made in its place");
+}
+
+#[tokio::test]
+async fn a_list_of_queues_that_was_put_back_is_noticed() {
+    let scratch = Scratch::new();
+    let older = scratch.0.join("older");
+    let (mut store, _, _) = scratch.open().await;
+    store.write(rows(1..=5)).await.unwrap();
+    copy_folder(&scratch.data(), &older);
+    store.write(Writes { queues: vec![queue_row(1, 3, "one")], ..Writes::default() }).await.unwrap();
+    store.close().await;
+    put_back(&scratch, &older);
+    let said = scratch.refusal(Sync::Full).await;
+    assert!(said.contains("3 changes to the list of queues"), "{said}");
+}
+
+#[tokio::test]
+async fn with_normal_sync_a_loss_of_power_may_take_the_newest_rows() {
+    let (scratch, older) = with_older_copy(Sync::Normal).await;
+    put_back(&scratch, &older);
+    let said = scratch.refusal(Sync::Normal).await;
+    assert!(said.contains("4 journal rows"), "the machine was not started anew: {said}");
+    // The mark of another start of the machine, as far as this one.
+    let other = "00000000-0000-0000-0000-000000000000".to_owned();
+    let reached = Reached { row: 9, version: 0 };
+    drop(Mark::start(&scratch.file("deltaq.mark"), reached, Sync::Full, other.clone()).unwrap());
+    let said = scratch.refusal(Sync::Normal).await;
+    assert!(said.contains("4 journal rows"), "those rows were synced: {said}");
+    drop(Mark::start(&scratch.file("deltaq.mark"), reached, Sync::Normal, other).unwrap());
+    let (store, reader, _) = Sqlite::open(&scratch.data(), Sync::Full).await.unwrap();
+    assert_eq!(last_rv(&reader).await, Some(5));
+    store.close().await;
+    let (store, _, _) = scratch.open().await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_mark_that_is_not_what_was_written_is_damage() {
+    let (scratch, _) = with_older_copy(Sync::Full).await;
+    for text in ["", "garbage", "deltaq-mark 1 row=1"] {
+        fs::write(scratch.file("deltaq.mark"), text).unwrap();
+        let said = scratch.refusal(Sync::Full).await;
+        assert!(
+            said.contains("deltaq.mark is not what was written") && said.contains("remove this file"),
+            "{said}"
+        );
+    }
+    fs::remove_file(scratch.file("deltaq.mark")).unwrap();
+    let (store, reader, _) = scratch.open().await;
+    assert_eq!(last_rv(&reader).await, Some(9));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_taken_away_under_the_open_store_is_noticed_at_the_next_write() {
+    for name in ["deltaq.db", "deltaq.db-wal", "deltaq.lock"] {
+        for replaced in [false, true] {
+            let scratch = Scratch::new();
+            let (mut store, _, _) = scratch.open().await;
+            store.write(rows(1..=1)).await.unwrap();
+            let (file, aside) = (scratch.file(name), scratch.0.join("aside"));
+            fs::rename(&file, &aside).unwrap();
+            if replaced {
+                fs::copy(&aside, &file).unwrap();
+            }
+            let refused = store.write(rows(2..=2)).await;
+            let word = if replaced { "replaced" } else { "removed" };
+            let said = refused.expect_err(name).to_string();
+            assert!(said.contains(word) && said.contains(name), "{said}");
+            assert!(store.write(rows(3..=3)).await.is_err(), "{name}");
+            assert!(matches!(store.reopen().await, Err(Error::Replaced { .. })), "{name}");
+            // The very file is put back, and nothing is lost.
+            fs::rename(&aside, &file).unwrap();
+            store.reopen().await.unwrap();
+            store.write(rows(3..=3)).await.unwrap();
+            store.close().await;
+            let (store, reader, opening) = scratch.open().await;
+            assert_eq!((last_rv(&reader).await, opening.next_row), (Some(3), 4), "{name}");
+            store.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_write_that_failed_the_store_goes_on_once_reopened() {
+    let scratch = Scratch::new();
+    let (mut store, reader, _) = scratch.open().await;
+    store.write(rows(1..=2)).await.unwrap();
+    let other = Paths::new(&scratch.data()).unwrap();
+    for id in 3..6 {
+        // The second row is there already, so the first one is written and taken back.
+        let twice =
+            Writes { journal: [rows(id..=id).journal, rows(2..=2).journal].concat(), ..Writes::default() };
+        let failed = store.write(twice).await;
+        assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
+        store.reopen().await.unwrap();
+        assert_eq!(last_rv(&reader).await, Some(id - 1));
+        // Nobody holds on to the transaction that failed.
+        let mut connection = connect::writer(&other, Sync::Full).await.unwrap();
+        sqlx::query(sql::BEGIN).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        store.write(rows(id..=id)).await.unwrap();
+    }
+    store.close().await;
+    let (store, reader, _) = scratch.open().await;
+    assert_eq!(last_rv(&reader).await, Some(5));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_write_that_nobody_waits_for_is_settled_by_reopening() {
+    let scratch = Scratch::new();
+    let (mut store, reader, _) = scratch.open().await;
+    for round in 0..50_u64 {
+        let id = last_rv(&reader).await.unwrap_or_default() + 1;
+        {
+            let write = store.write(rows(id..=id));
+            let mut write = std::pin::pin!(write);
+            let looks = round % 3;
+            for _ in 0..looks {
+                let look =
+                    std::future::poll_fn(|context| std::task::Poll::Ready(write.as_mut().poll(context)));
+                if look.await.is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        if store.write(rows(id..=id)).await.is_ok() {
+            // The first one was never looked at, or had come to its end before it was left.
+            continue;
+        }
+        store.reopen().await.unwrap();
+        let settled = last_rv(&reader).await;
+        tokio::task::yield_now().await;
+        assert_eq!(last_rv(&reader).await, settled, "nothing comes later");
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn numbers_that_sqlite_cannot_order_are_refused_before_anything_happens() {
+    let scratch = Scratch::new();
+    let (mut store, reader, _) = scratch.open().await;
+    let row = journal_row(1, 1, 1..=1, "a");
+    let large = JournalRow { last_rv: 1 << 63, ..row };
+    let refused = store.write(Writes { journal: vec![large], ..Writes::default() }).await;
+    assert!(refused.unwrap_err().to_string().contains("9223372036854775808"));
+    store.write(rows(1..=1)).await.unwrap();
+    assert_eq!(last_rv(&reader).await, Some(1));
+    store.close().await;
+}

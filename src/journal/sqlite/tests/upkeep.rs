@@ -1,0 +1,93 @@
+//! Files do not grow without bound.
+
+use super::*;
+use crate::journal::store::KeyRow;
+
+const MIB: u64 = 1 << 20;
+
+fn bytes(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+/// A row of a queue with so many bytes of events.
+fn large(id: u64, bytes: usize) -> Writes {
+    let row = JournalRow { events: "e".repeat(bytes), ..journal_row(id, 1, id..=id, "a") };
+    Writes { journal: vec![row], ..Writes::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wal_stays_bounded_while_others_read() {
+    let scratch = Scratch::new();
+    let (mut store, reader, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
+    let read = |_| {
+        let reader = Arc::clone(&reader);
+        async move {
+            for after in (0..100).cycle() {
+                reader.journal(QueueId(1), after, 100_000).await.unwrap();
+            }
+        }
+    };
+    let reads: tokio::task::JoinSet<()> = (0..2).map(read).collect();
+    let mut most = 0;
+    for id in 1..=3_000 {
+        // The upkeep is never asked for.
+        store.write(large(id, 100_000)).await.unwrap();
+        most = most.max(bytes(&scratch.file("deltaq.db-wal")));
+    }
+    drop(reads);
+    assert!(most > 30 * MIB && most < 120 * MIB, "the WAL had {} MiB of 290", most / MIB);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_stays_blocks_nobody_and_the_wal_shrinks_when_it_leaves() {
+    let scratch = Scratch::new();
+    let (mut store, _, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
+    store.write(large(1, 100)).await.unwrap();
+    let paths = Paths::new(&scratch.data()).unwrap();
+    let mut staying = connect::reader(&paths.database).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT count(*) FROM journal").execute(&mut staying).await.unwrap();
+    for id in 2..=100 {
+        store.write(large(id, 1_000_000)).await.unwrap();
+        store.upkeep().await.unwrap();
+    }
+    let wal = scratch.file("deltaq.db-wal");
+    assert!(bytes(&wal) > 90 * MIB, "what the reader needs stays");
+    staying.close().await.unwrap();
+    for id in 101..=160 {
+        store.write(large(id, 1_000_000)).await.unwrap();
+        store.upkeep().await.unwrap();
+    }
+    assert!(bytes(&wal) < 80 * MIB, "{} MiB", bytes(&wal) / MIB);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn pages_that_nobody_uses_are_given_back() {
+    let scratch = Scratch::new();
+    let (mut store, reader, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
+    let item = "i".repeat(100_000);
+    for round in 0..8 {
+        let row = |slot| KeyRow { item: Some(item.clone()), ..suite::key_row(1, slot, "a", 1) };
+        let keys = (round * 100..round * 100 + 100).map(row).collect();
+        store.write(Writes { keys, ..Writes::default() }).await.unwrap();
+        store.upkeep().await.unwrap();
+    }
+    store.write(Writes { swept: vec![(QueueId(1), 700)], ..Writes::default() }).await.unwrap();
+    let (mut size, mut most, mut steps) = (store.upkeep().await.unwrap(), 0, 0);
+    while steps < 100_000 && (most < 60 * MIB || size.free > 16 * MIB) {
+        store.write(Writes { clean: Some(true), ..Writes::default() }).await.unwrap();
+        size = store.upkeep().await.unwrap();
+        most = most.max(size.free);
+        steps += 1;
+    }
+    assert!(most > 60 * MIB, "{} MiB were free", most / MIB);
+    assert!(size.free <= 16 * MIB, "{} MiB are free", size.free / MIB);
+    assert_eq!(reader.keys(QueueId(1), 0, 1_000).await.unwrap().len(), 100);
+    // Copies all of the WAL.
+    store.reopen().await.unwrap();
+    assert!(bytes(&scratch.file("deltaq.db")) < 30 * MIB, "{} MiB", bytes(&scratch.file("deltaq.db")) / MIB);
+    store.close().await;
+    let (store, _, _) = scratch.open().await;
+    store.close().await;
+}

@@ -1,0 +1,167 @@
+//! Rows into one transaction.
+
+use std::sync::Arc;
+
+use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
+
+use super::sql;
+use crate::engine::schedule::Slot;
+use crate::journal::store::{
+    Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Writes,
+};
+
+/// What a row takes beside its texts.
+const ROW_BYTES: u64 = 64;
+
+type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
+
+/// The row of `keys` that a slot has. Bit for bit, so half of the queues have negative ones; within a
+/// queue they ascend with the slots all the same.
+pub(super) fn key_id(queue: QueueId, slot: Slot) -> i64 {
+    (u64::from(queue.0) << 32 | u64::from(slot)).cast_signed()
+}
+
+/// The slot of a row of `keys`.
+pub(super) fn slot_of(id: i64) -> Slot {
+    let low = id.cast_unsigned() & u64::from(u32::MAX);
+    // The other half of the bits was just taken away.
+    Slot::try_from(low).unwrap_or_default()
+}
+
+/// Refuses numbers that SQLite, whose integers are signed, would put into another order. Times are kept
+/// bit for bit instead: nothing here orders by them, and the end of time is the largest of all.
+pub(super) fn check(writes: &Writes) -> Result<(), Error> {
+    let journal = writes.journal.iter().flat_map(|row| [row.id, row.prev_rv, row.first_rv, row.last_rv]);
+    let queues = writes.queues.iter().flat_map(|row| [row.version, row.rv]);
+    let gravestones = writes.gravestones.iter().map(|row| row.rv);
+    let keys = writes.keys.iter().flat_map(|row| [row.rv, row.known_rv.unwrap_or_default()]);
+    match journal.chain(queues).chain(gravestones).chain(keys).find(|number| *number > i64::MAX as u64) {
+        None => Ok(()),
+        Some(number) => Err(Error::Failed { doing: format!("write the number {number}"), source: None }),
+    }
+}
+
+/// About how many bytes the rows take.
+pub(super) fn bytes(writes: &Writes) -> u64 {
+    let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+    let key =
+        |row: &KeyRow| text(&row.known_object) + row.item.as_ref().map_or(0, String::len) + row.key.len();
+    let journal = writes.journal.iter().map(|row| row.events.len());
+    let keys = writes.keys.iter().map(key);
+    let queues = writes.queues.iter().map(|row| row.state.len());
+    let gravestones = writes.gravestones.iter().map(|row| row.key.len());
+    journal.chain(keys).chain(queues).chain(gravestones).map(|bytes| bytes as u64 + ROW_BYTES).sum()
+}
+
+/// Writes all or nothing; no journal row gets an id below `next_row` any more. After an error the
+/// connection may still be within the transaction.
+pub(super) async fn commit(
+    connection: &mut SqliteConnection,
+    writes: Writes,
+    next_row: u64,
+) -> Result<(), sqlx::Error> {
+    let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
+    if let Some(text) = short.filter(|_| is_only_journal(&writes)) {
+        let query = writes.journal.into_iter().fold(sqlx::query(text.as_str()), bind_journal);
+        return query.execute(connection).await.map(drop);
+    }
+    sqlx::query(sql::BEGIN).execute(&mut *connection).await?;
+    write_all(connection, writes, next_row).await?;
+    sqlx::query(sql::COMMIT).execute(connection).await.map(drop)
+}
+
+fn is_only_journal(writes: &Writes) -> bool {
+    let Writes { journal: _, queues, gravestones, keys, outlived, trimmed, swept, clean } = writes;
+    let is_empty = queues.is_empty() && gravestones.is_empty() && keys.is_empty();
+    is_empty && outlived.is_empty() && trimmed.is_empty() && swept.is_empty() && clean.is_none()
+}
+
+async fn write_all(
+    connection: &mut SqliteConnection,
+    writes: Writes,
+    next_row: u64,
+) -> Result<(), sqlx::Error> {
+    let Writes { journal, queues, gravestones, keys, outlived, trimmed, swept, clean } = writes;
+    in_chunks(connection, &sql::JOURNAL, journal, bind_journal).await?;
+    in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
+    let gone = gravestones.iter().map(|row| key_id(row.queue, row.slot)).collect();
+    in_chunks(connection, &sql::KEYS_GONE, gone, Query::bind).await?;
+    in_chunks(connection, &sql::GRAVESTONES, gravestones, bind_gravestone).await?;
+    in_chunks(connection, &sql::KEYS, keys, bind_key).await?;
+    for (queue, rv) in outlived {
+        let query = sqlx::query(sql::OUTLIVED).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
+        query.execute(&mut *connection).await?;
+    }
+    if !(trimmed.is_empty() && swept.is_empty()) {
+        // With the last row its id would be forgotten.
+        sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed()).execute(&mut *connection).await?;
+    }
+    for (queue, rv) in trimmed {
+        let query = sqlx::query(sql::TRIMMED).bind(queue.0).bind(bound(rv));
+        let query = query.bind(REMOVED_ROWS_MAX).bind(bound(REMOVED_BYTES_MAX));
+        query.execute(&mut *connection).await?;
+    }
+    for (queue, rows) in swept {
+        sweep(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
+    }
+    if let Some(clean) = clean {
+        sqlx::query(sql::CLEAN).bind(clean).execute(connection).await?;
+    }
+    Ok(())
+}
+
+async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
+    let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).bind(rows);
+    keys.execute(&mut *connection).await?;
+    for text in [sql::SWEPT_GRAVESTONES, sql::SWEPT_JOURNAL] {
+        sqlx::query(text).bind(queue.0).bind(rows).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// A bound for numbers that are all below 2^63.
+pub(super) fn bound(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+async fn in_chunks<T>(
+    connection: &mut SqliteConnection,
+    texts: &'static [String; sql::CHUNKS.len()],
+    rows: Vec<T>,
+    bind: impl Fn(Query, T) -> Query,
+) -> Result<(), sqlx::Error> {
+    let mut rows = rows.into_iter();
+    for (text, size) in texts.iter().zip(sql::CHUNKS) {
+        while rows.len() >= size {
+            let query = rows.by_ref().take(size).fold(sqlx::query(text.as_str()), &bind);
+            query.execute(&mut *connection).await?;
+        }
+    }
+    Ok(())
+}
+
+fn bind_journal(query: Query, row: JournalRow) -> Query {
+    let JournalRow { id, queue, prev_rv, first_rv, last_rv, at, format, events, checksum } = row;
+    let query = query.bind(id.cast_signed()).bind(queue.0).bind(prev_rv.cast_signed());
+    let query = query.bind(first_rv.cast_signed()).bind(last_rv.cast_signed());
+    query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum).bind(events)
+}
+
+fn bind_queue(query: Query, row: QueueRow) -> Query {
+    let QueueRow { id, version, name, incarnation, created_at, deleted, rv, state, format, checksum } = row;
+    let query = query.bind(id.0).bind(version.cast_signed()).bind(name).bind(incarnation);
+    let query = query.bind(created_at.as_micros().cast_signed()).bind(deleted).bind(rv.cast_signed());
+    query.bind(format).bind(checksum).bind(state)
+}
+
+fn bind_gravestone(query: Query, row: Gravestone) -> Query {
+    let Gravestone { queue, slot, key, rv, checksum } = row;
+    query.bind(queue.0).bind(slot).bind(rv.cast_signed()).bind(checksum).bind(key)
+}
+
+fn bind_key(query: Query, row: KeyRow) -> Query {
+    let KeyRow { queue, slot, key, rv, known_rv, known_object, owner, item, format, checksum } = row;
+    let query = query.bind(key_id(queue, slot)).bind(rv.cast_signed());
+    let query = query.bind(known_rv.map(u64::cast_signed)).bind(format).bind(checksum);
+    query.bind(key).bind(owner).bind(item).bind(known_object)
+}

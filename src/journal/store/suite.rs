@@ -1,0 +1,130 @@
+//! What every store must do, whatever it keeps its rows in. An adapter has a [`Place`] and says
+//! `suite!(its_place)` in its tests; each rule is a test of its own then.
+
+mod reading;
+mod removing;
+mod writing;
+
+use std::sync::Arc;
+
+pub(crate) use self::reading::*;
+pub(crate) use self::removing::*;
+pub(crate) use self::writing::*;
+use super::*;
+
+/// Where the rows of a store are kept, while it is closed too.
+pub(crate) trait Place {
+    /// The store.
+    type Store: Store;
+
+    /// Opens the store; the one before was closed.
+    async fn open(&self) -> (Self::Store, Arc<dyn Reader>, Opening);
+
+    /// Closes the store.
+    async fn close(&self, store: Self::Store);
+}
+
+/// Makes a test of each rule; `$place` is an expression that makes a new, empty place.
+macro_rules! suite {
+    ($place:expr) => {
+        $crate::journal::store::suite::suite!(@ $place;
+            a_new_store_is_empty_and_clean,
+            what_is_written_is_read_and_kept,
+            rows_take_the_place_of_those_with_the_same_id_or_slot,
+            a_gravestone_removes_the_row_of_its_slot,
+            the_fields_are_written_in_order,
+            a_write_happens_whole_or_not_at_all,
+            many_rows_go_in_one_write,
+            texts_of_all_kinds_come_back_as_they_were,
+            gravestones_that_are_outlived_go,
+            rows_that_are_trimmed_go,
+            one_write_removes_no_more_than_it_may,
+            sweeping_a_queue_leaves_the_others,
+            row_ids_never_start_over,
+            reopening_keeps_everything,
+            keys_come_in_pages,
+            the_journal_comes_in_pages,
+            the_journal_starts_within_a_row,
+            history_comes_newest_first_and_goes_on_below,
+            stretches_cover_the_journal,
+            upkeep_tells_the_size,
+        );
+    };
+    (@ $place:expr; $($rule:ident),* $(,)?) => {$(
+        #[tokio::test]
+        async fn $rule() {
+            $crate::journal::store::suite::$rule(&$place).await;
+        }
+    )*};
+}
+pub(crate) use suite;
+
+/// A row whose events are a text of so many bytes that tells of the key.
+pub(crate) fn journal_row(id: u64, queue: u32, rvs: std::ops::RangeInclusive<Rv>, key: &str) -> JournalRow {
+    JournalRow {
+        id,
+        queue: QueueId(queue),
+        prev_rv: rvs.start() - 1,
+        first_rv: *rvs.start(),
+        last_rv: *rvs.end(),
+        at: Time::from_micros(1_000 + id),
+        format: 1,
+        events: format!("[{{\"rv\":{},\"key\":{}}}]", rvs.end(), serde_json::Value::from(key)),
+        checksum: u32::MAX - 1,
+    }
+}
+
+/// As many rows of a queue, with one event each, from the first rv and id 1 on.
+fn journal_rows(queue: u32, count: u64) -> Vec<JournalRow> {
+    (1..=count).map(|rv| journal_row(rv, queue, rv..=rv, "a")).collect()
+}
+
+pub(crate) fn key_row(queue: u32, slot: Slot, key: &str, rv: Rv) -> KeyRow {
+    KeyRow {
+        queue: QueueId(queue),
+        slot,
+        key: key.into(),
+        rv,
+        known_rv: Some(rv),
+        known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
+        owner: Some("source".into()),
+        item: Some("{}".to_owned()),
+        format: 1,
+        checksum: u32::MAX,
+    }
+}
+
+fn gravestone(queue: u32, slot: Slot, key: &str, rv: Rv) -> Gravestone {
+    Gravestone { queue: QueueId(queue), slot, key: key.into(), rv, checksum: 5 }
+}
+
+pub(crate) fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
+    QueueRow {
+        id: QueueId(id),
+        version,
+        name: name.into(),
+        incarnation: 1,
+        created_at: Time::from_micros(7),
+        deleted: false,
+        rv: 3,
+        state: "{\"paused\":false}".to_owned(),
+        format: 1,
+        checksum: 6,
+    }
+}
+
+fn journal(rows: Vec<JournalRow>) -> Writes {
+    Writes { journal: rows, ..Writes::default() }
+}
+
+async fn keys(reader: &Arc<dyn Reader>, queue: u32) -> Vec<KeyRow> {
+    reader.keys(QueueId(queue), 0, usize::MAX).await.unwrap()
+}
+
+async fn all_rows(reader: &Arc<dyn Reader>, queue: u32) -> Vec<JournalRow> {
+    reader.journal(QueueId(queue), 0, usize::MAX).await.unwrap()
+}
+
+async fn rvs(reader: &Arc<dyn Reader>, queue: u32) -> Vec<Rv> {
+    all_rows(reader, queue).await.iter().map(|row| row.last_rv).collect()
+}

@@ -1,0 +1,124 @@
+//! Pages fit together.
+
+use super::*;
+
+pub(crate) async fn keys_come_in_pages(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let rows: Vec<_> = (0..20).map(|n| key_row(2, n * 3, &format!("key {n}"), n.into())).collect();
+    let mut all = rows.clone();
+    // Backwards, and between two other queues.
+    all.reverse();
+    all.extend([key_row(1, Slot::MAX, "a", 1), key_row(3, 0, "a", 1)]);
+    store.write(Writes { keys: all, ..Writes::default() }).await.unwrap();
+    let page = async |slot, limit| reader.keys(QueueId(2), slot, limit).await.unwrap();
+    assert_eq!(page(0, 7).await, rows[..7]);
+    assert_eq!(page(19, 7).await, rows[7..14]);
+    assert_eq!(page(40, 7).await, rows[14..]);
+    assert_eq!(page(57, 7).await, rows[19..]);
+    assert_eq!(page(58, 7).await, []);
+    assert_eq!(page(Slot::MAX, 7).await, []);
+    assert_eq!(page(3, 1).await, rows[1..2]);
+    assert_eq!(reader.keys(QueueId(1), Slot::MAX, 5).await.unwrap().len(), 1);
+    place.close(store).await;
+}
+
+pub(crate) async fn the_journal_comes_in_pages(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let mut rows = Vec::new();
+    for n in 1..=10_u64 {
+        let bytes = if n == 5 { 1_000 } else { 100 };
+        let row = journal_row(n, 1, n * 2 - 1..=n * 2, "a");
+        rows.push(JournalRow { events: "e".repeat(bytes), ..row });
+    }
+    let mut all = rows.clone();
+    all.insert(5, journal_row(100, 2, 1..=1, "a"));
+    all[6..].iter_mut().for_each(|row| row.id += 100);
+    rows[5..].iter_mut().for_each(|row| row.id += 100);
+    store.write(journal(all)).await.unwrap();
+    let page = async |after, bytes| reader.journal(QueueId(1), after, bytes).await.unwrap();
+    assert_eq!(page(0, 300).await, rows[..3]);
+    assert_eq!(page(6, 300).await, rows[3..4], "the next one is too large");
+    assert_eq!(page(8, 300).await, rows[4..5], "one comes whatever its size");
+    assert_eq!(page(10, 299).await, rows[5..7]);
+    assert_eq!(page(10, 0).await, rows[5..6]);
+    assert_eq!(page(14, usize::MAX).await, rows[7..]);
+    assert_eq!(page(20, usize::MAX).await, []);
+    assert_eq!(page(Rv::MAX, usize::MAX).await, []);
+    place.close(store).await;
+}
+
+pub(crate) async fn the_journal_starts_within_a_row(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let rows =
+        vec![journal_row(1, 1, 4..=6, "a"), journal_row(2, 1, 7..=9, "a"), journal_row(3, 1, 10..=10, "a")];
+    store.write(journal(rows.clone())).await.unwrap();
+    for (after, first) in [(0, 0), (3, 0), (4, 0), (5, 0), (6, 1), (7, 1), (8, 1), (9, 2), (10, 3), (11, 3)] {
+        assert_eq!(
+            reader.journal(QueueId(1), after, usize::MAX).await.unwrap(),
+            rows[first..],
+            "after {after}"
+        );
+    }
+    place.close(store).await;
+}
+
+pub(crate) async fn history_comes_newest_first_and_goes_on_below(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    // Every third row tells of the key; its name must be escaped in JSON.
+    let key = "a\"\u{1}é";
+    let name = |n: u64| if n.is_multiple_of(3) { key } else { "a" };
+    let rows: Vec<_> = (1..=30).map(|n| journal_row(n, 1, n * 2 - 1..=n * 2, name(n))).collect();
+    let bytes = rows.iter().map(|row| row.events.len()).max().unwrap();
+    store.write(journal(rows.clone())).await.unwrap();
+    let wanted: Vec<_> = rows.iter().rev().filter(|row| row.id.is_multiple_of(3)).collect();
+    for some in [bytes * 4, bytes * 100, 0] {
+        let (mut found, mut before, mut pages) = (Vec::new(), Rv::MAX, 0);
+        loop {
+            let (page, next) = reader.history(QueueId(1), key, before, some).await.unwrap();
+            assert!(page.iter().all(|row| row.first_rv < before), "a page lies below the one before");
+            assert!(page.iter().map(|row| row.events.len()).sum::<usize>() <= some + bytes);
+            found.extend(page);
+            pages += 1;
+            let Some(next) = next else { break };
+            assert!(next < before);
+            assert!(found.iter().all(|row| row.first_rv >= next));
+            before = next;
+        }
+        assert!(found.is_sorted_by(|a, b| a.first_rv > b.first_rv), "newest first");
+        let told: Vec<_> = found.iter().filter(|row| row.id.is_multiple_of(3)).collect();
+        assert_eq!(told, wanted);
+        let expected = if some == 0 {
+            30..=30
+        } else if some > bytes * 30 {
+            1..=1
+        } else {
+            2..=15
+        };
+        assert!(expected.contains(&pages), "{pages} pages of {some} bytes");
+    }
+    let (page, _) = reader.history(QueueId(1), key, 11, usize::MAX).await.unwrap();
+    assert_eq!(page.iter().filter(|row| row.id.is_multiple_of(3)).count(), 1);
+    assert_eq!(reader.history(QueueId(1), key, 1, usize::MAX).await.unwrap(), (Vec::new(), None));
+    assert_eq!(reader.history(QueueId(2), key, Rv::MAX, usize::MAX).await.unwrap(), (Vec::new(), None));
+    place.close(store).await;
+}
+
+pub(crate) async fn stretches_cover_the_journal(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let sizes = [100_usize, 100, 50, 1_000, 10, 240, 1, 250, 3];
+    let rows = (1..).zip(sizes).map(|(n, bytes)| {
+        let row = journal_row(n, 1, n * 5 - 4..=n * 5, "a");
+        JournalRow { events: "é".repeat(bytes / 2) + &"e".repeat(bytes % 2), ..row }
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.push(journal_row(50, 2, 1..=1, "a"));
+    store.write(journal(rows)).await.unwrap();
+    let stretch = |n: u64, bytes| Stretch { last_rv: n * 5, at: Time::from_micros(1_000 + n), bytes };
+    assert_eq!(
+        reader.stretches(QueueId(1), 250).await.unwrap(),
+        [stretch(3, 250), stretch(4, 1_000), stretch(6, 250), stretch(7, 1), stretch(8, 250), stretch(9, 3)]
+    );
+    assert_eq!(reader.stretches(QueueId(1), u64::MAX).await.unwrap(), [stretch(9, 1_754)]);
+    assert_eq!(reader.stretches(QueueId(1), 0).await.unwrap().len(), 9);
+    place.close(store).await;
+}

@@ -1,0 +1,139 @@
+//! What is to go goes, in short steps, and nothing else does.
+
+use super::*;
+
+pub(crate) async fn gravestones_that_are_outlived_go(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let stones: Vec<_> = (1..=5).map(|rv| gravestone(1, 10, "a", rv)).collect();
+    let other = gravestone(2, 0, "a", 1);
+    let mut all = stones.clone();
+    all.push(other.clone());
+    store.write(Writes { gravestones: all, ..Writes::default() }).await.unwrap();
+    store
+        .write(Writes { outlived: vec![(QueueId(1), 3), (QueueId(7), 9)], ..Writes::default() })
+        .await
+        .unwrap();
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), stones[3..]);
+    assert_eq!(reader.gravestones(QueueId(2)).await.unwrap(), [other]);
+    store.write(Writes { outlived: vec![(QueueId(1), Rv::MAX)], ..Writes::default() }).await.unwrap();
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), []);
+    place.close(store).await;
+}
+
+pub(crate) async fn rows_that_are_trimmed_go(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let rows = vec![
+        journal_row(1, 1, 1..=3, "a"),
+        journal_row(2, 2, 1..=1, "a"),
+        journal_row(3, 1, 4..=6, "a"),
+        journal_row(4, 1, 7..=7, "a"),
+    ];
+    store.write(journal(rows)).await.unwrap();
+    let trim = |rv| Writes { trimmed: vec![(QueueId(1), rv)], ..Writes::default() };
+    // A row stays while any of its events does.
+    store.write(trim(2)).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [3, 6, 7]);
+    store.write(trim(5)).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [6, 7]);
+    store.write(trim(Rv::MAX)).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [0; 0]);
+    assert_eq!(rvs(&reader, 2).await, [1]);
+    place.close(store).await;
+}
+
+pub(crate) async fn one_write_removes_no_more_than_it_may(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let most = u64::from(REMOVED_ROWS_MAX);
+    let writes = Writes {
+        gravestones: (1..=most + 2).map(|rv| gravestone(1, 0, "a", rv)).collect(),
+        ..journal(journal_rows(1, most + 2))
+    };
+    store.write(writes).await.unwrap();
+    let remove = Writes {
+        trimmed: vec![(QueueId(1), most + 1)],
+        outlived: vec![(QueueId(1), most + 1)],
+        ..Writes::default()
+    };
+    store.write(remove.clone()).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [most + 1, most + 2], "the oldest go");
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 2);
+    store.write(remove).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [most + 2]);
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 1);
+    // Three rows, each by itself larger than what goes at once: they go one by one.
+    let events = "e".repeat(usize::try_from(REMOVED_BYTES_MAX).unwrap() + 1);
+    let large = |id| JournalRow { events: events.clone(), ..journal_row(id, 2, id..=id, "a") };
+    let next = most + 3;
+    store.write(journal((next..next + 3).map(large).collect())).await.unwrap();
+    let trim = Writes { trimmed: vec![(QueueId(2), next + 1)], ..Writes::default() };
+    for left in [2, 1, 1] {
+        store.write(trim.clone()).await.unwrap();
+        assert_eq!(rvs(&reader, 2).await.len(), left);
+    }
+    place.close(store).await;
+}
+
+pub(crate) async fn sweeping_a_queue_leaves_the_others(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let rows = |queue: u32| {
+        let first = u64::from(queue) * 10;
+        let keys: Vec<_> = (0..5).map(|slot| key_row(queue, slot, "a", 1)).collect();
+        let stones: Vec<_> = (1..=5).map(|rv| gravestone(queue, 9, "a", rv)).collect();
+        let rows: Vec<_> = (1..=5).map(|rv| journal_row(first + rv, queue, rv..=rv, "a")).collect();
+        Writes {
+            keys,
+            gravestones: stones,
+            queues: vec![queue_row(queue, first, &first.to_string())],
+            ..journal(rows)
+        }
+    };
+    for queue in 1..=3 {
+        store.write(rows(queue)).await.unwrap();
+    }
+    let left = async || {
+        let stones = reader.gravestones(QueueId(2)).await.unwrap().len();
+        (keys(&reader, 2).await.len(), stones, all_rows(&reader, 2).await.len())
+    };
+    let sweep = Writes { swept: vec![(QueueId(2), 3), (QueueId(8), 3)], ..Writes::default() };
+    for count in [2, 0, 0] {
+        store.write(sweep.clone()).await.unwrap();
+        assert_eq!(left().await, (count, count, count));
+    }
+    for queue in [1, 3] {
+        let rows = rows(queue);
+        assert_eq!(keys(&reader, queue).await, rows.keys);
+        assert_eq!(reader.gravestones(QueueId(queue)).await.unwrap(), rows.gravestones);
+        assert_eq!(all_rows(&reader, queue).await, rows.journal);
+    }
+    assert_eq!(reader.queues().await.unwrap().len(), 3, "what is left of a queue stays");
+    place.close(store).await;
+}
+
+pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
+    let next_row = async || {
+        let (store, _, opening) = place.open().await;
+        place.close(store).await;
+        opening.next_row
+    };
+    let (mut store, reader, _) = place.open().await;
+    store.write(journal(vec![journal_row(7, 1, 1..=1, "a"), journal_row(8, 2, 1..=1, "a")])).await.unwrap();
+    store
+        .write(Writes { trimmed: vec![(QueueId(1), 1), (QueueId(2), 1)], ..Writes::default() })
+        .await
+        .unwrap();
+    assert_eq!(rvs(&reader, 1).await, [0; 0]);
+    place.close(store).await;
+    assert_eq!(next_row().await, 9);
+    let (mut store, reader, _) = place.open().await;
+    store.write(journal(vec![journal_row(9, 1, 2..=2, "a")])).await.unwrap();
+    // Written and swept at once.
+    let row = journal_row(10, 3, 1..=1, "a");
+    store
+        .write(Writes { swept: vec![(QueueId(1), 9), (QueueId(3), 9)], ..journal(vec![row]) })
+        .await
+        .unwrap();
+    assert_eq!(rvs(&reader, 1).await, [0; 0]);
+    assert_eq!(rvs(&reader, 3).await, [0; 0]);
+    place.close(store).await;
+    assert_eq!(next_row().await, 11);
+}

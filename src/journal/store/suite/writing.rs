@@ -1,0 +1,227 @@
+//! What is written is there, whole, and stays.
+
+use super::*;
+
+pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
+    let (mut store, reader, opening) = place.open().await;
+    assert_eq!(opening, Opening { clean: true, next_row: 1 });
+    assert_eq!(reader.queues().await.unwrap(), []);
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), []);
+    assert_eq!(keys(&reader, 1).await, []);
+    assert_eq!(all_rows(&reader, 1).await, []);
+    assert_eq!(reader.history(QueueId(1), "a", Rv::MAX, 100).await.unwrap(), (Vec::new(), None));
+    assert_eq!(reader.stretches(QueueId(1), 100).await.unwrap(), []);
+    store.write(Writes::default()).await.unwrap();
+    place.close(store).await;
+}
+
+pub(crate) async fn what_is_written_is_read_and_kept(place: &impl Place) {
+    let writes = Writes {
+        journal: vec![journal_row(1, 1, 1..=4, "a"), journal_row(2, 2, 1..=1, "b")],
+        queues: vec![queue_row(1, 1, "one"), QueueRow { deleted: true, ..queue_row(2, 2, "two") }],
+        gravestones: vec![gravestone(1, 9, "gone", 2), gravestone(2, 0, "other", 1)],
+        keys: vec![
+            key_row(1, 0, "a", 4),
+            KeyRow { known_rv: None, known_object: None, owner: None, ..key_row(1, 7, "b", 3) },
+            KeyRow { item: None, ..key_row(2, Slot::MAX, "c", 1) },
+        ],
+        clean: Some(false),
+        ..Writes::default()
+    };
+    let (mut store, reader, _) = place.open().await;
+    store.write(writes.clone()).await.unwrap();
+    let check = async |reader: &Arc<dyn Reader>| {
+        assert_eq!(reader.queues().await.unwrap(), writes.queues);
+        assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones[..1]);
+        assert_eq!(reader.gravestones(QueueId(2)).await.unwrap(), writes.gravestones[1..]);
+        assert_eq!(keys(reader, 1).await, writes.keys[..2]);
+        assert_eq!(keys(reader, 2).await, writes.keys[2..]);
+        assert_eq!(all_rows(reader, 1).await, writes.journal[..1]);
+        assert_eq!(all_rows(reader, 2).await, writes.journal[1..]);
+    };
+    check(&reader).await;
+    place.close(store).await;
+    let (mut store, reader, opening) = place.open().await;
+    assert_eq!(opening, Opening { clean: false, next_row: 3 });
+    check(&reader).await;
+    store.write(Writes { clean: Some(true), ..Writes::default() }).await.unwrap();
+    place.close(store).await;
+    let (store, _, opening) = place.open().await;
+    assert!(opening.clean);
+    place.close(store).await;
+}
+
+pub(crate) async fn rows_take_the_place_of_those_with_the_same_id_or_slot(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let first = Writes {
+        queues: vec![queue_row(1, 1, "one"), queue_row(2, 2, "two")],
+        keys: vec![key_row(1, 0, "a", 1), key_row(1, 1, "b", 2), key_row(2, 1, "c", 3)],
+        ..Writes::default()
+    };
+    store.write(first.clone()).await.unwrap();
+    // Another key in the slot of the former, and a queue with the name of one that goes with it.
+    let deleted = QueueRow { deleted: true, ..queue_row(1, 3, "one") };
+    let again = Writes {
+        queues: vec![deleted.clone(), queue_row(3, 4, "one")],
+        keys: vec![key_row(1, 1, "d", 4)],
+        ..Writes::default()
+    };
+    store.write(again.clone()).await.unwrap();
+    assert_eq!(reader.queues().await.unwrap(), [deleted, first.queues[1].clone(), again.queues[1].clone()]);
+    assert_eq!(keys(&reader, 1).await, [first.keys[0].clone(), again.keys[0].clone()]);
+    assert_eq!(keys(&reader, 2).await, first.keys[2..]);
+    place.close(store).await;
+}
+
+pub(crate) async fn a_gravestone_removes_the_row_of_its_slot(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let rows = vec![key_row(1, 0, "a", 1), key_row(1, 1, "b", 2), key_row(2, 1, "c", 3)];
+    store.write(Writes { keys: rows.clone(), ..Writes::default() }).await.unwrap();
+    // The slot of "none" has no row.
+    let stones = vec![gravestone(1, 1, "b", 5), gravestone(1, 2, "none", 6)];
+    store.write(Writes { gravestones: stones.clone(), ..Writes::default() }).await.unwrap();
+    assert_eq!(keys(&reader, 1).await, rows[..1]);
+    assert_eq!(keys(&reader, 2).await, rows[2..]);
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), stones);
+    // A slot may be used and left again; each time counts.
+    let again = gravestone(1, 1, "z", 9);
+    store.write(Writes { gravestones: vec![again.clone()], ..Writes::default() }).await.unwrap();
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 3);
+    assert!(reader.gravestones(QueueId(1)).await.unwrap().contains(&again));
+    place.close(store).await;
+}
+
+pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    // The gravestone of the key that had the slot comes before the key that has it now; what is removed
+    // may have come with the same write.
+    let writes = Writes {
+        journal: journal_rows(1, 3),
+        gravestones: vec![gravestone(1, 4, "old", 1), gravestone(1, 5, "older", 2)],
+        keys: vec![key_row(1, 4, "new", 3), key_row(2, 0, "swept", 1)],
+        outlived: vec![(QueueId(1), 1)],
+        trimmed: vec![(QueueId(1), 2)],
+        swept: vec![(QueueId(2), 10)],
+        ..Writes::default()
+    };
+    store.write(writes.clone()).await.unwrap();
+    assert_eq!(keys(&reader, 1).await, writes.keys[..1]);
+    assert_eq!(keys(&reader, 2).await, []);
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones[1..]);
+    assert_eq!(all_rows(&reader, 1).await, writes.journal[2..]);
+    place.close(store).await;
+}
+
+pub(crate) async fn a_write_happens_whole_or_not_at_all(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let first = Writes { queues: vec![queue_row(1, 1, "one")], ..journal(journal_rows(1, 2)) };
+    store.write(first.clone()).await.unwrap();
+    // Two live queues of one name: the last field that is written is the wrong one.
+    let wrong =
+        Writes { queues: vec![queue_row(2, 2, "one")], ..journal(vec![journal_row(3, 1, 3..=3, "a")]) };
+    store.write(wrong).await.unwrap_err();
+    let good = journal(vec![journal_row(4, 1, 3..=3, "a")]);
+    store.write(good.clone()).await.expect_err("nothing can be written before the store is opened again");
+    store.reopen().await.unwrap();
+    assert_eq!(all_rows(&reader, 1).await, first.journal);
+    assert_eq!(reader.queues().await.unwrap(), first.queues);
+    store.write(good).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [1, 2, 3]);
+    // Nor can a journal row be written twice.
+    store
+        .write(journal(vec![journal_row(5, 1, 4..=4, "a"), journal_row(4, 1, 9..=9, "a")]))
+        .await
+        .unwrap_err();
+    store.reopen().await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [1, 2, 3]);
+    place.close(store).await;
+}
+
+pub(crate) async fn many_rows_go_in_one_write(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let mut next = 1;
+    for count in [1, 7, 8, 9, 63, 64, 65, 200] {
+        let rows: Vec<_> = (next..next + count).map(|rv| journal_row(rv, 1, rv..=rv, "a")).collect();
+        next += count;
+        store.write(journal(rows)).await.unwrap();
+    }
+    assert_eq!(rvs(&reader, 1).await, (1..next).collect::<Vec<_>>());
+    let writes = Writes {
+        queues: (1..=100).map(|id| queue_row(id, id.into(), &format!("queue {id}"))).collect(),
+        keys: (0..150).map(|slot| key_row(1, slot, &format!("key {slot}"), slot.into())).collect(),
+        gravestones: (200..350).map(|slot| gravestone(1, slot, "gone", slot.into())).collect(),
+        ..Writes::default()
+    };
+    store.write(writes.clone()).await.unwrap();
+    assert_eq!(reader.queues().await.unwrap(), writes.queues);
+    assert_eq!(keys(&reader, 1).await, writes.keys);
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones);
+    let stones = (0..149).map(|slot| gravestone(1, slot, "gone", 900)).collect();
+    store.write(Writes { gravestones: stones, ..Writes::default() }).await.unwrap();
+    assert_eq!(keys(&reader, 1).await, writes.keys[149..]);
+    place.close(store).await;
+}
+
+pub(crate) async fn texts_of_all_kinds_come_back_as_they_were(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let texts = ["", "\0", "a\0b\u{1}", "\"\\'%_`", "näïve 🦀\u{10ffff}", "\r\n\t", "x'00'", "1e5", "NULL"];
+    let large = "z".repeat(3 << 20);
+    let mut writes = Writes::default();
+    for (index, text) in (0_u32..).zip(texts.iter().copied().chain([large.as_str()])) {
+        let rv = u64::from(index) + 1;
+        let row = journal_row(rv, 1, rv..=rv, "");
+        writes.journal.push(JournalRow { events: text.to_owned(), at: Time::from_micros(u64::MAX), ..row });
+        writes.keys.push(KeyRow {
+            known_object: Some(text.into()),
+            owner: Some(text.into()),
+            item: Some(text.to_owned()),
+            ..key_row(u32::MAX, Slot::MAX - 20 + index, text, rv)
+        });
+        writes.gravestones.push(gravestone(1, index, text, rv));
+        let row = queue_row(index, rv, text);
+        writes.queues.push(QueueRow {
+            state: text.to_owned(),
+            created_at: Time::from_micros(u64::MAX),
+            ..row
+        });
+    }
+    store.write(writes.clone()).await.unwrap();
+    assert_eq!(all_rows(&reader, 1).await, writes.journal);
+    assert_eq!(keys(&reader, u32::MAX).await, writes.keys);
+    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones);
+    assert_eq!(reader.queues().await.unwrap(), writes.queues);
+    place.close(store).await;
+}
+
+pub(crate) async fn reopening_keeps_everything(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    store.reopen().await.unwrap();
+    let writes = Writes {
+        queues: vec![queue_row(1, 1, "one")],
+        keys: vec![key_row(1, 0, "a", 1)],
+        gravestones: vec![gravestone(1, 1, "b", 1)],
+        ..journal(journal_rows(1, 2))
+    };
+    store.write(writes.clone()).await.unwrap();
+    for _ in 0..2 {
+        store.reopen().await.unwrap();
+        assert_eq!(reader.queues().await.unwrap(), writes.queues);
+        assert_eq!(keys(&reader, 1).await, writes.keys);
+        assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones);
+        assert_eq!(all_rows(&reader, 1).await, writes.journal);
+    }
+    store.write(journal(vec![journal_row(3, 1, 3..=3, "a")])).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [1, 2, 3]);
+    place.close(store).await;
+}
+
+pub(crate) async fn upkeep_tells_the_size(place: &impl Place) {
+    let (mut store, _, _) = place.open().await;
+    let before = store.upkeep().await.unwrap();
+    let rows = (0..100).map(|n| KeyRow { item: Some("i".repeat(10_000)), ..key_row(1, n, "a", 1) });
+    store.write(Writes { keys: rows.collect(), ..Writes::default() }).await.unwrap();
+    let after = store.upkeep().await.unwrap();
+    assert!(after.bytes >= before.bytes + 900_000, "{before:?} {after:?}");
+    assert!(after.free <= after.bytes);
+    place.close(store).await;
+}

@@ -1,0 +1,110 @@
+//! A batch taken apart: what is written for it, and what the books say once it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Weak;
+
+use super::books::Book;
+use super::gather::Op;
+use super::store::{JournalRow, QueueId, QueueRow, Stretch, Writes};
+use super::{Live, record};
+use crate::engine::config::Retention;
+use crate::engine::delta::Rv;
+use crate::engine::event::{Event, What};
+
+/// What the writer knows, by queue.
+pub(super) type Books = BTreeMap<QueueId, Book>;
+
+/// The ops of a batch, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Rows of queues that came into being or are gone, in that order.
+    queues: Vec<QueueRow>,
+    opened: Vec<Box<Book>>,
+    attached: Vec<(QueueId, Weak<dyn Live>)>,
+    /// For each queue, the last event before and all its events: one row of the journal, if it is not
+    /// too long.
+    appended: Vec<(QueueId, Rv, Vec<Event>)>,
+    /// Invariant: where each queue is in `appended`.
+    places: HashMap<QueueId, usize>,
+    retentions: Vec<(QueueId, Retention)>,
+    deleted: Vec<QueueId>,
+    rows: Vec<(QueueId, Stretch)>,
+}
+
+impl Work {
+    pub(super) fn of(ops: Vec<Op>) -> Self {
+        let mut work = Self::default();
+        for op in ops {
+            work.take(op);
+        }
+        work
+    }
+
+    /// Number of events.
+    pub(super) fn events(&self) -> usize {
+        self.appended.iter().map(|(.., events)| events.len()).sum()
+    }
+
+    fn take(&mut self, op: Op) {
+        match op {
+            Op::Create { row, book } => {
+                self.queues.push(row);
+                self.opened.push(book);
+            }
+            Op::Open(book) => self.opened.push(book),
+            Op::Attach { queue, live } => self.attached.push((queue, live)),
+            Op::Append { queue, prev_rv, events } => {
+                let settings = events.iter().rev().find_map(|event| match &event.what {
+                    What::Configured { config } => Some(config.retention),
+                    _ => None,
+                });
+                self.retentions.extend(settings.map(|retention| (queue, retention)));
+                match self.places.get(&queue).and_then(|place| self.appended.get_mut(*place)) {
+                    Some((.., before)) => before.extend(events),
+                    None => {
+                        self.places.insert(queue, self.appended.len());
+                        self.appended.push((queue, prev_rv, events));
+                    }
+                }
+            }
+            Op::Delete { row } => {
+                self.deleted.push(row.id);
+                self.queues.push(row);
+            }
+        }
+    }
+
+    /// What is to be written; `next_row` numbers the rows of the journal and moves on.
+    pub(super) fn writes(&mut self, next_row: &mut u64) -> Writes {
+        let mut writes = Writes { queues: std::mem::take(&mut self.queues), ..Writes::default() };
+        for (queue, prev_rv, events) in &self.appended {
+            let rows = record::journal_rows(*queue, *next_row, *prev_rv, events);
+            *next_row += rows.len() as u64;
+            self.rows.extend(rows.iter().map(|row| (*queue, stretch(row))));
+            writes.journal.extend(rows);
+        }
+        writes
+    }
+
+    /// Enters it all in the books, once it is durable. Tells which queues are gone.
+    pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<QueueId> {
+        books.extend(self.opened.into_iter().map(|book| (book.identity.id, *book)));
+        for (queue, live) in self.attached {
+            books.entry(queue).and_modify(|book| book.live = Some(live));
+        }
+        for (queue, retention) in self.retentions {
+            books.entry(queue).and_modify(|book| book.retention = retention);
+        }
+        for (queue, row) in self.rows {
+            books.entry(queue).and_modify(|book| book.add(row, stretch_bytes));
+        }
+        for queue in &self.deleted {
+            books.remove(queue);
+        }
+        self.deleted
+    }
+}
+
+fn stretch(row: &JournalRow) -> Stretch {
+    Stretch { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 }
+}

@@ -1,0 +1,322 @@
+//! The one who writes: commits batch after batch, runs the checkpoint beside them, trims what is no
+//! longer needed, and brings the journal back when it has failed.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::checkpoint::Checkpoint;
+use super::gather::{Batch, Gathering};
+use super::store::{self, QueueId, Reader, Store, Writes};
+use super::work::{Books, Work};
+use super::{Error, Journal, Numbers, Observer, Pace};
+use crate::clock::Clock;
+use crate::engine::delta::Rv;
+use crate::engine::time::Time;
+
+/// How often the files are looked after.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
+/// While commits wait, they get this many times as much of the writer's time as a checkpoint.
+const COMMIT_SHARE: u32 = 3;
+/// How long a journal that has failed waits before it tries again: this, then twice as long each time.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+/// The longest of these waits.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+/// Rows of a deleted queue that are removed at a time.
+const SWEPT_ROWS: u32 = 1_000;
+
+/// What a writer starts with.
+#[derive(Debug)]
+pub struct Start {
+    /// The `id` of the next row of the journal.
+    pub next_row: u64,
+    /// The numbers of its queues so far.
+    pub numbers: Numbers,
+    /// Queues that are deleted, and may have left rows behind.
+    pub deleted: Vec<QueueId>,
+    /// How much is done at a time.
+    pub pace: Pace,
+}
+
+/// Writes what gathers, until the journal is closed.
+#[derive(Debug)]
+pub struct Writer<S> {
+    store: S,
+    gathering: Arc<Gathering>,
+    reader: Arc<dyn Reader>,
+    observer: Arc<dyn Observer>,
+    clock: Clock,
+    cut: CancellationToken,
+    next_row: u64,
+    books: Books,
+    checkpoint: Option<Checkpoint>,
+    /// Bytes of events since the last checkpoint began.
+    growth: u64,
+    /// How many of these let the next one begin.
+    growth_max: u64,
+    pace: Pace,
+    /// While commits wait, no slice of a checkpoint comes before this instant.
+    next_slice_us: u64,
+    next_upkeep_us: u64,
+    /// Deleted queues whose rows may still be there.
+    deleted: VecDeque<QueueId>,
+}
+
+/// A journal over `store`, and the writer that it needs. `cut` ends the final checkpoint early.
+pub fn open<S: Store>(
+    store: S,
+    reader: Arc<dyn Reader>,
+    start: Start,
+    clock: Clock,
+    observer: Arc<dyn Observer>,
+    cut: CancellationToken,
+) -> (Journal, Writer<S>) {
+    let gathering = Arc::new(Gathering::new(start.numbers));
+    let journal = Journal { gathering: gathering.clone(), reader: reader.clone() };
+    let writer = Writer {
+        store,
+        gathering,
+        reader,
+        observer,
+        clock,
+        cut,
+        next_row: start.next_row,
+        books: Books::new(),
+        checkpoint: None,
+        growth: 0,
+        growth_max: start.pace.growth_bytes_min,
+        pace: start.pace,
+        next_slice_us: 0,
+        next_upkeep_us: 0,
+        deleted: start.deleted.into(),
+    };
+    (journal, writer)
+}
+
+impl<S: Store> Writer<S> {
+    /// Writes until the journal is closed and all that was gathered is committed.
+    pub async fn run(mut self) {
+        self.write_or_fail(Writes { clean: Some(false), ..Writes::default() }).await;
+        loop {
+            let closed = self.gathering.is_closed();
+            if self.turn().await {
+                continue;
+            }
+            if closed {
+                break;
+            }
+            self.gathering.wait(UPKEEP_PERIOD).await;
+        }
+        self.end().await;
+    }
+
+    /// Does what is next; tells whether there was anything.
+    async fn turn(&mut self) -> bool {
+        let batch = self.gathering.take();
+        let idle = batch.is_none();
+        if let Some(batch) = batch {
+            self.commit(batch).await;
+        }
+        if self.checkpoint.is_none() && self.growth > self.growth_max {
+            self.begin_checkpoint();
+        }
+        let now_us = self.clock.now_us();
+        if self.checkpoint.is_some() && (idle || now_us >= self.next_slice_us) {
+            self.slice().await;
+            let took = self.clock.since(now_us);
+            self.next_slice_us = now_us.saturating_add(micros(took * (1 + COMMIT_SHARE)));
+            return true;
+        }
+        if now_us >= self.next_upkeep_us {
+            self.next_upkeep_us = now_us.saturating_add(micros(UPKEEP_PERIOD));
+            return self.upkeep().await || !idle;
+        }
+        !idle
+    }
+
+    /// The last checkpoint, so that the next start is quick, and the note that all is in order.
+    async fn end(mut self) {
+        if self.checkpoint.is_none() {
+            self.begin_checkpoint();
+        }
+        while self.checkpoint.is_some() && !self.cut.is_cancelled() {
+            self.slice().await;
+        }
+        if self.gathering.check().is_ok() {
+            self.write_or_fail(Writes { clean: Some(true), ..Writes::default() }).await;
+        }
+    }
+
+    /// Commits a batch and tells those who wait for it; says whether it is durable.
+    async fn commit(&mut self, mut batch: Batch) -> bool {
+        let begun_us = self.clock.now_us();
+        let mut work = Work::of(mem::take(&mut batch.ops));
+        let events = work.events();
+        let mut writes = work.writes(&mut self.next_row);
+        self.growth += writes.journal.iter().map(|row| row.events.len() as u64).sum::<u64>();
+        self.add_trims(&mut writes);
+        let trims = writes.trimmed.clone();
+        if !writes.is_empty()
+            && let Err(error) = self.store.write(writes).await
+        {
+            self.fail(&error, Some(batch)).await;
+            return false;
+        }
+        self.deleted.extend(work.enter(&mut self.books, self.pace.stretch_bytes));
+        batch.end(Ok(()));
+        self.trimmed(&trims);
+        if events > 0 {
+            self.observer.committed(events, self.clock.since(begun_us));
+        }
+        true
+    }
+
+    fn begin_checkpoint(&mut self) {
+        self.growth = 0;
+        let queues = self.books.keys().copied().collect();
+        self.checkpoint = Some(Checkpoint::new(queues, self.clock.now_us(), self.pace.clone()));
+    }
+
+    /// One slice of the checkpoint. It is written after all that it may know of.
+    async fn slice(&mut self) {
+        let Some(writes) = self.checkpoint.as_mut().map(|checkpoint| checkpoint.next(&self.books)) else {
+            return;
+        };
+        for _ in 0..self.gathering.len() {
+            let Some(batch) = self.gathering.take() else { break };
+            if !self.commit(batch).await {
+                return;
+            }
+        }
+        let begun_us = self.clock.now_us();
+        if !self.write_or_fail(writes).await {
+            return;
+        }
+        let took = self.clock.since(begun_us);
+        for done in self.checkpoint.iter_mut().flat_map(|checkpoint| checkpoint.wrote(took)) {
+            if let Some(book) = self.books.get_mut(&done.queue) {
+                book.checkpoint_rv = done.rv;
+                book.live_bytes = done.live_bytes;
+            }
+        }
+        if let Some(ended) = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended()) {
+            let live: u64 = self.books.values().map(|book| book.live_bytes).sum();
+            self.growth_max = self.pace.growth_bytes_min.max(live);
+            self.observer.checkpointed(self.clock.since(ended.begun_us()));
+        }
+    }
+
+    /// Adds what may go of the queues that `writes` appends to: as much as comes goes.
+    fn add_trims(&self, writes: &mut Writes) {
+        let now = Time::from_micros(self.clock.now_us());
+        for row in &writes.journal {
+            let rv = self.books.get(&row.queue).and_then(|book| book.expendable(now));
+            let trim = rv.map(|rv| (row.queue, rv));
+            if trim.is_some() && trim.as_ref() != writes.trimmed.last() {
+                writes.trimmed.extend(trim);
+            }
+        }
+    }
+
+    fn trimmed(&mut self, trims: &[(QueueId, Rv)]) {
+        for (queue, rv) in trims {
+            if let Some(book) = self.books.get_mut(queue) {
+                book.trimmed(*rv);
+            }
+        }
+    }
+
+    /// Removes what is too old and what deleted queues have left, and keeps the files in bounds. Tells
+    /// whether there is more to remove.
+    async fn upkeep(&mut self) -> bool {
+        let now = Time::from_micros(self.clock.now_us());
+        let old = self.books.iter().filter_map(|(queue, book)| Some((*queue, book.expendable(now)?)));
+        let mut writes = Writes { trimmed: old.collect(), ..Writes::default() };
+        writes.swept.extend(self.next_deleted().await.map(|queue| (queue, SWEPT_ROWS)));
+        let trims = writes.trimmed.clone();
+        let more = !writes.is_empty();
+        if more && !self.write_or_fail(writes).await {
+            return true;
+        }
+        self.trimmed(&trims);
+        match self.store.upkeep().await {
+            Ok(size) => {
+                let lag = self.books.values().map(|book| book.lag()).sum();
+                self.observer.sized(size.bytes, lag);
+            }
+            Err(error) => self.fail(&error, None).await,
+        }
+        if more {
+            self.next_upkeep_us = 0;
+        }
+        more
+    }
+
+    /// A deleted queue that has left rows behind.
+    async fn next_deleted(&mut self) -> Option<QueueId> {
+        let queue = *self.deleted.front()?;
+        match has_rows(self.reader.as_ref(), queue).await {
+            Ok(true) => return Some(queue),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%queue, error = %with_causes(&error), "can't look for rows of a deleted queue");
+            }
+        }
+        self.deleted.pop_front();
+        None
+    }
+
+    async fn write_or_fail(&mut self, writes: Writes) -> bool {
+        let written = self.store.write(writes).await;
+        if let Err(error) = &written {
+            self.fail(error, None).await;
+        }
+        written.is_ok()
+    }
+
+    /// Fails the batch and all behind it, then waits until the store takes writes again.
+    async fn fail(&mut self, error: &store::Error, batch: Option<Batch>) {
+        tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503 until it is back");
+        // Queues must know that what was captured of them is lost before the journal can be back.
+        if let Some(checkpoint) = self.checkpoint.take() {
+            checkpoint.lose();
+        }
+        self.gathering.go_down(Error::from(error), batch);
+        let mut wait = RETRY_MIN;
+        let mut told = error.to_string();
+        loop {
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(wait) => {}
+                () = self.cut.cancelled() => return,
+            }
+            wait = (wait * 2).min(RETRY_MAX);
+            let Err(error) = self.store.reopen().await else { break };
+            self.gathering.go_down(Error::from(&error), None);
+            if mem::replace(&mut told, error.to_string()) != told {
+                tracing::error!(error = %with_causes(&error), "the journal is still down");
+            }
+        }
+        self.gathering.come_up();
+        tracing::info!("the journal is back");
+    }
+}
+
+async fn has_rows(reader: &dyn Reader, queue: QueueId) -> Result<bool, store::Error> {
+    Ok(!reader.keys(queue, 0, 1).await?.is_empty()
+        || !reader.gravestones(queue).await?.is_empty()
+        || !reader.journal(queue, 0, 1).await?.is_empty())
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// An error and what caused it, on one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,86 @@
+//! The rows of a queue's journal between each other, and against what its checkpoint knows.
+
+use super::{Examiner, Weight};
+use crate::engine::delta::Rv;
+use crate::journal::sqlite::Link;
+use crate::journal::store::QueueId;
+
+/// Where the last row ended that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// There was none yet.
+    Nothing,
+    /// With this event.
+    At(Rv),
+    /// It is damaged, so that nobody knows.
+    Unknown,
+}
+
+impl Examiner<'_> {
+    pub(super) async fn follow(&mut self, queue: QueueId) {
+        let Some(known) = self.queues.get(&queue) else { return };
+        let (is_live, checkpoint_rv) = (known.row.is_some(), known.checkpoint_rv);
+        let snapshot = self.snapshot;
+        let mut end = End::Nothing;
+        let read = snapshot.links(queue, |link| {
+            if self.damaged_rows.contains(&link.id) {
+                end = End::Unknown;
+                return;
+            }
+            match end {
+                End::At(last_rv) => self.follows(queue, &link, last_rv),
+                End::Nothing if is_live && link.prev_rv > checkpoint_rv => {
+                    self.follows(queue, &link, checkpoint_rv);
+                }
+                End::Nothing | End::Unknown => {}
+            }
+            end = End::At(link.last_rv);
+        });
+        match read.await {
+            Err(error) => self.unreadable(&format!("the journal of queue {queue}"), &error),
+            Ok(()) if is_live => self.reaches(queue, end),
+            Ok(()) => {}
+        }
+    }
+
+    fn follows(&mut self, queue: QueueId, link: &Link, last_rv: Rv) {
+        let Some(known) = self.queues.get(&queue) else { return };
+        let is_history = known.is_deleted || link.prev_rv.max(last_rv) <= known.checkpoint_rv;
+        let weight = if is_history { Weight::History } else { Weight::State };
+        let Link { id, prev_rv, first_rv, last_rv: to } = *link;
+        if prev_rv > last_rv {
+            let what = format!(
+                "table journal, id {id}: events {} to {prev_rv} are missing before journal row {id} (events {first_rv} to {to})",
+                last_rv + 1
+            );
+            self.damage(Some(queue), weight, &what);
+        } else if prev_rv < last_rv {
+            let what = format!(
+                "table journal, id {id}: journal row {id} (events {first_rv} to {to}) follows event {prev_rv}, and the row \
+                 before it ends with event {last_rv}"
+            );
+            self.damage(Some(queue), weight, &what);
+        }
+    }
+
+    /// The checkpoint is written behind the journal, so it can't know of what the journal doesn't. An empty
+    /// journal is one whose rows were all removed in their time.
+    fn reaches(&mut self, queue: QueueId, end: End) {
+        let Some(known) = self.queues.get(&queue) else { return };
+        let end_rv = match end {
+            End::Nothing => known.checkpoint_rv,
+            End::At(last_rv) => last_rv,
+            End::Unknown => return,
+        };
+        let newest_rv = known.newest_rv;
+        if newest_rv <= end_rv {
+            return;
+        }
+        let weight = if newest_rv <= known.checkpoint_rv { Weight::History } else { Weight::State };
+        let what = format!(
+            "table journal: it ends with event {end_rv}, and the checkpoint knows of event {newest_rv}: rows are \
+             missing at its end"
+        );
+        self.damage(Some(queue), weight, &what);
+    }
+}

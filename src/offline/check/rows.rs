@@ -1,0 +1,187 @@
+//! Every row by itself: what its columns hold, its checksum, its format, its text, and whether what it
+//! names is there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Examiner, Known, Weight};
+use crate::engine::key::KeySpec;
+use crate::engine::object;
+use crate::engine::schedule::Slot;
+use crate::journal::sqlite::Found;
+use crate::journal::store::{Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow};
+use crate::name::Name;
+
+/// The keys of the queue whose rows are being read.
+#[derive(Default)]
+struct Seen {
+    queue: Option<QueueId>,
+    slots: HashMap<Arc<str>, Slot>,
+}
+
+impl Examiner<'_> {
+    pub(super) async fn look_at_rows(&mut self) {
+        let snapshot = self.snapshot;
+        let mut rows = 0;
+        let read = snapshot.store(|found| {
+            rows += 1;
+            if let Err(what) = found.row {
+                self.damage(None, Weight::State, &format!("table store, id {}: {what}", found.id));
+            }
+        });
+        let read = read.await;
+        if read.is_ok() && rows != 1 {
+            self.damage(None, Weight::State, &format!("table store: it has {rows} rows, and it takes 1"));
+        }
+        self.ended("store", &read);
+        let read = snapshot.queues(|found| self.queue(found)).await;
+        self.ended("queues", &read);
+        let read = snapshot.journal(|found| self.journal_row(found)).await;
+        self.ended("journal", &read);
+        // Before the keys, because what a gravestone stands for is no longer a key.
+        let read = snapshot.gravestones(|found| self.gravestone(found)).await;
+        self.ended("gravestones", &read);
+        let mut seen = Seen::default();
+        let read = snapshot.keys(|found| self.key(found, &mut seen)).await;
+        self.ended("keys", &read);
+    }
+
+    fn ended(&mut self, table: &str, read: &Result<(), Error>) {
+        if let Err(error) = read {
+            self.unreadable(&format!("table {table}"), error);
+        }
+    }
+
+    fn queue(&mut self, found: Found<QueueRow>) {
+        let place = format!("table queues, id {}", found.id);
+        let id = u32::try_from(found.id).map(QueueId);
+        let row = match found.row {
+            Ok(row) => row,
+            Err(what) => {
+                // Its other rows belong to somebody all the same.
+                if let Ok(id) = id {
+                    self.queues.insert(id, Known { is_damaged: true, ..Known::default() });
+                }
+                self.report.queues += 1;
+                return self.damage(None, Weight::State, &format!("{place}: {what}"));
+            }
+        };
+        self.report.queues += u64::from(!row.deleted);
+        let decoded = self.decoder.queue(&row);
+        let is_whole = decoded.is_ok();
+        let twin = self
+            .queues
+            .values()
+            .any(|other| !row.deleted && !other.is_deleted && other.name.as_deref() == Some(&*row.name));
+        let name = Name::new(&row.name).map_or_else(|_| format!("{:?}", row.name), |name| name.to_string());
+        let known = Known {
+            name: Some(name.clone()),
+            is_deleted: row.deleted,
+            checkpoint_rv: row.rv,
+            newest_rv: row.rv,
+            ..Known::default()
+        };
+        let id = row.id;
+        self.queues.insert(id, known);
+        if let Err(error) = decoded {
+            self.damage(Some(id), Weight::State, &format!("{place}: {error}"));
+        }
+        if twin {
+            self.damage(Some(id), Weight::State, &format!("{place}: another queue is called {name}, too"));
+        }
+        if let Some(known) = self.queues.get_mut(&id).filter(|_| is_whole && !row.deleted) {
+            known.row = Some(row);
+        }
+    }
+
+    fn journal_row(&mut self, found: Found<JournalRow>) {
+        self.report.journal_rows += 1;
+        let place = format!("table journal, id {}", found.id);
+        let row = match found.row {
+            Ok(row) => row,
+            Err(what) => {
+                self.damaged_rows.insert(found.id.cast_unsigned());
+                return self.damage(None, Weight::State, &format!("{place}: {what}"));
+            }
+        };
+        let known = self.queues.get(&row.queue);
+        let is_history = known.is_some_and(|known| known.is_deleted || row.last_rv <= known.checkpoint_rv);
+        let weight = if is_history { Weight::History } else { Weight::State };
+        match self.decoder.events(&row) {
+            Ok(events) => {
+                self.report.events += events.len() as u64;
+                self.orphan(row.queue, &place, known.is_some());
+            }
+            Err(error) => {
+                self.damaged_rows.insert(row.id);
+                self.damage(Some(row.queue), weight, &format!("{place}: {error}"));
+            }
+        }
+    }
+
+    fn gravestone(&mut self, found: Found<Gravestone>) {
+        let place = format!("table gravestones, rowid {}", found.id);
+        let row = match found.row {
+            Ok(row) => row,
+            Err(what) => return self.damage(None, Weight::State, &format!("{place}: {what}")),
+        };
+        let weight = self.weight_of_state(row.queue);
+        match self.decoder.gravestone(&row) {
+            Ok(gone) => match self.queues.get_mut(&row.queue) {
+                Some(known) => {
+                    known.newest_rv = known.newest_rv.max(gone.rv);
+                    let floor = known.floors.entry(gone.key).or_default();
+                    *floor = gone.rv.max(*floor);
+                }
+                None => self.orphan(row.queue, &place, false),
+            },
+            Err(error) => self.damage(Some(row.queue), weight, &format!("{place}: {error}")),
+        }
+    }
+
+    fn key(&mut self, found: Found<KeyRow>, seen: &mut Seen) {
+        self.report.keys += 1;
+        let place = format!("table keys, id {}", found.id);
+        let queue = QueueId(u32::try_from(found.id.cast_unsigned() >> 32).unwrap_or_default());
+        let weight = self.weight_of_state(queue);
+        let row = match found.row {
+            Ok(row) => row,
+            Err(what) => return self.damage(Some(queue), weight, &format!("{place}: {what}")),
+        };
+        let state = match self.decoder.key(&row) {
+            Ok((_, state)) => state,
+            Err(error) => return self.damage(Some(queue), weight, &format!("{place}: {error}")),
+        };
+        if let Some(Err(error)) =
+            row.known_object.as_ref().map(|text| object::scan(text, &KeySpec::default()))
+        {
+            let what = format!("{place}: key row {} (key {:?}): known_object: {error}", row.slot, row.key);
+            self.damage(Some(queue), weight, &what);
+        }
+        let Some(known) = self.queues.get_mut(&queue) else { return self.orphan(queue, &place, false) };
+        known.newest_rv = known.newest_rv.max(state.rv);
+        if known.floors.get(&state.key).is_some_and(|floor| *floor >= state.rv) {
+            return;
+        }
+        if seen.queue != Some(queue) {
+            *seen = Seen { queue: Some(queue), slots: HashMap::new() };
+        }
+        if let Some(slot) = seen.slots.insert(row.key.clone(), row.slot) {
+            let what = format!("{place}: key {:?} is in slot {slot} and in slot {}", row.key, row.slot);
+            self.damage(Some(queue), weight, &what);
+        }
+    }
+
+    /// What is left of a deleted queue is on its way out.
+    fn weight_of_state(&self, queue: QueueId) -> Weight {
+        let is_deleted = self.queues.get(&queue).is_some_and(|known| known.is_deleted);
+        if is_deleted { Weight::History } else { Weight::State }
+    }
+
+    fn orphan(&mut self, queue: QueueId, place: &str, is_known: bool) {
+        if !is_known {
+            let what = format!("{place}: it belongs to queue {queue}, and table queues has no such row");
+            self.damage(None, Weight::State, &what);
+        }
+    }
+}

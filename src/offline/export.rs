@@ -1,0 +1,137 @@
+//! `deltaq export`: the known objects of a queue, a line each.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::ops::Bound;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::{Error, survey};
+use crate::engine::Queue;
+use crate::engine::table::Known;
+use crate::journal::recovery::{self, Progress};
+use crate::journal::sqlite::{Remark, Snapshot};
+use crate::name::Name;
+
+/// Bytes that are written at a time.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// Loads a queue of a store that no server has, without changing the store. `warn` hears of what is
+/// missing in the store as a whole.
+///
+/// # Errors
+/// [`Error::Served`], [`Error::NoQueue`], [`Error::Load`], or what is wrong with the store.
+pub async fn load(folder: &Path, name: &Name, warn: &mut dyn FnMut(String)) -> Result<Queue, Error> {
+    survey(folder)?;
+    let snapshot = Snapshot::take(folder).await?;
+    let loaded = load_from(&snapshot, folder, name, warn).await;
+    snapshot.close().await;
+    loaded
+}
+
+async fn load_from(
+    snapshot: &Snapshot,
+    folder: &Path,
+    name: &Name,
+    warn: &mut dyn FnMut(String),
+) -> Result<Queue, Error> {
+    snapshot.refuse_server().map_err(|source| {
+        let path = format!("/v1/queues/{name}/known");
+        let hint =
+            format!("it gives them itself: curl -H 'accept: application/x-ndjson' localhost:7070{path}");
+        Error::Served { source, hint }
+    })?;
+    for remark in snapshot.remarks() {
+        if let Remark::Damage(what) = remark {
+            warn(format!("{what}. What is there is exported"));
+        }
+    }
+    let rows = snapshot.reader().queues().await?;
+    let mut live = rows.iter().filter(|row| !row.deleted);
+    let Some(row) = live.clone().find(|row| &*row.name == name.as_str()) else {
+        let names: Vec<&str> = live.by_ref().map(|row| &*row.name).take(NAMES_SHOWN + 1).collect();
+        let others = match names.as_slice() {
+            [] => "is none".to_owned(),
+            [name] => format!("is {name}"),
+            names if names.len() > NAMES_SHOWN => "are many others".to_owned(),
+            names => format!("are {}", names.join(", ")),
+        };
+        return Err(Error::NoQueue { name: name.clone(), at: folder.to_owned(), others });
+    };
+    let loaded = recovery::load(snapshot.reader(), row, &Progress::default()).await;
+    let loaded = loaded.map_err(|source| Error::Load { name: name.to_string(), source })?;
+    Ok(loaded.queue)
+}
+
+/// So many names of other queues are shown.
+const NAMES_SHOWN: usize = 20;
+
+/// Writes the known objects to a new file that only its owner may read; tells how many there are. What
+/// can't be written to its end is removed.
+///
+/// # Errors
+/// [`Error::Exists`] and [`Error::Write`].
+pub fn to_file(queue: &Queue, to: &Path) -> Result<u64, Error> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { to: to.to_owned() },
+        _ => Error::Write { to: to.to_owned(), source },
+    };
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(CHUNK_BYTES, file);
+    let mut written = 0;
+    let done = lines(queue, &mut out, &mut written)
+        .and_then(|()| out.flush())
+        .and_then(|()| out.get_ref().sync_all());
+    if done.is_err() {
+        // Why it can't be written is worth more than why a part of it stays.
+        let _ = fs::remove_file(to);
+    }
+    done.map(|()| written).map_err(failed)
+}
+
+/// Writes the known objects to the standard output; tells how many there are.
+///
+/// # Errors
+/// [`Error::Pipe`] if the reader has left, else [`Error::Write`].
+pub fn to_stdout(queue: &Queue) -> Result<u64, Error> {
+    let mut out = BufWriter::with_capacity(CHUNK_BYTES, io::stdout().lock());
+    let mut written = 0;
+    let done = lines(queue, &mut out, &mut written).and_then(|()| out.flush());
+    done.map(|()| written).map_err(|source| match source.kind() {
+        io::ErrorKind::BrokenPipe => {
+            // What is left in the buffer has nowhere to go.
+            let _ = out.into_parts();
+            Error::Pipe { written }
+        }
+        _ => Error::Write { to: "the standard output".into(), source },
+    })
+}
+
+fn lines(queue: &Queue, out: &mut impl Write, written: &mut u64) -> io::Result<()> {
+    for (_, entry) in queue.table().from(Bound::Unbounded) {
+        if let Some(known) = &entry.known {
+            line(entry.key.as_str(), known, out)?;
+            *written += 1;
+        }
+    }
+    Ok(())
+}
+
+fn line(key: &str, known: &Known, out: &mut impl Write) -> io::Result<()> {
+    out.write_all(b"{\"key\":")?;
+    serde_json::to_writer(&mut *out, key)?;
+    if let Some(source) = known.owner.as_deref() {
+        out.write_all(b",\"source\":")?;
+        serde_json::to_writer(&mut *out, source)?;
+    }
+    out.write_all(b",\"object\":")?;
+    // A line break in an object stands between its members, where a space means the same: within a text
+    // JSON has it escaped.
+    for (index, part) in known.object.as_str().split('\n').enumerate() {
+        if index > 0 {
+            out.write_all(b" ")?;
+        }
+        out.write_all(part.as_bytes())?;
+    }
+    out.write_all(b"}\n")
+}

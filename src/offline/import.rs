@@ -1,0 +1,177 @@
+//! `deltaq import`: known objects into a store, by the same service that answers `/seed`.
+//!
+//! All of them are one commit, so that nothing but all or none is in the store, however this ends.
+
+use std::io::BufRead;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::{Error, survey};
+use crate::clock::Clock;
+use crate::engine::Seed;
+use crate::engine::config::Config;
+use crate::engine::refusal::Refusal;
+use crate::journal::Pace;
+use crate::journal::recovery;
+use crate::journal::sqlite::{Sqlite, Sync};
+use crate::journal::store::Reader;
+use crate::journal::writer::{self, Start};
+use crate::lifecycle::Shutdown;
+use crate::name::Name;
+use crate::service::metrics::Metrics;
+use crate::service::{self, Limits, Registry};
+
+/// How much longer than its object a line may be, in bytes.
+const ENVELOPE_BYTES_MAX: usize = 16 << 10;
+/// Longest time for the last checkpoint, once the objects are in.
+const CLOSING_MAX: Duration = Duration::from_hours(1);
+
+/// What a queue that does not exist is made with, and how a line is read.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The settings of a new queue.
+    pub defaults: Config,
+    /// Most queues.
+    pub max_queues: usize,
+    /// Reads a line by the settings of the queue; the text says what is wrong with it.
+    pub read: fn(&str, &Config) -> Result<Seed, String>,
+}
+
+/// Reads all of `input` into the queue; tells how many lines there were.
+///
+/// # Errors
+/// [`Error::Line`], [`Error::Input`] and [`Error::Refused`] have changed nothing.
+pub async fn import(
+    folder: &Path,
+    name: &Name,
+    rules: Rules,
+    input: impl BufRead,
+    clock: &Clock,
+) -> Result<usize, Error> {
+    survey(folder)?;
+    let read = rules.read;
+    let running = Running::start(folder, rules, clock).await?;
+    let imported = seed(&running.registry, name, read, input).await;
+    let closed = running.close().await;
+    let count = imported?;
+    if closed { Ok(count) } else { Err(Error::Closing) }
+}
+
+async fn seed(
+    registry: &Registry,
+    name: &Name,
+    read: fn(&str, &Config) -> Result<Seed, String>,
+    input: impl BufRead,
+) -> Result<usize, Error> {
+    let config = registry.find(name).map_or_else(|| registry.defaults().clone(), |handle| handle.config());
+    let seeds = seeds(input, &config, read)?;
+    let count = seeds.len();
+    let refused = |source| Error::Refused { name: name.clone(), source };
+    registry.rehearse(name, |queue| queue.check_seed(&seeds)).map_err(refused)?;
+    let handle = registry.get_or_create(name).map_err(refused)?;
+    handle.seed(config, seeds, usize::MAX).await.map_err(|source| match source {
+        service::Error::Journal(_) => Error::Unconfirmed { name: name.clone(), source },
+        source => refused(source),
+    })?;
+    Ok(count)
+}
+
+fn seeds(
+    mut input: impl BufRead,
+    config: &Config,
+    read: fn(&str, &Config) -> Result<Seed, String>,
+) -> Result<Vec<Seed>, Error> {
+    let mut seeds: Vec<Seed> = Vec::new();
+    let mut number = 0;
+    let bytes_max = config.max_object_bytes.saturating_add(ENVELOPE_BYTES_MAX);
+    loop {
+        let mut line = Vec::new();
+        // One more for the end of the line, and one that is too many.
+        let mut bounded = std::io::Read::take(&mut input, bytes_max as u64 + 2);
+        let got = bounded.read_until(b'\n', &mut line);
+        let got = got.map_err(|source| Error::Input { line: number, source })?;
+        if got == 0 {
+            return Ok(seeds);
+        }
+        number += 1;
+        let wrong = |what| Error::Line { line: number, what };
+        line.pop_if(|last| *last == b'\n');
+        if line.len() > bytes_max {
+            return Err(wrong(format!("it has more than {bytes_max} bytes")));
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let text = std::str::from_utf8(&line)
+            .map_err(|error| wrong(format!("the text is not UTF-8 at column {}", error.valid_up_to() + 1)))?;
+        let seed = read(text, config).map_err(wrong)?;
+        let (limit, bytes) = (config.max_object_bytes, seed.1.bytes());
+        if bytes > limit {
+            return Err(wrong(Refusal::ObjectTooLarge { limit, bytes, index: seeds.len() }.to_string()));
+        }
+        seeds.push(seed);
+    }
+}
+
+/// A service without HTTP.
+struct Running {
+    registry: Arc<Registry>,
+    shutdown: Shutdown,
+    writing: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(folder: &Path, rules: Rules, clock: &Clock) -> Result<Self, Error> {
+        let metrics = Metrics::new().map_err(Error::Metrics)?;
+        let (store, reader, opening) = Sqlite::open(folder, Sync::Full).await?;
+        let reader: Arc<dyn Reader> = reader;
+        let mut contents = recovery::contents(reader.as_ref()).await.map_err(Error::Recovery)?;
+        let start = Start {
+            next_row: opening.next_row,
+            numbers: contents.numbers,
+            deleted: std::mem::take(&mut contents.deleted),
+            pace: Pace::default(),
+        };
+        let shutdown = Shutdown::manual(CLOSING_MAX);
+        let observer = Arc::new(metrics.of_journal());
+        let cut = shutdown.cut().clone();
+        let (journal, writer) = writer::open(store, reader, start, clock.clone(), observer, cut);
+        let writing = shutdown.spawn_last("journal writer", writer.run());
+        let limits = Limits { auto_create: true, max_queues: rules.max_queues, max_waiters: 0 };
+        let (clock, journal) = (clock.clone(), Some(journal));
+        let registry = Registry::new(limits, rules.defaults, clock, journal, shutdown.clone(), metrics);
+        let running = Self { registry: Arc::new(registry), shutdown, writing };
+        // All queues, because the store is closed in good order only if that is true of each.
+        let recovered = running.registry.recover(contents, !opening.clean).await;
+        if let Err(error) = recovered {
+            running.close().await;
+            return Err(Error::Recovery(error));
+        }
+        Ok(running)
+    }
+
+    /// Ends it as a server ends, but waits for no journal that is down. Tells whether the store was closed
+    /// in good order.
+    async fn close(self) -> bool {
+        let Self { registry, shutdown, mut writing } = self;
+        shutdown.signal();
+        let Some(journal) = registry.journal() else { return false };
+        let mut health = journal.health();
+        let down = async {
+            shutdown.join().await;
+            journal.close();
+            let _down = health.wait_for(|health| health.down.is_some()).await;
+        };
+        let ended = tokio::select! {
+            ended = &mut writing => ended,
+            () = down => {
+                shutdown.signal();
+                writing.await
+            }
+        };
+        ended.is_ok() && journal.check().is_ok()
+    }
+}

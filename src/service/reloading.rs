@@ -1,0 +1,167 @@
+//! Queues and their journal: loaded at the start, and again when a commit has failed.
+//!
+//! A queue whose commit failed holds what is not durable. It answers nothing until the journal is back
+//! and it has been loaded from there; the pops that wait at it keep their place.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Error;
+use super::handle::{Handle, drop_elsewhere};
+use super::registry::Registry;
+use crate::engine::Queue;
+use crate::journal::recovery::{self, Contents, Loaded, Progress};
+use crate::journal::{self, Commit, Journal, Live};
+
+/// How long to wait before what could not be loaded is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a recovery that takes long tells how far it is.
+const TELL_PERIOD: Duration = Duration::from_secs(2);
+
+impl Live for Handle {
+    fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool {
+        let Ok(mut inner) = self.open() else { return false };
+        look(&mut inner.queue);
+        true
+    }
+
+    fn lose(&self) {
+        self.lock().lost = Some(journal::Error::OutcomeUnknown);
+    }
+}
+
+impl Handle {
+    /// Whether the queue must be loaded again.
+    fn is_lost(&self) -> bool {
+        matches!(self.open(), Err(Error::Journal(_)))
+    }
+
+    /// Goes on with the queue as it was loaded. Pops that wait are served from it.
+    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded) {
+        journal.resume(&loaded);
+        let aftermath = {
+            let mut inner = self.lock();
+            let now = self.now();
+            let last_rv = loaded.last_rv;
+            let before = std::mem::replace(&mut inner.queue, loaded.queue);
+            inner.queue.journaled();
+            inner.generation += 1;
+            inner.lost = None;
+            inner.pending = VecDeque::new();
+            inner.pushed = last_rv;
+            inner.commit = Commit::done();
+            inner.repeated.retain(|token| *token <= last_rv);
+            inner.queue.set_committed(last_rv);
+            inner.queue.recover(now, false);
+            drop_elsewhere(before);
+            self.finish(&mut inner, now)
+        };
+        self.conclude(aftermath);
+        self.sliced_ended.notify_waiters();
+    }
+}
+
+impl Registry {
+    /// Loads all queues of the store. `unclean` if it was not closed in good order.
+    ///
+    /// # Errors
+    /// What is wrong with the store.
+    pub async fn recover(self: &Arc<Self>, contents: Contents, unclean: bool) -> Result<(), recovery::Error> {
+        let Some(journal) = self.journal() else { return Ok(()) };
+        let progress = self.progress();
+        progress.queues_total.store(contents.live.len() as u64, Ordering::Relaxed);
+        self.remember(contents.last_rvs);
+        let begun_us = self.clock().now_us();
+        let loading = async {
+            for row in &contents.live {
+                let loaded = recovery::load(journal.reader().as_ref(), row, progress).await?;
+                self.adopt(journal, loaded, unclean);
+            }
+            Ok::<(), recovery::Error>(())
+        };
+        tokio::pin!(loading);
+        loop {
+            tokio::select! {
+                biased;
+                loaded = &mut loading => {
+                    loaded?;
+                    tell("loaded", progress, self.clock().since(begun_us));
+                    self.set_ready();
+                    return Ok(());
+                }
+                () = tokio::time::sleep(TELL_PERIOD) => tell("loading", progress, self.clock().since(begun_us)),
+            }
+        }
+    }
+
+    /// Whenever the journal is back after a failure, loads what was lost by it.
+    pub async fn follow(self: Arc<Self>) {
+        let Some(journal) = self.journal() else { return };
+        let mut health = journal.health();
+        loop {
+            let handled = self.handled();
+            let back = health.wait_for(|health| health.failures > handled && health.down.is_none());
+            let failures = tokio::select! {
+                biased;
+                back = back => match back {
+                    Ok(health) => health.failures,
+                    Err(_) => return,
+                },
+                () = self.shutdown().draining().cancelled() => return,
+            };
+            match self.reload(journal).await {
+                Ok(()) => self.set_handled(failures),
+                Err(error) => {
+                    tracing::error!(%error, "what the journal lost can't be loaded");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Until this has ended, no queue is created or deleted.
+    async fn reload(self: &Arc<Self>, journal: &Journal) -> Result<(), recovery::Error> {
+        let reader = journal.reader().as_ref();
+        let mut contents = recovery::contents(reader).await?;
+        let progress = Progress::default();
+        for handle in self.handles() {
+            let row = contents
+                .live
+                .extract_if(.., |row| handle.journal().is_some_and(|(_, id)| *id == row.id))
+                .next();
+            match row {
+                Some(row) if handle.is_lost() => {
+                    handle.resume(journal, recovery::load(reader, &row, &progress).await?);
+                }
+                Some(_) => {}
+                // It came into being by a commit that failed.
+                None => self.discard(&handle),
+            }
+            // Its timer has stood still.
+            handle.timer.notify_one();
+        }
+        // These went by a commit that failed.
+        for row in &contents.live {
+            self.adopt(journal, recovery::load(reader, row, &progress).await?, false);
+        }
+        tell("loaded again", &progress, Duration::ZERO);
+        Ok(())
+    }
+}
+
+fn tell(what: &'static str, progress: &Progress, took: Duration) {
+    let [queues, queues_total, keys, events] = progress.counts();
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    let rate = (keys + events) as f64 / took.as_secs_f64().max(1e-3);
+    tracing::info!(
+        queues,
+        queues_total,
+        keys,
+        events,
+        took_ms = took.as_millis(),
+        rows_per_s = rate.round(),
+        "{what}"
+    );
+}

@@ -1,0 +1,80 @@
+//! The newest state of a key: which calls can have been the last, and which deletions must be there.
+
+use super::super::history::{Act, Call, Rv, Us};
+use super::keys::KeyBook;
+use super::numbers::Numbers;
+use super::{Findings, Rule, Touch};
+
+/// A call that may have left the key in its newest state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    start: Us,
+    end: Us,
+    state: Option<u64>,
+    /// Whether it has happened; else it may have.
+    is_sure: bool,
+}
+
+impl Candidate {
+    /// A state that was seen at `at`, while nobody called.
+    pub(super) fn settled(state: Option<u64>, at: Us) -> Self {
+        Self { start: at, end: at, state, is_sure: true }
+    }
+}
+
+impl KeyBook {
+    /// Checks the newest state as of a quiet moment, and the deletions since the one before.
+    ///
+    /// A call that ended before another one that has happened was sent can't be the last.
+    pub(super) fn check_states(
+        &mut self,
+        touches: &[Touch],
+        numbers: &Numbers,
+        calls: &[&Call],
+        at: Us,
+        found: &mut Findings,
+    ) {
+        if !self.is_latest {
+            for touch in touches {
+                self.check_deletion(touch, touches, numbers, calls, found);
+            }
+        }
+        let of_touch = |touch: &Touch| {
+            let Touch { start, end, last, is_sure, .. } = *touch;
+            Candidate { start, end, state: last.state(), is_sure }
+        };
+        self.candidates.extend(touches.iter().map(of_touch));
+        let sure = self.candidates.iter().filter(|candidate| candidate.is_sure);
+        let newest_sure = sure.map(|candidate| candidate.start).max().unwrap_or_default();
+        self.candidates.retain(|candidate| candidate.end >= newest_sure);
+        let state = self.newest_state();
+        if !self.candidates.iter().any(|candidate| candidate.state == state) {
+            found.add(Rule::WrongState, format!("it is {state:?}, not of any of {:?}", self.candidates));
+        }
+        self.candidates = vec![Candidate::settled(state, at)];
+    }
+
+    /// Checks a deletion that was answered while nobody else spoke of the key: after it, the newest delta
+    /// is a deletion, if there is any. (A newer deletion may have taken its place.) A key that is there
+    /// belongs to the source of the Replace, for the load never lets sources share keys.
+    fn check_deletion(
+        &self,
+        touch: &Touch,
+        touches: &[Touch],
+        numbers: &Numbers,
+        calls: &[&Call],
+        found: &mut Findings,
+    ) {
+        let is_alone = !touches.iter().any(|other| other.overlaps(touch));
+        let (true, true, Act::Delete { .. }) = (touch.is_sure, is_alone, touch.last) else { return };
+        let Some(bounds) = numbers.bounds(touch.call) else { return };
+        let newest = self.seen.range(..=bounds.until).next_back();
+        let next = self.seen.range(bounds.until + 1..).next();
+        let is_deleted = |delta: Option<(&Rv, &bool)>| delta.is_some_and(|(_, is_deleted)| *is_deleted);
+        if newest.is_some() && !is_deleted(newest) && !is_deleted(next) {
+            let what = &calls[touch.call].what;
+            found
+                .add(Rule::MissingDeletion, format!("{newest:?} and {next:?} around {bounds:?} of {what:?}"));
+        }
+    }
+}

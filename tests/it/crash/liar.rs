@@ -1,0 +1,188 @@
+//! A proxy that stands between the clients and the service and, told to, answers for it: what a service
+//! would be that answers before its commit. It forges the answers to Adds or to acknowledgements and
+//! forwards nothing of them, as if a kill had come between the answer and the commit.
+
+use std::collections::HashMap;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+use super::wire::{Connection, Message, Raw};
+
+/// What it lies about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    Adds,
+    Acks,
+}
+
+/// The proxy. Dropping it ends all its connections.
+#[derive(Debug)]
+pub(crate) struct Liar {
+    /// Where clients connect.
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    upstream: SocketAddr,
+    lie: Lie,
+    /// Of so many calls that it could lie about, it lies about one; 0 is none.
+    one_in: AtomicU64,
+    could: AtomicU64,
+    is_over: AtomicBool,
+    streams: Mutex<Vec<TcpStream>>,
+    /// The newest number that was seen of a queue: what it makes up has to be believed.
+    newest: Mutex<HashMap<String, u64>>,
+}
+
+impl Liar {
+    /// Stands before the service at `upstream`. It is honest until it is told to lie.
+    pub(crate) fn start(upstream: SocketAddr, lie: Lie) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared {
+            upstream,
+            lie,
+            one_in: AtomicU64::new(0),
+            could: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            streams: Mutex::default(),
+            newest: Mutex::default(),
+        });
+        let accepting = shared.clone();
+        let threads = vec![std::thread::spawn(move || accept(&listener, &accepting))];
+        Self { address, shared, threads }
+    }
+
+    /// From now on, one in so many answers is a lie.
+    pub(crate) fn lie(&self, one_in: u64) {
+        self.shared.one_in.store(one_in, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts; it then ends the others.
+        let _ = TcpStream::connect(self.address);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut threads = Vec::new();
+    for stream in listener.incoming().filter_map(Result::ok) {
+        if shared.is_over.load(Ordering::SeqCst) {
+            break;
+        }
+        let carrying = shared.clone();
+        threads.push(std::thread::spawn(move || {
+            // An error is the end of one of the two connections, and ends the other one.
+            let _ended = carrying.carry(stream);
+        }));
+    }
+    for stream in shared.streams.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+impl Shared {
+    fn carry(&self, stream: TcpStream) -> std::io::Result<()> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
+        let mut client = Connection::over(stream)?;
+        let mut server = Connection::open(self.upstream)?;
+        let ended = self.exchange(&mut client, &mut server);
+        client.end();
+        ended
+    }
+
+    fn exchange(&self, client: &mut Connection, server: &mut Connection) -> std::io::Result<()> {
+        loop {
+            let request = client.receive()?;
+            let answer = if let Some(forged) = self.forged(&request) {
+                forged
+            } else {
+                let answer = server.call(&message(&request))?;
+                self.note(&request, &answer);
+                answer
+            };
+            client.send(&whole(&answer))?;
+        }
+    }
+
+    /// A forged answer, if this is the time and the call for one.
+    fn forged(&self, request: &Raw) -> Option<Raw> {
+        let (queue, verb) = parts(request)?;
+        let body = match (self.lie, verb) {
+            (Lie::Adds, "add" | "update") => {
+                let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+                let newest = newest.get_mut(queue)?;
+                self.is_due().then(|| {
+                    *newest += 1;
+                    json!({ "resource_version": *newest, "queued": 1, "ignored": 0 })
+                })
+            }
+            (Lie::Acks, "ack") => {
+                let body: Value = serde_json::from_slice(&request.body).ok()?;
+                let ok = |lease: &Value| json!({ "lease": lease, "as": "ack", "result": "ok" });
+                let settled: Vec<Value> = body["leases"].as_array()?.iter().map(ok).collect();
+                self.is_due().then(|| json!({ "settled": settled }))
+            }
+            _ => None,
+        }?;
+        Some(Raw {
+            first: "HTTP/1.1 200 OK\r\n".to_owned(),
+            head: String::new(),
+            body: body.to_string().into(),
+        })
+    }
+
+    fn is_due(&self) -> bool {
+        let one_in = self.one_in.load(Ordering::SeqCst);
+        one_in > 0 && (self.could.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(one_in)
+    }
+
+    fn note(&self, request: &Raw, answer: &Raw) {
+        let Some((queue, _)) = parts(request) else { return };
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let tokens = body["items"].as_array().into_iter().flatten().map(|item| &item["lease"]["token"]);
+        let seen = tokens.chain([&body["resource_version"]]).filter_map(Value::as_u64).max();
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = newest.entry(queue.to_owned()).or_default();
+        *newest = seen.unwrap_or_default().max(*newest);
+    }
+}
+
+/// The queue and the verb of a request.
+fn parts(request: &Raw) -> Option<(&str, &str)> {
+    let path = request.target().1.split('?').next()?.strip_prefix("/v1/queues/")?;
+    path.split_once('/')
+}
+
+fn message(request: &Raw) -> Message {
+    let (method, path) = request.target();
+    let is_lines = request.head.contains("application/x-ndjson");
+    Message {
+        method: if method == "GET" { "GET" } else { "POST" },
+        path: path.to_owned(),
+        content_type: is_lines.then_some("application/x-ndjson"),
+        body: String::from_utf8_lossy(&request.body).into_owned(),
+    }
+}
+
+fn whole(answer: &Raw) -> Vec<u8> {
+    let mut bytes = format!("{}content-length: {}\r\n\r\n", answer.first, answer.body.len()).into_bytes();
+    bytes.extend(&answer.body);
+    bytes
+}

@@ -1,0 +1,78 @@
+//! All clients at once, from one quiet moment to the next.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use deltaq::clock::Clock;
+
+use super::client::Client;
+use super::history::Call;
+use super::producer::Producer;
+use super::worker::Worker;
+
+const PRODUCERS: u64 = 8;
+const WORKERS: u64 = 8;
+
+/// The clients. What they know outlives the server.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    producers: Vec<Producer>,
+    workers: Vec<Worker>,
+}
+
+impl Crew {
+    pub(crate) fn new(clock: &Clock, rng: &mut fastrand::Rng) -> Self {
+        let values = Arc::new(AtomicU64::new(0));
+        let mut client = || Client::new(clock.clone(), rng.u64(..));
+        let producers = (0..PRODUCERS).map(|_| Producer::new(client(), values.clone())).collect();
+        let workers = (0..WORKERS).map(|number| Worker::new(client(), format!("worker-{number}"))).collect();
+        Self { producers, workers }
+    }
+
+    /// Lets all clients work at the server until `end` has returned or the server is gone, then waits
+    /// for the calls that are under way.
+    pub(crate) fn work<T>(&mut self, address: SocketAddr, end: impl FnOnce() -> T) -> T {
+        let stop = AtomicBool::new(false);
+        let goes_on = |client: &Client| !client.is_gone() && !stop.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for producer in &mut self.producers {
+                scope.spawn(move || {
+                    producer.client.turn_to(address);
+                    while goes_on(&producer.client) {
+                        producer.turn();
+                    }
+                });
+            }
+            for worker in &mut self.workers {
+                scope.spawn(move || {
+                    worker.client.turn_to(address);
+                    worker.resume();
+                    while goes_on(&worker.client) {
+                        worker.turn();
+                    }
+                });
+            }
+            // A panic in `end` must not leave the clients running for ever.
+            let stop = Stop(&stop);
+            let ended = end();
+            drop(stop);
+            ended
+        })
+    }
+
+    /// The calls since the last time.
+    pub(crate) fn take_calls(&mut self) -> Vec<Call> {
+        let producers = self.producers.iter_mut().map(|producer| &mut producer.client);
+        let workers = self.workers.iter_mut().map(|worker| &mut worker.client);
+        producers.chain(workers).flat_map(|client| std::mem::take(&mut client.calls)).collect()
+    }
+}
+
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

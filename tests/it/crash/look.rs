@@ -1,0 +1,121 @@
+//! What can be seen of the queues while nobody else calls, and the work that empties them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::history::{Answer, Count, Look, Settle, Way, What};
+use super::queues::{QUEUES, Spec};
+use super::reading::{items, known, list, number};
+use super::wire::{Connection, Message};
+
+/// Longest time that emptying a queue may take: much longer than its leases and waits.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Creates the queues.
+pub(crate) fn create(address: SocketAddr) {
+    let mut connection = Connection::open(address).expect("the server accepts");
+    for spec in QUEUES {
+        let put = Message { method: "PUT", ..Message::post(spec.path(""), &spec.config()) };
+        let answer = connection.call(&put).expect("an answer");
+        assert_eq!(answer.status(), Some(201), "{}", String::from_utf8_lossy(&answer.body));
+    }
+}
+
+/// Looks at every queue. A server that does not answer as it should has failed the test.
+pub(crate) fn look(client: &mut Client) -> Result<Vec<Look>, String> {
+    QUEUES.iter().map(|spec| look_at(client, spec)).collect()
+}
+
+fn look_at(client: &mut Client, spec: &'static Spec) -> Result<Look, String> {
+    let mut get = |path: &str| {
+        let page = client.read(spec.name, &Message::get(spec.path(path)));
+        let page = page.ok_or_else(|| format!("GET {} is not answered", spec.path(path)))?;
+        if page.get("continue").is_some_and(|next| !next.is_null()) {
+            return Err(format!("GET {} has more than one page", spec.path(path)));
+        }
+        Ok((page, client.calls.last().map_or((0, 0), |call| (call.start, call.end))))
+    };
+    let (page, (start, end)) = get("/items?state=ready,delayed,leased,parked&limit=5000")?;
+    let (all_known, _) = get("/known?limit=5000")?;
+    let (document, _) = get("")?;
+    let status = &document["status"];
+    let by_state = ["ready", "delayed", "leased", "parked"].map(|state| number(status, state));
+    let in_states = by_state.into_iter().sum::<Result<u64, String>>()?;
+    let count = |name, said, listed: &Value| -> Result<Count, String> {
+        Ok(Count { name, said, listed: list(listed, "items")?.len().try_into().unwrap_or(u64::MAX) })
+    };
+    Ok(Look {
+        queue: spec.name,
+        start,
+        end,
+        rv: number(&page, "resource_version")?,
+        items: items(&page)?,
+        known: known(&all_known)?,
+        constant: json!([document["incarnation"], document["created_at"], document["config"]]),
+        has_synced: status["has_synced"].as_bool().unwrap_or_default(),
+        counts: vec![
+            count("items", in_states, &page)?,
+            count("known", number(status, "known")?, &all_known)?,
+        ],
+    })
+}
+
+/// Works off everything, parked keys too.
+pub(crate) fn drain(client: &mut Client) -> Result<(), String> {
+    QUEUES.iter().try_for_each(|spec| drain_one(client, spec))
+}
+
+fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
+    let begun = client.clock.now_us();
+    while client.clock.since(begun) < DRAIN {
+        client.call(spec.name, What::Redrive, &Message::post(spec.path("/parked/redrive"), &json!({})));
+        let seconds = 5;
+        let what = What::Pop {
+            id: None,
+            since: client.clock.now_us(),
+            length: seconds * 1_000_000,
+            with_known: true,
+            settles: Vec::new(),
+        };
+        let path = spec.path(&format!("/pop?max=1000&wait=100ms&lease={seconds}s&with=known"));
+        let Some(Answer::Ok(reply)) = client.call(spec.name, what, &Message::post(path, &json!({}))) else {
+            return Err("a pop is not answered".to_owned());
+        };
+        let leases: Vec<String> = reply.leases.into_iter().map(|lease| lease.id).collect();
+        if leases.is_empty() {
+            let items = Message::get(spec.path("/items?state=ready,delayed,leased,parked&limit=1"));
+            let page = client.read(spec.name, &items).ok_or("a list is not answered")?;
+            if list(&page, "items")?.is_empty() {
+                return Ok(());
+            }
+            continue;
+        }
+        let message = Message::post(spec.path("/ack"), &json!({ "leases": leases }));
+        let settles = leases.into_iter().map(|lease| Settle { lease, way: Way::Ack }).collect();
+        client.call(spec.name, What::Settle { settles }, &message);
+    }
+    Err(format!("queue {} can't be emptied in {DRAIN:?}", spec.name))
+}
+
+/// Compares the gauges with queues that are empty but for what is known.
+pub(crate) fn metrics_of_drained(address: SocketAddr, looks: &mut [Look]) -> Result<(), String> {
+    let metrics =
+        Connection::open(address).and_then(|mut own| own.call(&Message::get("/metrics".to_owned())));
+    let metrics = String::from_utf8(metrics.map_err(|error| error.to_string())?.body).expect("text");
+    for look in looks {
+        let queue = format!("queue=\"{}\"", look.queue);
+        let sum = |name: &str| -> f64 {
+            let lines = metrics.lines().filter(|line| line.starts_with(name) && line.contains(&queue));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "gauges of small counts")]
+        let gauges = [sum("deltaq_items{") as u64, sum("deltaq_known_objects{") as u64];
+        let known = look.known.len().try_into().unwrap_or(u64::MAX);
+        look.counts.push(Count { name: "deltaq_items", said: gauges[0], listed: 0 });
+        look.counts.push(Count { name: "deltaq_known_objects", said: gauges[1], listed: known });
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! The queues under load, and their keys.
+
+use serde_json::{Value, json};
+
+use super::history::Key;
+
+/// How many keys each source of a queue has: few, so that keys meet often, and so few in all that a
+/// debug build checks every invariant of a queue after every change.
+const KEYS: usize = 24;
+/// How many deltas and bytes may wait for a key: so many that nothing is merged.
+const DELTAS: u64 = 1_000_000;
+const BYTES: u64 = 1 << 30;
+
+/// A queue under load.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    /// Whether it hands out the newest delta alone.
+    pub(crate) is_latest: bool,
+    /// Who produces. A key belongs to one of them for ever.
+    pub(crate) sources: &'static [Option<&'static str>],
+    max_failures: u64,
+}
+
+/// All queues under load.
+pub(crate) const QUEUES: &[Spec] = &[
+    Spec { name: "plain", is_latest: false, sources: &[None], max_failures: 0 },
+    Spec { name: "latest", is_latest: true, sources: &[None], max_failures: 0 },
+    Spec { name: "sources", is_latest: false, sources: &[Some("erp"), Some("shop")], max_failures: 0 },
+    Spec { name: "parking", is_latest: false, sources: &[None], max_failures: 2 },
+];
+
+impl Spec {
+    /// The path of a call.
+    pub(crate) fn path(&self, rest: &str) -> String {
+        format!("/v1/queues/{}{rest}", self.name)
+    }
+
+    /// The keys of a source.
+    pub(crate) fn keys(source: Option<&str>) -> Vec<Key> {
+        let prefix = source.unwrap_or("key");
+        (0..KEYS).map(|number| format!("{prefix}-{number}").into()).collect()
+    }
+
+    /// Its settings. Leases and waits are short, so that they end within the test.
+    pub(crate) fn config(&self) -> Value {
+        json!({
+            "mode": if self.is_latest { "latest" } else { "delta" },
+            "lease": "1s",
+            "max_failures": self.max_failures,
+            "rate_limiter": { "item_exponential": { "base": "5ms", "max": "80ms" } },
+            "max_deltas_per_key": DELTAS,
+            "max_bytes_per_key": BYTES,
+        })
+    }
+}

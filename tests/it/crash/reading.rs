@@ -1,0 +1,119 @@
+//! Answers of the service, read into the history's terms. What can't be read is told as text: the judge
+//! takes it for a refusal, which it does not accept.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::history::{Delta, Item, Key, Kind, KnownValue, Lease, Outcome, Reply, Rv, Settled, What, object};
+
+/// Reads the answer to a call.
+pub(crate) fn reply(what: &What, body: &Value) -> Result<Reply, String> {
+    let rv = body["resource_version"].as_u64().or_else(|| body["status"]["resource_version"].as_u64());
+    let mut reply = Reply { rv, ..Reply::default() };
+    match what {
+        What::Produce { .. } | What::Resync if reply.rv.is_none() => return Err(wrong("no number", body)),
+        What::Pop { with_known, .. } => {
+            let items = list(body, "items")?;
+            reply.leases = items.iter().map(|item| lease(item, *with_known)).collect::<Result<_, _>>()?;
+            reply.settled = settled(what, list(body, "settled")?)?;
+        }
+        What::Settle { .. } => reply.settled = settled(what, list(body, "settled")?)?,
+        What::Extend { .. } => {
+            reply.settled = list(body, "leases")?.iter().map(result).collect::<Result<_, _>>()?;
+        }
+        _ => {}
+    }
+    Ok(reply)
+}
+
+/// Reads the page of a list of items.
+pub(crate) fn items(page: &Value) -> Result<BTreeMap<Key, Item>, String> {
+    let read = |item: &Value| {
+        let key = text(item, "key")?;
+        let mut all = deltas(key, &item["leased_deltas"])?;
+        all.extend(deltas(key, &item["deltas"])?);
+        Ok((Key::from(key), Item { deltas: all, token: item["lease"]["token"].as_u64() }))
+    };
+    list(page, "items")?.iter().map(read).collect()
+}
+
+/// Reads the page of a list of known objects.
+pub(crate) fn known(page: &Value) -> Result<BTreeMap<Key, (u64, Rv)>, String> {
+    let read = |known: &Value| {
+        let key = text(known, "key")?;
+        Ok((Key::from(key), (value_of(key, &known["object"]), number(known, "resource_version")?)))
+    };
+    list(page, "items")?.iter().map(read).collect()
+}
+
+/// A member that is a list.
+pub(crate) fn list<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>, String> {
+    document[name].as_array().ok_or_else(|| wrong(name, document))
+}
+
+/// A member that is a number.
+pub(crate) fn number(document: &Value, name: &str) -> Result<u64, String> {
+    document[name].as_u64().ok_or_else(|| wrong(name, document))
+}
+
+fn lease(item: &Value, with_known: bool) -> Result<Lease, String> {
+    let key = text(item, "key")?;
+    let known = item.get("known").map(|known| value_of(key, known));
+    Ok(Lease {
+        id: text(&item["lease"], "id")?.to_owned(),
+        key: key.into(),
+        token: number(&item["lease"], "token")?,
+        attempt: number(item, "attempt")?,
+        deltas: deltas(key, &item["deltas"])?,
+        known: with_known.then_some(KnownValue(known)),
+    })
+}
+
+fn deltas(key: &str, deltas: &Value) -> Result<Vec<Delta>, String> {
+    let read = |delta: &Value| {
+        let kind = Kind::read(text(delta, "type")?).ok_or_else(|| wrong("type", delta))?;
+        if delta["coalesced"].as_u64().is_some_and(|merged| merged > 0) {
+            return Err(wrong("the cap is far away, but coalesced", delta));
+        }
+        let tombstone = delta["final_state_unknown"].as_bool().unwrap_or_default();
+        let rv = number(delta, "resource_version")?;
+        Ok(Delta { kind, rv, value: value_of(key, &delta["object"]), tombstone })
+    };
+    deltas.as_array().ok_or_else(|| wrong("deltas", deltas))?.iter().map(read).collect()
+}
+
+/// The number inside an object that is exactly as it was sent; 0 for any other.
+fn value_of(key: &str, sent: &Value) -> u64 {
+    sent["v"].as_u64().filter(|value| object(key, *value) == *sent).unwrap_or_default()
+}
+
+/// Reads the results, which stand in the order of the settles and name them.
+fn settled(what: &What, results: &[Value]) -> Result<Vec<Settled>, String> {
+    let settles = what.settles();
+    let names = |result: &Value| (result["lease"].clone(), result["as"].clone());
+    let wanted = settles.iter().map(|settle| (settle.lease.clone().into(), settle.way.as_str().into()));
+    if !results.iter().map(names).eq(wanted) {
+        return Err(format!("settled {settles:?} and was told {results:?}"));
+    }
+    results.iter().map(result).collect()
+}
+
+fn result(result: &Value) -> Result<Settled, String> {
+    match text(result, "result")? {
+        "ok" => Ok(Settled::Ok),
+        "repeated" => Ok(Settled::Repeated),
+        "stale" => Outcome::read(text(result, "outcome")?)
+            .map(Settled::Stale)
+            .ok_or_else(|| wrong("outcome", result)),
+        _ => Err(wrong("result", result)),
+    }
+}
+
+fn text<'a>(document: &'a Value, name: &str) -> Result<&'a str, String> {
+    document[name].as_str().ok_or_else(|| wrong(name, document))
+}
+
+fn wrong(what: &str, document: &Value) -> String {
+    format!("{what} in {document}")
+}

@@ -1,0 +1,134 @@
+//! HTTP/1.1 over a plain socket, blocking: a client that can tell a request that was never sent from
+//! one of which nobody knows what became of it.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Far longer than any answer takes, the waits of the load included.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest body that is read, in bytes: a wrong length must not take all memory.
+const BODY_BYTES_MAX: usize = 1 << 30;
+
+/// What a client sends.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    /// Its method.
+    pub(crate) method: &'static str,
+    /// Its path and query.
+    pub(crate) path: String,
+    /// What the body is; none for a body of JSON.
+    pub(crate) content_type: Option<&'static str>,
+    /// The body.
+    pub(crate) body: String,
+}
+
+impl Message {
+    /// A GET.
+    pub(crate) fn get(path: String) -> Self {
+        Self { method: "GET", path, content_type: None, body: String::new() }
+    }
+
+    /// A POST of JSON.
+    pub(crate) fn post(path: String, body: &serde_json::Value) -> Self {
+        Self { method: "POST", path, content_type: None, body: body.to_string() }
+    }
+}
+
+/// A kept connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+/// What came of a request, head and body apart.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    /// The first line: of a request the method and path, of an answer the status.
+    pub(crate) first: String,
+    /// The other lines of the head, as they came.
+    pub(crate) head: String,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Raw {
+    /// The status of an answer.
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.first.split(' ').nth(1)?.parse().ok()
+    }
+
+    /// Method and path of a request.
+    pub(crate) fn target(&self) -> (&str, &str) {
+        let mut words = self.first.split(' ');
+        (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+    }
+}
+
+impl Connection {
+    /// Connects; an error means that nothing was sent.
+    pub(crate) fn open(address: SocketAddr) -> std::io::Result<Self> {
+        Self::over(TcpStream::connect_timeout(&address, PATIENCE)?)
+    }
+
+    /// A connection that is open already.
+    pub(crate) fn over(stream: TcpStream) -> std::io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Sends a request and reads its answer. After an error nobody knows what became of it.
+    pub(crate) fn call(&mut self, message: &Message) -> std::io::Result<Raw> {
+        let Message { method, path, content_type, body } = message;
+        let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+        let content_type = content_type.unwrap_or("application/json");
+        let _ = write!(text, "content-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        self.send(text.as_bytes())?;
+        self.receive()
+    }
+
+    /// Sends bytes.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.get_mut().write_all(bytes)
+    }
+
+    /// Ends the connection for both sides.
+    pub(crate) fn end(&self) {
+        let _ = self.stream.get_ref().shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Reads a request or an answer; both must say how long they are.
+    pub(crate) fn receive(&mut self) -> std::io::Result<Raw> {
+        let first = self.line()?;
+        let mut head = String::new();
+        let mut length = 0;
+        loop {
+            let line = self.line()?;
+            if line.trim_end().is_empty() {
+                break;
+            }
+            if let Some((name, value)) = line.split_once(':') {
+                assert!(!name.eq_ignore_ascii_case("transfer-encoding"), "answers have a length: {first}");
+                if name.eq_ignore_ascii_case("content-length") {
+                    length = value.trim().parse().expect("a length");
+                }
+            }
+            head.push_str(&line);
+        }
+        assert!(length <= BODY_BYTES_MAX, "{first}: {length} bytes");
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(Raw { first, head, body })
+    }
+
+    fn line(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line)
+    }
+}

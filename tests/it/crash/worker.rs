@@ -1,0 +1,226 @@
+//! Workers: pops with and without an id, every way to settle, leases left to expire, and, when nobody
+//! knows what became of a call, the repetitions that the API promises to be safe.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::history::{Answer, Settle, Settled, Us, Way, What};
+use super::queues::{QUEUES, Spec};
+use super::wire::Message;
+
+/// Most keys in one pop.
+const POP: usize = 20;
+/// How long a lease lasts, in milliseconds, and how much longer some do: the least that there is, since a
+/// lease whose answer was lost keeps its key until it expires, and every restart renews it.
+const LEASE_MS: u64 = 1_000;
+const LONGER_MS: u64 = 100;
+/// How many settled leases a worker remembers, to settle them again: far fewer than the service does.
+const REMEMBERED: usize = 30;
+
+/// One worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) client: Client,
+    name: String,
+    pops: u64,
+    held: Vec<Held>,
+    /// The last pop with an id, and whether its answer is missing.
+    last_pop: Option<(Pop, bool)>,
+    /// Settles whose answer is missing.
+    redo: Vec<(&'static Spec, Vec<Settle>)>,
+    settled: VecDeque<(&'static Spec, Settle)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    queue: &'static str,
+    lease: String,
+}
+
+#[derive(Clone, Debug)]
+struct Pop {
+    spec: &'static Spec,
+    path: String,
+    id: Option<String>,
+    since: Us,
+    length: Us,
+    with_known: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(client: Client, name: String) -> Self {
+        let (held, redo) = (Vec::new(), Vec::new());
+        Self { client, name, pops: 0, held, last_pop: None, redo, settled: VecDeque::new() }
+    }
+
+    /// What a worker does first when the server is back: finish what nobody knows of, and ask again
+    /// for what was answered before.
+    pub(crate) fn resume(&mut self) {
+        for (spec, settles) in std::mem::take(&mut self.redo) {
+            self.settle(spec, settles);
+        }
+        for _ in 0..3 {
+            self.settle_again();
+        }
+        if let Some((pop, is_unknown)) = self.last_pop.take()
+            && (is_unknown || self.client.rng.bool())
+        {
+            self.pop(pop, Vec::new());
+        }
+    }
+
+    /// Settles what it holds of a queue and takes more.
+    pub(crate) fn turn(&mut self) {
+        let spec = &QUEUES[self.client.rng.usize(..QUEUES.len())];
+        match self.client.rng.u32(..50) {
+            0 => self.settle_again(),
+            1 => {
+                let message = Message::post(spec.path("/parked/redrive"), &json!({}));
+                self.client.call(spec.name, What::Redrive, &message);
+            }
+            _ => {}
+        }
+        let mut settles = self.decide(spec);
+        if self.client.rng.bool() && !settles.is_empty() {
+            self.settle(spec, std::mem::take(&mut settles));
+        }
+        if !self.client.is_gone() {
+            let pop = self.new_pop(spec);
+            self.pop(pop, settles);
+        }
+    }
+
+    /// How each lease of the queue ends; some are held on to, and some are forgotten, so that they
+    /// expire.
+    fn decide(&mut self, spec: &'static Spec) -> Vec<Settle> {
+        let (own, others) =
+            std::mem::take(&mut self.held).into_iter().partition(|held| held.queue == spec.name);
+        self.held = others;
+        let own: Vec<Held> = own;
+        let mut settles = Vec::new();
+        for held in own {
+            let way = match self.client.rng.u32(..100) {
+                0..62 => Way::Ack,
+                62..78 => Way::Nack,
+                78..86 => Way::Release,
+                86..88 => Way::Reject,
+                88..94 => {
+                    self.extend(spec, &held);
+                    self.held.push(held);
+                    continue;
+                }
+                _ => continue,
+            };
+            settles.push(Settle { lease: held.lease, way });
+        }
+        settles
+    }
+
+    fn new_pop(&mut self, spec: &'static Spec) -> Pop {
+        let rng = &mut self.client.rng;
+        self.pops += 1;
+        let id = (rng.u32(..10) < 6).then(|| format!("{}-{}", self.name, self.pops));
+        let (max, wait) = (1 + rng.usize(..POP), rng.u32(..150));
+        let length_ms = LEASE_MS + rng.u64(..2) * LONGER_MS;
+        let with_known = rng.bool();
+        let query = format!("max={max}&wait={wait}ms&lease={length_ms}ms&worker={}", self.name);
+        let mut path = spec.path(&format!("/pop?{query}"));
+        if let Some(id) = &id {
+            path = format!("{path}&id={id}");
+        }
+        if with_known {
+            path += "&with=known";
+        }
+        let (since, length) = (self.client.clock.now_us(), length_ms * 1_000);
+        Pop { spec, path, id, since, length, with_known }
+    }
+
+    fn pop(&mut self, pop: Pop, settles: Vec<Settle>) {
+        let body = json!({ "settle": wire(&mut self.client, &settles) });
+        let Pop { spec, path, id, since, length, with_known } = pop.clone();
+        let what = What::Pop { id, since, length, with_known, settles: settles.clone() };
+        let answer = self.client.call(spec.name, what, &Message::post(path, &body));
+        let is_unknown = !matches!(answer, Some(Answer::Ok(_)));
+        if let Some(Answer::Ok(reply)) = &answer {
+            for lease in &reply.leases {
+                let held = Held { queue: spec.name, lease: lease.id.clone() };
+                if !self.held.contains(&held) {
+                    self.held.push(held);
+                }
+            }
+        }
+        self.note_settled(spec, settles, answer.as_ref());
+        if pop.id.is_some() {
+            self.last_pop = Some((pop, is_unknown));
+        } else if is_unknown {
+            self.last_pop = None;
+        }
+    }
+
+    fn settle(&mut self, spec: &'static Spec, settles: Vec<Settle>) {
+        let way = settles.first().map(|settle| settle.way);
+        let alike = settles.iter().all(|settle| Some(settle.way) == way);
+        let message = if let Some(way) = way.filter(|_| alike && self.client.rng.bool()) {
+            let leases: Vec<&str> = settles.iter().map(|settle| settle.lease.as_str()).collect();
+            Message::post(spec.path(&format!("/{}", way.as_str())), &json!({ "leases": leases }))
+        } else {
+            let body = json!({ "settle": wire(&mut self.client, &settles) });
+            Message::post(spec.path("/settle"), &body)
+        };
+        let what = What::Settle { settles: settles.clone() };
+        let answer = self.client.call(spec.name, what, &message);
+        self.note_settled(spec, settles, answer.as_ref());
+    }
+
+    /// Settles a lease again that was settled before, in the same way or, as only a confused worker
+    /// would, in another. The service must remember.
+    fn settle_again(&mut self) {
+        if self.settled.is_empty() {
+            return;
+        }
+        let (spec, settle) = self.settled[self.client.rng.usize(..self.settled.len())].clone();
+        let way = if self.client.rng.u32(..4) > 0 { settle.way } else { Way::Release };
+        let settles = vec![Settle { way, ..settle }];
+        let message =
+            Message::post(spec.path("/settle"), &json!({ "settle": wire(&mut self.client, &settles) }));
+        self.client.call(spec.name, What::Settle { settles }, &message);
+    }
+
+    fn extend(&mut self, spec: &'static Spec, held: &Held) {
+        let length_ms = LEASE_MS + self.client.rng.u64(..2) * LONGER_MS;
+        let body = json!({ "leases": [held.lease], "lease": format!("{length_ms}ms") });
+        let what = What::Extend { lease: held.lease.clone(), length: length_ms * 1_000 };
+        self.client.call(spec.name, what, &Message::post(spec.path("/extend"), &body));
+    }
+
+    fn note_settled(&mut self, spec: &'static Spec, settles: Vec<Settle>, answer: Option<&Answer>) {
+        let Some(Answer::Ok(reply)) = answer else {
+            if !settles.is_empty() {
+                self.redo.push((spec, settles));
+            }
+            return;
+        };
+        for (settle, settled) in settles.into_iter().zip(&reply.settled) {
+            if matches!(settled, Settled::Ok | Settled::Repeated) {
+                self.settled.push_back((spec, settle));
+            }
+        }
+        let superfluous = self.settled.len().saturating_sub(REMEMBERED);
+        self.settled.drain(..superfluous);
+    }
+}
+
+/// Settles as a call carries them. Some nacks say how long to wait, and why.
+fn wire(client: &mut Client, settles: &[Settle]) -> Vec<Value> {
+    let one = |settle: &Settle| {
+        let mut call = json!({ "lease": settle.lease, "as": settle.way.as_str() });
+        if settle.way == Way::Nack && client.rng.bool() {
+            call["delay"] = format!("{}ms", client.rng.u32(..100)).into();
+            call["error"] = "it did not work".into();
+        }
+        call
+    };
+    settles.iter().map(one).collect()
+}

@@ -1,0 +1,74 @@
+//! A registry over a journal in memory, as a server would have it, without HTTP: what tests of commits,
+//! faults and restarts start from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::clock::Clock;
+use deltaq::engine::config::Config;
+use deltaq::journal::memory::Memory;
+use deltaq::journal::recovery;
+use deltaq::journal::store::{Opening, Reader, Store};
+use deltaq::journal::writer::{self, Start};
+use deltaq::journal::{Observer, Pace};
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::metrics::Metrics;
+use deltaq::service::{Limits, Registry};
+use tokio::task::JoinHandle;
+
+/// Hears nothing.
+#[derive(Debug)]
+pub(crate) struct Deaf;
+
+impl Observer for Deaf {
+    fn committed(&self, _events: usize, _took: Duration) {}
+    fn checkpointed(&self, _took: Duration) {}
+    fn sized(&self, _bytes: u64, _lag_events: u64) {}
+}
+
+/// A node that runs.
+pub(crate) struct Node {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) writing: JoinHandle<()>,
+}
+
+/// Loads what `memory` holds and lets it run; a checkpoint begins after `growth_bytes_min`.
+pub(crate) async fn start(
+    memory: &Memory,
+    clock: &Clock,
+    shutdown: &Shutdown,
+    growth_bytes_min: u64,
+) -> Result<Arc<Registry>, recovery::Error> {
+    let pace = Pace { growth_bytes_min, ..Pace::default() };
+    let node = start_on(memory.clone(), memory.opening(), clock, shutdown, pace).await?;
+    Ok(node.registry)
+}
+
+/// Loads what a store holds and lets it run.
+pub(crate) async fn start_on<S: Store + Reader + Clone>(
+    store: S,
+    opening: Opening,
+    clock: &Clock,
+    shutdown: &Shutdown,
+    pace: Pace,
+) -> Result<Node, recovery::Error> {
+    let reader: Arc<dyn Reader> = Arc::new(store.clone());
+    let mut contents = recovery::contents(reader.as_ref()).await?;
+    let start = Start {
+        next_row: opening.next_row,
+        numbers: contents.numbers,
+        deleted: std::mem::take(&mut contents.deleted),
+        pace,
+    };
+    let cut = shutdown.cut().clone();
+    let (journal, writer) = writer::open(store, reader, start, clock.clone(), Arc::new(Deaf), cut);
+    let writing = shutdown.spawn_last("journal writer", writer.run());
+    let limits = Limits { auto_create: true, max_queues: 100, max_waiters: 100 };
+    let metrics = Metrics::new().expect("metrics");
+    let registry =
+        Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);
+    let registry = Arc::new(registry);
+    registry.recover(contents, !opening.clean).await?;
+    shutdown.spawn("journal follower", registry.clone().follow());
+    Ok(Node { registry, writing })
+}

@@ -1,0 +1,235 @@
+//! `deltaq check`, `backup`, `export` and `import`: the real binary over real files, and the SQL of the
+//! documents over the same.
+
+mod damage;
+mod documents;
+mod live;
+mod refusals;
+mod round_trip;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+use sqlx::Connection as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+
+/// A folder that is removed with its owner.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("offline-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A store that nobody has opened but a server, which has stopped.
+    fn store(&self, name: &str) -> PathBuf {
+        let folder = self.path(name);
+        Server::start(&folder).stop();
+        folder
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    /// What it printed, if all was well.
+    #[track_caller]
+    fn printed(self) -> String {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{self:?}");
+        self.stdout
+    }
+
+    /// Its one line of last words, if it failed.
+    #[track_caller]
+    fn failed(self) -> String {
+        assert_eq!((self.code, self.stderr.lines().count()), (Some(1), 1), "{self:?}");
+        self.stderr
+    }
+}
+
+/// Runs `deltaq` with words and paths, and `input` on its standard input.
+fn run_with(words: &str, paths: &[&Path], input: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+    command.args(words.split_whitespace()).args(paths).env_remove("RUST_LOG");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("the binary runs");
+    let mut stdin = process.stdin.take().expect("a pipe");
+    let input = input.to_owned();
+    // It may end without reading.
+    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()).is_ok());
+    let output = process.wait_with_output().expect("the binary ends");
+    let _ = writer.join();
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn run(words: &str, paths: &[&Path]) -> Ran {
+    run_with(words, paths, "")
+}
+
+fn check(folder: &Path) -> Ran {
+    run("check --data-dir", &[folder])
+}
+
+/// A server on a store, until it is stopped or killed; dropping it kills it.
+struct Server {
+    process: Child,
+    /// Kept open, so that the server can go on writing its log.
+    _log: BufReader<ChildStderr>,
+    api: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]);
+        command.arg("--data-dir").arg(folder).env_remove("RUST_LOG").stderr(Stdio::piped());
+        let mut process = command.spawn().expect("the binary runs");
+        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
+        let api = loop {
+            let mut line = String::new();
+            assert!(log.read_line(&mut line).is_ok_and(|read| read > 0), "the server does not listen");
+            let said: Value = serde_json::from_str(&line).expect("the log is JSON");
+            if said["message"] == "listening" {
+                break said["api"].as_str().expect("an address").to_owned();
+            }
+        };
+        Self { process, _log: log, api }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A request on a connection of its own; the status and the body.
+    fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        call(&self.api, method, path, body)
+    }
+
+    /// A call on a queue that must succeed.
+    #[track_caller]
+    fn post(&self, path: &str, body: &str) -> Value {
+        let (status, answer) = self.call("POST", &format!("/v1/queues/{path}"), body);
+        assert!(status < 300, "{path}: {answer}");
+        serde_json::from_str(&answer).unwrap_or_default()
+    }
+
+    /// Acknowledges all that waits.
+    fn work(&self, queue: &str) {
+        loop {
+            let popped = self.post(&format!("{queue}/pop"), r#"{"max":1000}"#);
+            let items = popped["items"].as_array().expect("items");
+            if items.is_empty() {
+                return;
+            }
+            let leases: Vec<&Value> = items.iter().map(|item| &item["lease"]["id"]).collect();
+            self.post(&format!("{queue}/ack"), &serde_json::json!({ "leases": leases }).to_string());
+        }
+    }
+
+    /// Ends it in good order.
+    fn stop(mut self) {
+        let pid = self.pid().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.is_ok_and(|told| told.success()));
+        let ended = self.process.wait().expect("it ends");
+        assert!(ended.success(), "{ended}");
+    }
+
+    /// Ends it as a crash does.
+    fn kill(mut self) {
+        self.process.kill().expect("it is ours");
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn call(api: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(api).expect("a connection");
+    let (bytes, kind) = (body.len(), if body.starts_with("{\"key\"") { "x-ndjson" } else { "json" });
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: {api}\r\nconnection: close\r\ncontent-type: application/{kind}\r\n\
+         content-length: {bytes}\r\n\r\n{body}"
+    )
+    .expect("the request is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, body.to_owned())
+}
+
+/// A store in which every kind of row is, closed in good order.
+fn full_store(scratch: &Scratch, name: &str) -> PathBuf {
+    let folder = scratch.path(name);
+    let server = Server::start(&folder);
+    server.post("prices/add?source=erp", r#"[{"key":"sku-1","price":10},{"key":"sku-2","price":7}]"#);
+    server.work("prices");
+    server.post("prices/update", r#"{"key":"sku-1","price":12}"#);
+    server.post("prices/add", r#"{"key":"gone","price":1}"#);
+    server.post("prices/purge", "");
+    server.post("prices/update", r#"{"key":"sku-2","price":8}"#);
+    server.post("stock/add", r#"{"key":"sku-1","left":3}"#);
+    server.post("old/add", r#"{"key":"x"}"#);
+    assert_eq!(server.call("DELETE", "/v1/queues/old", "").0, 204);
+    server.stop();
+    // So that some rows are behind the checkpoint, and the queue that goes leaves something.
+    let server = Server::start(&folder);
+    server.post("prices/add", r#"{"key":"sku-3","price":5}"#);
+    server.post("prices/add", r#"{"key":"sku-4","price":5}"#);
+    server.kill();
+    folder
+}
+
+fn copy(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("a folder");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+}
+
+async fn open(folder: &Path) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(folder.join("deltaq.db"));
+    SqliteConnection::connect_with(&options).await.expect("a database")
+}
+
+/// Changes the database behind the back of the store.
+async fn change(folder: &Path, text: &str) {
+    let mut connection = open(folder).await;
+    sqlx::raw_sql(sqlx::AssertSqlSafe(text.to_owned())).execute(&mut connection).await.expect(text);
+    connection.close().await.expect("a database");
+}

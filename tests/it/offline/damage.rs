@@ -1,0 +1,308 @@
+//! Damage of every kind, made on purpose, is found and named; and nothing else is.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use deltaq::engine::key::Key;
+use deltaq::engine::snapshot::Gone;
+use deltaq::journal::record::{self, Decoder};
+use deltaq::journal::sqlite::SqliteReader;
+use deltaq::journal::store::{Gravestone, KeyRow, QueueId, Reader as _};
+use sqlx::{AssertSqlSafe, Row as _};
+
+use super::*;
+
+/// The queue `prices`.
+const PRICES: QueueId = QueueId(1);
+
+/// A store with rows in every table, gravestones included, which mostly go with the checkpoint.
+async fn store(scratch: &Scratch, name: &str) -> PathBuf {
+    let folder = full_store(scratch, name);
+    let gone = Gone { key: Key::new("gone").expect("a key"), slot: 70, rv: 8 };
+    let Gravestone { queue, slot, key, rv, checksum } = record::gravestone(PRICES, &gone);
+    let text = format!("INSERT INTO gravestones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
+    change(&folder, &text).await;
+    folder
+}
+
+/// The lines about damage.
+fn damage(ran: &Ran) -> Vec<&str> {
+    ran.stdout.lines().filter(|line| line.starts_with("damage")).collect()
+}
+
+/// The names of the files and what is in them, but for what SQLite keeps in memory through a file.
+fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
+    let mut files: Vec<_> = files
+        .map(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+            let bytes = if name.ends_with("-shm") { Vec::new() } else { fs::read(&path).expect("a file") };
+            (name, bytes)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn a_good_store_is_good_and_not_touched() {
+    let scratch = Scratch::new();
+    let (stopped, killed) = (store(&scratch, "stopped").await, scratch.path("killed"));
+    let server = Server::start(&killed);
+    server.post("prices/add", r#"{"key":"sku-1"}"#);
+    server.kill();
+    let _ = fs::remove_file(killed.join("deltaq.db-shm"));
+    let (unread, unread_killed) = (contents(&stopped), contents(&killed));
+    let said = check(&stopped).printed();
+    assert!(said.contains("no damage: 2 queues, 5 keys, "), "{said}");
+    let said = check(&killed).printed();
+    assert!(said.contains("note: the store was not closed in good order"), "{said}");
+    assert!(said.contains("no damage: 1 queues, 1 keys, 1 journal rows, 1 events in "), "{said}");
+    assert_eq!(contents(&stopped), unread);
+    assert_eq!(contents(&killed), unread_killed);
+    // Nothing that check, export or a look holds keeps a server off afterwards.
+    Server::start(&killed).stop();
+}
+
+/// One more, another text, or a byte of the text another one.
+async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
+    let mut connection = open(folder).await;
+    let read = format!("SELECT typeof({column}), CAST({column} AS BLOB) FROM {table} WHERE rowid = {rowid}");
+    let row = sqlx::query(AssertSqlSafe(read)).fetch_one(&mut connection).await.expect("the row");
+    let (kind, bytes): (String, Option<Vec<u8>>) = (row.get(0), row.get(1));
+    let set = format!("UPDATE {table} SET {column} = ");
+    let query = match kind.as_str() {
+        "integer" => format!("{set} {column} + 2 WHERE rowid = {rowid}"),
+        "null" => format!("{set} 5 WHERE rowid = {rowid}"),
+        _ => format!("{set} CAST(?1 AS TEXT) WHERE rowid = {rowid}"),
+    };
+    let mut bytes = bytes.unwrap_or_default();
+    let middle = bytes.len() / 2;
+    if let Some(byte) = bytes.get_mut(middle) {
+        *byte ^= 1;
+    }
+    let mut query = sqlx::query(AssertSqlSafe(query));
+    if kind == "text" {
+        query = query.bind(bytes);
+    }
+    query.execute(&mut connection).await.expect("a change");
+    connection.close().await.expect("a database");
+}
+
+/// A row of each kind and all of its columns: one that a start needs of the journal, one that it does not;
+/// a key with all columns, and one with few; queues that are there and gone.
+async fn targets(folder: &Path) -> Vec<(&'static str, i64, Vec<String>)> {
+    let mut connection = open(folder).await;
+    let mut targets = Vec::new();
+    for (table, pick) in [
+        ("journal", "SELECT min(id) FROM journal WHERE queue_id = 1"),
+        ("journal", "SELECT max(id) - 1 FROM journal WHERE queue_id = 1"),
+        ("keys", "SELECT id FROM keys WHERE owner IS NOT NULL AND item IS NOT NULL"),
+        ("keys", "SELECT id FROM keys WHERE owner IS NULL"),
+        ("gravestones", "SELECT rowid FROM gravestones"),
+        ("queues", "SELECT id FROM queues WHERE name = 'prices'"),
+        ("queues", "SELECT id FROM queues WHERE deleted"),
+    ] {
+        let id: i64 = sqlx::query_scalar(pick).fetch_one(&mut connection).await.expect(pick);
+        let columns = format!("SELECT name FROM pragma_table_info('{table}')");
+        let columns = sqlx::query_scalar(AssertSqlSafe(columns)).fetch_all(&mut connection).await;
+        targets.push((table, id, columns.expect("columns")));
+    }
+    targets
+}
+
+#[tokio::test]
+async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
+    let scratch = Scratch::new();
+    let good = store(&scratch, "good").await;
+    let bad = scratch.path("bad");
+    let mut seen = BTreeSet::new();
+    for (table, id, columns) in targets(&good).await {
+        for column in columns {
+            copy(&good, &bad);
+            spoil(&bad, table, id, &column).await;
+            let ran = check(&bad);
+            let found = damage(&ran);
+            assert_eq!(ran.code, Some(1), "{table} {id} {column}: {ran:?}");
+            let id = if column == "id" { id + 2 } else { id };
+            let (by_id, by_rowid) =
+                (format!("table {table}, id {id}: "), format!("table {table}, rowid {id}: "));
+            let is_named = |line: &&str| line.contains(&by_id) || line.contains(&by_rowid);
+            assert!(found.iter().any(is_named), "{table} {id} {column}: {}", ran.stdout);
+            assert!(ran.stdout.contains("what to do: "), "{}", ran.stdout);
+            seen.insert((table, column));
+        }
+    }
+    assert_eq!(seen.len(), 9 + 9 + 5 + 10, "{seen:?}");
+    // The row that the store has of itself has no checksum, so what can't be is found.
+    for change_of in ["clean = 2", "next_row = 0", "next_row = 'x'", "probe = 'x'"] {
+        copy(&good, &bad);
+        change(&bad, &format!("UPDATE store SET {change_of}")).await;
+        let ran = check(&bad);
+        assert!(damage(&ran).iter().any(|line| line.contains("table store, id 1: ")), "{change_of}: {ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn values_of_another_type_are_found_even_where_they_mean_the_same() {
+    let scratch = Scratch::new();
+    let good = store(&scratch, "good").await;
+    let bad = scratch.path("bad");
+    for (text, says) in [
+        ("UPDATE keys SET rv = rv || 'x'", "column rv holds text, and it can hold integer only"),
+        ("UPDATE keys SET key = CAST(key AS BLOB)", "column key holds blob, and it can hold text only"),
+        ("UPDATE keys SET key = CAST(x'ff' AS TEXT)", "a value can't be read"),
+        ("UPDATE journal SET format = -1", "a value can't be read"),
+        ("UPDATE queues SET deleted = 2 WHERE deleted = 1", "deleted is 2"),
+        ("DELETE FROM store", "it has 0 rows"),
+        ("DROP INDEX journal_by_queue", "index journal_by_queue is missing"),
+        ("UPDATE _sqlx_migrations SET checksum = x'00'", "version 1 is missing or not what was noted"),
+    ] {
+        copy(&good, &bad);
+        change(&bad, text).await;
+        let ran = check(&bad);
+        assert!(damage(&ran).iter().any(|line| line.contains(says)), "{text}: {ran:?}");
+        assert_eq!(ran.code, Some(1));
+    }
+}
+
+#[tokio::test]
+async fn several_findings_are_all_told_and_history_is_told_apart() {
+    let scratch = Scratch::new();
+    let bad = store(&scratch, "bad").await;
+    for (table, id, _) in targets(&bad).await {
+        spoil(&bad, table, id, "checksum").await;
+    }
+    let ran = check(&bad);
+    let found = damage(&ran);
+    assert_eq!(found.len(), 7, "{}", ran.stdout);
+    let history: Vec<_> = found.iter().filter(|line| line.starts_with("damage (history only)")).collect();
+    assert_eq!(history.len(), 1, "{}", ran.stdout);
+    assert!(history[0].contains("queue prices, table journal, id 1: journal row 1"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("7 findings of damage, 1 of them in history only: 2 queues, "),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("queues that can still be loaded: stock"), "{}", ran.stdout);
+    // What is said is true.
+    let out = run("export --queue stock --data-dir", &[&bad]);
+    assert_eq!(out.code, Some(0), "{out:?}");
+    assert!(run("export --queue prices --data-dir", &[&bad]).failed().contains("prices"));
+}
+
+#[tokio::test]
+async fn damage_in_history_alone_lets_a_server_start() {
+    let scratch = Scratch::new();
+    let bad = full_store(&scratch, "bad");
+    spoil(&bad, "journal", 1, "events").await;
+    let ran = check(&bad);
+    assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
+    assert!(ran.stdout.contains("1 findings of damage, 1 of them in history only"), "{ran:?}");
+    assert!(ran.stdout.contains("a server starts"), "{ran:?}");
+    Server::start(&bad).stop();
+}
+
+#[tokio::test]
+async fn rows_that_are_missing_are_found_wherever_they_stood() {
+    let scratch = Scratch::new();
+    let good = store(&scratch, "good").await;
+    let bad = scratch.path("bad");
+    let needed = "SELECT id FROM journal JOIN queues ON queues.id = queue_id WHERE name = 'prices' AND first_rv > queues.rv";
+    for (which, says) in [
+        ("(SELECT 2)", "damage (history only): queue prices, table journal, id 3: events "),
+        (&format!("({needed} ORDER BY first_rv LIMIT 1)"), "damage: queue prices, table journal, id "),
+        (
+            &format!("({needed} ORDER BY first_rv DESC LIMIT 1)"),
+            "1 journal rows that were acknowledged are missing",
+        ),
+    ] {
+        copy(&good, &bad);
+        change(&bad, &format!("DELETE FROM journal WHERE id = {which}")).await;
+        let ran = check(&bad);
+        assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{which}: {ran:?}");
+        assert!(ran.stdout.contains(says), "{which}: {ran:?}");
+    }
+    // The journal of one queue loses its end while others go on.
+    copy(&good, &bad);
+    change(&bad, "DELETE FROM journal WHERE queue_id = 1 AND first_rv BETWEEN 9 AND 12").await;
+    let ran = check(&bad);
+    assert!(damage(&ran).iter().any(|line| line.contains("are missing before journal row")), "{ran:?}");
+    copy(&good, &bad);
+    change(&bad, "UPDATE journal SET prev_rv = 0 WHERE id = 3; DELETE FROM queues WHERE name = 'stock'")
+        .await;
+    let ran = check(&bad);
+    let found = damage(&ran);
+    assert!(found.iter().any(|line| line.contains("table queues has no such row")), "{ran:?}");
+    assert!(found.iter().any(|line| line.contains("table journal, id 3: ")), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_stands_twice_is_found_with_both_places() {
+    let scratch = Scratch::new();
+    let bad = store(&scratch, "bad").await;
+    let reader = SqliteReader::open(&bad).await.expect("a store");
+    let rows = reader.keys(PRICES, 0, 10).await.expect("keys");
+    let (slot, state) = Decoder::new().key(&rows[0]).expect("a good row");
+    drop(reader);
+    let KeyRow { key, rv, known_rv, known_object, owner, item, format, checksum, .. } =
+        record::key_row(PRICES, slot + 40, &state);
+    let mut connection = open(&bad).await;
+    let insert = "INSERT INTO keys (id, rv, known_rv, format, checksum, key, owner, item, known_object) \
+                  VALUES ((1 << 32) + ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let query =
+        sqlx::query(insert).bind(slot + 40).bind(rv.cast_signed()).bind(known_rv.map(u64::cast_signed));
+    let query = query.bind(format).bind(checksum).bind(&*key).bind(owner.as_deref()).bind(item);
+    query.bind(known_object.as_deref()).execute(&mut connection).await.expect("a row");
+    connection.close().await.expect("a database");
+    let ran = check(&bad);
+    assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
+    let says = format!("key {key:?} is in slot {slot} and in slot {}", slot + 40);
+    assert!(ran.stdout.contains(&says), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_was_cut_off_is_found() {
+    let scratch = Scratch::new();
+    let folder = store(&scratch, "data").await;
+    let database = folder.join("deltaq.db");
+    let bytes = fs::read(&database).expect("a file");
+    for length in [bytes.len() - 4_096, bytes.len() / 2, 4_096, 100] {
+        fs::write(&database, &bytes[..length]).expect("a file");
+        let ran = check(&folder);
+        assert_eq!(ran.code, Some(1), "{length}: {ran:?}");
+        assert!(!ran.stderr.contains("panic"), "{ran:?}");
+        assert!(!damage(&ran).is_empty() || ran.stderr.contains("damaged"), "{length}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_wal_that_was_cut_off_after_a_kill_is_noticed_by_the_mark() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("data");
+    let server = Server::start(&folder);
+    for key in 0..20 {
+        server.post("prices/add", &format!(r#"{{"key":"{key}"}}"#));
+    }
+    server.kill();
+    assert!(check(&folder).printed().contains("20 events"));
+    let wal = folder.join("deltaq.db-wal");
+    let bytes = fs::read(&wal).expect("a file");
+    fs::write(&wal, &bytes[..bytes.len() * 3 / 4]).expect("a file");
+    let ran = check(&folder);
+    assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
+    assert!(ran.stdout.contains("journal rows that were acknowledged are missing"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("remove") && ran.stdout.contains("deltaq.mark to accept the loss"),
+        "{ran:?}"
+    );
+    // Objects can be taken out all the same, with a warning.
+    let out = run("export --queue prices --data-dir", &[&folder]);
+    assert_eq!(out.code, Some(0), "{out:?}");
+    assert!(out.stderr.starts_with("deltaq: warning: "), "{out:?}");
+    // A mark that can't be read is damage, none at all is a note.
+    fs::write(folder.join("deltaq.mark"), "x").expect("a file");
+    assert!(check(&folder).stdout.contains("deltaq.mark is not what was written"));
+    fs::remove_file(folder.join("deltaq.mark")).expect("a file");
+    assert!(check(&folder).printed().contains("note: there is no deltaq.mark"));
+}

@@ -1,0 +1,112 @@
+//! Folders that hold no store, or one that is not for this program; exit codes.
+
+use std::fs;
+
+use super::*;
+
+/// What each of the commands says to a folder; all of them must fail in one line.
+#[track_caller]
+fn refused(scratch: &Scratch, folder: &Path) -> String {
+    let to = scratch.path("copy.db");
+    let said = check(folder).failed();
+    let backup = run("backup --data-dir", &[folder, Path::new("--to"), &to]).failed();
+    assert!(!to.exists(), "{backup}");
+    let export = run("export --queue q --data-dir", &[folder]).failed();
+    let import = run_with("import --queue q --data-dir", &[folder], "").failed();
+    for other in [&backup, &export, &import] {
+        assert!(
+            other.starts_with("deltaq: ") && other.contains("store") == said.contains("store"),
+            "{other}"
+        );
+    }
+    said
+}
+
+#[tokio::test]
+async fn what_is_no_store_is_told_in_one_line() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("data");
+    assert!(refused(&scratch, &folder).contains("there is no data directory"));
+    assert!(!folder.exists(), "nothing is made");
+    fs::create_dir(&folder).expect("a folder");
+    assert!(refused(&scratch, &folder).contains("data is empty: `deltaq serve --data-dir` makes a store"));
+    fs::write(folder.join("notes.txt"), "x").expect("a file");
+    assert!(refused(&scratch, &folder).contains("is no deltaq store"));
+    assert!(refused(&scratch, &folder.join("notes.txt")).contains("is no directory"));
+    let names = fs::read_dir(&folder).expect("a folder").count();
+    assert_eq!(names, 1, "nothing is left behind");
+
+    fs::write(folder.join("deltaq.db"), vec![b'x'; 9_000]).expect("a file");
+    assert!(check(&folder).failed().contains("damaged"));
+    fs::remove_file(folder.join("deltaq.db")).expect("a file");
+    fs::write(folder.join("deltaq.db"), "").expect("a file");
+    change(&folder, "CREATE TABLE photos (name TEXT)").await;
+    assert!(check(&folder).failed().contains("a database of another program"));
+    fs::write(folder.join("deltaq.db"), "").expect("a file");
+    assert!(check(&folder).failed().contains("no store was ever made in it"));
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_program_is_refused_by_all() {
+    let scratch = Scratch::new();
+    let folder = scratch.store("data");
+    change(
+        &folder,
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+         VALUES (7, 'later', TRUE, x'00', 0)",
+    )
+    .await;
+    let said = refused(&scratch, &folder);
+    assert!(said.contains("is of version 7") && said.contains("start a newer one"), "{said}");
+}
+
+#[test]
+fn a_store_that_lost_its_database_is_told_from_an_empty_folder() {
+    let scratch = Scratch::new();
+    let folder = scratch.store("data");
+    fs::remove_file(folder.join("deltaq.db")).expect("a file");
+    let said = refused(&scratch, &folder);
+    assert!(said.contains("deltaq.db is missing") && said.contains("is there: put it back"), "{said}");
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_and_help_says_everything() {
+    for words in [
+        "check",
+        "backup --data-dir x",
+        "export --data-dir x",
+        "import --data-dir x",
+        "export --data-dir x --queue NOT/A/NAME",
+        "check --data-dir x --json",
+    ] {
+        let ran = run(words, &[]);
+        assert_eq!(ran.code, Some(2), "{words}: {ran:?}");
+    }
+    for (command, says) in [
+        ("check", "history only"),
+        ("backup", "To restore a backup"),
+        ("export", "application/x-ndjson"),
+        ("import", "All lines or none"),
+    ] {
+        let help = run(&format!("{command} --help"), &[]).printed();
+        assert!(help.contains(says) && help.contains("Exit code"), "{help}");
+        assert!(help.lines().all(|line| line.len() <= 120), "{help}");
+    }
+}
+
+#[test]
+fn no_file_is_written_over() {
+    let scratch = Scratch::new();
+    let folder = scratch.store("data");
+    run_with("import --queue q --data-dir", &[&folder], "").printed();
+    let to = scratch.path("precious");
+    fs::write(&to, "mine").expect("a file");
+    for words in ["backup --data-dir", "export --queue q --data-dir"] {
+        let said = run(words, &[&folder, Path::new("--to"), &to]).failed();
+        assert!(said.contains("precious is there already"), "{said}");
+        assert_eq!(fs::read_to_string(&to).expect("a file"), "mine");
+    }
+    let nowhere = scratch.path("no/such/folder/copy.db");
+    let said = run("backup --data-dir", &[&folder, Path::new("--to"), &nowhere]).failed();
+    assert!(said.contains("can't write"), "{said}");
+}

@@ -1,0 +1,122 @@
+//! Objects out of one store and into another.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::*;
+
+/// Odd, and in the order of the keys.
+const LINES: &str = concat!(
+    "{\"key\":\"a \\\"quoted\\\" \\\\ key\",\"object\":{}}\n",
+    "{\"key\":\"a/b/../c\",\"source\":\"erp/€ \\\"x\\\"\",\"object\":{ \"n\" :\t1.10000000000000000000000000001e+400 , \"m\":-0.0}}\n",
+    "{\"key\":\"sku-1\",\"source\":\"erp\",\"object\":{\"key\":\"sku-1\",\"text\":\"\\u00fc\\n\\\"\\/\",\"list\":[ 1,2 ,{} ]}}\n",
+    "{\"key\":\"~1%2F?&#\",\"object\":{\"big\":123456789012345678901234567890}}\n",
+    "{\"key\":\"ключ\",\"object\":{\"\":\"\"}}\n",
+);
+
+#[test]
+fn what_is_exported_is_imported_and_exported_again_byte_for_byte() {
+    let scratch = Scratch::new();
+    let (one, two) = (scratch.store("one"), scratch.store("two"));
+    let imported = run_with("import --queue prices --data-dir", &[&one], LINES).printed();
+    assert_eq!(imported, "5 objects are in queue prices\n");
+    assert_eq!(run("export --queue prices --data-dir", &[&one]).printed(), LINES);
+
+    let file = scratch.path("prices.ndjson");
+    let said = run("export --queue prices --data-dir", &[&one, Path::new("--to"), &file]).printed();
+    assert!(said.starts_with("5 objects of queue prices are in "), "{said}");
+    assert_eq!(fs::read_to_string(&file).expect("a file"), LINES);
+    run("import --queue prices --data-dir", &[&two, Path::new("--from"), &file]).printed();
+    assert_eq!(run("export --queue prices --data-dir", &[&two]).printed(), LINES);
+    for store in [&one, &two] {
+        let said = check(store).printed();
+        assert!(said.starts_with("no damage: 1 queues, 5 keys, "), "{said}");
+    }
+
+    // The same lines go into a queue of a running server, and a server has what was imported.
+    let server = Server::start(&two);
+    server.post("other/seed", LINES);
+    for queue in ["prices", "other"] {
+        let (_, known) = server.call("GET", &format!("/v1/queues/{queue}/known"), "");
+        let known: Value = serde_json::from_str(&known).expect("a page");
+        assert_eq!(known["items"].as_array().map(Vec::len), Some(5));
+    }
+    server.stop();
+    assert_eq!(run("export --queue other --data-dir", &[&two]).printed(), LINES);
+}
+
+#[test]
+fn line_breaks_in_an_object_become_spaces() {
+    let scratch = Scratch::new();
+    let store = scratch.path("store");
+    let server = Server::start(&store);
+    server.post("prices/add?source=erp", "{\r\n  \"key\": \"a\",\n  \"text\": \"\\n\"\n}");
+    server.work("prices");
+    // What is not acknowledged is no known object.
+    server.post("prices/add", r#"{"key":"b"}"#);
+    server.stop();
+    let line = "{\"key\":\"a\",\"source\":\"erp\",\"object\":{\r   \"key\": \"a\",   \"text\": \"\\n\" }}\n";
+    assert_eq!(run("export --queue prices --data-dir", &[&store]).printed(), line);
+}
+
+#[test]
+fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
+    let scratch = Scratch::new();
+    let store = scratch.path("store");
+    let server = Server::start(&store);
+    server.post("busy/add", r#"{"key":"a"}"#);
+    server.post("known/seed", r#"{"key":"old","object":{}}"#);
+    server.kill();
+    let good = "\n{\"object\":{\"key\":\"a\"}}\r\n   \n{\"key\":\"b\",\"source\":null,\"resource_version\":7,\"object\":{}}";
+    let import =
+        |queue: &str, text: &str| run_with(&format!("import --queue {queue} --data-dir"), &[&store], text);
+    assert!(import("busy", good).failed().contains("queue busy: the queue is not empty: 1 keys"));
+    for (line, wrong, what) in [
+        (1, "{", "EOF"),
+        (3, "\n\n[1]", "object"),
+        (2, "{\"key\":\"a\",\"object\":{}}\n{\"object\":{}}", "nothing usable at \"/key\""),
+        (1, "{\"key\":\"a\",\"object\":{\"key\":\"b\"}}", "differs from the object's own"),
+        (1, "{\"key\":\"a\",\"sauce\":\"erp\",\"object\":{}}", "did you mean \"source\"?"),
+        (1, "{\"key\":\"a\",\"source\":\"\",\"object\":{}}", "field \"source\""),
+        (1, "{\"key\":\"a\",\"object\":{\"n\":1,\"n\":2}}", "n"),
+    ] {
+        let said = import("fresh", wrong).failed();
+        assert!(said.starts_with(&format!("deltaq: line {line}: ")), "{wrong}: {said}");
+        assert!(said.contains(what) && said.contains("nothing was imported"), "{wrong}: {said}");
+    }
+    let large = format!("{{\"key\":\"a\",\"object\":{{\"t\":\"{}\"}}}}", "x".repeat(1 << 20));
+    assert!(import("fresh", &large).failed().contains("line 1: the object has 1048584 bytes"));
+    let longer = format!("{{\"key\":\"a\",\"object\":{{\"t\":\"{}\"}}}}", "x".repeat(2 << 20));
+    assert!(import("fresh", &longer).failed().contains("line 1: it has more than 1064960 bytes"));
+    let said = run("export --queue fresh --data-dir", &[&store]).failed();
+    assert!(said.contains("there is no queue fresh") && said.contains("there are busy, known"), "{said}");
+
+    assert_eq!(import("known", good).printed(), "2 objects are in queue known\n");
+    let all = "{\"key\":\"a\",\"object\":{\"key\":\"a\"}}\n{\"key\":\"b\",\"object\":{}}\n{\"key\":\"old\",\"object\":{}}\n";
+    assert_eq!(run("export --queue known --data-dir", &[&store]).printed(), all);
+    let said = check(&store).printed();
+    assert!(!said.contains("note") && said.contains(": 2 queues, 4 keys, "), "{said}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_panic() {
+    let scratch = Scratch::new();
+    let store = scratch.store("store");
+    let lines: String =
+        (0..20_000).map(|n| format!("{{\"key\":\"{n}\",\"object\":{{\"n\":{n}}}}}\n")).collect();
+    run_with("import --queue q --data-dir", &[&store], &lines).printed();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+    command.args(["export", "--queue", "q", "--data-dir"]).arg(&store);
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut first = String::new();
+    // The reader is dropped with all that it has not read.
+    BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");
+    assert_eq!(first, "{\"key\":\"0\",\"object\":{\"n\":0}}\n");
+    let output = process.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("deltaq: the reader of the output has left") && !said.contains("panic"),
+        "{said}"
+    );
+}

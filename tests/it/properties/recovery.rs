@@ -1,0 +1,179 @@
+//! Random commands, checkpoints in slices between them, and crashes at any point: what comes of the
+//! rows and events that were written by then is the state that the queue had, and a queue that goes
+//! on from there still agrees with the model.
+
+use std::collections::VecDeque;
+
+use deltaq::engine::config::Mode;
+use fastrand::Rng;
+
+use super::script::{Author, Command, Setup, Step};
+use super::store::Store;
+use super::world::{Difference, Past, World};
+use super::{Hits, SEED, STEPS_PER_CASE, caught, knob, shrink};
+
+const CASES: u64 = 1_500;
+/// How many steps a crash takes back at most.
+const PASTS_MAX: usize = 6;
+
+/// What happens next. All numbers are taken modulo what there is, so that they still mean something
+/// when other moves are left out.
+#[derive(Clone, Debug)]
+enum Move {
+    /// A command.
+    Command(Step),
+    /// The next part of a checkpoint.
+    Part { rows: usize, looks: usize, pieces: usize },
+    /// What a crash right now would leave, with this many of the last transactions and events lost.
+    Probe { writes: usize, events: usize },
+    /// A crash. The last transactions are lost, and the last steps.
+    Crash { writes: usize, steps: usize, unclean: bool },
+}
+
+/// The moves of a case.
+fn moves(rng: &mut Rng, mode: Mode) -> Vec<Move> {
+    let mut author = Author::new(Rng::with_seed(rng.u64(..)), mode);
+    let (parts, crashes) = (rng.u32(2..30), rng.u32(1..6));
+    let one = |_| match rng.u32(..100) {
+        n if n < parts => {
+            let many = rng.u8(..6) == 0;
+            let upto = |most: usize| if many { usize::MAX } else { most };
+            Move::Part { rows: upto(rng.usize(1..4)), looks: upto(rng.usize(1..6)), pieces: rng.usize(1..4) }
+        }
+        n if n < parts + 6 => Move::Probe { writes: rng.usize(..8), events: rng.usize(..10) },
+        n if n < parts + 6 + crashes => {
+            let steps = if rng.bool() { 0 } else { rng.usize(..PASTS_MAX) };
+            Move::Crash { writes: rng.usize(..5), steps, unclean: rng.bool() }
+        }
+        _ => match author.step() {
+            // It would start from the events alone.
+            Step { command: Command::Crash { unclean }, .. } => Move::Crash { writes: 0, steps: 0, unclean },
+            step => Move::Command(step),
+        },
+    };
+    (0..STEPS_PER_CASE).map(one).collect()
+}
+
+struct Case {
+    world: World,
+    store: Store,
+    pasts: VecDeque<Past>,
+}
+
+impl Case {
+    fn new(setup: Setup) -> Self {
+        let mut world = World::new(setup);
+        let store = Store::new(&mut world.engine);
+        let pasts = VecDeque::from([world.past()]);
+        Self { world, store, pasts }
+    }
+
+    fn make(&mut self, next: &Move) -> Result<(), Difference> {
+        match next {
+            Move::Command(step) => {
+                self.world.step(step)?;
+                self.pasts.truncate(PASTS_MAX);
+                self.pasts.push_front(self.world.past());
+                Ok(())
+            }
+            Move::Part { rows, looks, pieces } => {
+                self.store.part(&mut self.world.engine, *rows, *looks, *pieces);
+                self.world.engine.check()
+            }
+            Move::Probe { writes, events } => {
+                let writes = self.store.len() - writes % (self.store.len() + 1);
+                let needs = self.store.needs(writes);
+                let needed = self.world.events.iter().take_while(|event| event.rv <= needs).count();
+                let all = self.world.events.len();
+                let events = all - events % (all - needed + 1);
+                self.rebuild(writes, events).map(drop)
+            }
+            Move::Crash { writes, steps, unclean } => self.crash(*writes, *steps, *unclean),
+        }
+    }
+
+    fn crash(&mut self, writes: usize, steps: usize, unclean: bool) -> Result<(), Difference> {
+        let back = steps % self.pasts.len();
+        let past = self.pasts.drain(..).nth(back).expect("there is always one");
+        let rv = self.world.events[..past.events].last().map_or(0, |event| event.rv);
+        let written = self.store.written_by(rv);
+        let writes = written - writes % (written + 1);
+        let engine = self.rebuild(writes, past.events)?;
+        self.store.cut(writes)?;
+        // Numbers that were lost may have been given out.
+        let unclean = unclean || past.events < self.world.events.len();
+        self.world.fall_back(past, engine, unclean)?;
+        self.pasts.push_front(self.world.past());
+        Ok(())
+    }
+
+    /// The queue that comes of the first transactions and events; it has to be the one that was.
+    fn rebuild(&mut self, writes: usize, events: usize) -> Result<deltaq::engine::Queue, Difference> {
+        let queue = self.store.recover(writes, &self.world.events[..events])?;
+        let was = self.world.as_of(events).image();
+        let image = queue.image();
+        if image == was { Ok(queue) } else { Err(format!("recovered {image:#?}\n\nwas {was:#?}")) }
+    }
+}
+
+fn run(setup: Setup, moves: &[Move], hits: &mut Hits) -> Result<(), (usize, Difference)> {
+    let mut case = Case::new(setup);
+    for (index, next) in moves.iter().enumerate() {
+        caught(|| case.make(next)).map_err(|difference| (index, difference))?;
+    }
+    for (what, count) in case.store.hits {
+        *hits.entry(what).or_default() += count;
+    }
+    Ok(())
+}
+
+/// What random cases must come across.
+const RULES: &[&str] = &[
+    "a checkpoint is completed",
+    "a checkpoint is cut off",
+    "a key that was gone comes back",
+    "an event of a key is replayed",
+    "an event of a key that was gone is passed over",
+    "an event of the queue is replayed",
+    "an event that a row has seen is passed over",
+];
+
+fn check_mode(mode: Mode) {
+    let seed = knob("DELTAQ_PROPERTY_SEED", SEED);
+    let cases = knob("DELTAQ_PROPERTY_CRASH_CASES", CASES);
+    let mut seeds = Rng::with_seed(seed ^ mode as u64);
+    let mut hits = Hits::new();
+    for _ in 0..cases {
+        let case = seeds.u64(..);
+        let mut rng = Rng::with_seed(case);
+        let setup = Setup::random(&mut rng, mode);
+        let moves = moves(&mut rng, mode);
+        if let Err((index, difference)) = run(setup, &moves, &mut hits) {
+            let fails = |moves: &[Move]| run(setup, moves, &mut Hits::new()).err();
+            let (moves, shrunk) = shrink(&moves[..=index], fails);
+            panic!(
+                "seed {seed}, case {case}, move {index}: {difference}\n\nshrunk: {shrunk}\n\n{setup:?}\n{moves:#?}"
+            );
+        }
+    }
+    for (rule, count) in &hits {
+        println!("{count:>9}  {rule}");
+    }
+    let missed: Vec<&&str> = RULES.iter().filter(|rule| !hits.contains_key(**rule)).collect();
+    assert!(missed.is_empty() || cases < CASES, "never hit in mode {mode:?}: {missed:?}");
+}
+
+#[test]
+fn a_queue_of_mode_delta_survives_a_crash_at_any_point() {
+    check_mode(Mode::Delta);
+}
+
+#[test]
+fn a_queue_of_mode_latest_survives_a_crash_at_any_point() {
+    check_mode(Mode::Latest);
+}
+
+#[test]
+fn a_queue_of_mode_keys_survives_a_crash_at_any_point() {
+    check_mode(Mode::Keys);
+}

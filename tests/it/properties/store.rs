@@ -1,0 +1,190 @@
+//! What a journal keeps of one queue's checkpoints, in its plainest form: rows by slot, gravestones,
+//! the state of the last completed one, and the order in which they were written.
+
+use std::collections::BTreeMap;
+
+use deltaq::engine::Queue;
+use deltaq::engine::delta::Rv;
+use deltaq::engine::event::Event;
+use deltaq::engine::schedule::Slot;
+use deltaq::engine::snapshot::{Gone, KeyState, QueueState, Slice};
+
+/// One transaction. The events up to `as_of` are durable before, or with it.
+#[derive(Debug, Default)]
+struct Write {
+    as_of: Rv,
+    gone: Vec<Gone>,
+    keys: Vec<(Slot, KeyState)>,
+    completed: Option<QueueState>,
+}
+
+/// What is in the store after some of the transactions.
+#[derive(Clone, Debug)]
+struct Rows {
+    queue: QueueState,
+    keys: BTreeMap<Slot, KeyState>,
+    graves: Vec<Gone>,
+}
+
+/// The transactions of a queue's checkpoints, so that a crash can come between any two.
+#[derive(Debug)]
+pub(crate) struct Store {
+    start: Rows,
+    /// The event that `start` needs.
+    needed: Rv,
+    writes: Vec<Write>,
+    /// The state at the beginning of the running checkpoint, and whether all its slices are written.
+    running: Option<(QueueState, bool)>,
+    /// How often what came about.
+    pub(crate) hits: BTreeMap<&'static str, u64>,
+}
+
+impl Store {
+    /// The store of a queue that is new, and journaled from now on.
+    pub(crate) fn new(queue: &mut Queue) -> Self {
+        queue.journaled();
+        let start = Rows { queue: queue.queue_state(), keys: BTreeMap::new(), graves: Vec::new() };
+        Self { start, needed: 0, writes: Vec::new(), running: None, hits: BTreeMap::new() }
+    }
+
+    /// Does the next part of a checkpoint: its beginning, a slice in up to `pieces` transactions for
+    /// the gone and for the changed keys each, or its end. Tells whether it was the end.
+    pub(crate) fn part(&mut self, queue: &mut Queue, rows: usize, looks: usize, pieces: usize) -> bool {
+        let as_of = queue.resource_version();
+        match self.running.take() {
+            None => self.running = Some((queue.begin_checkpoint(), false)),
+            Some((state, false)) => {
+                let slice = queue.capture(rows, looks);
+                let ended = slice.ended;
+                self.write(as_of, &slice, pieces);
+                self.running = Some((state, ended));
+            }
+            Some((state, true)) => {
+                self.writes.push(Write { as_of, completed: Some(state), ..Write::default() });
+                queue.end_checkpoint();
+                self.hit("a checkpoint is completed");
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A whole checkpoint at one go.
+    pub(crate) fn checkpoint(&mut self, queue: &mut Queue) {
+        while !self.part(queue, usize::MAX, usize::MAX, 1) {}
+    }
+
+    fn write(&mut self, as_of: Rv, slice: &Slice, pieces: usize) {
+        let size = |all: usize| all.div_ceil(pieces.max(1)).max(1);
+        let (gone_size, key_size) = (size(slice.gone.len()), size(slice.keys.len()));
+        for gone in slice.gone.chunks(gone_size) {
+            self.writes.push(Write { as_of, gone: gone.to_vec(), ..Write::default() });
+        }
+        let mut keys = slice.keys.chunks(key_size);
+        // The last of the gone may share a transaction with the first of the keys.
+        if pieces == 1
+            && !slice.gone.is_empty()
+            && let Some(last) = self.writes.last_mut()
+        {
+            last.keys = keys.next().unwrap_or_default().to_vec();
+        }
+        for keys in keys {
+            self.writes.push(Write { as_of, keys: keys.to_vec(), ..Write::default() });
+        }
+    }
+
+    /// How many transactions there are that need no events behind `rv`.
+    pub(crate) fn written_by(&self, rv: Rv) -> usize {
+        self.writes.iter().take_while(|write| write.as_of <= rv).count()
+    }
+
+    /// The event that the first transactions need.
+    pub(crate) fn needs(&self, writes: usize) -> Rv {
+        self.writes[..writes].last().map_or(self.needed, |write| write.as_of)
+    }
+
+    /// How many transactions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// The queue that comes of the first transactions and `events`, which go on at least to the event
+    /// that these transactions need.
+    pub(crate) fn recover(&mut self, writes: usize, events: &[Event]) -> Result<Queue, String> {
+        let rows = self.rows(writes)?;
+        let mut queue = Queue::restore(rows.queue.clone());
+        let floor = |key: &str| {
+            let of_key = rows.graves.iter().filter(|gone| gone.key.as_str() == key);
+            of_key.map(|gone| gone.rv).max().unwrap_or_default()
+        };
+        for (slot, state) in &rows.keys {
+            if floor(state.key.as_str()) > state.rv {
+                return Err(format!("the row of {} outlives its gravestone", state.key));
+            }
+            queue.restore_key(*slot, state.clone())?;
+        }
+        queue.restored()?;
+        let is_behind = |event: &&Event| event.rv > rows.queue.rv;
+        for event in events.iter().filter(is_behind) {
+            let floor = event.what.key().map_or(0, |key| floor(key.as_str()));
+            let row = event.what.key().and_then(|key| rows.keys.values().find(|row| row.key == *key));
+            let hit = match event.what.key() {
+                None => "an event of the queue is replayed",
+                Some(_) if event.rv <= floor => "an event of a key that was gone is passed over",
+                Some(_) if row.is_some_and(|row| event.rv <= row.rv) => {
+                    "an event that a row has seen is passed over"
+                }
+                Some(_) if floor > 0 => "a key that was gone comes back",
+                Some(_) => "an event of a key is replayed",
+            };
+            self.hit(hit);
+            queue.replay(event, floor);
+        }
+        queue.check().map_err(|rule| format!("recovered: {rule}"))?;
+        Ok(queue)
+    }
+
+    /// The process ended: of the transactions only the first came about.
+    pub(crate) fn cut(&mut self, writes: usize) -> Result<(), String> {
+        if self.running.take().is_some() {
+            self.hit("a checkpoint is cut off");
+        }
+        self.needed = self.needs(writes);
+        self.start = self.rows(writes)?;
+        self.writes.clear();
+        Ok(())
+    }
+
+    fn rows(&mut self, writes: usize) -> Result<Rows, String> {
+        let mut rows = self.start.clone();
+        for write in &self.writes[..writes] {
+            for gone in &write.gone {
+                let row = rows.keys.remove(&gone.slot);
+                if row.is_some_and(|row| row.key != gone.key) {
+                    return Err(format!("the gravestone of {} removes another key's row", gone.key));
+                }
+                rows.graves.push(gone.clone());
+            }
+            for (slot, state) in &write.keys {
+                let other = rows.keys.iter().find(|(other, row)| *other != slot && row.key == state.key);
+                if let Some((other, _)) = other {
+                    return Err(format!("{} has a row in slot {other} and in slot {slot}", state.key));
+                }
+                if let Some(old) = rows.keys.insert(*slot, state.clone())
+                    && old.key != state.key
+                {
+                    return Err(format!("the row of {} takes the place of {}", state.key, old.key));
+                }
+            }
+            if let Some(state) = &write.completed {
+                rows.graves.retain(|gone| gone.rv > state.rv);
+                rows.queue = state.clone();
+            }
+        }
+        Ok(rows)
+    }
+
+    fn hit(&mut self, what: &'static str) {
+        *self.hits.entry(what).or_default() += 1;
+    }
+}

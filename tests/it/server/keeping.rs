@@ -1,0 +1,143 @@
+//! What outlives the process: queues in a data directory, over HTTP.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{QUEUE, keys, lease, object};
+use crate::harness::{Reply, Service};
+
+/// A folder of its own for a test, removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("keeping-{name}-{}", std::process::id()));
+        let _absent = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    async fn service(&self) -> Service {
+        Service::with(|settings| {
+            settings.storage.in_memory = false;
+            settings.storage.data_dir = self.0.clone();
+        })
+        .await
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _left = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn restarted(service: Service, folder: &Folder) -> Service {
+    service.shutdown.signal();
+    service.stopped().await;
+    folder.service().await
+}
+
+fn good(reply: Reply) -> Value {
+    assert!((200..300).contains(&reply.status), "{} {}", reply.status, reply.text);
+    reply.body
+}
+
+#[tokio::test]
+async fn everything_of_a_queue_outlives_a_restart() {
+    let folder = Folder::new("restart");
+    let service = folder.service().await;
+    let config = json!({"max_failures": 1, "lease": "7m"});
+    good(service.call("PUT", QUEUE, &config).await);
+    for key in ["known", "parked", "leased", "ready"] {
+        good(service.post(&format!("{QUEUE}/add?source=erp"), &object(key)).await);
+    }
+    let popped = good(service.post(&format!("{QUEUE}/pop?max=3&id=one&worker=w"), &Value::Null).await);
+    good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
+    let nack = json!({"leases": [lease(&popped, 1)], "error": "no luck"});
+    good(service.post(&format!("{QUEUE}/nack"), &nack).await);
+    good(service.post(&format!("{QUEUE}/add?delay=1h"), &object("delayed")).await);
+    good(service.post(&format!("{QUEUE}/pause"), &Value::Null).await);
+    let looks = ["", "/known", "/items?state=ready,delayed,parked", "/synced"];
+    let mut before = Vec::new();
+    for look in looks {
+        before.push(good(service.get(&format!("{QUEUE}{look}")).await));
+    }
+
+    let service = restarted(service, &folder).await;
+    for (look, mut before) in looks.iter().zip(before) {
+        let mut after = good(service.get(&format!("{QUEUE}{look}")).await);
+        for document in [&mut before, &mut after] {
+            // Time goes on, and a lease that is given its time again is an event.
+            if let Some(status) = document.get_mut("status") {
+                status["oldest_ready_age_ms"] = json!(0);
+                status["resource_version"] = json!(0);
+            }
+            document["resource_version"] = json!(0);
+        }
+        assert_eq!(after, before, "{look}");
+    }
+    let held = good(service.get(&format!("{QUEUE}/items/leased")).await);
+    assert_eq!((&held["lease"]["id"], &held["lease"]["worker"]), (&json!(lease(&popped, 2)), &json!("w")));
+    assert!(held["lease"]["expires_in_ms"].as_u64() > Some(400_000), "it has its full length again: {held}");
+    let again = good(service.post(&format!("{QUEUE}/pop?max=3&id=one"), &Value::Null).await);
+    assert_eq!(keys(&again), ["leased"], "the pop's id still stands for what is left of it");
+    let repeated = good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
+    assert_eq!(repeated["settled"][0]["result"], "repeated");
+}
+
+#[tokio::test]
+async fn a_queue_that_was_deleted_stays_so_and_its_numbers_are_not_used_again() {
+    let folder = Folder::new("deleted");
+    let service = folder.service().await;
+    let first = good(service.post(&format!("{QUEUE}/add"), &object("a")).await);
+    good(service.call("DELETE", QUEUE, &Value::Null).await);
+    let service = restarted(service, &folder).await;
+    service.get(QUEUE).await.problem("queue-not-found");
+    let next = good(service.post(&format!("{QUEUE}/add"), &object("a")).await);
+    assert!(next["resource_version"].as_u64() > first["resource_version"].as_u64());
+    let service = restarted(service, &folder).await;
+    let document = good(service.get(QUEUE).await);
+    assert_eq!((&document["auto_created"], &document["status"]["ready"]), (&json!(true), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_history_is_told_newest_first_in_pages_and_outlives_a_restart() {
+    let folder = Folder::new("history");
+    let service = folder.service().await;
+    good(service.post(&format!("{QUEUE}/add?source=erp"), &json!({"key": "a/b", "n": 1.50})).await);
+    good(service.post(&format!("{QUEUE}/add"), &json!({"key": "other", "names": {"key": "a/b"}})).await);
+    let popped = good(service.post(&format!("{QUEUE}/pop?worker=w"), &Value::Null).await);
+    let nack = json!({"leases": [lease(&popped, 0)], "error": "no luck", "delay": "0s"});
+    good(service.post(&format!("{QUEUE}/nack"), &nack).await);
+    good(service.post(&format!("{QUEUE}/delete?key=a/b"), &Value::Null).await);
+
+    let service = restarted(service, &folder).await;
+    let all = good(service.get(&format!("{QUEUE}/history/a%2Fb")).await);
+    let told: Vec<&str> = items(&all).iter().filter_map(|item| item["event"].as_str()).collect();
+    assert_eq!(told, ["appended", "settled", "leased", "appended"]);
+    assert_eq!(all["continue"], Value::Null);
+    let [deleted, settled, leased, added] = items(&all) else { panic!("{all}") };
+    assert_eq!((&deleted["type"], &deleted["final_state_unknown"]), (&json!("Deleted"), &json!(true)));
+    assert_eq!((&settled["outcome"], &settled["error"]), (&json!("nacked"), &json!("no luck")));
+    assert_eq!((&leased["worker"], &leased["lease"]), (&json!("w"), &json!(lease(&popped, 0))));
+    assert_eq!((&added["type"], &added["source"]), (&json!("Added"), &json!("erp")));
+
+    let mut paged = Vec::new();
+    let mut next = String::new();
+    loop {
+        let page = good(service.get(&format!("{QUEUE}/history?key=a/b&limit=1{next}")).await);
+        paged.extend(items(&page).to_vec());
+        let Some(token) = page["continue"].as_str() else { break };
+        next = format!("&continue={token}");
+    }
+    assert_eq!(paged, items(&all));
+    assert_eq!(items(&good(service.get(&format!("{QUEUE}/history/absent")).await)), &[] as &[Value]);
+    service.get(&format!("{QUEUE}/history")).await.problem("invalid-parameter");
+    service.get(&format!("{QUEUE}/history/a?continue=00")).await.problem("expired");
+}
+
+fn items(page: &Value) -> &[Value] {
+    page["items"].as_array().expect("a page")
+}

@@ -1,0 +1,148 @@
+//! One who calls the service: what it holds, and how it goes on from call to call and from life to
+//! life of the node.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use deltaq::engine::command::How;
+use deltaq::engine::delta::Rv;
+use deltaq::service::{Error, Handle, Name, Registry};
+use fastrand::Rng;
+
+use super::Violation;
+use super::ledger::QueueRef;
+use super::plan::{Plan, Setup, millis};
+use super::world::World;
+
+/// A lease that its worker knows of.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) queue: QueueRef,
+    pub(super) id: String,
+    pub(super) token: Rv,
+    pub(super) key: String,
+}
+
+/// What a caller keeps over the lives of the node.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) rng: Rng,
+    pub(super) steps: u32,
+    pub(super) held: Vec<Lease>,
+    /// Leases that are settled, and how.
+    pub(super) settled: Vec<(Lease, How)>,
+    /// Pops with an id that may be repeated.
+    pub(super) pops: Vec<(Name, Arc<str>)>,
+}
+
+/// A caller, and the node that it calls.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) index: usize,
+    pub(super) world: Arc<World>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) memory: Arc<Mutex<Memory>>,
+}
+
+/// A queue that is called.
+pub(super) struct Target {
+    pub(super) handle: Arc<Handle>,
+    pub(super) queue: QueueRef,
+    pub(super) setup: Setup,
+}
+
+impl Memory {
+    pub(super) fn new(seed: u64, steps: u32) -> Self {
+        let (held, settled, pops) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rng: Rng::with_seed(seed), steps, held, settled, pops }
+    }
+}
+
+impl Caller {
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls until it has done all its calls.
+    pub(super) async fn run(self) {
+        while self.world.verdict().is_ok() {
+            let mut rng = {
+                let mut memory = self.memory();
+                if memory.steps == 0 {
+                    return;
+                }
+                memory.steps -= 1;
+                memory.rng.fork()
+            };
+            tokio::time::sleep(millis(&mut rng, 0..self.plan.pause_ms)).await;
+            let told = if rng.u32(..100) < self.plan.leaves {
+                let (polls, longest) = (rng.u32(1..5), millis(&mut rng, 0..2_000));
+                cut_off(polls, longest, self.step(rng)).await
+            } else {
+                Some(self.step(rng).await)
+            };
+            match told {
+                Some(told) => self.world.judge(told),
+                None => self.note("left"),
+            }
+        }
+    }
+
+    pub(super) fn note(&self, what: impl std::fmt::Debug) {
+        self.world.note(format_args!("{} {what:?}", self.index));
+    }
+
+    /// One of the queues, created if it is not there.
+    pub(super) fn target(&self, rng: &mut Rng) -> Result<Option<Target>, Violation> {
+        let setup = rng.choice(&self.plan.queues).expect("there are some").clone();
+        self.target_of(setup)
+    }
+
+    pub(super) fn target_of(&self, setup: Setup) -> Result<Option<Target>, Violation> {
+        let found = match self.registry.find(&setup.name) {
+            Some(handle) => Ok(handle),
+            None => self.registry.create(&setup.name, setup.config.clone(), false).map(|(handle, _)| handle),
+        };
+        match found {
+            Ok(handle) => {
+                let queue = (setup.name.clone(), handle.incarnation().0);
+                self.world.ledger(|ledger| ledger.found(&queue, &setup.config))?;
+                Ok(Some(Target { handle, queue, setup }))
+            }
+            Err(error) => {
+                self.failed(&error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The queue of a lease, if it is still there.
+    pub(super) fn home(&self, lease: &Lease) -> Option<Arc<Handle>> {
+        let handle = self.registry.find(&lease.queue.0)?;
+        (handle.incarnation().0 == lease.queue.1).then_some(handle)
+    }
+
+    pub(super) fn failed(&self, error: &Error) {
+        self.note(error);
+        let _fate = self.world.fate(error);
+    }
+}
+
+/// Polls a call so often, or lets it run so long, and then drops it.
+async fn cut_off<T>(polls: u32, longest: Duration, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = pin!(call);
+    let mut left = polls;
+    let mut end = pin!(tokio::time::sleep(longest));
+    poll_fn(|context| {
+        if let Poll::Ready(out) = call.as_mut().poll(context) {
+            return Poll::Ready(Some(out));
+        }
+        left -= 1;
+        if left == 0 || end.as_mut().poll(context).is_ready() { Poll::Ready(None) } else { Poll::Pending }
+    })
+    .await
+}

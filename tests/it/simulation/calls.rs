@@ -1,0 +1,491 @@
+//! The calls of a caller: each tells the ledger what it sends, and what it was answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, Settle, Settled};
+use deltaq::engine::config::{Config, Mode};
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::refusal::Refusal;
+use deltaq::engine::time::Time;
+use deltaq::engine::{Queue, Sweep};
+use deltaq::service::{Error, PopCall};
+use fastrand::Rng;
+
+use super::Violation;
+use super::caller::{Caller, Lease, Target};
+use super::ledger::{Kind, View};
+use super::plan::millis;
+use super::world::Fate;
+
+type Sent = Vec<(String, u64, Kind)>;
+
+/// Leases that are remembered to be settled again.
+const SETTLED_MAX: usize = 12;
+
+fn key_name(index: usize) -> String {
+    format!("k{index}")
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name).expect("it is a key")
+}
+
+fn object(name: &str, number: u64) -> Object {
+    Object::from_valid(&format!("{{\"key\":\"{name}\",\"id\":{number}}}"))
+}
+
+impl Caller {
+    /// One call.
+    pub(super) async fn step(&self, mut rng: Rng) -> Result<(), Violation> {
+        match rng.u32(..100) {
+            0..32 => self.produce(&mut rng).await,
+            32..58 => self.pop(&mut rng).await,
+            58..74 => self.settle(&mut rng).await,
+            74..77 => self.settle_again(&mut rng).await,
+            77..80 => self.extend(&mut rng).await,
+            80..84 => self.replace(&mut rng).await,
+            84..91 => self.look(&mut rng).await,
+            91..96 => self.sweep(&mut rng).await,
+            96..99 => self.operate(&mut rng).await,
+            _ => self.delete(&mut rng).await,
+        }
+    }
+
+    async fn produce(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let Some(target) = self.target(rng)? else { return Ok(()) };
+        let is_keys = target.setup.config.mode == Mode::Keys;
+        let count = if is_keys { 1 } else { rng.usize(1..4) };
+        let (mut sent, mut calls) = (Sent::new(), Vec::new());
+        for _ in 0..count {
+            let name = key_name(rng.usize(..target.setup.keys));
+            let number = self.world.next_number();
+            let deletes = !is_keys && rng.u8(..5) == 0;
+            let kind = match rng.bool() {
+                _ if deletes => DeltaKind::Deleted,
+                true => DeltaKind::Added,
+                false => DeltaKind::Updated,
+            };
+            let bare = is_keys || deletes && rng.bool();
+            calls.push(Call {
+                kind: if is_keys { DeltaKind::Added } else { kind },
+                key: key(&name),
+                object: (!bare).then(|| object(&name, number)),
+                source: None,
+                delay: (rng.u8(..6) == 0).then(|| millis(rng, 1..4_000)),
+                final_state_unknown: false,
+                rate_limited: false,
+            });
+            sent.push((name, number, if deletes { Kind::Delete } else { Kind::Put }));
+        }
+        let asked = self.world.ledger(|ledger| {
+            let asked = ledger.asks(&target.queue);
+            ledger.sends(&asked, &sent).map(|()| asked)
+        })?;
+        self.note(("produce", &target.queue.0, &sent));
+        let produced = target.handle.produce(&target.setup.config, &calls).await;
+        self.note(&produced);
+        self.world.ledger(|ledger| match &produced {
+            Ok(produced) => {
+                ledger.answered(&asked, Some(produced.resource_version))?;
+                if is_keys && produced.ignored > 0 {
+                    return ledger.refused(&asked, &sent);
+                }
+                ledger.hit("produced");
+                ledger.accepted(&asked, &sent, produced.resource_version)
+            }
+            Err(Error::Refused(_)) => ledger.refused(&asked, &sent),
+            Err(_) => Ok(()),
+        })?;
+        produced.map_or_else(|error| self.failed(&error), drop);
+        Ok(())
+    }
+
+    async fn pop(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let Some(target) = self.target(rng)? else { return Ok(()) };
+        let settles = if rng.u8(..4) == 0 { self.some_held(rng, Some(&target)) } else { Vec::new() };
+        let id = self.pop_id(rng, &target);
+        let pop = Pop {
+            max: rng.usize(1..5),
+            max_bytes: if rng.u8(..5) == 0 { 1 } else { 1 << 20 },
+            lease: (rng.u8(..3) == 0).then(|| millis(rng, 50..20_000)),
+            worker: None,
+            id: id.clone(),
+            with_known: rng.bool(),
+        };
+        let wait = if rng.u8(..3) == 0 { Duration::ZERO } else { millis(rng, 1..5_000) };
+        let keeps = rng.u8(..12) > 0;
+        let had_id = id.is_some();
+        self.take(&target, PopCall { pop, settles: Vec::new(), wait }, settles, had_id, keeps).await.map(drop)
+    }
+
+    /// Pops; answers how many keys came, none if the pop failed.
+    pub(super) async fn take(
+        &self,
+        target: &Target,
+        mut call: PopCall,
+        settles: Vec<(Lease, How)>,
+        had_id: bool,
+        keeps: bool,
+    ) -> Result<Option<usize>, Violation> {
+        let asked = self.world.ledger(|ledger| ledger.asks(&target.queue));
+        self.sends_settles(&settles)?;
+        call.settles.extend(
+            settles
+                .iter()
+                .map(|(lease, how)| Settle { token: target.handle.token(&lease.id), how: how.clone() }),
+        );
+        self.note(("pop", &target.queue.0, &call));
+        let answer = target.handle.pop(call).await;
+        let mut delivered = match answer.items {
+            Ok(delivered) => delivered,
+            Err(error) => {
+                self.failed(&error);
+                if !matches!(error, Error::Journal(_) | Error::QueueDeleted | Error::Broken) {
+                    self.told_settles(settles, &answer.settled)?;
+                }
+                return Ok(None);
+            }
+        };
+        self.told_settles(settles, &answer.settled)?;
+        let tokens: Vec<_> = delivered.items.iter().map(|item| (item.key.as_str(), item.token)).collect();
+        self.note(("popped", keeps, tokens));
+        self.world.ledger(|ledger| {
+            ledger.answered(&asked, None)?;
+            ledger.popped(&asked, &delivered.items, had_id, keeps)
+        })?;
+        if keeps {
+            delivered.confirm();
+            let held = delivered.items.iter().map(|item| Lease {
+                queue: target.queue.clone(),
+                id: target.handle.lease_id(item.token).to_string(),
+                token: item.token,
+                key: item.key.as_str().to_owned(),
+            });
+            let mut memory = self.memory();
+            let fresh: Vec<Lease> =
+                held.filter(|lease| !memory.held.iter().any(|held| held.id == lease.id)).collect();
+            memory.held.extend(fresh);
+        }
+        Ok(Some(delivered.items.len()))
+    }
+
+    /// Sometimes a pop has an id, a new one or one that may be answered again.
+    fn pop_id(&self, rng: &mut Rng, target: &Target) -> Option<Arc<str>> {
+        let mut memory = self.memory();
+        match rng.u8(..8) {
+            0 => {
+                let id: Arc<str> = format!("p{}", self.world.next_number()).into();
+                memory.pops.push((target.queue.0.clone(), id.clone()));
+                Some(id)
+            }
+            1 => {
+                let own = memory.pops.iter().rev().find(|(name, _)| *name == target.queue.0);
+                own.map(|(_, id)| id.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Leases to settle, of one queue, and how. They stay in hand until their end is known.
+    fn some_held(&self, rng: &mut Rng, target: Option<&Target>) -> Vec<(Lease, How)> {
+        let memory = self.memory();
+        let queue = match target {
+            Some(target) => target.queue.clone(),
+            None => match rng.choice(&memory.held) {
+                Some(lease) => lease.queue.clone(),
+                None => return Vec::new(),
+            },
+        };
+        let of_queue = memory.held.iter().filter(|lease| lease.queue == queue);
+        let some: Vec<Lease> = of_queue.take(rng.usize(1..4)).cloned().collect();
+        some.into_iter().map(|lease| (lease, how(rng))).collect()
+    }
+
+    async fn settle(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let settles = self.some_held(rng, None);
+        self.send_settles(settles).await
+    }
+
+    async fn settle_again(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let again = rng.choice(&self.memory().settled).cloned();
+        self.send_settles(again.into_iter().collect()).await
+    }
+
+    /// Settles leases of one queue.
+    pub(super) async fn send_settles(&self, settles: Vec<(Lease, How)>) -> Result<(), Violation> {
+        let Some((first, _)) = settles.first() else { return Ok(()) };
+        let Some(handle) = self.home(first) else {
+            let queue = first.queue.clone();
+            self.memory().held.retain(|lease| lease.queue != queue);
+            return Ok(());
+        };
+        let asked = self.world.ledger(|ledger| ledger.asks(&first.queue));
+        self.sends_settles(&settles)?;
+        let calls: Vec<Settle> = settles
+            .iter()
+            .map(|(lease, how)| Settle { token: handle.token(&lease.id), how: how.clone() })
+            .collect();
+        self.note(("settle", &asked.queue.0, &calls));
+        match handle.write(move |queue, now| queue.settle(now, &calls)).await {
+            Ok(settled) => {
+                self.world.ledger(|ledger| ledger.answered(&asked, None))?;
+                self.told_settles(settles, &settled)
+            }
+            Err(error) => {
+                self.failed(&error);
+                Ok(())
+            }
+        }
+    }
+
+    fn sends_settles(&self, settles: &[(Lease, How)]) -> Result<(), Violation> {
+        self.world.ledger(|ledger| {
+            let mut all = settles.iter();
+            all.try_for_each(|(lease, how)| ledger.settles(&lease.queue, &lease.key, lease.token, how))
+        })
+    }
+
+    fn told_settles(&self, settles: Vec<(Lease, How)>, told: &[Settled]) -> Result<(), Violation> {
+        self.note(told);
+        for ((lease, how), told) in settles.into_iter().zip(told) {
+            self.world.ledger(|ledger| {
+                ledger.hit(if *told == Settled::Repeated { "settled again" } else { "settled" });
+                ledger.settled(&lease.queue, &lease.key, lease.token, &how, *told)
+            })?;
+            let mut memory = self.memory();
+            memory.held.retain(|held| held.id != lease.id);
+            if matches!(told, Settled::Ok { .. } | Settled::Repeated) {
+                memory.settled.push((lease, how));
+            }
+            if memory.settled.len() > SETTLED_MAX {
+                memory.settled.remove(0);
+            }
+        }
+        Ok(())
+    }
+
+    async fn extend(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let Some(lease) = rng.choice(&self.memory().held).cloned() else { return Ok(()) };
+        let Some(handle) = self.home(&lease) else { return Ok(()) };
+        let span = millis(rng, 10..20_000);
+        let to_us = self.world.clock.now_us() + u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let asked = self.world.ledger(|ledger| {
+            let asked = ledger.asks(&lease.queue);
+            ledger.extends(&lease.queue, &lease.key, lease.token, to_us).map(|()| asked)
+        })?;
+        let token = handle.token(&lease.id);
+        let extended = handle.write(|queue, now| queue.extend(now, &[token], Some(span))).await;
+        self.note(("extend", &extended));
+        match extended {
+            Ok(extended) => self.world.ledger(|ledger| {
+                ledger.answered(&asked, None)?;
+                let deadline_us = match extended.first() {
+                    Some(Extended::Ok { deadline, .. }) => Some(deadline.as_micros()),
+                    _ => None,
+                };
+                ledger.extended(&lease.queue, &lease.key, lease.token, deadline_us)
+            }),
+            Err(error) => {
+                self.failed(&error);
+                Ok(())
+            }
+        }
+    }
+
+    async fn replace(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let Some(target) = self.target(rng)? else { return Ok(()) };
+        let listed = rng.u8(3..9);
+        let names = (0..target.setup.keys).filter(|_| rng.u8(..8) < listed);
+        let sent: Sent =
+            names.map(|index| (key_name(index), self.world.next_number(), Kind::Listed)).collect();
+        self.send_replace(&target, sent, rng).await
+    }
+
+    /// Replaces by `sent`; time passes between its slices.
+    pub(super) async fn send_replace(
+        &self,
+        target: &Target,
+        sent: Sent,
+        rng: &mut Rng,
+    ) -> Result<(), Violation> {
+        let asked = self.world.ledger(|ledger| {
+            let asked = ledger.asks(&target.queue);
+            ledger.replaces(&asked, &sent).map(|()| asked)
+        })?;
+        let items = sent.iter().map(|(name, number, _)| (key(name), object(name, *number))).collect();
+        let mut accepting = Some(Replace::new(items, None));
+        let mut id = None;
+        self.note(("replace", &target.queue.0, sent.len()));
+        let step = move |queue: &mut Queue, now: Time, budget: usize| {
+            if let Some(replace) = &accepting {
+                queue.check_replace(replace)?;
+            }
+            if let Some(replace) = accepting.take() {
+                id = Some(queue.accept_replace(now, replace)?);
+            }
+            match id {
+                Some(id) => queue.replace_step(now, id, budget),
+                None => Ok(Progress::NotYet),
+            }
+        };
+        let most = (sent.len() / 4).clamp(2, 400);
+        let replaced = self.sliced(target, rng, most, step).await;
+        self.note(&replaced);
+        self.world.ledger(|ledger| match &replaced {
+            Ok(replaced) => {
+                ledger.hit("replaced");
+                ledger.answered(&asked, Some(replaced.resource_version))?;
+                ledger.accepted(&asked, &sent, replaced.resource_version)
+            }
+            Err(Error::Refused(_)) => ledger.refused(&asked, &sent),
+            Err(_) => Ok(()),
+        })
+    }
+
+    /// Runs a long command in slices of a few keys, each of which takes its time.
+    async fn sliced<T: Send + 'static>(
+        &self,
+        target: &Target,
+        rng: &mut Rng,
+        most: usize,
+        mut step: impl FnMut(&mut Queue, Time, usize) -> Result<Progress<T>, Refusal> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (world, mut rng) = (self.world.clone(), rng.fork());
+        let done = target.handle.sliced(move |queue, now| {
+            world.spend(Duration::from_micros(rng.u64(..900)));
+            step(queue, now, rng.usize(1..=most))
+        });
+        let done = done.await;
+        if let Err(error) = &done {
+            let _fate = self.world.fate(error);
+        }
+        done
+    }
+
+    async fn look(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let Some(target) = self.target(rng)? else { return Ok(()) };
+        let asked = self.world.ledger(|ledger| ledger.asks(&target.queue));
+        if rng.u8(..3) == 0 {
+            let Ok(document) = target.handle.document().await else { return Ok(()) };
+            let status = document.status;
+            self.note(("document", &status, document.waiters));
+            self.world.ledger(|ledger| ledger.answered(&asked, Some(status.resource_version)))?;
+            if status.ready > 0 && !status.paused && document.waiters > 0 {
+                return Err(format!("{}: pops wait for keys that are ready", target.queue.0));
+            }
+            return Ok(());
+        }
+        let name = key_name(rng.usize(..target.setup.keys));
+        let read = target
+            .handle
+            .read(|queue, _| (queue.resource_version(), View::of(queue, &name), queue.has_synced()));
+        let Ok((rv, view, synced)) = read.await else { return Ok(()) };
+        self.note(("read", &target.queue.0, rv, &name, &view));
+        self.world.ledger(|ledger| {
+            ledger.hit("read");
+            ledger.answered(&asked, Some(rv))?;
+            ledger.synced(&asked, synced)?;
+            ledger.read(&asked, &name, &view)
+        })
+    }
+
+    async fn sweep(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let Some(target) = self.target(rng)? else { return Ok(()) };
+        let queue = &target.queue;
+        let mut sweep = Sweep::default();
+        let choice = rng.u8(..10);
+        self.note(("sweep", choice, &queue.0));
+        let drops = choice < 2;
+        if drops {
+            self.world.ledger(|ledger| ledger.drops(queue))?;
+        }
+        let done = match choice {
+            0 => {
+                let step = move |queue: &mut Queue, now, most| Ok(queue.purge_step(now, &mut sweep, most));
+                self.sliced(&target, rng, 4, step).await.map(drop)
+            }
+            1 => {
+                let step =
+                    move |queue: &mut Queue, now, most| Ok(queue.discard_step(now, None, &mut sweep, most));
+                self.sliced(&target, rng, 4, step).await.map(drop)
+            }
+            2..6 => {
+                let step =
+                    move |queue: &mut Queue, now, most| Ok(queue.redrive_step(now, None, &mut sweep, most));
+                self.sliced(&target, rng, 4, step).await.map(drop)
+            }
+            _ => {
+                let step = move |queue: &mut Queue, now, most| queue.resync_step(now, &mut sweep, most);
+                self.sliced(&target, rng, 4, step).await.map(drop)
+            }
+        };
+        self.note(&done);
+        if drops && done.is_ok() { self.world.ledger(|ledger| ledger.dropped(queue)) } else { Ok(()) }
+    }
+
+    async fn operate(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let Some(target) = self.target(rng)? else { return Ok(()) };
+        let asked = self.world.ledger(|ledger| ledger.asks(&target.queue));
+        let choice = rng.u8(..6);
+        let handle = &target.handle;
+        let done = match choice {
+            0 => handle.write(|queue, now| queue.set_paused(now, true)).await,
+            1 | 2 => handle.write(|queue, now| queue.set_paused(now, false)).await,
+            3 => handle.write(|queue, now| queue.set_closed(now, true)).await,
+            4 => handle.write(|queue, now| queue.set_closed(now, false)).await,
+            _ => {
+                let (lease, failures) = (millis(rng, 200..10_000), rng.u32(..4));
+                let edit = |config: &Config| {
+                    Ok::<_, Error>(Config { lease, max_failures: failures, ..config.clone() })
+                };
+                handle.configure(edit).await
+            }
+        };
+        self.note(("operate", choice, &target.queue.0, &done));
+        match done {
+            Ok(()) => self.world.ledger(|ledger| ledger.answered(&asked, None)),
+            Err(error) => {
+                self.failed(&error);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) async fn delete(&self, rng: &mut Rng) -> Result<(), Violation> {
+        let setup = rng.choice(&self.plan.queues).expect("there are some").clone();
+        let Some(handle) = self.registry.find(&setup.name) else { return Ok(()) };
+        let queue = (setup.name.clone(), handle.incarnation().0);
+        self.world.ledger(|ledger| {
+            ledger.found(&queue, &setup.config)?;
+            ledger.deletes(&queue)
+        })?;
+        self.note(("delete", &queue));
+        let deleted = match self.registry.delete(&setup.name) {
+            Ok(commit) => commit.wait().await.map_err(Error::from),
+            Err(error) => Err(error),
+        };
+        self.note(&deleted);
+        match deleted {
+            Ok(()) => self.world.ledger(|ledger| {
+                ledger.hit("deleted");
+                ledger.deleted(&queue)
+            }),
+            Err(error) => {
+                debug_assert_eq!(self.world.fate(&error), Fate::Unknown);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn how(rng: &mut Rng) -> How {
+    match rng.u8(..10) {
+        0..6 => How::Ack,
+        6..8 => How::Nack { delay: (rng.u8(..3) == 0).then(|| millis(rng, 0..3_000)), error: None },
+        8 => How::Release,
+        _ => How::Reject { error: None },
+    }
+}

@@ -1,0 +1,213 @@
+//! The store of a simulated node: one in memory that takes its time, and what it was ever given.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use deltaq::engine::Queue;
+use deltaq::engine::delta::Rv;
+use deltaq::engine::schedule::Slot;
+use deltaq::journal::memory::Memory;
+use deltaq::journal::record::Decoder;
+use deltaq::journal::recovery::{self, Progress};
+use deltaq::journal::store::{
+    Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow, Reader, Size, Store, Stretch, Writes,
+};
+use fastrand::Rng;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::Violation;
+
+/// A store whose steps take a while, by a seed. Clones are the same store.
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    pub(super) memory: Memory,
+    /// None for a store that takes no time.
+    pace: Option<Arc<Mutex<Rng>>>,
+    twins: Arc<Mutex<Twins>>,
+}
+
+/// Every queue as of the last durable event, by nothing but its events: no checkpoint is asked.
+#[derive(Debug, Default)]
+struct Twins {
+    queues: BTreeMap<QueueId, Twin>,
+    next_row: u64,
+}
+
+#[derive(Debug)]
+struct Twin {
+    incarnation: u32,
+    queue: Queue,
+}
+
+impl Disk {
+    /// An empty store; one without a seed takes no time.
+    pub(super) fn new(seed: Option<u64>) -> Self {
+        let pace = seed.map(|seed| Arc::new(Mutex::new(Rng::with_seed(seed))));
+        Self { memory: Memory::default(), pace, twins: Arc::default() }
+    }
+
+    /// What a restart finds.
+    pub(super) fn restarted(&self) -> Self {
+        Self { memory: self.memory.restarted(), ..self.clone() }
+    }
+
+    async fn pass_time(&self) {
+        let Some(span) = self.pace.as_ref().and_then(|pace| span(&mut lock(pace))) else { return };
+        tokio::time::sleep(span).await;
+    }
+
+    /// Lets the twins hear of all that is durable.
+    fn follow(&self) -> Result<(), Violation> {
+        let mut twins = lock(&self.twins);
+        let mut decoder = Decoder::default();
+        let rows = self.memory.queues().now_or_never().expect("memory does not wait");
+        for row in rows.expect("memory can be read") {
+            if row.deleted || twins.queues.contains_key(&row.id) {
+                continue;
+            }
+            let record = decoder.queue(&row).map_err(|error| error.to_string())?;
+            let Some(state) = record.state else { continue };
+            let mut queue = Queue::restore(state);
+            queue.restored()?;
+            twins.queues.insert(row.id, Twin { incarnation: row.incarnation, queue });
+        }
+        for row in self.memory.journal_rows_from(twins.next_row) {
+            twins.next_row = row.id + 1;
+            let Some(twin) = twins.queues.get_mut(&row.queue) else { continue };
+            for event in decoder.events(&row).map_err(|error| error.to_string())? {
+                twin.queue.apply(&event);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a restart right now would make of the rows is what the durable events make of the queues.
+    pub(super) fn check_recovery(&self) -> Result<(), Violation> {
+        self.follow()?;
+        let store = self.memory.restarted();
+        let failed = |error: recovery::Error| format!("a restart would fail: {error}");
+        let contents = recovery::contents(&store).now_or_never().expect("memory does not wait");
+        let twins = lock(&self.twins);
+        for row in contents.map_err(failed)?.live {
+            let progress = Progress::default();
+            let loaded = recovery::load(&store, &row, &progress).now_or_never();
+            let loaded = loaded.expect("memory does not wait").map_err(failed)?;
+            let twin = twins.queues.get(&row.id).ok_or("a queue that nobody created")?;
+            same(&row.name, "recovered", &loaded.queue, &twin.queue)?;
+        }
+        Ok(())
+    }
+
+    /// The queue, if it has no events that are not durable, is what its durable events make of it.
+    pub(super) fn check_live(&self, incarnation: u32, live: &Queue) -> Result<(), Violation> {
+        let twins = lock(&self.twins);
+        let twin = twins.queues.values().find(|twin| twin.incarnation == incarnation);
+        match twin.filter(|twin| twin.queue.resource_version() == live.resource_version()) {
+            Some(twin) => same(&incarnation.to_string(), "live", live, &twin.queue),
+            None => Ok(()),
+        }
+    }
+
+    /// Call it now and then, before the twins would miss what is trimmed.
+    pub(super) fn catch_up(&self) -> Result<(), Violation> {
+        self.follow()
+    }
+}
+
+/// How long a step takes: mostly nothing or little, rarely very long.
+fn span(rng: &mut Rng) -> Option<Duration> {
+    let millis = match rng.u32(..100) {
+        0..60 => return None,
+        60..93 => rng.u64(1..4),
+        93..99 => rng.u64(4..60),
+        _ => rng.u64(60..3_000),
+    };
+    Some(Duration::from_millis(millis))
+}
+
+fn same(name: &str, what: &str, queue: &Queue, twin: &Queue) -> Result<(), Violation> {
+    let (image, other) = (queue.image(), twin.image());
+    if image == other {
+        return Ok(());
+    }
+    let (image, other) = (format!("{image:#?}"), format!("{other:#?}"));
+    let differs = image.lines().zip(other.lines()).take_while(|(one, two)| one == two).count();
+    let near = |text: &str| {
+        let lines = text.lines().skip(differs.saturating_sub(30)).take(60);
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    Err(format!("queue {name}: {what}\n{}\n\nby its events\n{}", near(&image), near(&other)))
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store for Disk {
+    async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+        // The next write may trim what the last one brought, and change the row of a new queue.
+        let followed = self.follow();
+        self.pass_time().await;
+        let written = self.memory.write(writes).await;
+        self.pass_time().await;
+        followed.map_err(|found| Error::Damaged { found })?;
+        written
+    }
+
+    async fn reopen(&mut self) -> Result<(), Error> {
+        self.pass_time().await;
+        self.memory.reopen().await
+    }
+
+    async fn upkeep(&mut self) -> Result<Size, Error> {
+        self.memory.upkeep().await
+    }
+}
+
+impl Reader for Disk {
+    fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>> {
+        Box::pin(async move {
+            self.pass_time().await;
+            self.memory.queues().await
+        })
+    }
+
+    fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>> {
+        self.memory.gravestones(queue)
+    }
+
+    fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
+        Box::pin(async move {
+            self.pass_time().await;
+            self.memory.keys(queue, slot, limit).await
+        })
+    }
+
+    fn journal(
+        &self,
+        queue: QueueId,
+        after: Rv,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
+        Box::pin(async move {
+            self.pass_time().await;
+            self.memory.journal(queue, after, bytes).await
+        })
+    }
+
+    fn history(
+        &self,
+        queue: QueueId,
+        key: &str,
+        before: Rv,
+        bytes: usize,
+    ) -> BoxFuture<'_, Result<(Vec<JournalRow>, Option<Rv>), Error>> {
+        self.memory.history(queue, key, before, bytes)
+    }
+
+    fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {
+        self.memory.stretches(queue, bytes)
+    }
+}

@@ -1,0 +1,110 @@
+//! The end of a run: no more faults, and everything that was accepted is handed out.
+
+use std::time::Duration;
+
+use deltaq::engine::Sweep;
+use deltaq::engine::command::{How, Pop};
+use deltaq::engine::config::{Config, Mode};
+use deltaq::engine::time::Time;
+use deltaq::journal::Live;
+use deltaq::service::{Error, PopCall, Registry};
+
+use super::Violation;
+use super::caller::{Caller, Target};
+use super::disk::Disk;
+use super::run::Run;
+
+/// Longer than the journal takes to come back, and queues to be loaded again.
+const RECOVERY: Duration = Duration::from_secs(30);
+/// Timers are as fine as this.
+const TICK: Duration = Duration::from_millis(5);
+/// More pops than there is work for.
+const ROUNDS: usize = 400;
+
+impl Run {
+    pub(super) async fn finale(
+        &self,
+        disk: &Disk,
+        registry: &std::sync::Arc<Registry>,
+    ) -> Result<(), Violation> {
+        tokio::time::sleep(RECOVERY).await;
+        self.world.note(format_args!("the last act"));
+        self.probe(disk, registry)?;
+        let caller = self.callers(registry).swap_remove(0);
+        for setup in &self.plan.queues {
+            let Some(handle) = registry.find(&setup.name) else { continue };
+            let queue = (setup.name.clone(), handle.incarnation().0);
+            self.world.ledger(|ledger| ledger.found(&queue, &setup.config))?;
+            let target = Target { handle, queue, setup: setup.clone() };
+            self.check_timer(&target)?;
+            self.open(&target).await.map_err(|error| format!("{}: {error}", setup.name))?;
+            drain(&caller, &target).await?;
+        }
+        self.probe(disk, registry)?;
+        disk.check_recovery()
+    }
+
+    /// Nothing is long overdue, or nobody wakes the queue any more.
+    fn check_timer(&self, target: &Target) -> Result<(), Violation> {
+        let slack = self.world.ahead() + TICK;
+        let now = Time::from_micros(self.world.clock.now_us());
+        let mut overdue = None;
+        let is_there = target.handle.with(&mut |queue| {
+            overdue = queue.next_deadline().filter(|due| due.plus(slack) < now);
+        });
+        match overdue {
+            _ if !is_there => Err(format!("{} does not come back", target.setup.name)),
+            Some(due) => Err(format!("{} has slept since {due:?}", target.setup.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing holds the queue back, and nothing new comes.
+    async fn open(&self, target: &Target) -> Result<(), Error> {
+        let edit = |config: &Config| {
+            let max_failures = 0;
+            Ok::<_, Error>(Config { resync_period: None, max_failures, ..config.clone() })
+        };
+        target.handle.configure(edit).await?;
+        let mut sweep = Sweep::default();
+        target.handle.sliced(move |queue, now| Ok(queue.redrive_step(now, None, &mut sweep, 100))).await?;
+        let open = |queue: &mut deltaq::engine::Queue, now| {
+            queue.set_closed(now, false);
+            queue.set_paused(now, false);
+        };
+        target.handle.write(open).await
+    }
+}
+
+/// Takes and acknowledges until nothing is left.
+async fn drain(caller: &Caller, target: &Target) -> Result<(), Violation> {
+    for _ in 0..ROUNDS {
+        let document = target.handle.document().await.map_err(|error| error.to_string())?;
+        let status = document.status;
+        if status.ready + status.delayed + status.leased + status.parked == 0 {
+            return Ok(());
+        }
+        let pop = Pop {
+            max: 1_000,
+            max_bytes: usize::MAX,
+            lease: Some(Duration::from_secs(3_600)),
+            worker: None,
+            id: None,
+            with_known: false,
+        };
+        let call = PopCall { pop, settles: Vec::new(), wait: RECOVERY };
+        let taken = caller.take(target, call, Vec::new(), false, true).await?;
+        if taken == Some(0) && target.setup.config.mode != Mode::Keys {
+            let status = target.handle.document().await.map_err(|error| error.to_string())?.status;
+            if status.ready > 0 {
+                return Err(format!("{}: a pop has waited for nothing beside {status:?}", target.setup.name));
+            }
+        }
+        let held = std::mem::take(&mut caller.memory().held);
+        let (own, others) = held.into_iter().partition(|lease| lease.queue == target.queue);
+        caller.memory().held = others;
+        let own: Vec<_> = own;
+        caller.send_settles(own.into_iter().map(|lease| (lease, How::Ack)).collect()).await?;
+    }
+    Err(format!("{} can't be drained", target.setup.name))
+}

@@ -1,0 +1,170 @@
+//! What must be true of one key.
+
+use deltaq::engine::Queue;
+use deltaq::engine::command::Item;
+use deltaq::engine::config::Mode;
+use deltaq::engine::delta::Rv;
+use deltaq::engine::schedule::Place;
+
+use super::{Acked, Call, Held, KeyBook, Kind, Moment, carried, number};
+use crate::simulation::Violation;
+
+/// What a queue holds of a key.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    /// What waits or is leased: the calls, and the numbers of their deltas.
+    objects: Vec<(u64, Rv)>,
+    known: Option<u64>,
+    /// Ready, leased, delayed or parked.
+    busy: bool,
+}
+
+impl View {
+    pub(crate) fn of(queue: &Queue, key: &str) -> Self {
+        let Some(entry) = queue.table().get(key) else { return Self::default() };
+        let deltas = entry.leased.iter().chain(entry.waiting.iter());
+        Self {
+            objects: deltas.filter_map(|delta| Some((carried(delta)?, delta.rv))).collect(),
+            known: entry.known.as_ref().and_then(|known| number(known.object.as_str())),
+            busy: entry.standing.place != Place::Idle || entry.standing.is_delayed(),
+        }
+    }
+}
+
+/// When a key was shown: what was accepted before the call must be there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) asked: Moment,
+    pub(super) told: Moment,
+    pub(super) now_us: u64,
+}
+
+impl KeyBook {
+    /// Whether a call went with a lease that was acknowledged.
+    fn consumed(&self, number: u64) -> Acked {
+        let with = self.leases.values().filter(|held| held.objects.contains(&number));
+        with.map(|held| held.acked).max().unwrap_or(Acked::No)
+    }
+
+    /// A lease that was answered for the first time.
+    pub(super) fn leased(&mut self, item: &Item, mode: Mode, shown: Shown) -> Result<(), Violation> {
+        let token = item.token;
+        self.leases.insert(token, Held::of(item));
+        let before = self.leases.range(..token).next_back().map(|(first, held)| (*first, held, token));
+        let behind = self.leases.range(token + 1..).next();
+        let own = behind.and_then(|(later, _)| Some((token, self.leases.get(&token)?, *later)));
+        for (first, held, second) in before.into_iter().chain(own) {
+            if !held.may_have_ended(shown.now_us) {
+                return Err(format!("leases {first} and {second} hold the key at once: {held:?}"));
+            }
+        }
+        let rvs: Vec<Rv> = item.deltas.iter().map(|delta| delta.rv).collect();
+        if !rvs.is_sorted_by(|one, two| one < two) || rvs.last().is_some_and(|last| *last >= token) {
+            return Err(format!("lease {token} has its deltas in the order {rvs:?}"));
+        }
+        let acked = self.leases.range(..token).rev().find(|(_, held)| held.acked == Acked::Yes);
+        if let (Some((acked, _)), Some(first)) = (acked, rvs.first())
+            && first < acked
+        {
+            return Err(format!("lease {token} has delta {first} that {acked} has acknowledged"));
+        }
+        let objects: Vec<(u64, Rv)> =
+            item.deltas.iter().filter_map(|delta| Some((carried(delta)?, delta.rv))).collect();
+        let present: Vec<u64> = objects.iter().map(|(number, _)| *number).collect();
+        if let Some(lost) = self.missing(&present, mode, shown.asked).filter(|_| mode != Mode::Keys) {
+            return Err(format!("lease {token} brings {present:?} and lacks {lost}"));
+        }
+        self.seen(&objects, shown.told)
+    }
+
+    /// A lease that was answered before.
+    pub(super) fn leased_again(&self, item: &Item) -> Result<(), Violation> {
+        let before = self.leases.get(&item.token).ok_or("one token for two keys")?;
+        let again = Held::of(item);
+        if before.objects == again.objects && before.first_rv == again.first_rv {
+            Ok(())
+        } else {
+            Err(format!("lease {} was answered with other deltas before", item.token))
+        }
+    }
+
+    /// A read has shown the key.
+    pub(super) fn read(
+        &mut self,
+        view: &View,
+        mode: Mode,
+        knows: bool,
+        shown: Shown,
+    ) -> Result<(), Violation> {
+        self.check(view, mode, knows, shown.asked)?;
+        self.seen(&view.objects, shown.told)
+    }
+
+    /// What was shown is there for good, in the order in which it was sent.
+    fn seen(&mut self, objects: &[(u64, Rv)], told: Moment) -> Result<(), Violation> {
+        let mut last = 0;
+        for (number, rv) in objects {
+            let call = self.calls.get_mut(number).ok_or_else(|| format!("nobody sent {number}"))?;
+            if call.refused {
+                return Err(format!("{number} was refused, and is there"));
+            }
+            if *rv <= call.floor || call.rv.is_some_and(|before| before != *rv) {
+                return Err(format!("{number} is event {rv}, before {:?}, above {}", call.rv, call.floor));
+            }
+            call.rv = Some(*rv);
+            call.accepted.get_or_insert(told);
+            if call.kind == Kind::Put {
+                if call.sent < last {
+                    return Err(format!("{number} was sent before what it comes after: {objects:?}"));
+                }
+                last = call.sent;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was accepted as of a moment, is not worked off, and not there.
+    fn missing(&self, present: &[u64], mode: Mode, as_of: Moment) -> Option<u64> {
+        let due = |call: &Call| {
+            call.kind != Kind::Delete && !call.excused && call.accepted.is_some_and(|moment| moment <= as_of)
+        };
+        let mut calls = self.calls.iter().filter(|(number, call)| due(call) && !present.contains(number));
+        let lost = match mode {
+            Mode::Delta => calls.find(|(number, _)| self.consumed(**number) == Acked::No),
+            // Of one key only the newest stays.
+            Mode::Latest => calls.find(|(number, call)| {
+                let is_newest = !self.calls.values().any(|other| other.sent > call.sent && !other.refused);
+                is_newest && self.consumed(**number) == Acked::No
+            }),
+            Mode::Keys => calls.find(|(_, call)| !self.worked_off(call.floor)),
+        };
+        lost.map(|(number, _)| *number)
+    }
+
+    /// Whether a lease behind `floor` may have been acknowledged.
+    fn worked_off(&self, floor: Rv) -> bool {
+        self.leases.range(floor + 1..).any(|(_, held)| held.acked != Acked::No)
+    }
+
+    /// What a queue holds of the key is what it was told to hold.
+    pub(super) fn check(&self, view: &View, mode: Mode, knows: bool, as_of: Moment) -> Result<(), Violation> {
+        let mut present: Vec<u64> = view.objects.iter().map(|(number, _)| *number).collect();
+        if mode == Mode::Keys && view.busy {
+            present.extend(self.calls.keys());
+        }
+        if let Some(lost) = self.missing(&present, mode, as_of) {
+            return Err(format!("{lost} was answered and is lost; there is {view:?}"));
+        }
+        if mode == Mode::Keys {
+            return Ok(());
+        }
+        let newest = self.leases.iter().rev().find(|(_, held)| held.acked == Acked::Yes);
+        let sure = newest.and_then(|(_, held)| held.result).filter(|_| knows);
+        let behind = self.leases.range(newest.map_or(0, |(token, _)| token + 1)..);
+        let mut may_be = behind.filter(|(_, held)| knows && held.acked == Acked::Maybe);
+        if view.known == sure || may_be.any(|(_, held)| held.result == view.known) {
+            return Ok(());
+        }
+        Err(format!("known is {:?} and should be {sure:?}", view.known))
+    }
+}

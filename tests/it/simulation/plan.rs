@@ -1,0 +1,86 @@
+//! What a seed decides before anything runs: the queues, the callers, and how small the writer's
+//! steps are.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::config::{Config, Mode, Retention};
+use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
+use deltaq::journal::Pace;
+use deltaq::service::Name;
+use fastrand::Rng;
+
+/// A queue that callers use.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) name: Name,
+    pub(super) config: Arc<Config>,
+    /// How many keys it has at most.
+    pub(super) keys: usize,
+}
+
+/// What is decided beforehand.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) queues: Vec<Setup>,
+    pub(super) pace: Pace,
+    /// Calls of each caller.
+    pub(super) callers: Vec<u32>,
+    /// How often a caller leaves before its answer, in percent.
+    pub(super) leaves: u32,
+    /// Lives of the node after which it is spared.
+    pub(super) lives: u32,
+    /// The longest pause between two calls of a caller.
+    pub(super) pause_ms: u64,
+    /// The longest time between two strokes of fate.
+    pub(super) calm_ms: u64,
+}
+
+pub(super) fn millis(rng: &mut Rng, range: Range<u64>) -> Duration {
+    Duration::from_millis(rng.u64(range))
+}
+
+impl Plan {
+    pub(super) fn of(rng: &mut Rng) -> Self {
+        let queues = (0..rng.usize(2..=4)).map(|index| setup(rng, index)).collect();
+        let rows = rng.usize(1..8);
+        let pace = Pace {
+            growth_bytes_min: rng.u64(300..6_000),
+            rows: rows..=rows + rng.usize(..16),
+            captured: rng.usize(1..6),
+            looked_at: rng.usize(1..10),
+            stretch_bytes: rng.u64(100..1_500),
+        };
+        Self {
+            queues,
+            pace,
+            callers: (0..rng.usize(2..=5)).map(|_| rng.u32(8..40)).collect(),
+            leaves: *rng.choice(&[0, 10, 30]).unwrap_or(&0),
+            lives: rng.u32(1..6),
+            pause_ms: *rng.choice(&[2, 30, 400]).unwrap_or(&2),
+            calm_ms: *rng.choice(&[200, 1_500, 6_000]).unwrap_or(&200),
+        }
+    }
+}
+
+fn setup(rng: &mut Rng, index: usize) -> Setup {
+    let mode = *rng.choice(&[Mode::Delta, Mode::Delta, Mode::Latest, Mode::Keys]).unwrap_or(&Mode::Delta);
+    let backoff = ItemExponential { base: millis(rng, 1..200), max: millis(rng, 200..3_000) };
+    let limiter = RateLimiter { item_exponential: Some(backoff), ..RateLimiter::default() };
+    let config = Config {
+        mode,
+        known_objects: mode == Mode::Keys || rng.u8(..4) > 0,
+        lease: millis(rng, 200..10_000),
+        max_failures: *rng.choice(&[0, 1, 3]).unwrap_or(&0),
+        rate_limiter: RateLimiter { item_fast_slow: None, bucket: None, ..limiter },
+        resync_period: (rng.u8(..6) == 0).then(|| millis(rng, 1_000..9_000)),
+        retention: Retention {
+            age: (rng.u8(..4) == 0).then(|| millis(rng, 500..20_000)),
+            bytes: (rng.u8(..8) > 0).then(|| rng.u64(..4_000)),
+        },
+        ..Config::default()
+    };
+    let name = Name::new(&format!("q{index}")).expect("it is a name");
+    Setup { name, config: Arc::new(config), keys: rng.usize(1..=9) }
+}

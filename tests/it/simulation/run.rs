@@ -1,0 +1,223 @@
+//! One run: lives of a node on one disk, one after the other, and what is checked in and between them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use deltaq::journal::Live;
+use deltaq::journal::memory::Fault;
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::Registry;
+use fastrand::Rng;
+use tokio::runtime::Builder;
+
+use super::caller::{Caller, Memory};
+use super::disk::Disk;
+use super::plan::{Plan, millis};
+use super::world::World;
+use super::{Report, Violation};
+use crate::node;
+
+/// How long the stages of a shutdown may be apart.
+const SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// How a life of the node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The power went.
+    Crashed,
+    /// The process was told to stop, and did.
+    Stopped,
+    /// The callers have done all their calls.
+    Done,
+}
+
+/// What all lives share.
+pub(super) struct Run {
+    pub(super) world: Arc<World>,
+    pub(super) plan: Arc<Plan>,
+    pub(super) memories: Vec<Arc<Mutex<Memory>>>,
+}
+
+/// Runs a seed.
+pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
+    let mut rng = Rng::with_seed(seed);
+    // The service has randomness of its own: what incarnations are called.
+    fastrand::seed(rng.u64(..));
+    let plan = Arc::new(Plan::of(&mut rng));
+    let world = Arc::new(World::new(prints));
+    world.note(format_args!("{plan:?}"));
+    let memory = |steps: &u32| Arc::new(Mutex::new(Memory::new(rng.u64(..), *steps)));
+    let memories = plan.callers.iter().map(memory).collect();
+    let run = Run { world: world.clone(), plan: plan.clone(), memories };
+    let mut disk = Disk::new(Some(rng.u64(..)));
+    for life in 0.. {
+        let spared = life >= plan.lives;
+        let end = run.life(&disk, &mut rng, spared)?;
+        world.note(format_args!("{end:?}"));
+        disk.check_recovery()?;
+        if end == End::Stopped && !disk.memory.opening().clean && spared {
+            return Err("it was stopped in good order, and the disk does not say so".to_owned());
+        }
+        if end == End::Done {
+            break;
+        }
+        disk = disk.restarted();
+        world.jump(if rng.bool() { 0 } else { rng.i64(-3_000..30_000) });
+    }
+    let hits = world.ledger(|ledger| std::mem::take(&mut ledger.hits));
+    Ok(Report { hash: world.hash(), hits })
+}
+
+impl Run {
+    /// One life of the node, from its start to its end; a spared one has no faults and ends in order.
+    pub(super) fn life(&self, disk: &Disk, rng: &mut Rng, spared: bool) -> Result<End, Violation> {
+        let end = on_a_runtime(&self.world, async {
+            let shutdown = Shutdown::manual(SHUTDOWN);
+            if !spared && rng.u8(..3) == 0 {
+                // It may crash while it recovers.
+                disk.memory.fault_at(rng.u64(1..8), fault(rng));
+            }
+            tokio::select! {
+                biased;
+                () = disk.memory.crashed() => Ok(End::Crashed),
+                end = self.live(disk, &shutdown, rng, spared) => end,
+            }
+        });
+        self.world.ledger(super::ledger::Ledger::ended);
+        self.world.verdict()?;
+        end
+    }
+
+    async fn live(
+        &self,
+        disk: &Disk,
+        shutdown: &Shutdown,
+        rng: &mut Rng,
+        spared: bool,
+    ) -> Result<End, Violation> {
+        let opening = disk.memory.opening();
+        let node = node::start_on(disk.clone(), opening, &self.world.clock, shutdown, self.plan.pace.clone());
+        let node = node.await.map_err(|error| error.to_string())?;
+        let registry = node.registry.clone();
+        self.probe(disk, &registry)?;
+        let callers: Vec<_> = self
+            .callers(&registry)
+            .into_iter()
+            .map(|caller| shutdown.spawn_last("caller", caller.run()))
+            .collect();
+        let done = async {
+            for caller in callers {
+                caller.await.map_err(|error| error.to_string())?;
+            }
+            Ok::<(), Violation>(())
+        };
+        let stroke = tokio::select! {
+            biased;
+            end = self.strike(disk, &registry, rng, spared) => Some(end?),
+            told = done => told.map(|()| None)?,
+        };
+        match stroke {
+            Some(End::Crashed) => return Ok(End::Crashed),
+            Some(_) => {}
+            None => {
+                disk.memory.repair();
+                self.finale(disk, &registry).await?;
+            }
+        }
+        shutdown.signal();
+        shutdown.join().await;
+        if let Some(journal) = registry.journal() {
+            journal.close();
+        }
+        node.writing.await.map_err(|error| error.to_string())?;
+        disk.check_recovery()?;
+        if stroke.is_none() && !disk.memory.opening().clean {
+            return Err("it was stopped in good order, and the disk does not say so".to_owned());
+        }
+        Ok(stroke.unwrap_or(End::Done))
+    }
+
+    pub(super) fn callers(&self, registry: &Arc<Registry>) -> Vec<Caller> {
+        let caller = |(index, memory): (usize, &Arc<Mutex<Memory>>)| Caller {
+            index,
+            world: self.world.clone(),
+            plan: self.plan.clone(),
+            registry: registry.clone(),
+            memory: memory.clone(),
+        };
+        self.memories.iter().enumerate().map(caller).collect()
+    }
+
+    /// What happens to the node while it is called, and a look at it now and then. Ends if it ends.
+    async fn strike(
+        &self,
+        disk: &Disk,
+        registry: &Registry,
+        rng: &mut Rng,
+        spared: bool,
+    ) -> Result<End, Violation> {
+        let memory = &disk.memory;
+        loop {
+            tokio::time::sleep(millis(rng, 1..self.plan.calm_ms)).await;
+            self.probe(disk, registry)?;
+            let choice = rng.u32(..if spared { 40 } else { 100 });
+            self.world.note(format_args!("stroke {choice} at step {}", memory.steps()));
+            match choice {
+                0..30 => {}
+                30..40 => disk.check_recovery()?,
+                40..75 => memory.fault_at(memory.steps() + rng.u64(1..8), fault(rng)),
+                75..88 => {
+                    memory.break_by(
+                        *rng.choice(&[Fault::Refused, Fault::Full, Fault::Doubted]).unwrap_or(&Fault::Full),
+                    );
+                    tokio::time::sleep(millis(rng, 1..3_000)).await;
+                    self.probe(disk, registry)?;
+                    memory.repair();
+                }
+                88..95 => return Ok(End::Crashed),
+                _ => return Ok(End::Stopped),
+            }
+        }
+    }
+
+    /// Looks at all queues at once.
+    pub(super) fn probe(&self, disk: &Disk, registry: &Registry) -> Result<(), Violation> {
+        disk.catch_up()?;
+        let find = |name: &_| registry.find(name).map(|handle| handle.incarnation().0);
+        self.world.ledger(|ledger| ledger.check_names(find))?;
+        for setup in &self.plan.queues {
+            let Some(handle) = registry.find(&setup.name) else { continue };
+            let queue_ref = (setup.name.clone(), handle.incarnation().0);
+            let mut told = Ok(());
+            let _is_there = handle.with(&mut |queue| {
+                let checked = queue.check().map_err(|rule| format!("{}: {rule}", setup.name));
+                told = checked
+                    .and_then(|()| disk.check_live(queue_ref.1, queue))
+                    .and_then(|()| self.world.ledger(|ledger| ledger.check_queue(&queue_ref, queue)));
+            });
+            told?;
+        }
+        Ok(())
+    }
+}
+
+fn fault(rng: &mut Rng) -> Fault {
+    let faults =
+        [Fault::Refused, Fault::Full, Fault::Doubted, Fault::Doubted, Fault::CrashBefore, Fault::CrashAfter];
+    *rng.choice(&faults).unwrap_or(&Fault::Refused)
+}
+
+/// A process: a runtime of its own, whose tasks all end with it. Time stands while anything can go on.
+pub(super) fn on_a_runtime<T>(world: &Arc<World>, process: impl Future<Output = T>) -> T {
+    let follows = world.clone();
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .on_thread_unpark(move || follows.follow_time())
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        world.begin_time();
+        process.await
+    })
+}

@@ -1,0 +1,167 @@
+//! Around all lives of a simulated node: its time, what its callers know, and the trace.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt::{self, Write as _};
+use std::hash::Hasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use deltaq::clock::{Clock, ManualClock};
+use deltaq::service::Error;
+use tokio::time::Instant;
+
+use super::Violation;
+use super::ledger::Ledger;
+
+/// Time begins here.
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// What outlives the node.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) clock: Clock,
+    hand: ManualClock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ledger: Ledger,
+    numbers: u64,
+    /// The instant of tokio's time up to which the clock has followed.
+    followed: Option<Instant>,
+    /// How far the clock has run ahead of tokio's timers.
+    ahead: Duration,
+    failure: Option<Violation>,
+    trace: Trace,
+}
+
+#[derive(Debug)]
+struct Trace {
+    hasher: DefaultHasher,
+    prints: bool,
+}
+
+/// What an error says of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It has changed nothing.
+    Refused,
+    /// It may have been done.
+    Unknown,
+}
+
+impl World {
+    pub(super) fn new(prints: bool) -> Self {
+        let (clock, hand) = Clock::manual(START_US);
+        let trace = Trace { hasher: DefaultHasher::new(), prints };
+        let state = State {
+            ledger: Ledger::default(),
+            numbers: 0,
+            followed: None,
+            ahead: Duration::ZERO,
+            failure: None,
+            trace,
+        };
+        Self { clock, hand, state: Mutex::new(state) }
+    }
+
+    /// Asks the ledger, or tells it.
+    pub(super) fn ledger<T>(&self, tell: impl FnOnce(&mut Ledger) -> T) -> T {
+        let mut state = self.lock();
+        state.ledger.now_us = state.ledger.now_us.max(self.clock.now_us());
+        tell(&mut state.ledger)
+    }
+
+    /// The number of the next object.
+    pub(super) fn next_number(&self) -> u64 {
+        let mut state = self.lock();
+        state.numbers += 1;
+        state.numbers
+    }
+
+    /// Notes what happens: two runs of a seed note the same.
+    pub(super) fn note(&self, what: fmt::Arguments<'_>) {
+        let now_us = self.clock.now_us();
+        let trace = &mut self.lock().trace;
+        trace.hasher.write_u64(now_us);
+        let _never_fails = trace.write_fmt(what);
+        if trace.prints {
+            println!(
+                "{:>14.6}  {what}",
+                Duration::from_micros(now_us.saturating_sub(START_US)).as_secs_f64()
+            );
+        }
+    }
+
+    /// All that was noted, in short.
+    pub(super) fn hash(&self) -> u64 {
+        self.lock().trace.hasher.finish()
+    }
+
+    /// The first thing that went wrong stays.
+    pub(super) fn judge(&self, told: Result<(), Violation>) {
+        if let Err(violation) = told {
+            self.note(format_args!("VIOLATION {violation}"));
+            self.lock().failure.get_or_insert(violation);
+        }
+    }
+
+    pub(super) fn verdict(&self) -> Result<(), Violation> {
+        self.lock().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// A runtime begins, whose time stands until it has nothing to do.
+    pub(super) fn begin_time(&self) {
+        let mut state = self.lock();
+        state.followed = Some(Instant::now());
+        state.ahead = Duration::ZERO;
+    }
+
+    /// A runtime's time has moved on.
+    pub(super) fn follow_time(&self) {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let before = state.followed.replace(now).unwrap_or(now);
+        self.hand.advance(now.saturating_duration_since(before));
+    }
+
+    /// Time passes while the processor is busy: timers come late by it.
+    pub(super) fn spend(&self, span: Duration) {
+        self.lock().ahead += span;
+        self.hand.advance(span);
+    }
+
+    pub(super) fn ahead(&self) -> Duration {
+        self.lock().ahead
+    }
+
+    /// The machine is off for a while; its clock may be wrong afterwards.
+    pub(super) fn jump(&self, millis: i64) {
+        let now_us = self.clock.now_us().saturating_add_signed(millis * 1_000);
+        self.hand.set(now_us.max(START_US));
+    }
+
+    /// What an error says of the call that it answers.
+    pub(super) fn fate(&self, error: &Error) -> Fate {
+        match error {
+            Error::Journal(_) | Error::QueueDeleted => Fate::Unknown,
+            Error::Broken => {
+                self.judge(Err("the queue is out of order".to_owned()));
+                Fate::Unknown
+            }
+            _ => Fate::Refused,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Write for Trace {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.hasher.write(text.as_bytes());
+        Ok(())
+    }
+}
