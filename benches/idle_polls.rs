@@ -33,7 +33,7 @@ fn main() {
         println!("only {polls} polls: the limit of open files allows no more");
     }
     let clock = Clock::system();
-    let server = Spawned::start();
+    let server = Spawned::start(&["--in-memory"]);
     let mut control = server.connect();
     // The first pop creates the queue; the memory before is that of a server with one queue.
     control.call("POST", &format!("{QUEUE}/pop"), "{}");

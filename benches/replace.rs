@@ -31,7 +31,7 @@ const ENDED: u8 = 2;
 
 fn main() {
     let clock = Clock::system();
-    let server = Spawned::start();
+    let server = Spawned::start(&["--in-memory"]);
     let before = server.memory("VmRSS:");
     let objects_mib = mib(OBJECTS * OBJECT_BYTES as u64);
     println!("Replace of {OBJECTS} objects of {OBJECT_BYTES} bytes ({objects_mib:.0} MiB), streamed");

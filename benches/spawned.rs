@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A server that runs until it is dropped.
 pub(crate) struct Spawned {
-    process: Child,
+    pub(crate) process: Child,
     /// Kept open, so that the server can go on writing its log.
     _log: BufReader<ChildStderr>,
     /// Where it listens.
@@ -21,19 +21,26 @@ pub(crate) struct Spawned {
 }
 
 impl Spawned {
-    /// A server with the default settings on a free port.
-    pub(crate) fn start() -> Self {
+    /// A server on a free port with the default settings, but for where it keeps its queues: as in
+    /// `--in-memory`, or `--data-dir` and a folder.
+    pub(crate) fn start(storage: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_deltaq"))
-            .args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
-            .args(["--log-format", "json"])
+            .arg("serve")
+            .args(storage)
+            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"])
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary runs");
         let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        log.read_line(&mut line).expect("a line of the log");
-        let said: Value = serde_json::from_str(&line).expect("the log is JSON");
-        let address = said.get("api").and_then(Value::as_str).expect("an address").to_owned();
+        let address = loop {
+            let mut line = String::new();
+            let read = log.read_line(&mut line).expect("a line of the log");
+            assert!(read > 0, "the server ended before it listened");
+            let said: Value = serde_json::from_str(&line).expect("the log is JSON");
+            if let Some(address) = said.get("api").and_then(Value::as_str) {
+                break address.to_owned();
+            }
+        };
         Self { process, _log: log, address }
     }
 
@@ -87,6 +94,11 @@ impl Connection {
 
     /// Reads an answer; it must be a 200 with a JSON document.
     pub(crate) fn answer(&mut self) -> Value {
+        serde_json::from_slice(&self.body()).expect("JSON")
+    }
+
+    /// Reads the body of an answer, which must be a 200.
+    pub(crate) fn body(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         let mut buffer = [0; 4096];
         let (head, length) = loop {
@@ -104,7 +116,7 @@ impl Connection {
         let (head, body) = text.split_at(head);
         let head = String::from_utf8_lossy(head);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}{}", String::from_utf8_lossy(body));
-        serde_json::from_slice(body).expect("JSON")
+        body.to_vec()
     }
 
     /// Sends a request and reads its answer.

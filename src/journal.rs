@@ -179,6 +179,7 @@ impl Journal {
 
     /// Takes the next events of a queue; `prev_rv` is the last event before them. It is called under
     /// the queue's lock, so it only pushes; for one queue, calls come in the order of the events.
+    #[must_use]
     pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>) -> Commit {
         self.gathering.push(Op::Append { queue, prev_rv, events })
     }

@@ -84,6 +84,12 @@ impl Book {
         self.live.as_ref().and_then(Weak::upgrade)
     }
 
+    /// Bytes of events that a replay would apply, about.
+    pub(super) fn lag_bytes(&self) -> u64 {
+        let behind = self.kept.iter().filter(|stretch| stretch.last_rv > self.checkpoint_rv);
+        behind.map(|stretch| stretch.bytes).sum()
+    }
+
     /// Events that a replay would apply.
     pub(super) fn lag(&self) -> u64 {
         self.last_rv.saturating_sub(self.checkpoint_rv)

@@ -72,6 +72,9 @@ pub struct Sqlite {
     /// Whether the last write is known to have come to a good end. Otherwise the connection may stand in
     /// the middle of a transaction, and more may still happen on it.
     is_sound: bool,
+    /// Whether the failure was a want of room. That is told before anything is synced, so the disk holds
+    /// what can be read; and to make sure of it by copying the WAL would take more room than there is.
+    is_full: bool,
     /// Connections on their way to their end.
     closing: Option<BoxFuture<'static, ()>>,
     mark: Mark,
@@ -130,8 +133,17 @@ impl Sqlite {
         let opened = Opened::remember(&paths)?;
         let reader = Arc::new(SqliteReader::new(paths.clone()));
         let connections = Some(Connections { writer, upkeep });
-        let store =
-            Self { paths, sync, connections, is_sound: true, closing: None, mark, opened, _lock: lock };
+        let store = Self {
+            paths,
+            sync,
+            connections,
+            is_sound: true,
+            is_full: false,
+            closing: None,
+            mark,
+            opened,
+            _lock: lock,
+        };
         Ok((store, reader, state.opening))
     }
 
@@ -160,6 +172,22 @@ impl Sqlite {
         self.closing = None;
         Ok(())
     }
+
+    /// Opens everything anew, as [`reopen`](Store::reopen) does.
+    async fn open_again(&mut self) -> Result<(), Error> {
+        self.is_sound = false;
+        self.opened.check()?;
+        self.opened.forget_wal(&self.paths);
+        self.close_connections().await?;
+        let mut writer = connect::writer(&self.paths, self.sync).await?;
+        let reached = settle(&mut writer, self.mark.reached(), self.is_full).await?;
+        self.mark.set(&self.paths.mark, reached)?;
+        let upkeep = Upkeep::new(connect::writer(&self.paths, self.sync).await?);
+        self.opened = Opened::remember(&self.paths)?;
+        self.connections = Some(Connections { writer, upkeep });
+        self.is_sound = true;
+        Ok(())
+    }
 }
 
 impl Store for Sqlite {
@@ -182,7 +210,9 @@ impl Store for Sqlite {
         // Also for whoever drops this future: the write may or may not happen then.
         self.is_sound = false;
         let written = write::commit(&mut connections.writer, writes, row + 1).await;
-        written.map_err(|said| database("write", said))?;
+        let written = written.map_err(|said| database("write", said));
+        self.is_full = matches!(written, Err(Error::Full { .. }));
+        written?;
         // Only now: the mark must not say more than is durable.
         self.mark.set(&self.paths.mark, Reached { row, version })?;
         self.opened.check()?;
@@ -191,18 +221,9 @@ impl Store for Sqlite {
     }
 
     async fn reopen(&mut self) -> Result<(), Error> {
-        self.is_sound = false;
-        self.opened.check()?;
-        self.opened.forget_wal(&self.paths);
-        self.close_connections().await?;
-        let mut writer = connect::writer(&self.paths, self.sync).await?;
-        let reached = settle(&mut writer, self.mark.reached()).await?;
-        self.mark.set(&self.paths.mark, reached)?;
-        let upkeep = Upkeep::new(connect::writer(&self.paths, self.sync).await?);
-        self.opened = Opened::remember(&self.paths)?;
-        self.connections = Some(Connections { writer, upkeep });
-        self.is_sound = true;
-        Ok(())
+        let opened = self.open_again().await;
+        self.is_full &= matches!(opened, Ok(()) | Err(Error::Full { .. }));
+        opened
     }
 
     async fn upkeep(&mut self) -> Result<Size, Error> {
@@ -216,19 +237,31 @@ impl Store for Sqlite {
 /// Makes durable what can be read, and tells how far that goes. After a failed sync the system may show
 /// more than the disk holds; copied into the database and synced anew, it is there, and the WAL starts
 /// from nothing.
-async fn settle(writer: &mut SqliteConnection, acknowledged: Reached) -> Result<Reached, Error> {
+async fn settle(
+    writer: &mut SqliteConnection,
+    acknowledged: Reached,
+    is_full: bool,
+) -> Result<Reached, Error> {
     let here = connect::state(writer).await?.reached;
     if let Some(missing) = acknowledged.missing_at(here) {
         let found = format!("{missing} that were acknowledged are missing since the last write. {WAY_OUT}");
         return Err(Error::Damaged { found });
     }
-    let failed = |said| database("copy the WAL into the database", said);
-    let row = sqlx::query(sql::CHECKPOINT_ALL).fetch_one(&mut *writer).await.map_err(failed)?;
-    if row.try_get_unchecked::<i64, usize>(0).map_err(failed)? != 0 {
-        let doing = "copy the WAL into the database: someone reads in it, as a backup does".to_owned();
-        return Err(Error::Failed { doing, source: None });
+    if !is_full {
+        copy_all(writer).await?;
     }
     let probed = sqlx::query(sql::PROBE).execute(writer).await;
     probed.map_err(|said| database("write on trial", said))?;
     Ok(here)
+}
+
+/// Copies the whole WAL into the database.
+async fn copy_all(writer: &mut SqliteConnection) -> Result<(), Error> {
+    let failed = |said| database("copy the WAL into the database", said);
+    let row = sqlx::query(sql::CHECKPOINT_ALL).fetch_one(writer).await.map_err(failed)?;
+    if row.try_get_unchecked::<i64, usize>(0).map_err(failed)? != 0 {
+        let doing = "copy the WAL into the database: someone reads in it, as a backup does".to_owned();
+        return Err(Error::Failed { doing, source: None });
+    }
+    Ok(())
 }

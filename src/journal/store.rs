@@ -146,6 +146,14 @@ pub struct Writes {
 }
 
 impl Writes {
+    /// Leaves out the rows of checkpoints that are of other queues than `stays` says.
+    pub(super) fn retain(&mut self, stays: impl Fn(QueueId) -> bool) {
+        self.queues.retain(|row| stays(row.id));
+        self.gravestones.retain(|stone| stays(stone.queue));
+        self.keys.retain(|row| stays(row.queue));
+        self.outlived.retain(|(queue, _)| stays(*queue));
+    }
+
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {

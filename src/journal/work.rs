@@ -19,7 +19,7 @@ pub(super) type Books = BTreeMap<QueueId, Book>;
 pub(super) struct Work {
     /// Rows of queues that came into being or are gone, in that order.
     queues: Vec<QueueRow>,
-    opened: Vec<Box<Book>>,
+    opened: Vec<Book>,
     attached: Vec<(QueueId, Weak<dyn Live>)>,
     /// For each queue, the last event before and all its events: one row of the journal, if it is not
     /// too long.
@@ -49,9 +49,9 @@ impl Work {
         match op {
             Op::Create { row, book } => {
                 self.queues.push(row);
-                self.opened.push(book);
+                self.opened.push(*book);
             }
-            Op::Open(book) => self.opened.push(book),
+            Op::Open(book) => self.opened.push(*book),
             Op::Attach { queue, live } => self.attached.push((queue, live)),
             Op::Append { queue, prev_rv, events } => {
                 let settings = events.iter().rev().find_map(|event| match &event.what {
@@ -59,12 +59,12 @@ impl Work {
                     _ => None,
                 });
                 self.retentions.extend(settings.map(|retention| (queue, retention)));
-                match self.places.get(&queue).and_then(|place| self.appended.get_mut(*place)) {
-                    Some((.., before)) => before.extend(events),
-                    None => {
-                        self.places.insert(queue, self.appended.len());
-                        self.appended.push((queue, prev_rv, events));
-                    }
+                let before = self.places.get(&queue).and_then(|place| self.appended.get_mut(*place));
+                if let Some((.., before)) = before {
+                    before.extend(events);
+                } else {
+                    self.places.insert(queue, self.appended.len());
+                    self.appended.push((queue, prev_rv, events));
                 }
             }
             Op::Delete { row } => {
@@ -86,9 +86,14 @@ impl Work {
         writes
     }
 
+    /// Bytes of events that were replayed for queues that are opened: the journal has grown by them.
+    pub(super) fn replayed_bytes(&self) -> u64 {
+        self.opened.iter().map(Book::lag_bytes).sum()
+    }
+
     /// Enters it all in the books, once it is durable. Tells which queues are gone.
     pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<QueueId> {
-        books.extend(self.opened.into_iter().map(|book| (book.identity.id, *book)));
+        books.extend(self.opened.into_iter().map(|book| (book.identity.id, book)));
         for (queue, live) in self.attached {
             books.entry(queue).and_modify(|book| book.live = Some(live));
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::books::Book;
 use super::checkpoint::Checkpoint;
 use super::gather::{Batch, Gathering};
 use super::store::{self, QueueId, Reader, Store, Writes};
@@ -124,17 +125,18 @@ impl<S: Store> Writer<S> {
             self.begin_checkpoint();
         }
         let now_us = self.clock.now_us();
-        if self.checkpoint.is_some() && (idle || now_us >= self.next_slice_us) {
+        let slices = self.checkpoint.is_some() && (idle || now_us >= self.next_slice_us);
+        if slices {
             self.slice().await;
             let took = self.clock.since(now_us);
             self.next_slice_us = now_us.saturating_add(micros(took * (1 + COMMIT_SHARE)));
-            return true;
         }
-        if now_us >= self.next_upkeep_us {
+        let keeps_up = now_us >= self.next_upkeep_us;
+        if keeps_up {
             self.next_upkeep_us = now_us.saturating_add(micros(UPKEEP_PERIOD));
-            return self.upkeep().await || !idle;
+            self.upkeep().await;
         }
-        !idle
+        slices || keeps_up || !idle
     }
 
     /// The last checkpoint, so that the next start is quick, and the note that all is in order.
@@ -165,6 +167,7 @@ impl<S: Store> Writer<S> {
             self.fail(&error, Some(batch)).await;
             return false;
         }
+        self.growth += work.replayed_bytes();
         self.deleted.extend(work.enter(&mut self.books, self.pace.stretch_bytes));
         batch.end(Ok(()));
         self.trimmed(&trims);
@@ -182,7 +185,7 @@ impl<S: Store> Writer<S> {
 
     /// One slice of the checkpoint. It is written after all that it may know of.
     async fn slice(&mut self) {
-        let Some(writes) = self.checkpoint.as_mut().map(|checkpoint| checkpoint.next(&self.books)) else {
+        let Some(mut writes) = self.checkpoint.as_mut().map(|checkpoint| checkpoint.next(&self.books)) else {
             return;
         };
         for _ in 0..self.gathering.len() {
@@ -191,6 +194,8 @@ impl<S: Store> Writer<S> {
                 return;
             }
         }
+        // A queue whose deletion has just been committed must not come back by its checkpoint.
+        writes.retain(|queue| self.books.contains_key(&queue));
         let begun_us = self.clock.now_us();
         if !self.write_or_fail(writes).await {
             return;
@@ -229,9 +234,8 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// Removes what is too old and what deleted queues have left, and keeps the files in bounds. Tells
-    /// whether there is more to remove.
-    async fn upkeep(&mut self) -> bool {
+    /// Removes what is too old and what deleted queues have left, and keeps the files in bounds.
+    async fn upkeep(&mut self) {
         let now = Time::from_micros(self.clock.now_us());
         let old = self.books.iter().filter_map(|(queue, book)| Some((*queue, book.expendable(now)?)));
         let mut writes = Writes { trimmed: old.collect(), ..Writes::default() };
@@ -239,12 +243,12 @@ impl<S: Store> Writer<S> {
         let trims = writes.trimmed.clone();
         let more = !writes.is_empty();
         if more && !self.write_or_fail(writes).await {
-            return true;
+            return;
         }
         self.trimmed(&trims);
         match self.store.upkeep().await {
             Ok(size) => {
-                let lag = self.books.values().map(|book| book.lag()).sum();
+                let lag = self.books.values().map(Book::lag).sum();
                 self.observer.sized(size.bytes, lag);
             }
             Err(error) => self.fail(&error, None).await,
@@ -252,7 +256,6 @@ impl<S: Store> Writer<S> {
         if more {
             self.next_upkeep_us = 0;
         }
-        more
     }
 
     /// A deleted queue that has left rows behind.

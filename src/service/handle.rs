@@ -372,8 +372,10 @@ impl Handle {
         let mut inner = self.lock();
         // A lease does not expire before its own commit, so its deadline may have passed.
         let commit = inner.queue.due_uncommitted(self.now()).then_some(commit);
-        inner.armed = if commit.is_some() { None } else { inner.queue.next_deadline() };
-        Ok(Tick { resync_due, next: inner.armed, commit })
+        // It counts as armed nonetheless, or each tick would call for the next one until the commit comes.
+        inner.armed = inner.queue.next_deadline();
+        let next = if commit.is_some() { None } else { inner.armed };
+        Ok(Tick { resync_due, next, commit })
     }
 
     /// Keys in the hands of workers, after all that is due has happened.

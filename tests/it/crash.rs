@@ -11,6 +11,7 @@
 //!
 //!     CRASH_CYCLES=200 cargo test --test it crash::kill_nine_cycles -- --nocapture
 
+mod alarm;
 mod client;
 mod cycles;
 mod history;
@@ -21,9 +22,9 @@ mod look;
 mod producer;
 mod queues;
 mod reading;
-mod server;
+pub(crate) mod server;
 mod tally;
-mod wire;
+pub(crate) mod wire;
 mod worker;
 
 use self::cycles::{Plan, Report, run};

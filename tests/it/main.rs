@@ -8,6 +8,7 @@ mod conformance;
 mod contract;
 mod crash;
 mod example;
+mod faults;
 mod harness;
 mod model;
 mod node;

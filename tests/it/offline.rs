@@ -142,7 +142,7 @@ impl Server {
     /// Acknowledges all that waits.
     fn work(&self, queue: &str) {
         loop {
-            let popped = self.post(&format!("{queue}/pop"), r#"{"max":1000}"#);
+            let popped = self.post(&format!("{queue}/pop?max=1000"), "{}");
             let items = popped["items"].as_array().expect("items");
             if items.is_empty() {
                 return;

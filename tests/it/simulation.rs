@@ -8,11 +8,12 @@
 //! `DELTAQ_SIMULATION_SEEDS` is how many run, `DELTAQ_SIMULATION_SEED` runs one with its trace.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 mod caller;
 mod calls;
+mod crashes;
 mod disk;
 mod finale;
 mod ledger;
@@ -77,8 +78,10 @@ fn run_all(seeds: u64) -> BTreeMap<&'static str, u64> {
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
         let mut all: BTreeMap<&'static str, u64> = BTreeMap::new();
         for thread in threads {
-            let hits = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            hits.into_iter().for_each(|(what, count)| *all.entry(what).or_default() += count);
+            let hits = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            for (what, count) in hits {
+                *all.entry(what).or_default() += count;
+            }
         }
         all
     })

@@ -217,7 +217,7 @@ impl Snapshot {
             match has.iter().find(|(_, other, _)| other == name) {
                 None => found.push(format!("{kind} {name} is missing")),
                 Some((.., other)) if other != text => {
-                    found.push(format!("{kind} {name} is not what was made"))
+                    found.push(format!("{kind} {name} is not what was made"));
                 }
                 Some(_) => {}
             }
@@ -257,7 +257,11 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Damaged`] where SQLite can't read on; [`Error::Failed`].
     pub async fn queues(&self, visit: impl FnMut(Found<QueueRow>)) -> Result<(), Error> {
-        self.scan(&sql::SCAN_QUEUES, rows::queue_row, visit).await
+        let read = |row: &SqliteRow| match rows::number(row, 5)? {
+            0 | 1 => rows::queue_row(row),
+            other => Err(sqlx::Error::Decode(format!("deleted is {other}").into())),
+        };
+        self.scan(&sql::SCAN_QUEUES, read, visit).await
     }
 
     /// Looks at every row of table `journal`.

@@ -11,6 +11,7 @@
 //! A reader that stays within one statement for long (a backup) keeps the WAL from starting over. It then
 //! grows, for as long as the reader stays, and is cut when it has started over.
 
+use std::fs;
 use std::pin::Pin;
 use std::task::Poll;
 
@@ -35,7 +36,7 @@ const PATIENT_BYTES: u64 = 48 << 20;
 const HASTY_BYTES: u64 = 60 << 20;
 /// What did not start the WAL over is tried again when it has grown by so much.
 const RETRY_BYTES: u64 = 4 << 20;
-/// After so many bytes of rows the writer itself takes a step.
+/// After a write of about so many bytes the writer itself takes a step.
 const STEP_BYTES: u64 = 4 << 20;
 /// Fewer free pages than this are kept for what comes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
@@ -84,27 +85,18 @@ enum Step {
 pub(super) struct Upkeep {
     beside: Beside,
     free: u64,
-    /// About how much the WAL holds.
-    wal: u64,
     /// How much of the WAL was copied when the last copy began.
     copied_before: u64,
     /// What could be done about the WAL is done: there is nothing more before it has grown to this.
     blocked_until: u64,
-    /// Bytes of rows since the last step.
+    /// About how many bytes the WAL took since the last step; rather too many.
     written: u64,
 }
 
 impl Upkeep {
     /// Starts with a connection that can write.
     pub(super) fn new(connection: SqliteConnection) -> Self {
-        Self {
-            beside: Beside::Idle(connection),
-            free: 0,
-            wal: 0,
-            copied_before: 0,
-            blocked_until: 0,
-            written: 0,
-        }
+        Self { beside: Beside::Idle(connection), free: 0, copied_before: 0, blocked_until: 0, written: 0 }
     }
 
     /// Whether a step is due, with so many bytes to be written now: however seldom the upkeep is asked
@@ -116,8 +108,9 @@ impl Upkeep {
 
     /// Takes a step, if there is one to take.
     pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
-        self.wal = self.wal.saturating_add(std::mem::take(&mut self.written));
-        if self.wal < HASTY_BYTES {
+        self.written = 0;
+        // The file is cut when the WAL starts over, so it is this large only while the WAL is.
+        if fs::metadata(&paths.wal).map_or(0, |file| file.len()) < HASTY_BYTES {
             self.collect().await?;
         } else {
             // Commits come faster than the disk takes them: they wait for it.
@@ -125,7 +118,7 @@ impl Upkeep {
         }
         if let Beside::Idle(connection) = &mut self.beside {
             let now = measure(connection).await.map_err(|said| database("measure the database", said))?;
-            (self.free, self.wal) = (now.free, now.wal);
+            self.free = now.free;
             if now.wal < RESTART_BYTES {
                 self.blocked_until = 0;
             }

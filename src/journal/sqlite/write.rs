@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
 
+use super::connect::PAGE_BYTES;
 use super::sql;
 use crate::engine::schedule::Slot;
 use crate::journal::store::{
     Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Writes,
 };
 
-/// What a row takes beside its texts.
-const ROW_BYTES: u64 = 64;
+/// About what removing rows of a queue takes.
+const REMOVAL_BYTES: u64 = 1 << 20;
 
 type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
@@ -41,16 +42,17 @@ pub(super) fn check(writes: &Writes) -> Result<(), Error> {
     }
 }
 
-/// About how many bytes the rows take.
+/// How many bytes the WAL takes for it, rather too many than too few.
 pub(super) fn bytes(writes: &Writes) -> u64 {
     let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
-    let key =
-        |row: &KeyRow| text(&row.known_object) + row.item.as_ref().map_or(0, String::len) + row.key.len();
+    let key = |row: &KeyRow| text(&row.known_object) + row.item.as_ref().map_or(0, String::len);
     let journal = writes.journal.iter().map(|row| row.events.len());
     let keys = writes.keys.iter().map(key);
     let queues = writes.queues.iter().map(|row| row.state.len());
     let gravestones = writes.gravestones.iter().map(|row| row.key.len());
-    journal.chain(keys).chain(queues).chain(gravestones).map(|bytes| bytes as u64 + ROW_BYTES).sum()
+    let rows = journal.chain(keys).chain(queues).chain(gravestones);
+    let removals = writes.outlived.len() + writes.trimmed.len() + writes.swept.len();
+    rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + removals as u64 * REMOVAL_BYTES
 }
 
 /// Writes all or nothing; no journal row gets an id below `next_row` any more. After an error the
@@ -164,4 +166,39 @@ fn bind_key(query: Query, row: KeyRow) -> Query {
     let query = query.bind(key_id(queue, slot)).bind(rv.cast_signed());
     let query = query.bind(known_rv.map(u64::cast_signed)).bind(format).bind(checksum);
     query.bind(key).bind(owner).bind(item).bind(known_object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::store::suite::{journal_row, key_row};
+
+    #[test]
+    fn slots_come_back_from_ids_that_ascend_within_a_queue() {
+        for queue in [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX].map(QueueId) {
+            let slots = [0, 1, Slot::MAX / 2, Slot::MAX / 2 + 1, Slot::MAX];
+            let ids = slots.map(|slot| key_id(queue, slot));
+            assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+            assert_eq!(ids.map(slot_of), slots);
+        }
+    }
+
+    #[test]
+    fn whatever_makes_the_wal_grow_counts() {
+        let none = Writes::default();
+        assert_eq!(bytes(&none), 0);
+        let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1, 1..=1, "a") }];
+        assert!(bytes(&Writes { journal, ..none.clone() }) >= 10_000);
+        // A key in another place than the one before takes a page.
+        let keys = (0..100).map(|slot| key_row(1, slot * 1_000, "a", 1)).collect();
+        assert!(bytes(&Writes { keys, ..none.clone() }) >= 100 * PAGE_BYTES);
+        let queue = QueueId(1);
+        for removal in [
+            Writes { outlived: vec![(queue, 1)], ..none.clone() },
+            Writes { trimmed: vec![(queue, 1)], ..none.clone() },
+            Writes { swept: vec![(queue, 1)], ..none.clone() },
+        ] {
+            assert!(bytes(&removal) >= REMOVAL_BYTES, "{removal:?}");
+        }
+    }
 }

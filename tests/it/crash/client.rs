@@ -1,10 +1,12 @@
 //! A client that writes down every call before anybody can forget it.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use deltaq::clock::Clock;
 use serde_json::Value;
 
+use super::alarm::Alarm;
 use super::history::{Answer, Call, What};
 use super::reading;
 use super::wire::{Connection, Message, Raw};
@@ -16,6 +18,7 @@ pub(crate) struct Client {
     pub(crate) rng: fastrand::Rng,
     /// In the order in which they were made.
     pub(crate) calls: Vec<Call>,
+    alarm: Arc<Alarm>,
     address: SocketAddr,
     connection: Option<Connection>,
     is_gone: bool,
@@ -23,11 +26,12 @@ pub(crate) struct Client {
 
 impl Client {
     /// A client that has made no call yet.
-    pub(crate) fn new(clock: Clock, seed: u64) -> Self {
+    pub(crate) fn new(clock: Clock, seed: u64, alarm: Arc<Alarm>) -> Self {
         Self {
             clock,
             rng: fastrand::Rng::with_seed(seed),
             calls: Vec::new(),
+            alarm,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             connection: None,
             is_gone: true,
@@ -76,7 +80,9 @@ impl Client {
             self.is_gone = true;
             (Answer::Unknown, Value::Null)
         };
-        self.calls.push(Call { queue, start, end, what, answer: answer.clone() });
+        let call = Call { queue, start, end, what, answer: answer.clone() };
+        self.alarm.hear(&call);
+        self.calls.push(call);
         Some((answer, body))
     }
 }

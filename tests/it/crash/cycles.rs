@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::clock::Clock;
 
+use super::alarm::{Alarm, Moment};
 use super::client::Client;
 use super::history::{Crash, Epoch, Look, Us};
 use super::judge::{Fault, Judge, Rule};
@@ -22,15 +24,16 @@ const LOAD_MS: std::ops::Range<u64> = 50..400;
 const LONG_LOADS: u64 = 6;
 /// How much longer, in milliseconds.
 const LONG_MS: u64 = 1_300;
+/// How long a kill waits for the answer that it is to come right behind, if it waits for one.
+const MOMENT: Duration = Duration::from_millis(300);
 /// After how long a server that was told to stop is killed, in milliseconds, and how long one may take
 /// that is not.
 const STOP_MS: std::ops::Range<u64> = 0..60;
 const STOP: Duration = Duration::from_secs(30);
-/// How long the liar lies before a kill.
-const LIES: Duration = Duration::from_millis(30);
-/// Of so many answers it makes one up, if nobody is killed.
-const LIES_ONE_IN: u64 = 20;
-
+/// How long it may take until there is something to lie about.
+const LIE: Duration = Duration::from_secs(5);
+/// Of so many answers the liar makes one up, if nobody is killed.
+const LIES_ONE_IN: u64 = 2;
 /// How many faults of each rule are shown.
 const SHOWN: usize = 4;
 
@@ -91,6 +94,7 @@ struct Run<'a> {
     plan: &'a Plan,
     clock: Clock,
     rng: fastrand::Rng,
+    alarm: Arc<Alarm>,
     crew: Crew,
     watcher: Client,
     judge: Judge,
@@ -101,10 +105,11 @@ struct Run<'a> {
 pub(crate) fn run(plan: &Plan) -> Report {
     let clock = Clock::system();
     let mut rng = fastrand::Rng::with_seed(plan.seed);
-    let crew = Crew::new(&clock, &mut rng);
-    let watcher = Client::new(clock.clone(), 0);
+    let alarm = Arc::new(Alarm::new());
+    let crew = Crew::new(&clock, &mut rng, &alarm);
+    let watcher = Client::new(clock.clone(), 0, alarm.clone());
     let judge = Judge::new(QUEUES.iter().map(|spec| (spec.name, spec.is_latest)));
-    let mut run = Run { plan, clock, rng, crew, watcher, judge, report: Report::default() };
+    let mut run = Run { plan, clock, rng, alarm, crew, watcher, judge, report: Report::default() };
     let mut server = Spawned::start(&plan.store);
     create(server.api);
     run.look(None, &server);
@@ -144,18 +149,19 @@ impl Run<'_> {
         let liar = self.plan.lie.map(|lie| Liar::start(server.api, lie));
         let address = liar.as_ref().map_or(server.api, |liar| liar.address);
         let end = if self.plan.lie.is_none() { end_of(&mut self.rng) } else { End::Kill };
-        let (kills, clock) = (self.plan.kills, &self.clock);
+        let moment = self.rng.choice(Moment::ALL).filter(|_| self.rng.bool());
+        let (kills, clock, alarm) = (self.plan.kills, &self.clock, &self.alarm);
         let left = self.crew.work(address, || {
-            if let Some(liar) = liar.as_ref().filter(|_| !kills) {
-                liar.lie(LIES_ONE_IN);
-            }
             std::thread::sleep(time);
+            if let Some(liar) = &liar {
+                liar.lie(if kills { 1 } else { LIES_ONE_IN });
+                liar.has_lied(LIE);
+            }
             if !kills {
                 return Ok(server);
             }
-            if let Some(liar) = &liar {
-                liar.lie(1);
-                std::thread::sleep(LIES);
+            if let Some(moment) = moment {
+                alarm.wait(moment, MOMENT);
             }
             Err((server.end(end), clock.now_us()))
         });

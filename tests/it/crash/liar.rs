@@ -5,8 +5,10 @@
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -25,6 +27,7 @@ pub(crate) struct Liar {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
+    told: Receiver<()>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -35,6 +38,8 @@ struct Shared {
     /// Of so many calls that it could lie about, it lies about one; 0 is none.
     one_in: AtomicU64,
     could: AtomicU64,
+    /// Tells of the first lie.
+    tell: SyncSender<()>,
     is_over: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
     /// The newest number that was seen of a queue: what it makes up has to be believed.
@@ -46,23 +51,30 @@ impl Liar {
     pub(crate) fn start(upstream: SocketAddr, lie: Lie) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
+        let (tell, told) = sync_channel(1);
         let shared = Arc::new(Shared {
             upstream,
             lie,
             one_in: AtomicU64::new(0),
             could: AtomicU64::new(0),
+            tell,
             is_over: AtomicBool::new(false),
             streams: Mutex::default(),
             newest: Mutex::default(),
         });
         let accepting = shared.clone();
         let threads = vec![std::thread::spawn(move || accept(&listener, &accepting))];
-        Self { address, shared, threads }
+        Self { address, shared, told, threads }
     }
 
     /// From now on, one in so many answers is a lie.
     pub(crate) fn lie(&self, one_in: u64) {
         self.shared.one_in.store(one_in, Ordering::SeqCst);
+    }
+
+    /// Waits until it has lied, at most `patience`.
+    pub(crate) fn has_lied(&self, patience: Duration) {
+        let _came = self.told.recv_timeout(patience);
     }
 }
 
@@ -101,8 +113,9 @@ impl Shared {
     fn carry(&self, stream: TcpStream) -> std::io::Result<()> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
         let mut client = Connection::over(stream)?;
-        let mut server = Connection::open(self.upstream)?;
-        let ended = self.exchange(&mut client, &mut server);
+        let server = Connection::open(self.upstream);
+        let ended = server.and_then(|mut server| self.exchange(&mut client, &mut server));
+        // Dropping it is not enough, for it is kept in the list, too.
         client.end();
         ended
     }
@@ -141,6 +154,7 @@ impl Shared {
             }
             _ => None,
         }?;
+        let _told_already = self.tell.try_send(());
         Some(Raw {
             first: "HTTP/1.1 200 OK\r\n".to_owned(),
             head: String::new(),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use deltaq::clock::Clock;
 
+use super::alarm::Alarm;
 use super::client::Client;
 use super::history::Call;
 use super::producer::Producer;
@@ -22,9 +23,9 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    pub(crate) fn new(clock: &Clock, rng: &mut fastrand::Rng) -> Self {
+    pub(crate) fn new(clock: &Clock, rng: &mut fastrand::Rng, alarm: &Arc<Alarm>) -> Self {
         let values = Arc::new(AtomicU64::new(0));
-        let mut client = || Client::new(clock.clone(), rng.u64(..));
+        let mut client = || Client::new(clock.clone(), rng.u64(..), alarm.clone());
         let producers = (0..PRODUCERS).map(|_| Producer::new(client(), values.clone())).collect();
         let workers = (0..WORKERS).map(|number| Worker::new(client(), format!("worker-{number}"))).collect();
         Self { producers, workers }

@@ -49,7 +49,9 @@ impl Producer {
 
     /// Makes one call.
     pub(crate) fn turn(&mut self) {
-        let spec = &QUEUES[self.client.rng.usize(..QUEUES.len())];
+        // The last queue gets little, so that pops find nothing in it.
+        let busy = QUEUES.len() - usize::from(self.client.rng.u32(..10) > 0);
+        let spec = &QUEUES[self.client.rng.usize(..busy)];
         let source = spec.sources[self.client.rng.usize(..spec.sources.len())];
         let target = Target { spec, source };
         match self.client.rng.u32(..100) {
@@ -130,7 +132,7 @@ impl Producer {
     /// The whole list of a source: some of its keys, in any order; the others are gone by it.
     fn replace(&mut self, target: Target) {
         let Target { spec, source } = target;
-        let mut keys = Spec::keys(source);
+        let mut keys = spec.keys(source);
         self.client.rng.shuffle(&mut keys);
         let listed = keys.len() / 2 + self.client.rng.usize(..=keys.len() / 2);
         let gone = keys.split_off(listed);
@@ -165,7 +167,7 @@ impl Producer {
 
     /// One to `most` different keys of the target's source.
     fn some_keys(&mut self, target: Target, most: usize) -> Vec<Key> {
-        let keys = Spec::keys(target.source);
+        let keys = target.spec.keys(target.source);
         let count = 1 + self.client.rng.usize(..most);
         self.client.rng.choose_multiple(keys, count)
     }

@@ -4,9 +4,6 @@ use serde_json::{Value, json};
 
 use super::history::Key;
 
-/// How many keys each source of a queue has: few, so that keys meet often, and so few in all that a
-/// debug build checks every invariant of a queue after every change.
-const KEYS: usize = 24;
 /// How many deltas and bytes may wait for a key: so many that nothing is merged.
 const DELTAS: u64 = 1_000_000;
 const BYTES: u64 = 1 << 30;
@@ -19,15 +16,24 @@ pub(crate) struct Spec {
     pub(crate) is_latest: bool,
     /// Who produces. A key belongs to one of them for ever.
     pub(crate) sources: &'static [Option<&'static str>],
+    /// How many keys each source has: few, so that calls meet, and so few in all that a debug build
+    /// checks every invariant of a queue after every change.
+    keys: usize,
     max_failures: u64,
 }
 
-/// All queues under load.
+/// All queues under load. The last has few keys and gets little, so that pops often find none.
 pub(crate) const QUEUES: &[Spec] = &[
-    Spec { name: "plain", is_latest: false, sources: &[None], max_failures: 0 },
-    Spec { name: "latest", is_latest: true, sources: &[None], max_failures: 0 },
-    Spec { name: "sources", is_latest: false, sources: &[Some("erp"), Some("shop")], max_failures: 0 },
-    Spec { name: "parking", is_latest: false, sources: &[None], max_failures: 2 },
+    Spec { name: "plain", is_latest: false, sources: &[None], keys: 24, max_failures: 0 },
+    Spec { name: "latest", is_latest: true, sources: &[None], keys: 24, max_failures: 0 },
+    Spec {
+        name: "sources",
+        is_latest: false,
+        sources: &[Some("erp"), Some("shop")],
+        keys: 24,
+        max_failures: 0,
+    },
+    Spec { name: "parking", is_latest: false, sources: &[None], keys: 5, max_failures: 2 },
 ];
 
 impl Spec {
@@ -37,9 +43,9 @@ impl Spec {
     }
 
     /// The keys of a source.
-    pub(crate) fn keys(source: Option<&str>) -> Vec<Key> {
+    pub(crate) fn keys(&self, source: Option<&str>) -> Vec<Key> {
         let prefix = source.unwrap_or("key");
-        (0..KEYS).map(|number| format!("{prefix}-{number}").into()).collect()
+        (0..self.keys).map(|number| format!("{prefix}-{number}").into()).collect()
     }
 
     /// Its settings. Leases and waits are short, so that they end within the test.

@@ -28,6 +28,8 @@ pub(crate) enum Store {
     Memory,
     /// In this folder, which goes with it unless the test fails.
     Folder(PathBuf),
+    /// In this folder, which somebody else looks after.
+    Elsewhere(PathBuf),
 }
 
 impl Store {
@@ -48,7 +50,7 @@ impl Drop for Store {
             Self::Folder(folder) => {
                 let _ = std::fs::remove_dir_all(folder);
             }
-            Self::Memory => {}
+            Self::Memory | Self::Elsewhere(_) => {}
         }
     }
 }
@@ -77,12 +79,36 @@ pub(crate) struct Spawned {
 impl Spawned {
     /// Starts a server and waits until it is ready.
     pub(crate) fn start(store: &Store) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+        Self::start_with(store, |_| {})
+    }
+
+    /// The same, with a command that `adapt` has changed.
+    pub(crate) fn start_with(store: &Store, adapt: impl FnOnce(&mut Command)) -> Self {
+        Self::start_as(store, Command::new(env!("CARGO_BIN_EXE_deltaq")), adapt)
+    }
+
+    /// The same, with a command that runs the binary in its own way.
+    pub(crate) fn start_as(store: &Store, command: Command, adapt: impl FnOnce(&mut Command)) -> Self {
+        let server = Self::launch(store, command, adapt);
+        server.unwrap_or_else(|server| panic!("the server does not listen:\n{}", server.last_words()))
+    }
+
+    /// The same; none if the server ends before it is ready.
+    pub(crate) fn try_start(
+        store: &Store,
+        command: Command,
+        adapt: impl FnOnce(&mut Command),
+    ) -> Option<Self> {
+        Self::launch(store, command, adapt).ok()
+    }
+
+    fn launch(store: &Store, mut command: Command, adapt: impl FnOnce(&mut Command)) -> Result<Self, Self> {
         command.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]);
         match store {
             Store::Memory => command.arg("--in-memory"),
-            Store::Folder(folder) => command.arg("--data-dir").arg(folder),
+            Store::Folder(folder) | Store::Elsewhere(folder) => command.arg("--data-dir").arg(folder),
         };
+        adapt(&mut command);
         let command = command.env_remove("RUST_LOG").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("the binary runs");
         let stderr = process.stderr.take().expect("a pipe");
@@ -96,11 +122,19 @@ impl Spawned {
         let Ok(api) = server.heard.recv_timeout(START) else {
             let _ = server.process.kill();
             server.reap();
-            panic!("the server does not listen:\n{}", server.last_words());
+            return Err(server);
         };
         server.api = api;
-        server.await_ready();
-        server
+        if server.is_ready_in_the_end() { Ok(server) } else { Err(server) }
+    }
+
+    /// Tells the process to stop and waits for its end; whether something else ended it.
+    pub(crate) fn ends_otherwise_than_told(mut self) -> bool {
+        let id = self.process.id().to_string();
+        let _told = Command::new("kill").args(["-TERM", &id]).status();
+        let status = self.process.wait().expect("the process is ours");
+        self.reap();
+        !status.success()
     }
 
     /// Ends the process and waits until nothing of it is left. Returns its last words.
@@ -126,14 +160,16 @@ impl Spawned {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).concat()
     }
 
-    fn await_ready(&self) {
+    /// Waits until it is ready; whether it lives to be.
+    fn is_ready_in_the_end(&self) -> bool {
         let ready = Message::get("/readyz".to_owned());
         for _ in 0..LOOKS {
             let answer = Connection::open(self.api).and_then(|mut connection| connection.call(&ready));
-            match answer.ok().and_then(|answer| answer.status()) {
-                Some(200) => return,
-                Some(503) => std::thread::yield_now(),
-                other => panic!("/readyz answers {other:?}\n{}", self.last_words()),
+            match answer.map(|answer| answer.status()) {
+                Ok(Some(200)) => return true,
+                Ok(Some(503 | 507)) => std::thread::yield_now(),
+                Ok(other) => panic!("/readyz answers {other:?}\n{}", self.last_words()),
+                Err(_) => return false,
             }
         }
         panic!("the server does not become ready\n{}", self.last_words());

@@ -122,7 +122,7 @@ impl Worker {
         let rng = &mut self.client.rng;
         self.pops += 1;
         let id = (rng.u32(..10) < 6).then(|| format!("{}-{}", self.name, self.pops));
-        let (max, wait) = (1 + rng.usize(..POP), rng.u32(..150));
+        let (max, wait) = (1 + rng.usize(..POP), if rng.bool() { 0 } else { rng.u32(..150) });
         let length_ms = LEASE_MS + rng.u64(..2) * LONGER_MS;
         let with_known = rng.bool();
         let query = format!("max={max}&wait={wait}ms&lease={length_ms}ms&worker={}", self.name);

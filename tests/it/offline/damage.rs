@@ -72,7 +72,8 @@ async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
     let (kind, bytes): (String, Option<Vec<u8>>) = (row.get(0), row.get(1));
     let set = format!("UPDATE {table} SET {column} = ");
     let query = match kind.as_str() {
-        "integer" => format!("{set} {column} + 2 WHERE rowid = {rowid}"),
+        // Far enough to be no other row's number.
+        "integer" => format!("{set} {column} + 1000 WHERE rowid = {rowid}"),
         "null" => format!("{set} 5 WHERE rowid = {rowid}"),
         _ => format!("{set} CAST(?1 AS TEXT) WHERE rowid = {rowid}"),
     };
@@ -108,6 +109,7 @@ async fn targets(folder: &Path) -> Vec<(&'static str, i64, Vec<String>)> {
         let columns = sqlx::query_scalar(AssertSqlSafe(columns)).fetch_all(&mut connection).await;
         targets.push((table, id, columns.expect("columns")));
     }
+    connection.close().await.expect("a database");
     targets
 }
 
@@ -124,7 +126,7 @@ async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
             let ran = check(&bad);
             let found = damage(&ran);
             assert_eq!(ran.code, Some(1), "{table} {id} {column}: {ran:?}");
-            let id = if column == "id" { id + 2 } else { id };
+            let id = if column == "id" { id + 1_000 } else { id };
             let (by_id, by_rowid) =
                 (format!("table {table}, id {id}: "), format!("table {table}, rowid {id}: "));
             let is_named = |line: &&str| line.contains(&by_id) || line.contains(&by_rowid);
@@ -171,16 +173,19 @@ async fn several_findings_are_all_told_and_history_is_told_apart() {
     let scratch = Scratch::new();
     let bad = store(&scratch, "bad").await;
     for (table, id, _) in targets(&bad).await {
-        spoil(&bad, table, id, "checksum").await;
+        // Of the queue `stock` nothing is touched.
+        if (table, id >> 32) != ("keys", 2) {
+            spoil(&bad, table, id, "checksum").await;
+        }
     }
     let ran = check(&bad);
     let found = damage(&ran);
-    assert_eq!(found.len(), 7, "{}", ran.stdout);
+    assert_eq!(found.len(), 6, "{}", ran.stdout);
     let history: Vec<_> = found.iter().filter(|line| line.starts_with("damage (history only)")).collect();
     assert_eq!(history.len(), 1, "{}", ran.stdout);
     assert!(history[0].contains("queue prices, table journal, id 1: journal row 1"), "{}", ran.stdout);
     assert!(
-        ran.stdout.contains("7 findings of damage, 1 of them in history only: 2 queues, "),
+        ran.stdout.contains("6 findings of damage, 1 of them in history only: 2 queues, "),
         "{}",
         ran.stdout
     );
@@ -208,7 +213,7 @@ async fn rows_that_are_missing_are_found_wherever_they_stood() {
     let scratch = Scratch::new();
     let good = store(&scratch, "good").await;
     let bad = scratch.path("bad");
-    let needed = "SELECT id FROM journal JOIN queues ON queues.id = queue_id WHERE name = 'prices' AND first_rv > queues.rv";
+    let needed = "SELECT journal.id FROM journal JOIN queues ON queues.id = queue_id WHERE name = 'prices' AND first_rv > queues.rv";
     for (which, says) in [
         ("(SELECT 2)", "damage (history only): queue prices, table journal, id 3: events "),
         (&format!("({needed} ORDER BY first_rv LIMIT 1)"), "damage: queue prices, table journal, id "),

@@ -21,7 +21,7 @@ impl Folder {
     async fn service(&self) -> Service {
         Service::with(|settings| {
             settings.storage.in_memory = false;
-            settings.storage.data_dir = self.0.clone();
+            settings.storage.data_dir.clone_from(&self.0);
         })
         .await
     }

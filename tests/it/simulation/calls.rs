@@ -17,7 +17,7 @@ use fastrand::Rng;
 use super::Violation;
 use super::caller::{Caller, Lease, Target};
 use super::ledger::{Kind, View};
-use super::plan::millis;
+use super::plan::{Setup, millis};
 use super::world::Fate;
 
 type Sent = Vec<(String, u64, Kind)>;
@@ -50,7 +50,7 @@ impl Caller {
             84..91 => self.look(&mut rng).await,
             91..96 => self.sweep(&mut rng).await,
             96..99 => self.operate(&mut rng).await,
-            _ => self.delete(&mut rng).await,
+            _ => self.delete(rng.choice(&self.plan.queues).expect("there are some")).await,
         }
     }
 
@@ -58,28 +58,45 @@ impl Caller {
         let Some(target) = self.target(rng)? else { return Ok(()) };
         let is_keys = target.setup.config.mode == Mode::Keys;
         let count = if is_keys { 1 } else { rng.usize(1..4) };
-        let (mut sent, mut calls) = (Sent::new(), Vec::new());
-        for _ in 0..count {
-            let name = key_name(rng.usize(..target.setup.keys));
-            let number = self.world.next_number();
-            let deletes = !is_keys && rng.u8(..5) == 0;
-            let kind = match rng.bool() {
-                _ if deletes => DeltaKind::Deleted,
-                true => DeltaKind::Added,
-                false => DeltaKind::Updated,
+        let one = |_| {
+            let kind = if !is_keys && rng.u8(..5) == 0 { Kind::Delete } else { Kind::Put };
+            let delay = (rng.u8(..6) == 0).then(|| millis(rng, 1..4_000));
+            (rng.usize(..target.setup.keys), kind, rng.bool(), delay)
+        };
+        let all: Vec<_> = (0..count).map(one).collect();
+        self.send_all(&target, &all).await
+    }
+
+    /// Adds and deletes.
+    pub(super) async fn send(&self, target: &Target, all: &[(usize, Kind)]) -> Result<(), Violation> {
+        let all: Vec<_> = all.iter().map(|(index, kind)| (*index, *kind, false, None)).collect();
+        self.send_all(target, &all).await
+    }
+
+    /// Adds and deletes: the key, what is done to it, whether in the other of two ways, and a delay.
+    async fn send_all(
+        &self,
+        target: &Target,
+        all: &[(usize, Kind, bool, Option<Duration>)],
+    ) -> Result<(), Violation> {
+        let is_keys = target.setup.config.mode == Mode::Keys;
+        let kinds: Vec<_> = all.iter().map(|(index, kind, ..)| (*index, *kind)).collect();
+        let sent = self.numbered(&kinds);
+        let call =
+            |((name, number, kind), (.., other_way, delay)): (&(String, u64, Kind), &(_, _, bool, _))| {
+                let deletes = *kind == Kind::Delete;
+                let added = if is_keys || *other_way { DeltaKind::Added } else { DeltaKind::Updated };
+                Call {
+                    kind: if deletes { DeltaKind::Deleted } else { added },
+                    key: key(name),
+                    object: (!is_keys && !(deletes && *other_way)).then(|| object(name, *number)),
+                    source: None,
+                    delay: *delay,
+                    final_state_unknown: false,
+                    rate_limited: false,
+                }
             };
-            let bare = is_keys || deletes && rng.bool();
-            calls.push(Call {
-                kind: if is_keys { DeltaKind::Added } else { kind },
-                key: key(&name),
-                object: (!bare).then(|| object(&name, number)),
-                source: None,
-                delay: (rng.u8(..6) == 0).then(|| millis(rng, 1..4_000)),
-                final_state_unknown: false,
-                rate_limited: false,
-            });
-            sent.push((name, number, if deletes { Kind::Delete } else { Kind::Put }));
-        }
+        let calls: Vec<Call> = sent.iter().zip(all).map(call).collect();
         let asked = self.world.ledger(|ledger| {
             let asked = ledger.asks(&target.queue);
             ledger.sends(&asked, &sent).map(|()| asked)
@@ -101,6 +118,11 @@ impl Caller {
         })?;
         produced.map_or_else(|error| self.failed(&error), drop);
         Ok(())
+    }
+
+    /// Gives each object its number.
+    pub(super) fn numbered(&self, all: &[(usize, Kind)]) -> Sent {
+        all.iter().map(|(index, kind)| (key_name(*index), self.world.next_number(), *kind)).collect()
     }
 
     async fn pop(&self, rng: &mut Rng) -> Result<(), Violation> {
@@ -298,10 +320,9 @@ impl Caller {
     async fn replace(&self, rng: &mut Rng) -> Result<(), Violation> {
         let Some(target) = self.target(rng)? else { return Ok(()) };
         let listed = rng.u8(3..9);
-        let names = (0..target.setup.keys).filter(|_| rng.u8(..8) < listed);
-        let sent: Sent =
-            names.map(|index| (key_name(index), self.world.next_number(), Kind::Listed)).collect();
-        self.send_replace(&target, sent, rng).await
+        let listed: Vec<_> = (0..target.setup.keys).filter(|_| rng.u8(..8) < listed).collect();
+        let all: Vec<_> = listed.into_iter().map(|index| (index, Kind::Listed)).collect();
+        self.send_replace(&target, self.numbered(&all), rng).await
     }
 
     /// Replaces by `sent`; time passes between its slices.
@@ -454,8 +475,7 @@ impl Caller {
         }
     }
 
-    pub(super) async fn delete(&self, rng: &mut Rng) -> Result<(), Violation> {
-        let setup = rng.choice(&self.plan.queues).expect("there are some").clone();
+    pub(super) async fn delete(&self, setup: &Setup) -> Result<(), Violation> {
         let Some(handle) = self.registry.find(&setup.name) else { return Ok(()) };
         let queue = (setup.name.clone(), handle.incarnation().0);
         self.world.ledger(|ledger| {

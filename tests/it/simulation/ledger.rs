@@ -151,7 +151,9 @@ impl Ledger {
         had_id: bool,
         kept: bool,
     ) -> Result<(), Violation> {
-        let shown = Shown { asked: asked.moment, told: self.next_moment(), now_us: self.now_us };
+        // A pop with an id may bring leases that are older than the call, of an answer that was lost.
+        let as_of = if had_id { 0 } else { asked.moment };
+        let shown = Shown { asked: as_of, told: self.next_moment(), now_us: self.now_us };
         let mut first_fresh = None;
         for item in items {
             let name = self.names.entry(asked.queue.0.clone()).or_default();

@@ -55,9 +55,9 @@ impl Plan {
         Self {
             queues,
             pace,
-            callers: (0..rng.usize(2..=5)).map(|_| rng.u32(8..40)).collect(),
+            callers: (0..rng.usize(2..=5)).map(|_| rng.u32(15..70)).collect(),
             leaves: *rng.choice(&[0, 10, 30]).unwrap_or(&0),
-            lives: rng.u32(1..6),
+            lives: rng.u32(1..8),
             pause_ms: *rng.choice(&[2, 30, 400]).unwrap_or(&2),
             calm_ms: *rng.choice(&[200, 1_500, 6_000]).unwrap_or(&200),
         }
@@ -82,5 +82,9 @@ fn setup(rng: &mut Rng, index: usize) -> Setup {
         ..Config::default()
     };
     let name = Name::new(&format!("q{index}")).expect("it is a name");
-    Setup { name, config: Arc::new(config), keys: rng.usize(1..=9) }
+    Setup {
+        name,
+        config: Arc::new(config),
+        keys: if rng.u8(..6) == 0 { rng.usize(10..40) } else { rng.usize(1..10) },
+    }
 }

@@ -232,3 +232,22 @@ async fn numbers_that_sqlite_cannot_order_are_refused_before_anything_happens() 
     assert_eq!(last_rv(&reader).await, Some(1));
     store.close().await;
 }
+
+#[tokio::test]
+async fn a_store_without_room_says_so_and_goes_on_when_there_is_some() {
+    let scratch = Scratch::new();
+    let (mut store, reader, _) = scratch.open().await;
+    store.write(rows(1..=1)).await.unwrap();
+    // What SQLite answers is the same as for a full disk.
+    let connections = store.connections.as_mut().unwrap();
+    sqlx::raw_sql("PRAGMA max_page_count = 1").execute(&mut connections.writer).await.unwrap();
+    let row = JournalRow { events: "e".repeat(1 << 20), ..journal_row(2, 1, 2..=2, "a") };
+    let large = Writes { journal: vec![row], ..Writes::default() };
+    let full = store.write(large.clone()).await;
+    assert!(matches!(full, Err(Error::Full { source: Some(_) })), "{full:?}");
+    store.reopen().await.unwrap();
+    assert_eq!(last_rv(&reader).await, Some(1));
+    store.write(large).await.unwrap();
+    assert_eq!(last_rv(&reader).await, Some(2));
+    store.close().await;
+}

@@ -56,6 +56,11 @@ fn lease(key: &str, token: Rv, deltas: &[Delta]) -> Lease {
     Lease { id, key, token, attempt: token, deltas, known: None }
 }
 
+fn pop_of(id: Option<&str>, since: Us) -> What {
+    let id = id.map(str::to_owned);
+    What::Pop { id, since, length: SECOND, with_known: false, settles: Vec::new() }
+}
+
 impl Script {
     fn call(&mut self, what: What, answer: Answer) -> &mut Self {
         let (queue, start, end) = (self.queue, self.now, self.now + 1);
@@ -84,18 +89,12 @@ impl Script {
         self.call(What::Produce { changes: changes.to_vec(), is_replace: false }, Answer::Unknown)
     }
 
-    fn what_pop(&self, id: Option<&str>, since: Us) -> What {
-        let _ = self;
-        let id = id.map(str::to_owned);
-        What::Pop { id, since, length: SECOND, with_known: false, settles: Vec::new() }
-    }
-
     fn pop(&mut self, lease: Lease) -> &mut Self {
         self.pop_as(None, self.now, vec![lease])
     }
 
     fn pop_as(&mut self, id: Option<&str>, since: Us, leases: Vec<Lease>) -> &mut Self {
-        let what = self.what_pop(id, since);
+        let what = pop_of(id, since);
         self.call(what, Answer::Ok(Reply { leases, ..Reply::default() }))
     }
 
@@ -201,7 +200,7 @@ fn what_has_no_answer_may_have_happened_or_not() {
 fn a_pop_without_answer_is_repeated() {
     let mut script = script(DELTA);
     let (since, deltas) = (script.add("a", 1, 1).now, [added(1, 1)]);
-    let what = script.what_pop(Some("x"), since);
+    let what = pop_of(Some("x"), since);
     script.call(what, Answer::Unknown).add("a", 2, 3).crash();
     script.look(1_000, &[("a", &[added(1, 1), added(2, 3)], Some(2))], &[]);
     script.pop_as(Some("x"), since, vec![lease("a", 2, &deltas)]).ack(2);

@@ -132,8 +132,8 @@ impl KeyBook {
         let lost = match mode {
             Mode::Delta => calls.find(|(number, _)| self.consumed(**number) == Acked::No),
             // Of one key only the newest stays.
-            Mode::Latest => calls.find(|(number, call)| {
-                let is_newest = !self.calls.values().any(|other| other.sent > call.sent && !other.refused);
+            Mode::Latest => calls.find(|(number, _)| {
+                let is_newest = self.calls.range(**number + 1..).all(|(_, other)| other.refused);
                 is_newest && self.consumed(**number) == Acked::No
             }),
             Mode::Keys => calls.find(|(_, call)| !self.worked_off(call.floor)),

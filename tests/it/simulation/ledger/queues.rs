@@ -123,7 +123,9 @@ impl Ledger {
         let queue = self.queue(&asked.queue)?;
         for (key, number, _) in objects {
             let call = queue.keys.get_mut(key).and_then(|key| key.calls.get_mut(number));
-            call.into_iter().for_each(|call| call.refused = true);
+            if let Some(call) = call {
+                call.refused = true;
+            }
         }
         Ok(())
     }

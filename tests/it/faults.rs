@@ -1,0 +1,138 @@
+//! Disks that fail, fill up, become read-only or go away under a server, and a process that ends at any
+//! of its writes: nothing that was acknowledged is lost, what happens is told, and it heals by itself.
+//!
+//! The faults come from outside of the binary: a library that is loaded before libc (`shim.c`), and a
+//! small file system in a namespace of its own.
+
+mod disk;
+mod steps;
+mod volume;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::crash::server::{Spawned, Store};
+use crate::crash::wire::{Connection, Message};
+
+/// The path of the queue of these tests.
+const QUEUE: &str = "/v1/queues/q";
+/// How often a request is repeated until a server has healed, which tries every 2 s at least.
+const REPEATS: usize = 30;
+/// How long a caller is told to wait before it repeats.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a server is to suffer.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// `fail`, `short`, `kill_before` or `kill_after`.
+    kind: &'static str,
+    /// `write`, `sync` or `any`.
+    calls: &'static str,
+    /// The first call that is hit, from 1.
+    from: u64,
+    /// How many are hit.
+    count: u64,
+    /// What `fail` says.
+    errno: i32,
+}
+
+/// The library, built once.
+fn shim() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/faults/shim.c");
+        let library =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{}.so", std::process::id()));
+        let mut compiler = Command::new("cc");
+        let built =
+            compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").status();
+        assert!(built.expect("there is a C compiler").success(), "the library of faults can't be built");
+        library
+    })
+}
+
+impl Plan {
+    /// Puts the plan into effect for a process; with a `switch`, while that file exists.
+    fn set(&self, command: &mut Command, folder: &Path, switch: Option<&Path>) {
+        command.env("LD_PRELOAD", shim()).env("FAULTS_FOLDER", folder);
+        command.env("FAULTS_KIND", self.kind).env("FAULTS_CALLS", self.calls);
+        command.env("FAULTS_FROM", self.from.to_string()).env("FAULTS_COUNT", self.count.to_string());
+        command.env("FAULTS_ERRNO", self.errno.to_string());
+        if let Some(switch) = switch {
+            command.env("FAULTS_SWITCH", switch);
+        }
+    }
+}
+
+/// A folder for a store, and the path of a file beside it.
+fn place(test: &str) -> (Store, PathBuf, PathBuf) {
+    let store = Store::folder(&format!("faults-{test}"));
+    let Store::Folder(folder) = &store else { unreachable!("it is a folder") };
+    let folder = folder.clone();
+    let switch = folder.with_extension("switch");
+    (store, folder, switch)
+}
+
+/// One request on a connection of its own; status and body.
+fn call(server: &Spawned, message: &Message) -> std::io::Result<(u16, Value)> {
+    let answer = Connection::open(server.api)?.call(message)?;
+    let body = serde_json::from_slice(&answer.body).unwrap_or_default();
+    Ok((answer.status().unwrap_or_default(), body))
+}
+
+fn add(key: &str) -> Message {
+    Message::post(format!("{QUEUE}/add"), &json!({"key": key, "text": "x".repeat(100)}))
+}
+
+/// Adds a key, once, and says whether it was acknowledged. All else must be a clear problem.
+fn try_add(server: &Spawned, key: &str) -> bool {
+    let (status, body) = call(server, &add(key)).expect("an answer");
+    match status {
+        200 => true,
+        503 | 507 => {
+            let expected = if status == 507 { "disk-full" } else { "journal-unavailable" };
+            assert_eq!((&body["code"], &body["retryable"]), (&json!(expected), &json!(true)), "{body}");
+            assert_eq!(body["retry_after_ms"], json!(1_000), "{body}");
+            false
+        }
+        other => panic!("{other} {body}"),
+    }
+}
+
+/// Adds a key until it is acknowledged; waits in between as long as the answer says.
+fn add_in_the_end(server: &Spawned, key: &str) {
+    for _ in 0..REPEATS {
+        if try_add(server, key) {
+            return;
+        }
+        std::thread::sleep(RETRY_AFTER);
+    }
+    panic!("it does not heal:\n{}", server.last_words());
+}
+
+/// All keys that wait.
+fn keys(server: &Spawned) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    let mut next = String::new();
+    loop {
+        let page = Message::get(format!("{QUEUE}/items?limit=5000{next}"));
+        let (status, page) = call(server, &page).expect("an answer");
+        assert_eq!(status, 200, "{page}");
+        let items = page["items"].as_array().expect("items");
+        keys.extend(items.iter().filter_map(|item| item["key"].as_str()).map(str::to_owned));
+        let Some(token) = page["continue"].as_str() else { return keys };
+        next = format!("&continue={token}");
+    }
+}
+
+/// All of `acknowledged` must be there.
+fn expect_all(server: &Spawned, acknowledged: &BTreeSet<String>, when: &str) {
+    let found = keys(server);
+    let lost: Vec<_> = acknowledged.difference(&found).collect();
+    assert!(lost.is_empty(), "{when}: lost {lost:?}\n{}", server.last_words());
+}

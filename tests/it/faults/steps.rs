@@ -1,0 +1,183 @@
+//! The process ends at each of its writes and syncs in turn, during a scripted workload with a Replace,
+//! a last checkpoint, trims and a deletion, and again while it recovers.
+//!
+//! What is there then must be what the acknowledged requests made, or what they and the one under way
+//! made. By default a part of all steps is tried; `DELTAQ_ALL_STEPS=1` tries every one.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Plan, QUEUE, call, place};
+use crate::crash::server::{End, Spawned, Store};
+use crate::crash::wire::Message;
+
+/// Objects of the Replace.
+const LIST: usize = 300;
+/// Steps that are tried, unless all are.
+const TRIED: u64 = 24;
+/// No workload has as many steps.
+const STEPS_MAX: u64 = 100_000;
+
+/// What a request of the script needs to know of the answers before it.
+#[derive(Default)]
+struct Known {
+    leases: Vec<String>,
+}
+
+/// The script: requests that can be told apart by what they leave behind.
+fn script() -> Vec<fn(&mut Known) -> Message> {
+    vec![
+        |_| put(&json!({"retention": {"bytes": 0}, "lease": "1h"})),
+        |_| post("/add", &json!([{"key": "a"}, {"key": "b"}, {"key": "c"}, {"key": "d"}])),
+        |_| post("/pop?max=3", &Value::Null),
+        |known| post("/ack", &json!({"leases": [known.leases.remove(0)]})),
+        |known| post("/reject", &json!({"leases": [known.leases.remove(0)], "error": "no"})),
+        |_| post("/update", &json!({"key": "b", "n": 1})),
+        |known| post("/nack", &json!({"leases": [known.leases.remove(0)], "delay": "1h"})),
+        |_| post("/replace?source=erp", &list()),
+        |_| post("/delete?key=k7", &Value::Null),
+        |_| post("/pop?max=200", &Value::Null),
+        |known| post("/ack", &json!({"leases": std::mem::take(&mut known.leases)})),
+        |_| post("/replace?source=erp&only_changed=true", &json!([{"key": "k0"}, {"key": "k1"}])),
+        |_| post("/purge", &Value::Null),
+        |_| Message {
+            method: "POST",
+            path: "/v1/queues/gone/add".to_owned(),
+            content_type: None,
+            body: json!({"key": "x"}).to_string(),
+        },
+        |_| Message {
+            method: "DELETE",
+            path: "/v1/queues/gone".to_owned(),
+            content_type: None,
+            body: String::new(),
+        },
+    ]
+}
+
+fn put(body: &Value) -> Message {
+    Message { method: "PUT", path: QUEUE.to_owned(), content_type: None, body: body.to_string() }
+}
+
+fn post(path: &str, body: &Value) -> Message {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    Message { method: "POST", path: format!("{QUEUE}{path}"), content_type: None, body }
+}
+
+fn list() -> Value {
+    (0..LIST).map(|number| json!({"key": format!("k{number}"), "n": number})).collect()
+}
+
+/// All that can be seen of the queues and does not change by itself.
+fn look(server: &Spawned) -> Value {
+    let get = |path: &str| call(server, &Message::get(path.to_owned())).expect("an answer").1;
+    let mut seen = json!({
+        "gone": get("/v1/queues/gone")["name"],
+        "config": get(QUEUE)["config"],
+        "known": get(&format!("{QUEUE}/known?limit=5000"))["items"],
+        "items": get(&format!("{QUEUE}/items?limit=5000&state=ready,delayed,leased,parked"))["items"],
+    });
+    plain(&mut seen);
+    seen
+}
+
+/// Takes away what is of an instant or of a number, since both go on over a restart.
+fn plain(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, _| {
+                !["resource_version", "queued_at", "due_at", "lease", "token"].contains(&name.as_str())
+            });
+            members.values_mut().for_each(plain);
+        }
+        Value::Array(values) => values.iter_mut().for_each(plain),
+        _ => {}
+    }
+}
+
+/// Runs the script from request `first` on until the server dies or it has ended; says how many requests
+/// were acknowledged, and what was to be seen after each.
+fn run(server: &Spawned, known: &mut Known, looks: bool) -> (usize, Vec<Value>) {
+    let mut seen = Vec::new();
+    for (index, request) in script().into_iter().enumerate() {
+        let Ok((status, body)) = call(server, &request(known)) else { return (index, seen) };
+        assert!((200..300).contains(&status), "request {index}: {status} {body}");
+        let items = body["items"].as_array().into_iter().flatten();
+        known.leases.extend(items.filter_map(|item| Some(item["lease"]["id"].as_str()?.to_owned())));
+        if looks {
+            seen.push(look(server));
+        }
+    }
+    (script().len(), seen)
+}
+
+/// What is to be seen after each request of a run without faults; before the first there is nothing.
+fn expected() -> Vec<Value> {
+    let (store, ..) = place("steps-model");
+    let server = Spawned::start(&store);
+    let mut seen = vec![look(&server)];
+    seen.extend(run(&server, &mut Known::default(), true).1);
+    seen
+}
+
+/// Starts a server that dies at a step; none if it dies before it is ready.
+fn doomed(store: &Store, folder: &Path, plan: Plan) -> Option<Spawned> {
+    let command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+    Spawned::try_start(store, command, |command| plan.set(command, folder, None))
+}
+
+/// One life that ends at `step`, perhaps a second one that ends at `again` while it recovers, and then a
+/// look. Says whether the first life came to that step at all.
+fn die_at(expected: &[Value], kind: &'static str, step: u64, again: Option<u64>) -> bool {
+    let (store, folder, _) = place(&format!("steps-{kind}-{step}-{}", again.unwrap_or_default()));
+    let plan = |from| Plan { kind, calls: "any", from, count: 1, errno: 0 };
+    let mut done = 0;
+    let mut came = true;
+    if let Some(server) = doomed(&store, &folder, plan(step)) {
+        done = run(&server, &mut Known::default(), false).0;
+        if done == expected.len() - 1 {
+            came = server.ends_otherwise_than_told();
+        }
+    }
+    if let Some(again) = again {
+        drop(doomed(&store, &folder, plan(again)));
+    }
+    let server = Spawned::start(&store);
+    let found = look(&server);
+    let is = |index: usize| expected.get(index).is_some_and(|state| *state == found);
+    // A Replace that was cut off has queued a part of its list, and its caller repeats it.
+    let replaces = script().get(done).is_some_and(|request| {
+        request(&mut Known { leases: vec![String::new(); 3] }).path.contains("/replace")
+    });
+    assert!(
+        is(done) || is(done + 1) || replaces,
+        "{kind} at step {step}, again at {again:?}: after {done} acknowledged requests there is\n{found}\nand not\n{}\nor\n{}",
+        expected[done],
+        expected.get(done + 1).unwrap_or(&Value::Null),
+    );
+    server.end(End::Kill);
+    came
+}
+
+#[test]
+fn the_process_ends_at_any_write() {
+    #[expect(clippy::disallowed_methods, reason = "a test has no settings")]
+    let all = std::env::var("DELTAQ_ALL_STEPS").is_ok_and(|value| value == "1");
+    let expected = expected();
+    let last =
+        (1..STEPS_MAX).map(|power| 1 << power).find(|step| !die_at(&expected, "kill_before", *step, None));
+    let last = last.expect("the workload ends");
+    let stride = if all { 1 } else { (last / TRIED).max(1) };
+    let mut step = 1;
+    while step < last {
+        let kind = if step % 2 == 0 { "kill_before" } else { "kill_after" };
+        let again = (step % 3 == 0).then_some(1 + step % 11);
+        if !die_at(&expected, kind, step, again) {
+            break;
+        }
+        step += stride;
+    }
+    assert!(step > stride, "no step was tried");
+}
