@@ -7,9 +7,11 @@
 //!
 //! `DELTAQ_SIMULATION_SEEDS` is how many run, `DELTAQ_SIMULATION_SEED` runs one with its trace.
 
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 mod caller;
 mod calls;
@@ -17,6 +19,7 @@ mod crashes;
 mod disk;
 mod finale;
 mod ledger;
+mod pinned;
 mod plan;
 mod run;
 mod world;
@@ -28,12 +31,14 @@ pub(crate) type Violation = String;
 const SEEDS: u64 = 10_000;
 /// Runs at the same time.
 const THREADS: u64 = 2;
+/// Far longer than a seed takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a run that went well tells.
 #[derive(Debug)]
 pub(crate) struct Report {
     hash: u64,
-    hits: BTreeMap<&'static str, u64>,
+    hits: Hits,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the knobs of a test are no settings of the service")]
@@ -53,38 +58,53 @@ fn again(seed: u64) -> String {
     format!("DELTAQ_SIMULATION_SEED={seed} cargo test --test it simulation::seeds -- --nocapture")
 }
 
+/// Adds up what runs came across.
+type Hits = BTreeMap<&'static str, u64>;
+
 /// Runs the seeds from 0 on; answers what they came across.
-fn run_all(seeds: u64) -> BTreeMap<&'static str, u64> {
+fn run_all(seeds: u64) -> Hits {
     let next = AtomicU64::new(0);
-    let work = || {
-        let mut hits: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let (sender, reports) = sync_channel(1_000);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds || sender.send((seed, caught(seed, false))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut hits = Hits::new();
+        let mut open: BTreeSet<u64> = (0..seeds).collect();
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                return hits;
-            }
-            match caught(seed, false) {
+            let (seed, told) = match reports.recv_timeout(PATIENCE) {
+                Ok(report) => report,
+                Err(RecvTimeoutError::Disconnected) => return hits,
+                Err(RecvTimeoutError::Timeout) => hangs(open.first().copied().unwrap_or_default()),
+            };
+            open.remove(&seed);
+            match told {
                 Ok(report) => {
                     report.hits.into_iter().for_each(|(what, count)| *hits.entry(what).or_default() += count);
                 }
                 Err(violation) => {
                     next.store(seeds, Ordering::Relaxed);
+                    drop(reports);
                     panic!("seed {seed}: {violation}\n\nwith its trace: {}", again(seed));
                 }
             }
         }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
-        let mut all: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for thread in threads {
-            let hits = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            for (what, count) in hits {
-                *all.entry(what).or_default() += count;
-            }
-        }
-        all
     })
+}
+
+/// A run that spins lets no time pass, so it can't be ended from within.
+fn hangs(seed: u64) -> ! {
+    eprintln!("seed {seed} has no end\n\nwith its trace: {}", again(seed));
+    std::process::exit(1)
 }
 
 #[test]

@@ -81,7 +81,9 @@ impl Caller {
             tokio::time::sleep(millis(&mut rng, 0..self.plan.pause_ms)).await;
             let told = if rng.u32(..100) < self.plan.leaves {
                 let (polls, longest) = (rng.u32(1..5), millis(&mut rng, 0..2_000));
-                cut_off(polls, longest, self.step(rng)).await
+                // Some are slow to notice that they were left, which is later than an answer may be.
+                let slow = if rng.u8(..3) == 0 { millis(&mut rng, 1..2_000) } else { Duration::ZERO };
+                cut_off(polls, longest, slow, self.step(rng)).await
             } else {
                 Some(self.step(rng).await)
             };
@@ -132,17 +134,26 @@ impl Caller {
     }
 }
 
-/// Polls a call so often, or lets it run so long, and then drops it.
-async fn cut_off<T>(polls: u32, longest: Duration, call: impl Future<Output = T>) -> Option<T> {
+/// Polls a call so often, or lets it run so long, then forgets it for a while, and drops it.
+async fn cut_off<T>(
+    polls: u32,
+    longest: Duration,
+    slow: Duration,
+    call: impl Future<Output = T>,
+) -> Option<T> {
     let mut call = pin!(call);
     let mut left = polls;
     let mut end = pin!(tokio::time::sleep(longest));
-    poll_fn(|context| {
+    let told = poll_fn(|context| {
         if let Poll::Ready(out) = call.as_mut().poll(context) {
             return Poll::Ready(Some(out));
         }
         left -= 1;
         if left == 0 || end.as_mut().poll(context).is_ready() { Poll::Ready(None) } else { Poll::Pending }
     })
-    .await
+    .await;
+    if told.is_none() && !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
+    told
 }

@@ -89,7 +89,7 @@ impl Caller {
                 Call {
                     kind: if deletes { DeltaKind::Deleted } else { added },
                     key: key(name),
-                    object: (!is_keys && !(deletes && *other_way)).then(|| object(name, *number)),
+                    object: (!(is_keys || deletes && *other_way)).then(|| object(name, *number)),
                     source: None,
                     delay: *delay,
                     final_state_unknown: false,
@@ -322,7 +322,19 @@ impl Caller {
         let listed = rng.u8(3..9);
         let listed: Vec<_> = (0..target.setup.keys).filter(|_| rng.u8(..8) < listed).collect();
         let all: Vec<_> = listed.into_iter().map(|index| (index, Kind::Listed)).collect();
-        self.send_replace(&target, self.numbered(&all), rng).await
+        let sent = self.numbered(&all);
+        if rng.bool() {
+            return self.send_replace(&target, sent, rng).await;
+        }
+        // Two at once: the second waits for its turn.
+        let mut other = rng.fork();
+        let second = self.numbered(&all);
+        let (one, two) = tokio::join!(
+            biased;
+            self.send_replace(&target, sent, rng),
+            self.send_replace(&target, second, &mut other)
+        );
+        one.and(two)
     }
 
     /// Replaces by `sent`; time passes between its slices.

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use deltaq::engine::command::{How, Pop};
 use deltaq::engine::config::{Config, Mode, Retention};
-use deltaq::journal::Pace;
 use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Name, PopCall};
 use fastrand::Rng;
 
 use super::caller::{Caller, Memory, Target};
-use super::disk::Disk;
+use super::disk::{Disk, Pace};
 use super::ledger::Kind;
 use super::plan::{Plan, Setup};
 use super::run::{Run, on_a_runtime, stop};
@@ -42,6 +41,8 @@ enum Act {
     Work(usize, usize, usize, usize),
     Replace,
     Delete(usize),
+    /// Deletes so many keys from this one on; they are gone once that is acknowledged.
+    Retire(usize, usize),
     Rest,
 }
 
@@ -56,8 +57,11 @@ const SCRIPT: &[Act] = &[
     Act::Work(1, 2, 1, 1),
     Act::Produce(0),
     Act::Rest,
-    Act::Work(0, 300, 290, 5),
+    Act::Work(0, OBJECTS, OBJECTS, 0),
+    Act::Retire(3, 400),
+    Act::Work(0, 500, 500, 0),
     Act::Produce(1),
+    Act::Work(0, 300, 290, 5),
     Act::Replace,
     Act::Rest,
     Act::Delete(2),
@@ -79,7 +83,7 @@ fn plan() -> Plan {
     };
     Plan {
         queues: [Mode::Delta, Mode::Latest, Mode::Keys].into_iter().enumerate().map(setup).collect(),
-        pace: Pace {
+        pace: deltaq::journal::Pace {
             growth_bytes_min: 20_000,
             rows: 250..=500,
             captured: 100,
@@ -100,7 +104,7 @@ fn play(crashes: &[Crash]) -> Result<u64, Violation> {
     let memories = vec![Arc::new(Mutex::new(Memory::new(1, 0)))];
     let run = Run { world, plan: Arc::new(plan()), memories };
     let at = AtomicUsize::new(0);
-    let mut disk = Disk::new(None);
+    let mut disk = Disk::new(Pace::Instant);
     let mut steps = 0;
     for life in 0..=crashes.len() {
         if let Some((step, fault)) = crashes.get(life) {
@@ -134,6 +138,7 @@ async fn live(run: &Run, disk: &Disk, shutdown: &Shutdown, at: &AtomicUsize) -> 
     let node = node::start_on(disk.clone(), opening, &run.world.clock, shutdown, run.plan.pace.clone());
     let node = node.await.map_err(|error| error.to_string())?;
     run.probe(disk, &node.registry)?;
+    run.check_skip(disk, &node.registry, opening.clean)?;
     let caller = run.callers(&node.registry).swap_remove(0);
     while let Some(act) = SCRIPT.get(at.load(Ordering::Relaxed)) {
         perform(&caller, *act).await?;
@@ -178,6 +183,10 @@ async fn perform(caller: &Caller, act: Act) -> Result<(), Violation> {
         Act::Replace => {
             let sent = (0..OBJECTS).map(|key| (key, Kind::Listed)).collect::<Vec<_>>();
             caller.send_replace(&target(0)?, caller.numbered(&sent), &mut Rng::with_seed(3)).await
+        }
+        Act::Retire(from, count) => {
+            let deletes: Vec<_> = (from..from + count).map(|key| (key, Kind::Delete)).collect();
+            caller.send(&target(0)?, &deletes).await
         }
         Act::Delete(index) => caller.delete(&caller.plan.queues[index].clone()).await,
         Act::Rest => {

@@ -1,6 +1,6 @@
 //! The store of a simulated node: one in memory that takes its time, and what it was ever given.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,9 +23,19 @@ use super::Violation;
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     pub(super) memory: Memory,
-    /// None for a store that takes no time.
-    pace: Option<Arc<Mutex<Rng>>>,
+    pace: Pace,
     twins: Arc<Mutex<Twins>>,
+}
+
+/// How long the steps of a store take.
+#[derive(Clone, Debug)]
+pub(super) enum Pace {
+    /// No time at all.
+    Instant,
+    /// All the same.
+    Steady(Duration),
+    /// As it comes.
+    Random(Arc<Mutex<Rng>>),
 }
 
 /// Every queue as of the last durable event, by nothing but its events: no checkpoint is asked.
@@ -42,9 +52,8 @@ struct Twin {
 }
 
 impl Disk {
-    /// An empty store; one without a seed takes no time.
-    pub(super) fn new(seed: Option<u64>) -> Self {
-        let pace = seed.map(|seed| Arc::new(Mutex::new(Rng::with_seed(seed))));
+    /// An empty store.
+    pub(super) fn new(pace: Pace) -> Self {
         Self { memory: Memory::default(), pace, twins: Arc::default() }
     }
 
@@ -54,8 +63,14 @@ impl Disk {
     }
 
     async fn pass_time(&self) {
-        let Some(span) = self.pace.as_ref().and_then(|pace| span(&mut lock(pace))) else { return };
-        tokio::time::sleep(span).await;
+        let span = match &self.pace {
+            Pace::Instant => return,
+            Pace::Steady(span) => Some(*span),
+            Pace::Random(rng) => span(&mut lock(rng)),
+        };
+        if let Some(span) = span {
+            tokio::time::sleep(span).await;
+        }
     }
 
     /// Lets the twins hear of all that is durable.
@@ -90,7 +105,11 @@ impl Disk {
         let failed = |error: recovery::Error| format!("a restart would fail: {error}");
         let contents = recovery::contents(&store).now_or_never().expect("memory does not wait");
         let twins = lock(&self.twins);
+        let mut names = BTreeSet::new();
         for row in contents.map_err(failed)?.live {
+            if !names.insert(row.name.clone()) {
+                return Err(format!("there are two queues {}", row.name));
+            }
             let progress = Progress::default();
             let loaded = recovery::load(&store, &row, &progress).now_or_never();
             let loaded = loaded.expect("memory does not wait").map_err(failed)?;
@@ -110,9 +129,29 @@ impl Disk {
         }
     }
 
+    /// The newest durable event of a queue.
+    pub(super) fn last_rv(&self, incarnation: u32) -> Option<Rv> {
+        let twins = lock(&self.twins);
+        let twin = twins.queues.values().find(|twin| twin.incarnation == incarnation)?;
+        Some(twin.queue.resource_version())
+    }
+
+    /// The queues that a restart would find: their names, and which of the name.
+    pub(super) fn live(&self) -> Vec<(Arc<str>, u32)> {
+        let rows = self.memory.queues().now_or_never().expect("memory does not wait");
+        let live = rows.expect("memory can be read").into_iter().filter(|row| !row.deleted);
+        live.map(|row| (row.name, row.incarnation)).collect()
+    }
+
     /// Call it now and then, before the twins would miss what is trimmed.
     pub(super) fn catch_up(&self) -> Result<(), Violation> {
         self.follow()
+    }
+}
+
+impl Pace {
+    pub(super) fn random(seed: u64) -> Self {
+        Self::Random(Arc::new(Mutex::new(Rng::with_seed(seed))))
     }
 }
 

@@ -30,6 +30,15 @@ impl Run {
         tokio::time::sleep(RECOVERY).await;
         self.world.note(format_args!("the last act"));
         self.probe(disk, registry)?;
+        for (name, incarnation) in disk.live() {
+            let found = registry
+                .list("", None, usize::MAX)
+                .into_iter()
+                .find(|handle| handle.name().as_str() == &*name);
+            if found.is_none_or(|handle| handle.incarnation().0 != incarnation) {
+                return Err(format!("{name}: {incarnation:08x} is on the disk and nowhere else"));
+            }
+        }
         let caller = self.callers(registry).swap_remove(0);
         for setup in &self.plan.queues {
             let Some(handle) = registry.find(&setup.name) else { continue };

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use deltaq::engine::delta::Rv;
+use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::journal::Live;
 use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
@@ -11,14 +13,14 @@ use fastrand::Rng;
 use tokio::runtime::Builder;
 
 use super::caller::{Caller, Memory};
-use super::disk::Disk;
+use super::disk::{Disk, Pace};
 use super::plan::{Plan, millis};
 use super::world::World;
 use super::{Report, Violation};
 use crate::node::{self, Node};
 
 /// How long the stages of a shutdown may be apart.
-const SHUTDOWN: Duration = Duration::from_secs(5);
+const SHUTDOWN: Duration = Duration::from_secs(60);
 
 /// How a life of the node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
     let memory = |steps: &u32| Arc::new(Mutex::new(Memory::new(rng.u64(..), *steps)));
     let memories = plan.callers.iter().map(memory).collect();
     let run = Run { world: world.clone(), plan: plan.clone(), memories };
-    let mut disk = Disk::new(Some(rng.u64(..)));
+    let mut disk = Disk::new(Pace::random(rng.u64(..)));
     for life in 0.. {
         let spared = life >= plan.lives;
         let end = run.life(&disk, &mut rng, spared)?;
@@ -97,6 +99,7 @@ impl Run {
         let node = node.await.map_err(|error| error.to_string())?;
         let registry = node.registry.clone();
         self.probe(disk, &registry)?;
+        self.check_skip(disk, &registry, opening.clean)?;
         let callers: Vec<_> = self
             .callers(&registry)
             .into_iter()
@@ -127,6 +130,21 @@ impl Run {
             return Err("it was stopped in good order, and the disk does not say so".to_owned());
         }
         Ok(stroke.unwrap_or(End::Done))
+    }
+
+    /// After an unclean end no number is given twice, whatever was answered before.
+    pub(super) fn check_skip(&self, disk: &Disk, registry: &Registry, clean: bool) -> Result<(), Violation> {
+        for setup in &self.plan.queues {
+            let Some(handle) = registry.find(&setup.name).filter(|_| !clean) else { continue };
+            let Some(last_rv) = disk.last_rv(handle.incarnation().0) else { continue };
+            let mut rv = Rv::MAX;
+            let _is_there = handle.with(&mut |queue| rv = queue.resource_version());
+            // What was committed since is behind the skip.
+            if rv < RECOVERY_SKIP_EVENTS || rv < last_rv {
+                return Err(format!("{} goes on from {rv} after an unclean end", setup.name));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn callers(&self, registry: &Arc<Registry>) -> Vec<Caller> {
@@ -196,7 +214,10 @@ impl Run {
 /// Ends a node as a server ends.
 pub(super) async fn stop(node: Node, shutdown: &Shutdown) -> Result<(), Violation> {
     shutdown.signal();
-    shutdown.join().await;
+    let left = shutdown.join().await;
+    if left > 0 {
+        return Err(format!("{left} tasks have no end"));
+    }
     if let Some(journal) = node.registry.journal() {
         journal.close();
     }
