@@ -13,6 +13,9 @@ use crate::journal::{self, Commit};
 
 /// How long a sliced command may hold a queue's lock at a stretch.
 const SLICE: Duration = Duration::from_millis(1);
+/// How often a command that waits for another one to end looks whether the queue is lost: nobody wakes
+/// it then, and a service that drains loads no queue again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many keys a sliced command looks at before it looks at the clock.
 pub const SLICE_KEYS: usize = 256;
 
@@ -55,7 +58,11 @@ impl Handle {
                     }
                     // One stretch is ahead of the journal, so that no more than two wait to be written.
                     Stretch::More(commit) => std::mem::replace(&mut last, commit).wait().await?,
-                    Stretch::NotYet => turn.await,
+                    Stretch::NotYet => tokio::select! {
+                        biased;
+                        () = turn => {}
+                        () = tokio::time::sleep(LOOK_AGAIN) => {}
+                    },
                 }
             }
         });

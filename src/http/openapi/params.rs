@@ -16,7 +16,7 @@ pub(in crate::http) trait Names {
 }
 
 macro_rules! parameters {
-    ($($set:ident in $place:ident { $($name:literal $schema:ident $description:literal;)* })*) => {$(
+    ($($set:ident in $place:ident { $($name:literal $schema:ident $($must:ident)? $description:literal;)* })*) => {$(
         #[doc = concat!("Parameters in the ", stringify!($place), ".")]
         pub(in crate::http) struct $set;
 
@@ -26,7 +26,11 @@ macro_rules! parameters {
 
         impl IntoParams for $set {
             fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-                vec![$(parameter::<$schema>($name, ParameterIn::$place, $description)),*]
+                vec![$({
+                    let known = parameter::<$schema>($name, ParameterIn::$place, $description);
+                    $(let known = $must(known);)?
+                    known.build()
+                }),*]
             }
         }
     )*};
@@ -91,7 +95,7 @@ parameters! {
         "continue" Continue "Where the page before ended.";
     }
     HistoryQuery in Query {
-        "key" Key "The key.";
+        "key" Key required "The key.";
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "Where the page before ended.";
     }
@@ -103,7 +107,12 @@ parameters! {
     Conditional in Header { "if-none-match" EntityTags "Entity tags that the caller has."; }
 }
 
-fn parameter<T: ToSchema>(name: &str, place: ParameterIn, description: &str) -> Parameter {
+/// Says that a call without the parameter is refused.
+fn required(parameter: ParameterBuilder) -> ParameterBuilder {
+    parameter.required(Required::True)
+}
+
+fn parameter<T: ToSchema>(name: &str, place: ParameterIn, description: &str) -> ParameterBuilder {
     let required = if place == ParameterIn::Path { Required::True } else { Required::False };
     ParameterBuilder::new()
         .name(name)
@@ -111,5 +120,4 @@ fn parameter<T: ToSchema>(name: &str, place: ParameterIn, description: &str) -> 
         .required(required)
         .description(Some(description))
         .schema(Some(Ref::from_schema_name(T::name())))
-        .build()
 }

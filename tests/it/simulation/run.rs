@@ -11,6 +11,7 @@ use deltaq::lifecycle::Shutdown;
 use deltaq::service::Registry;
 use fastrand::Rng;
 use tokio::runtime::Builder;
+use tokio::time::Instant;
 
 use super::caller::{Caller, Memory};
 use super::disk::{Disk, Pace};
@@ -214,8 +215,10 @@ impl Run {
 /// Ends a node as a server ends.
 pub(super) async fn stop(node: Node, shutdown: &Shutdown) -> Result<(), Violation> {
     shutdown.signal();
+    let begun = Instant::now();
     let left = shutdown.join().await;
-    if left > 0 {
+    // Callers that do not stop may begin something just after the last task has ended.
+    if left > 0 && begun.elapsed() >= SHUTDOWN {
         return Err(format!("{left} tasks have no end"));
     }
     if let Some(journal) = node.registry.journal() {
