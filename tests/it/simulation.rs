@@ -32,7 +32,7 @@ const SEEDS: u64 = 10_000;
 /// Runs at the same time.
 const THREADS: u64 = 2;
 /// Far longer than a seed takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a run that went well tells.
 #[derive(Debug)]

@@ -406,7 +406,7 @@ impl Caller {
             let status = document.status;
             self.note(("document", &status, document.waiters));
             self.world.ledger(|ledger| ledger.answered(&asked, Some(status.resource_version)))?;
-            if status.ready > 0 && !status.paused && document.waiters > 0 {
+            if status.ready > 0 && !status.paused && document.waiters > 0 && !self.world.drains() {
                 return Err(format!("{}: pops wait for keys that are ready", target.queue.0));
             }
             return Ok(());

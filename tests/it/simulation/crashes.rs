@@ -147,7 +147,7 @@ async fn live(run: &Run, disk: &Disk, shutdown: &Shutdown, at: &AtomicUsize) -> 
     }
     disk.memory.repair();
     run.finale(disk, &node.registry).await?;
-    stop(node, shutdown).await?;
+    stop(&run.world, node, shutdown).await?;
     if disk.memory.opening().clean { Ok(()) } else { Err("it was not stopped in good order".to_owned()) }
 }
 

@@ -21,7 +21,7 @@ use super::{Report, Violation};
 use crate::node::{self, Node};
 
 /// How long the stages of a shutdown may be apart.
-const SHUTDOWN: Duration = Duration::from_secs(60);
+const SHUTDOWN: Duration = Duration::from_mins(1);
 
 /// How a life of the node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Run {
                 self.finale(disk, &registry).await?;
             }
         }
-        stop(node, shutdown).await?;
+        stop(&self.world, node, shutdown).await?;
         disk.check_recovery()?;
         if stroke.is_none() && !disk.memory.opening().clean {
             return Err("it was stopped in good order, and the disk does not say so".to_owned());
@@ -213,7 +213,8 @@ impl Run {
 }
 
 /// Ends a node as a server ends.
-pub(super) async fn stop(node: Node, shutdown: &Shutdown) -> Result<(), Violation> {
+pub(super) async fn stop(world: &World, node: Node, shutdown: &Shutdown) -> Result<(), Violation> {
+    world.set_drains();
     shutdown.signal();
     let begun = Instant::now();
     let left = shutdown.join().await;

@@ -32,6 +32,8 @@ struct State {
     followed: Option<Instant>,
     /// How far the clock has run ahead of tokio's timers.
     ahead: Duration,
+    /// The node is told to stop: nothing is handed out any more.
+    drains: bool,
     failure: Option<Violation>,
     trace: Trace,
 }
@@ -60,6 +62,7 @@ impl World {
             numbers: 0,
             followed: None,
             ahead: Duration::ZERO,
+            drains: false,
             failure: None,
             trace,
         };
@@ -116,6 +119,7 @@ impl World {
         let mut state = self.lock();
         state.followed = Some(Instant::now());
         state.ahead = Duration::ZERO;
+        state.drains = false;
     }
 
     /// A runtime's time has moved on.
@@ -130,6 +134,14 @@ impl World {
     pub(super) fn spend(&self, span: Duration) {
         self.lock().ahead += span;
         self.hand.advance(span);
+    }
+
+    pub(super) fn set_drains(&self) {
+        self.lock().drains = true;
+    }
+
+    pub(super) fn drains(&self) -> bool {
+        self.lock().drains
     }
 
     pub(super) fn ahead(&self) -> Duration {
