@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::judge::Rule;
 use super::wire::{Connection, Message, Raw};
 
 /// What it lies about.
@@ -19,6 +20,16 @@ use super::wire::{Connection, Message, Raw};
 pub(crate) enum Lie {
     Adds,
     Acks,
+}
+
+impl Lie {
+    /// The rule that it breaks.
+    pub(crate) fn breaks(self) -> Rule {
+        match self {
+            Self::Adds => Rule::LostWrite,
+            Self::Acks => Rule::LostAck,
+        }
+    }
 }
 
 /// The proxy. Dropping it ends all its connections.
