@@ -107,7 +107,13 @@ where
 fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), String> {
     let mut text = Vec::new();
     for item in &page.items {
+        let start = text.len();
         serde_json::to_writer(&mut text, item).map_err(|error| error.to_string())?;
+        // An object is given as it was sent, and may have been sent over many lines. A line break stands
+        // between its members, where a space means the same: within a text JSON has it escaped.
+        for byte in text.iter_mut().skip(start).filter(|byte| **byte == b'\n') {
+            *byte = b' ';
+        }
         text.push(b'\n');
     }
     Ok((text.into(), page.next))

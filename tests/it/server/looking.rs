@@ -106,6 +106,25 @@ async fn a_list_streams_whole_as_lines() {
     }
 }
 
+#[tokio::test]
+async fn an_object_that_was_sent_over_many_lines_is_one_line_of_a_list() {
+    let service = Service::start().await;
+    let object = "{\n  \"key\": \"a\",\r\n  \"text\": \"b\\nc\"\n}";
+    let seed = format!("[{{\"object\":{object}}}]");
+    for (path, body) in [(format!("{QUEUE}/add"), object), ("/v1/queues/other/seed".to_owned(), &*seed)] {
+        let mut client = service.client().await;
+        client.send_text("POST", &path, &[("content-type", "application/json")], body).await;
+        client.reply().await.ok();
+    }
+    for path in [format!("{QUEUE}/items"), "/v1/queues/other/known".to_owned()] {
+        let reply = stream(&service, &path).await.reply().await;
+        assert_eq!(reply.text.matches('\n').count(), 1, "{}", reply.text);
+        assert!(reply.text.contains("\"text\": \"b\\nc\""), "{}", reply.text);
+        let line: Value = serde_json::from_str(&reply.text).expect("JSON");
+        assert_eq!(line["key"], "a");
+    }
+}
+
 async fn seeded_other(service: &Service, names: &[String]) {
     let seeds: Vec<Value> = names.iter().map(|name| json!({"object": {"key": name}})).collect();
     service.post("/v1/queues/other/seed", &Value::Array(seeds)).await.ok();
