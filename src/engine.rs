@@ -39,6 +39,7 @@ mod checkpoint;
 mod deliver;
 mod image;
 mod invariant;
+mod paged;
 mod produce;
 mod queue;
 mod replace;

@@ -29,8 +29,8 @@ use tokio::sync::{SetOnce, watch};
 
 pub use self::books::Naming;
 use self::books::{Book, STRETCH_BYTES};
+use self::gather::Gathering;
 pub use self::gather::Numbers;
-use self::gather::{Gathering, Op};
 pub use self::pace::Pace;
 use self::store::{QueueId, Reader};
 use crate::engine::Queue;
@@ -70,6 +70,11 @@ impl Commit {
     #[must_use]
     pub const fn done() -> Self {
         Self(None)
+    }
+
+    /// A commit that never comes.
+    pub(crate) fn failed(error: Error) -> Self {
+        Self(Some(Arc::new(SetOnce::new_with(Some(Err(error))))))
     }
 
     /// Whether it has come, or failed; none if that is still open.
@@ -141,11 +146,12 @@ impl Journal {
         &self.reader
     }
 
-    /// Fails while the journal takes nothing.
+    /// How often the journal has failed, if it takes events now. Commits that failed by then are known to
+    /// have.
     ///
     /// # Errors
-    /// Why it does not.
-    pub fn check(&self) -> Result<(), Error> {
+    /// Why it takes nothing.
+    pub fn check(&self) -> Result<u64, Error> {
         self.gathering.check()
     }
 
@@ -167,21 +173,32 @@ impl Journal {
         self.gathering.create(naming, state)
     }
 
-    /// The queue runs from now on: checkpoints look at `live`. Comes before its first append.
+    /// The queue runs from now on: checkpoints look at `live`.
     pub fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
-        let _heard = self.gathering.push(Op::Attach { queue, live });
+        self.gathering.attach(queue, live);
     }
 
-    /// A queue was loaded: what the journal has to know of it.
-    pub fn resume(&self, loaded: &recovery::Loaded) {
-        let _heard = self.gathering.push(Op::Open(Box::new(Book::of(loaded))));
+    /// The queue runs no longer.
+    pub fn detach(&self, queue: QueueId) {
+        self.gathering.detach(queue);
+    }
+
+    /// A queue was loaded: what the journal has to know of it. If the commit fails, it must be loaded
+    /// again.
+    #[must_use]
+    pub fn resume(&self, loaded: &recovery::Loaded) -> Commit {
+        self.gathering.open(Book::of(loaded))
     }
 
     /// Takes the next events of a queue; `prev_rv` is the last event before them. It is called under
     /// the queue's lock, so it only pushes; for one queue, calls come in the order of the events.
+    ///
+    /// `failures` is what [`check`](Self::check) told before it was seen that all commits of the queue
+    /// had come or may still come. If the journal has failed since, the events may rest on some that are
+    /// not there, and the commit has failed.
     #[must_use]
-    pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>) -> Commit {
-        self.gathering.push(Op::Append { queue, prev_rv, events })
+    pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
+        self.gathering.append(queue, prev_rv, events, failures)
     }
 
     /// The queue is gone; `last_rv` is its last event.

@@ -9,6 +9,9 @@ use deltaq::offline::with_causes;
 use deltaq::server::Server;
 use deltaq::{config, telemetry};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {

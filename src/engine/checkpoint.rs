@@ -18,10 +18,6 @@ use super::schedule::Slot;
 use super::snapshot::{Gone, KeyState, QueueState, Slice};
 use super::table::Entry;
 
-/// What a key takes in a checkpoint beside its text and its objects, in bytes, as a rough guess.
-const ROW_BYTES: usize = 100;
-/// What a delta takes in a checkpoint beside its object, in bytes, as a rough guess.
-const DELTA_BYTES: usize = 100;
 /// What a settled lease takes in a checkpoint, in bytes, as a rough guess.
 const SETTLED_BYTES: usize = 16;
 
@@ -132,8 +128,8 @@ impl Queue {
         }
     }
 
-    /// How many bytes the state takes in the checkpoints, as a rough guess: as of the last one that was
-    /// completed, or of recovery.
+    /// About how many bytes the state has: its keys and their objects, and what settled leases leave
+    /// behind; as of the last checkpoint that was completed, or of recovery.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let settled = self.settled.len() * SETTLED_BYTES;
@@ -155,11 +151,10 @@ impl Entry {
         }
     }
 
-    /// How many bytes the key takes in a checkpoint, as a rough guess.
+    /// Bytes of the key and of its objects.
     pub(super) fn stored_bytes(&self) -> u64 {
         let known = self.known.as_ref().map_or(0, |known| known.object.bytes());
-        let deltas = self.waiting.len() + self.leased.len();
         let objects = known + self.waiting.bytes() + self.leased.bytes();
-        (ROW_BYTES + self.key.as_str().len() + deltas * DELTA_BYTES + objects) as u64
+        (self.key.as_str().len() + objects) as u64
     }
 }

@@ -20,16 +20,17 @@ impl Key {
     /// # Errors
     /// [`KeyError`] names the rule that `text` breaks.
     pub fn new(text: &str) -> Result<Self, KeyError> {
-        if text.is_empty() {
-            return Err(KeyError::Empty);
-        }
-        if text.len() > limits::KEY_BYTES_MAX {
-            return Err(KeyError::TooLong { bytes: text.len() });
-        }
-        if text.chars().any(char::is_control) {
-            return Err(KeyError::ControlCharacter);
-        }
+        check(text)?;
         Ok(Self(text.into()))
+    }
+
+    /// As [`new`](Self::new), without a copy of the text.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn from_shared(text: Arc<str>) -> Result<Self, KeyError> {
+        check(&text)?;
+        Ok(Self(text))
     }
 
     /// The key's text.
@@ -37,6 +38,22 @@ impl Key {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+fn check(text: &str) -> Result<(), KeyError> {
+    if text.is_empty() {
+        return Err(KeyError::Empty);
+    }
+    if text.len() > limits::KEY_BYTES_MAX {
+        return Err(KeyError::TooLong { bytes: text.len() });
+    }
+    // What is ASCII, as most keys are, is looked at byte by byte: reading characters takes longer.
+    let has_control = if text.is_ascii() {
+        text.bytes().any(|byte| byte.is_ascii_control())
+    } else {
+        text.chars().any(char::is_control)
+    };
+    if has_control { Err(KeyError::ControlCharacter) } else { Ok(()) }
 }
 
 impl Borrow<str> for Key {

@@ -23,6 +23,12 @@ impl Object {
         Self(text.into())
     }
 
+    /// As [`from_valid`](Self::from_valid), without a copy of the text.
+    #[must_use]
+    pub fn from_shared(text: Arc<str>) -> Self {
+        Self(text)
+    }
+
     /// The JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use super::delta::{Deltas, Rv, Source};
 use super::key::Key;
 use super::object::Object;
+use super::paged::Paged;
 use super::schedule::{Slot, Standing};
 use super::shards::Shards;
 
@@ -65,7 +66,7 @@ impl Entry {
 /// slot is in `free`.
 #[derive(Debug, Default)]
 pub struct Table {
-    entries: Vec<Option<Entry>>,
+    entries: Paged<Option<Entry>>,
     free: Vec<Slot>,
     index: Shards<Slot>,
     order: BTreeMap<Key, Slot>,
@@ -140,8 +141,8 @@ impl Table {
         if let Some(other) = self.key_at(slot) {
             return Err(format!("slot {slot} has key {other} and key {}", entry.key));
         }
-        if self.entries.len() <= slot as usize {
-            self.entries.resize_with(slot as usize + 1, || None);
+        while self.entries.len() <= slot as usize {
+            self.entries.push(None);
         }
         if let Some(place) = self.entries.get_mut(slot as usize) {
             *place = Some(entry);
@@ -161,7 +162,7 @@ impl Table {
             return Err(format!("key {key} is in slot {slot} and in slot {other}"));
         }
         self.order = keys.into_iter().collect();
-        let slots = (0..).zip(&self.entries);
+        let slots = (0..).zip(self.entries.iter());
         let free = slots.filter(|(_, entry)| entry.is_none()).map(|(slot, _)| slot);
         // The last free slot is taken first.
         self.free = free.collect::<Vec<Slot>>().into_iter().rev().collect();
@@ -170,7 +171,7 @@ impl Table {
 
     /// All entries in the order of their slots.
     pub(super) fn by_slot(&self) -> impl Iterator<Item = (Slot, &Entry)> {
-        (0..).zip(&self.entries).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+        (0..).zip(self.entries.iter()).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
     }
 
     /// Whether each slot is taken or free, and each key that has one is found in both ways.

@@ -1,9 +1,7 @@
 //! What the writer keeps of each queue: how far its rows reach, and how much of its journal is kept.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
 
-use super::Live;
 use super::record::Identity;
 use super::recovery::Loaded;
 use super::store::{QueueId, Stretch};
@@ -47,7 +45,6 @@ pub(super) struct Book {
     /// Bytes of the queue's state as of its last checkpoint.
     pub(super) live_bytes: u64,
     pub(super) retention: Retention,
-    pub(super) live: Option<Weak<dyn Live>>,
     kept: VecDeque<Stretch>,
     /// Invariant: the sum over `kept`.
     kept_bytes: u64,
@@ -62,7 +59,6 @@ impl Book {
             last_rv: rv,
             live_bytes: 0,
             retention,
-            live: None,
             kept: VecDeque::new(),
             kept_bytes: 0,
         }
@@ -77,11 +73,6 @@ impl Book {
         book.kept = loaded.kept.iter().copied().collect();
         book.kept_bytes = book.kept.iter().map(|stretch| stretch.bytes).sum();
         book
-    }
-
-    /// The queue, while it runs.
-    pub(super) fn live(&self) -> Option<Arc<dyn Live>> {
-        self.live.as_ref().and_then(Weak::upgrade)
     }
 
     /// Bytes of events that a replay would apply, about.

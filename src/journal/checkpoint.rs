@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::gather::Gathering;
 use super::store::{QueueId, QueueRow, Writes};
 use super::work::Books;
 use super::{Live, Pace, record};
@@ -67,11 +68,13 @@ impl Checkpoint {
     }
 
     /// Captures the next slice. It may only be written after all events that have gathered by now.
-    pub(super) fn next(&mut self, books: &Books) -> Writes {
+    pub(super) fn next(&mut self, books: &Books, gathering: &Gathering) -> Writes {
         let mut writes = Writes::default();
         let mut room = self.rows;
         while room > 0 {
-            let Some(mut current) = self.current.take().or_else(|| self.begin(books)) else { break };
+            let Some(mut current) = self.current.take().or_else(|| self.begin(books, gathering)) else {
+                break;
+            };
             let Some(left) = current.fill(&mut writes, room, &self.pace) else { continue };
             room = left;
             if current.is_done() {
@@ -106,10 +109,10 @@ impl Checkpoint {
         }
     }
 
-    fn begin(&mut self, books: &Books) -> Option<Current> {
+    fn begin(&mut self, books: &Books, gathering: &Gathering) -> Option<Current> {
         loop {
-            let book = books.get(&self.todo.pop_front()?);
-            let Some((book, live)) = book.and_then(|book| Some((book, book.live()?))) else { continue };
+            let queue = self.todo.pop_front()?;
+            let Some((book, live)) = books.get(&queue).zip(gathering.live(queue)) else { continue };
             let mut state = None;
             live.with(&mut |queue| {
                 if queue.resource_version() > book.checkpoint_rv {

@@ -1,10 +1,10 @@
 //! Where events gather while a commit runs: in batches, each of which is one commit.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, SetOnce, watch};
+use tokio::sync::{Notify, watch};
 
 use super::books::Book;
 use super::store::{QueueId, QueueRow};
@@ -25,8 +25,6 @@ pub(super) enum Op {
     Create { row: QueueRow, book: Box<Book> },
     /// A queue was loaded.
     Open(Box<Book>),
-    /// A queue runs.
-    Attach { queue: QueueId, live: Weak<dyn Live> },
     /// Events of a queue, and the last one before them.
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
     /// A queue is gone.
@@ -68,6 +66,7 @@ pub struct Numbers {
 #[derive(Debug)]
 pub(super) struct Gathering {
     state: Mutex<State>,
+    lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
     work: Notify,
     health: watch::Sender<Health>,
 }
@@ -77,14 +76,16 @@ struct State {
     batches: VecDeque<Batch>,
     numbers: Numbers,
     down: Option<Error>,
+    failures: u64,
     closed: bool,
 }
 
 impl Gathering {
     pub(super) fn new(numbers: Numbers) -> Self {
-        let state = State { batches: VecDeque::new(), numbers, down: None, closed: false };
+        let state = State { batches: VecDeque::new(), numbers, down: None, failures: 0, closed: false };
         Self {
             state: Mutex::new(state),
+            lives: Mutex::default(),
             work: Notify::new(),
             health: watch::Sender::new(Health { failures: 0, down: None }),
         }
@@ -94,18 +95,40 @@ impl Gathering {
         self.health.subscribe()
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
-        self.lock().down.map_or(Ok(()), Err)
+    pub(super) fn check(&self) -> Result<u64, Error> {
+        let state = self.lock();
+        state.down.map_or(Ok(state.failures), Err)
+    }
+
+    pub(super) fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
+        self.lives().insert(queue, live);
+    }
+
+    pub(super) fn detach(&self, queue: QueueId) {
+        self.lives().remove(&queue);
+    }
+
+    /// The queue, while it runs.
+    pub(super) fn live(&self, queue: QueueId) -> Option<Arc<dyn Live>> {
+        self.lives().get(&queue).and_then(Weak::upgrade)
     }
 
     pub(super) fn failures(&self) -> u64 {
         self.health.borrow().failures
     }
 
-    /// Puts something into the next batch. While the journal is down its commit has failed already.
-    pub(super) fn push(&self, op: Op) -> Commit {
+    pub(super) fn open(&self, book: Book) -> Commit {
         let mut state = self.lock();
-        self.push_to(&mut state, op)
+        self.push_to(&mut state, Op::Open(Box::new(book)))
+    }
+
+    /// What rests on events that a failure since has taken fails with them.
+    pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
+        let mut state = self.lock();
+        if state.failures != failures {
+            return Commit::failed(Error::OutcomeUnknown);
+        }
+        self.push_to(&mut state, Op::Append { queue, prev_rv, events })
     }
 
     pub(super) fn create(&self, naming: Naming, content: &QueueState) -> (QueueId, Commit) {
@@ -124,13 +147,14 @@ impl Gathering {
         state.numbers.version += 1;
         let identity = naming.identity(queue, state.numbers.version);
         let row = record::deleted_queue_row(&identity, last_rv);
+        self.detach(queue);
         self.push_to(&mut state, Op::Delete { row })
     }
 
+    /// Puts something into the next batch. While the journal is down its commit has failed already.
     fn push_to(&self, state: &mut State, op: Op) -> Commit {
         if let Some(error) = state.down {
-            let outcome = SetOnce::new_with(Some(Err(error)));
-            return Commit(Some(Arc::new(outcome)));
+            return Commit::failed(error);
         }
         let bytes = op.bytes();
         if state.batches.back().is_none_or(|batch| batch.bytes + bytes > BATCH_BYTES) {
@@ -166,6 +190,7 @@ impl Gathering {
     pub(super) fn go_down(&self, error: Error, batch: Option<Batch>) {
         let gathered = {
             let mut state = self.lock();
+            state.failures += u64::from(state.down.is_none());
             state.down = Some(error);
             std::mem::take(&mut state.batches)
         };
@@ -196,6 +221,10 @@ impl Gathering {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lives(&self) -> MutexGuard<'_, HashMap<QueueId, Weak<dyn Live>>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

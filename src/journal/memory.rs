@@ -1,19 +1,17 @@
 //! A store in memory that obeys a plan of faults: for tests of everything above a store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::store::{
-    Error, Gravestone, JournalRow, KeyRow, Opening, QueueId, QueueRow, Reader, Size, Store, Stretch, Writes,
+    Error, Gravestone, JournalRow, KeyRow, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX,
+    Reader, Size, Store, Stretch, Writes,
 };
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
-
-/// Rows that a trim or a sweep removes at a time.
-const REMOVED_ROWS: usize = 1_000;
 
 /// The rows, and the faults to come. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -172,8 +170,11 @@ impl Store for Memory {
             return Err(failed("write before it was opened again"));
         }
         let fault = self.step().await;
-        if matches!(fault, None | Some(Fault::Doubted | Fault::CrashAfter)) {
-            lock(&self.disk).apply(writes);
+        if matches!(fault, None | Some(Fault::Doubted | Fault::CrashAfter))
+            && let Err(error) = lock(&self.disk).apply(writes)
+        {
+            lock(&self.plan).failed = true;
+            return Err(error);
         }
         match fault {
             None => Ok(()),
@@ -196,56 +197,93 @@ impl Store for Memory {
     }
 
     async fn upkeep(&mut self) -> Result<Size, Error> {
-        Ok(Size::default())
+        Ok(Size { bytes: lock(&self.disk).bytes(), free: 0 })
     }
+
+    async fn close(self) {}
 }
 
 impl Disk {
-    fn apply(&mut self, writes: Writes) {
+    /// Does all that is asked for, or nothing.
+    fn apply(&mut self, writes: Writes) -> Result<(), Error> {
+        let mut next = self.next_row;
+        for row in &writes.journal {
+            if row.id < next {
+                return Err(failed("write a row of the journal twice"));
+            }
+            next = row.id + 1;
+        }
+        let mut queues = self.queues.clone();
+        queues.extend(writes.queues.into_iter().map(|row| (row.id, row)));
+        let mut names = HashSet::new();
+        if !queues.values().filter(|row| !row.deleted).all(|row| names.insert(row.name.clone())) {
+            return Err(failed("write a second queue of one name"));
+        }
+        self.queues = queues;
         for row in writes.journal {
             self.next_row = self.next_row.max(row.id + 1);
             self.journal.insert(row.id, row);
         }
-        self.queues.extend(writes.queues.into_iter().map(|row| (row.id, row)));
         for stone in writes.gravestones {
             self.keys.remove(&(stone.queue, stone.slot));
             self.gravestones.push(stone);
         }
         self.keys.extend(writes.keys.into_iter().map(|row| ((row.queue, row.slot), row)));
         for (queue, rv) in writes.outlived {
-            self.gravestones.retain(|stone| stone.queue != queue || stone.rv > rv);
+            self.remove_gravestones(|stone| stone.queue == queue && stone.rv <= rv, REMOVED_ROWS_MAX);
         }
         for (queue, rv) in writes.trimmed {
-            self.remove_rows(|row| row.queue == queue && row.last_rv <= rv, REMOVED_ROWS);
+            let goes = |row: &JournalRow| row.queue == queue && row.last_rv <= rv;
+            self.remove_journal(goes, REMOVED_ROWS_MAX, REMOVED_BYTES_MAX);
         }
         for (queue, rows) in writes.swept {
-            self.sweep(queue, rows as usize);
+            self.sweep(queue, rows.min(REMOVED_ROWS_MAX));
         }
         if let Some(clean) = writes.clean {
             self.dirty = !clean;
         }
+        Ok(())
     }
 
-    fn remove_rows(&mut self, goes: impl Fn(&JournalRow) -> bool, most: usize) {
-        let ids: Vec<u64> =
-            self.journal.values().filter(|row| goes(row)).map(|row| row.id).take(most).collect();
-        for id in ids {
+    /// Removes the oldest rows: so many, and no more once these are so many bytes.
+    fn remove_journal(&mut self, goes: impl Fn(&JournalRow) -> bool, rows: u32, bytes: u64) {
+        let mut removed = 0;
+        let within = |row: &&JournalRow| {
+            let goes_too = removed <= bytes;
+            removed += row.events.len() as u64;
+            goes_too
+        };
+        let oldest = self.journal.values().filter(|row| goes(row)).take(rows as usize).take_while(within);
+        for id in oldest.map(|row| row.id).collect::<Vec<_>>() {
             self.journal.remove(&id);
         }
     }
 
-    fn sweep(&mut self, queue: QueueId, rows: usize) {
-        self.remove_rows(|row| row.queue == queue, rows);
-        let keys = self.keys.range((queue, 0)..=(queue, Slot::MAX)).map(|(id, _)| *id).take(rows);
+    fn remove_gravestones(&mut self, goes: impl Fn(&Gravestone) -> bool, rows: u32) {
+        let mut left = rows;
+        self.gravestones.retain(|stone| {
+            let goes = left > 0 && goes(stone);
+            left -= u32::from(goes);
+            !goes
+        });
+    }
+
+    fn sweep(&mut self, queue: QueueId, rows: u32) {
+        self.remove_journal(|row| row.queue == queue, rows, u64::MAX);
+        self.remove_gravestones(|stone| stone.queue == queue, rows);
+        let keys = self.keys.range((queue, 0)..=(queue, Slot::MAX)).map(|(id, _)| *id).take(rows as usize);
         for id in keys.collect::<Vec<_>>() {
             self.keys.remove(&id);
         }
-        let mut left = rows;
-        self.gravestones.retain(|stone| {
-            let goes = stone.queue == queue && left > 0;
-            left -= usize::from(goes);
-            !goes
-        });
+    }
+
+    /// What the texts of the rows take.
+    fn bytes(&self) -> u64 {
+        let events = self.journal.values().map(|row| row.events.len());
+        let item = |row: &KeyRow| row.item.as_ref().map_or(0, String::len);
+        let object = |row: &KeyRow| row.known_object.as_ref().map_or(0, |object| object.len());
+        let keys = self.keys.values().map(|row| row.key.len() + item(row) + object(row));
+        events.chain(keys).map(|bytes| bytes as u64).sum()
     }
 }
 
@@ -303,7 +341,7 @@ impl Reader for Memory {
         let mut found = Vec::new();
         let mut below = None;
         for row in rows {
-            if left == 0 {
+            if left == 0 && below.is_some() {
                 return ready((found, below));
             }
             left = left.saturating_sub(row.events.len());
@@ -329,4 +367,20 @@ impl Reader for Memory {
         }
         ready(all)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::store::suite::{Place, suite};
+
+    impl Place for Memory {
+        type Store = Self;
+
+        async fn open(&self) -> (Self, Arc<dyn Reader>, Opening) {
+            (self.clone(), Arc::new(self.clone()), self.opening())
+        }
+    }
+
+    suite!(Memory::default());
 }

@@ -7,7 +7,8 @@ use super::STRETCH_BYTES;
 /// The sizes of the writer's steps. Tests make them small, so that little work takes many steps.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// A checkpoint begins once the journal has grown by so many bytes, or by the size of the live state.
+    /// A checkpoint begins once the journal has grown by so many bytes, or by half of the live state: then
+    /// what it is done with goes before the journal has more than its retention keeps.
     pub growth_bytes_min: u64,
     /// Fewest and most rows of a slice of a checkpoint.
     pub rows: RangeInclusive<usize>,

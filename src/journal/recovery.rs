@@ -12,11 +12,10 @@ use super::{Numbers, STRETCH_BYTES};
 use crate::engine::Queue;
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
-use crate::engine::schedule::Slot;
 use crate::name::Name;
 
 /// Keys that are read at a time.
-const PAGE_KEYS: usize = 10_000;
+const PAGE_KEYS: usize = 1_024;
 /// Bytes of events that are read at a time.
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -143,13 +142,16 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     let checkpoint_rv = state.rv;
     let mut queue = Queue::restore(state);
     let floors = floors(reader, row.id, &mut decoder).await?;
-    let mut next: Option<Slot> = Some(0);
-    while let Some(slot) = next {
-        let page = reader.keys(row.id, slot, PAGE_KEYS).await?;
-        next = page.last().filter(|_| page.len() == PAGE_KEYS).map(|row| row.slot + 1);
+    let read = |slot| reader.keys(row.id, slot, PAGE_KEYS);
+    let mut reading = Some(read(0));
+    while let Some(page) = reading {
+        let page = page.await?;
+        let next = page.last().filter(|_| page.len() == PAGE_KEYS).and_then(|row| row.slot.checked_add(1));
+        // It is read while this page is restored.
+        reading = next.map(read);
         progress.keys.fetch_add(page.len() as u64, Ordering::Relaxed);
-        for row in &page {
-            let (slot, state) = decoder.key(row)?;
+        for row in page {
+            let (slot, state) = decoder.key(&row)?;
             if floors.get(&state.key).is_none_or(|floor| *floor < state.rv) {
                 queue.restore_key(slot, state).map_err(inconsistent)?;
             }

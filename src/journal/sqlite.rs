@@ -147,16 +147,6 @@ impl Sqlite {
         Ok((store, reader, state.opening))
     }
 
-    /// Gives the store up, and waits until its connections are closed.
-    pub async fn close(mut self) {
-        if let Some(closing) = self.closing.take() {
-            closing.await;
-        }
-        if let Some(connections) = self.connections.take() {
-            connections.close().await;
-        }
-    }
-
     /// Closes what is open. Only then is the outcome of the last write settled: a connection that hangs
     /// in it may still come to its end, so nothing is opened beside it.
     async fn close_connections(&mut self) -> Result<(), Error> {
@@ -231,6 +221,24 @@ impl Store for Sqlite {
             Some(Connections { writer, upkeep }) if self.is_sound => upkeep.step(&self.paths, writer).await,
             _ => Ok(Size { bytes: self.paths.bytes(), free: 0 }),
         }
+    }
+
+    async fn close(mut self) {
+        let copies = self.is_sound;
+        let _given_up = tokio::time::timeout(CLOSING_MAX, async {
+            if let Some(closing) = self.closing.take() {
+                closing.await;
+            }
+            if let Some(Connections { mut writer, upkeep }) = self.connections.take() {
+                upkeep.close().await;
+                if copies {
+                    // What is left in the WAL is as durable there, and copied by the next who opens it.
+                    let _ = copy_all(&mut writer).await;
+                }
+                let _ = writer.close().await;
+            }
+        })
+        .await;
     }
 }
 

@@ -267,6 +267,10 @@ pub trait Store: fmt::Debug + Send + 'static {
     /// Does a small part of the upkeep that keeps the files from growing without bound, if there is
     /// any to do; tells the size.
     fn upkeep(&mut self) -> impl Future<Output = Result<Size, Error>> + Send;
+
+    /// Gives the store up, and waits until its files are in the shape in which the next start is quick.
+    /// Nothing is lost if that can't be reached.
+    fn close(self) -> impl Future<Output = ()> + Send;
 }
 
 /// Reads what is written. Pages of one queue fit together as long as nothing is written of it.
@@ -277,7 +281,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// All gravestones of a queue.
     fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>>;
 
-    /// Up to `limit` keys of a queue from `slot` on, by slot.
+    /// Up to `limit` keys of a queue from `slot` on, by slot. They are read from the call on, while the
+    /// caller does something else.
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
 
     /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first: at least one

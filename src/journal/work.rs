@@ -1,12 +1,11 @@
 //! A batch taken apart: what is written for it, and what the books say once it is.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Weak;
 
 use super::books::Book;
 use super::gather::Op;
+use super::record;
 use super::store::{JournalRow, QueueId, QueueRow, Stretch, Writes};
-use super::{Live, record};
 use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, What};
@@ -20,7 +19,6 @@ pub(super) struct Work {
     /// Rows of queues that came into being or are gone, in that order.
     queues: Vec<QueueRow>,
     opened: Vec<Book>,
-    attached: Vec<(QueueId, Weak<dyn Live>)>,
     /// For each queue, the last event before and all its events: one row of the journal, if it is not
     /// too long.
     appended: Vec<(QueueId, Rv, Vec<Event>)>,
@@ -52,7 +50,6 @@ impl Work {
                 self.opened.push(*book);
             }
             Op::Open(book) => self.opened.push(*book),
-            Op::Attach { queue, live } => self.attached.push((queue, live)),
             Op::Append { queue, prev_rv, events } => {
                 let settings = events.iter().rev().find_map(|event| match &event.what {
                     What::Configured { config } => Some(config.retention),
@@ -94,9 +91,6 @@ impl Work {
     /// Enters it all in the books, once it is durable. Tells which queues are gone.
     pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<QueueId> {
         books.extend(self.opened.into_iter().map(|book| (book.identity.id, book)));
-        for (queue, live) in self.attached {
-            books.entry(queue).and_modify(|book| book.live = Some(live));
-        }
         for (queue, retention) in self.retentions {
             books.entry(queue).and_modify(|book| book.retention = retention);
         }

@@ -20,7 +20,9 @@ use crate::engine::time::Time;
 
 /// How often the files are looked after.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
-/// While commits wait, they get this many times as much of the writer's time as a checkpoint.
+/// While commits wait, they get this many times as much of the writer's time as a checkpoint. Each time
+/// the journal has grown anew by what lets a checkpoint begin, they get half of that, so that a load that
+/// never pauses does not leave the checkpoint ever further behind.
 const COMMIT_SHARE: u32 = 3;
 /// How long a journal that has failed waits before it tries again: this, then twice as long each time.
 const RETRY_MIN: Duration = Duration::from_millis(100);
@@ -129,7 +131,7 @@ impl<S: Store> Writer<S> {
         if slices {
             self.slice().await;
             let took = self.clock.since(now_us);
-            self.next_slice_us = now_us.saturating_add(micros(took * (1 + COMMIT_SHARE)));
+            self.next_slice_us = now_us.saturating_add(micros(took * (1 + self.commit_share())));
         }
         let keeps_up = now_us >= self.next_upkeep_us;
         if keeps_up {
@@ -137,6 +139,11 @@ impl<S: Store> Writer<S> {
             self.upkeep().await;
         }
         slices || keeps_up || !idle
+    }
+
+    fn commit_share(&self) -> u32 {
+        let late = self.growth.checked_div(self.growth_max).unwrap_or_default();
+        u32::try_from(late).ok().and_then(|late| COMMIT_SHARE.checked_shr(late)).unwrap_or_default()
     }
 
     /// The last checkpoint, so that the next start is quick, and the note that all is in order.
@@ -150,6 +157,7 @@ impl<S: Store> Writer<S> {
         if self.gathering.check().is_ok() {
             self.write_or_fail(Writes { clean: Some(true), ..Writes::default() }).await;
         }
+        self.store.close().await;
     }
 
     /// Commits a batch and tells those who wait for it; says whether it is durable.
@@ -185,9 +193,8 @@ impl<S: Store> Writer<S> {
 
     /// One slice of the checkpoint. It is written after all that it may know of.
     async fn slice(&mut self) {
-        let Some(mut writes) = self.checkpoint.as_mut().map(|checkpoint| checkpoint.next(&self.books)) else {
-            return;
-        };
+        let Some(checkpoint) = &mut self.checkpoint else { return };
+        let mut writes = checkpoint.next(&self.books, &self.gathering);
         for _ in 0..self.gathering.len() {
             let Some(batch) = self.gathering.take() else { break };
             if !self.commit(batch).await {
@@ -209,7 +216,7 @@ impl<S: Store> Writer<S> {
         }
         if let Some(ended) = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended()) {
             let live: u64 = self.books.values().map(|book| book.live_bytes).sum();
-            self.growth_max = self.pace.growth_bytes_min.max(live);
+            self.growth_max = self.pace.growth_bytes_min.max(live / 2);
             self.observer.checkpointed(self.clock.since(ended.begun_us()));
         }
     }

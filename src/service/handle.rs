@@ -71,6 +71,8 @@ pub(super) struct Inner {
     pub(super) pending: VecDeque<(Rv, Commit)>,
     /// Why the queue must be loaded again: something that it holds is not durable and never will be.
     pub(super) lost: Option<journal::Error>,
+    /// How often the journal had failed when it was last seen to take events.
+    failures: u64,
     /// The newest event that the journal was given.
     pub(super) pushed: Rv,
     /// The commit of the newest events; what reads wait for.
@@ -155,6 +157,7 @@ impl Handle {
                 deleted: false,
                 pending,
                 lost: None,
+                failures: 0,
                 pushed,
                 commit,
                 armed: None,
@@ -171,11 +174,12 @@ impl Handle {
     /// A queue that was loaded from the journal: live leases get their time again, a Replace that was
     /// cut off is noted, and after an unclean end the numbers skip ahead.
     pub(super) fn loaded(naming: Naming, loaded: Loaded, unclean: bool, around: Surroundings) -> Self {
+        let opened =
+            around.journal.as_ref().map(|(journal, _)| (journal.failures(), journal.resume(&loaded)));
         let last_rv = loaded.last_rv;
         let handle = Self::new(naming, loaded.queue, Commit::done(), around);
         let mut inner = handle.lock();
-        inner.pushed = last_rv;
-        inner.queue.set_committed(last_rv);
+        inner.opened(last_rv, opened.unwrap_or_default());
         inner.queue.recover(handle.now(), unclean);
         let events = inner.queue.take_events();
         if let Some((journal, id)) = handle.journal.as_ref().filter(|_| !events.is_empty()) {
@@ -419,10 +423,7 @@ impl Handle {
         change: impl FnOnce(&mut Inner, Time) -> T,
     ) -> Result<(T, Commit), Error> {
         let (out, commit, aftermath) = {
-            let mut inner = self.open()?;
-            if let Some((journal, _)) = &self.journal {
-                journal.check()?;
-            }
+            let mut inner = self.open_to_change()?;
             let now = self.now();
             let out = change(&mut inner, now);
             let aftermath = self.finish(&mut inner, now);
@@ -499,6 +500,15 @@ impl Handle {
         }
     }
 
+    /// As [`open`](Self::open), if the journal takes events.
+    fn open_to_change(&self) -> Result<MutexGuard<'_, Inner>, Error> {
+        // Asked before it is seen which commits have failed, as the journal wants it.
+        let failures = self.journal.as_ref().map(|(journal, _)| journal.check());
+        let mut inner = self.open()?;
+        inner.failures = failures.transpose()?.unwrap_or_default();
+        Ok(inner)
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -511,11 +521,21 @@ impl Inner {
     /// Gives events to the journal; they are pending until their commit has come.
     fn push(&mut self, journal: &Journal, id: QueueId, events: Vec<Event>) {
         let prev_rv = std::mem::replace(&mut self.pushed, self.queue.resource_version());
-        self.commit = journal.append(id, prev_rv, events);
+        self.commit = journal.append(id, prev_rv, events, self.failures);
         match self.pending.back_mut() {
             Some((rv, commit)) if commit.is_same(&self.commit) => *rv = self.pushed,
             _ => self.pending.push_back((self.pushed, self.commit.clone())),
         }
+    }
+
+    /// The queue is as it was loaded, as of `rv`; the journal had failed so often before, and hears of it
+    /// with the commit.
+    pub(super) fn opened(&mut self, rv: Rv, (failures, commit): (u64, Commit)) {
+        self.queue.set_committed(rv);
+        self.failures = failures;
+        self.pushed = rv;
+        self.pending = VecDeque::from([(rv, commit)]);
+        self.commit = Commit::done();
     }
 
     /// Notes which commits have come, and whether one has failed.

@@ -201,7 +201,6 @@ impl Registry {
 
     /// Takes in a queue that was loaded, and lets it run.
     pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, unclean: bool) {
-        journal.resume(&loaded);
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let around = self.around(&name, Some((journal.clone(), id)));
         let naming = Naming { name, incarnation, created_at };
@@ -215,6 +214,9 @@ impl Registry {
         queues.live.remove(handle.name());
         queues.version += 1;
         self.metrics.forget(handle.name());
+        if let Some((journal, id)) = handle.journal() {
+            journal.detach(*id);
+        }
         handle.end(handle.lock(), &Error::Journal(journal::Error::OutcomeUnknown));
     }
 
@@ -241,8 +243,7 @@ impl Registry {
     /// Queues come and go only while the journal takes it, and not before all is loaded again.
     fn check_journal(&self) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
-        journal.check()?;
-        if journal.failures() > self.handled() {
+        if journal.check()? > self.handled() {
             return Err(journal::Error::OutcomeUnknown.into());
         }
         Ok(())

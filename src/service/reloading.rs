@@ -3,7 +3,6 @@
 //! A queue whose commit failed holds what is not durable. It answers nothing until the journal is back
 //! and it has been loaded from there; the pops that wait at it keep their place.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::handle::{Handle, drop_elsewhere};
 use super::registry::Registry;
 use crate::engine::Queue;
 use crate::journal::recovery::{self, Contents, Loaded, Progress};
-use crate::journal::{self, Commit, Journal, Live};
+use crate::journal::{self, Journal, Live};
 
 /// How long to wait before what could not be loaded is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -40,7 +39,7 @@ impl Handle {
 
     /// Goes on with the queue as it was loaded. Pops that wait are served from it.
     fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded) {
-        journal.resume(&loaded);
+        let opened = (journal.failures(), journal.resume(&loaded));
         let aftermath = {
             let mut inner = self.lock();
             let now = self.now();
@@ -49,11 +48,8 @@ impl Handle {
             inner.queue.journaled();
             inner.generation += 1;
             inner.lost = None;
-            inner.pending = VecDeque::new();
-            inner.pushed = last_rv;
-            inner.commit = Commit::done();
+            inner.opened(last_rv, opened);
             inner.repeated.retain(|token| *token <= last_rv);
-            inner.queue.set_committed(last_rv);
             inner.queue.recover(now, false);
             drop_elsewhere(before);
             self.finish(&mut inner, now)

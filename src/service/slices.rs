@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::Error;
 use super::handle::Handle;
 use crate::engine::Queue;
@@ -13,8 +15,8 @@ use crate::journal::{self, Commit};
 
 /// How long a sliced command may hold a queue's lock at a stretch.
 const SLICE: Duration = Duration::from_millis(1);
-/// How often a command that waits for another one to end looks whether the queue is lost: nobody wakes
-/// it then, and a service that drains loads no queue again.
+/// How often a command that waits looks again: whether the queue is lost, of which nobody tells it if the
+/// service drains, and whether the journal is back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many keys a sliced command looks at before it looks at the clock.
 pub const SLICE_KEYS: usize = 256;
@@ -29,6 +31,9 @@ enum Stretch<T> {
 impl Handle {
     /// Runs a command that comes in slices. It goes on to its end even if the caller is dropped.
     ///
+    /// A journal that fails ends it only if the queue loses something by that. Else it goes on once the
+    /// journal is back, but the caller need not wait for that and is told of the failure.
+    ///
     /// # Errors
     /// [`Error::QueueDeleted`], [`Error::Journal`], or what the engine refuses.
     pub async fn sliced<T: Send + 'static>(
@@ -36,7 +41,7 @@ impl Handle {
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
         let generation = self.lock().generation;
-        let mut last = match self.slice(generation, &mut step)? {
+        let last = match self.slice(generation, &mut step)? {
             Stretch::Done(out, commit) => {
                 commit.wait().await?;
                 return Ok(out);
@@ -44,29 +49,57 @@ impl Handle {
             Stretch::More(commit) => commit,
             Stretch::NotYet => Commit::done(),
         };
-        let handle = self.clone();
-        let rest = self.shutdown().spawn("sliced command", async move {
-            loop {
-                handle.let_others_in().await;
-                let turn = handle.sliced_ended.notified();
-                tokio::pin!(turn);
-                turn.as_mut().enable();
-                match handle.slice(generation, &mut step)? {
-                    Stretch::Done(out, commit) => {
-                        commit.wait().await?;
-                        return Ok(out);
-                    }
-                    // One stretch is ahead of the journal, so that no more than two wait to be written.
-                    Stretch::More(commit) => std::mem::replace(&mut last, commit).wait().await?,
-                    Stretch::NotYet => tokio::select! {
-                        biased;
-                        () = turn => {}
-                        () = tokio::time::sleep(LOOK_AGAIN) => {}
-                    },
+        let (failed, failure) = oneshot::channel();
+        let rest = self.clone().rest(generation, step, last, failed);
+        let rest = self.shutdown().spawn("sliced command", rest);
+        tokio::select! {
+            biased;
+            out = rest => out.unwrap_or(Err(Error::Broken)),
+            Ok(error) = failure => Err(error.into()),
+        }
+    }
+
+    /// All stretches but the first; `failed` hears of a journal that takes nothing.
+    async fn rest<T>(
+        self: Arc<Self>,
+        generation: u64,
+        mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
+        mut last: Commit,
+        failed: oneshot::Sender<journal::Error>,
+    ) -> Result<T, Error> {
+        let mut failed = Some(failed);
+        loop {
+            self.let_others_in().await;
+            let turn = self.sliced_ended.notified();
+            tokio::pin!(turn);
+            turn.as_mut().enable();
+            match self.slice(generation, &mut step) {
+                Ok(Stretch::Done(out, commit)) => {
+                    commit.wait().await?;
+                    return Ok(out);
+                }
+                // One stretch is ahead of the journal, so that no more than two wait to be written.
+                Ok(Stretch::More(commit)) => {
+                    std::mem::replace(&mut last, commit).wait().await?;
+                    continue;
+                }
+                Ok(Stretch::NotYet) => {}
+                // The queue is whole. It is not loaded again, so what it keeps for the command stays.
+                Err(Error::Journal(error)) if self.open()?.generation == generation => {
+                    // Told once; a caller that has gone need not know.
+                    let _gone = failed.take().map(|failed| failed.send(error));
+                }
+                Err(error) => return Err(error),
+            }
+            tokio::select! {
+                biased;
+                () = turn => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = self.shutdown().cut().cancelled() => {
+                    return Err(Error::Journal(journal::Error::OutcomeUnknown));
                 }
             }
-        });
-        rest.await.unwrap_or(Err(Error::Broken))
+        }
     }
 
     /// One stretch of a sliced command. It ends with the state of the queue in which it began: of what

@@ -1,6 +1,6 @@
 //! From rows to engine values: the checksum first, then the format, then the text.
 
-use super::json::object;
+use super::json::shared_object;
 use super::names::Names;
 use super::queue::WireState;
 use super::{Error, FORMAT, Identity, QueueRecord, checksum, event, key};
@@ -60,7 +60,7 @@ impl Decoder {
     pub fn gravestone(&mut self, row: &Gravestone) -> Result<Gone, Error> {
         let named = || format!("gravestone {} (queue {}, key {:?})", row.slot, row.queue, row.key);
         check(row.checksum, checksum::of_gravestone(row), FORMAT, named)?;
-        match Key::new(&row.key) {
+        match Key::from_shared(row.key.clone()) {
             Ok(key) => Ok(Gone { key, slot: row.slot, rv: row.rv }),
             Err(error) => Err(Error::Unreadable { row: named(), reason: error.to_string() }),
         }
@@ -92,11 +92,11 @@ impl Decoder {
     }
 
     fn key_state(&mut self, row: &KeyRow) -> Result<KeyState, String> {
-        let key = Key::new(&row.key).map_err(|error| error.to_string())?;
+        let key = Key::from_shared(row.key.clone()).map_err(|error| error.to_string())?;
         let known = match (row.known_rv, &row.known_object, &row.owner) {
             (Some(rv), Some(text), owner) => {
                 let owner = owner.as_deref().map(|owner| self.names.share(owner));
-                Some(Known { object: object(text)?, rv, owner })
+                Some(Known { object: shared_object(text.clone())?, rv, owner })
             }
             (None, None, None) => None,
             _ => return Err("a part of its known object is missing".to_owned()),

@@ -4,6 +4,7 @@
 //! sent comes back byte for byte.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -135,9 +136,19 @@ pub(super) fn object_of(raw: Option<&RawValue>) -> Result<Object, String> {
     object(need(raw, "object")?.get())
 }
 
-/// The object that `text` is. Only its first byte is looked at: the rest has a checksum.
+/// The object that `text` is.
 pub(super) fn object(text: &str) -> Result<Object, String> {
-    if text.starts_with('{') { Ok(Object::from_valid(text)) } else { Err("its object is none".to_owned()) }
+    check_object(text).map(|()| Object::from_valid(text))
+}
+
+/// As [`object`], without a copy.
+pub(super) fn shared_object(text: Arc<str>) -> Result<Object, String> {
+    check_object(&text).map(|()| Object::from_shared(text))
+}
+
+/// Only the first byte is looked at: the rest has a checksum.
+fn check_object(text: &str) -> Result<(), String> {
+    if text.starts_with('{') { Ok(()) } else { Err("its object is none".to_owned()) }
 }
 
 /// A member that must be there.

@@ -51,7 +51,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 
 /// Options of a connection that can't write.
 pub(super) fn reading(path: &Path) -> SqliteConnectOptions {
-    options(path).read_only(true).row_buffer_size(512)
+    options(path).read_only(true).row_buffer_size(1_024)
 }
 
 /// Opens a connection that only reads.

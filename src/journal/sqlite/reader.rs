@@ -5,13 +5,14 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::TryStreamExt;
 use futures_util::future::BoxFuture;
 use sqlx::Connection;
 use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection, SqliteRow};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{WAY_OUT, database};
 use super::files::Paths;
@@ -29,7 +30,10 @@ const LANES_MAX: usize = 4;
 pub(super) type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
 /// Reads a store, whoever writes it.
-pub struct SqliteReader {
+pub struct SqliteReader(Arc<Lanes>);
+
+/// The connections of a reader.
+pub(super) struct Lanes {
     paths: Paths,
     places: Semaphore,
     /// Connections that nobody uses now. Invariant: at most [`LANES_MAX`] with those that are used.
@@ -40,21 +44,21 @@ pub struct SqliteReader {
 
 impl fmt::Debug for SqliteReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteReader").field("paths", &self.paths).finish_non_exhaustive()
+        f.debug_struct("SqliteReader").field("paths", &self.0.paths).finish_non_exhaustive()
     }
 }
 
 /// A connection for one reader. It goes back only if it served without an error: one that was left in
 /// the middle of a statement is closed.
 struct Lane<'a> {
-    reader: &'a SqliteReader,
+    lanes: &'a Lanes,
     connection: SqliteConnection,
     _place: SemaphorePermit<'a>,
 }
 
 impl Lane<'_> {
     fn done(self) {
-        self.reader.idle.lock().unwrap_or_else(PoisonError::into_inner).push(self.connection);
+        self.lanes.put_back(self.connection);
     }
 }
 
@@ -73,24 +77,29 @@ impl SqliteReader {
         }
         connect::refuse_newer(&mut connection, &paths).await?;
         let reader = Self::new(paths);
-        reader.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        reader.0.put_back(connection);
         Ok(reader)
     }
 
     /// Reads a store that was found to be good; connections are opened when they are needed.
     pub(super) fn new(paths: Paths) -> Self {
-        Self { paths, places: Semaphore::new(LANES_MAX), idle: Mutex::default(), is_snapshot: false }
+        Self::over(paths, LANES_MAX, Vec::new(), false)
     }
 
     /// Reads all on one connection, within its transaction.
     pub(super) fn snapshot(paths: Paths, connection: SqliteConnection) -> Self {
-        let idle = Mutex::new(vec![connection]);
-        Self { paths, places: Semaphore::new(1), idle, is_snapshot: true }
+        Self::over(paths, 1, vec![connection], true)
+    }
+
+    fn over(paths: Paths, places: usize, idle: Vec<SqliteConnection>, is_snapshot: bool) -> Self {
+        let (places, idle) = (Semaphore::new(places), Mutex::new(idle));
+        Self(Arc::new(Lanes { paths, places, idle, is_snapshot }))
     }
 
     /// Waits until the connections that nobody uses are closed.
     pub(super) async fn close(self) {
-        for connection in self.idle.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let idle = std::mem::take(&mut *self.0.idle());
+        for connection in idle {
             // Reading is all it did.
             let _ = connection.close().await;
         }
@@ -102,12 +111,32 @@ impl SqliteReader {
     /// # Errors
     /// Any but [`Error::Locked`], if the check itself fails.
     pub async fn integrity_check(&self) -> Result<Vec<String>, Error> {
-        let mut lane = self.lane().await?;
+        let mut lane = self.0.lane().await?;
         let found = connect::findings(&mut lane.connection, sql::INTEGRITY_CHECK).await;
-        if found.is_ok() || self.is_snapshot {
+        if found.is_ok() || self.0.is_snapshot {
             lane.done();
         }
         found
+    }
+
+    /// Rows of a query until `take` has enough and says false.
+    pub(super) async fn some<K: Default>(
+        &self,
+        doing: &str,
+        query: Query,
+        take: impl FnMut(&mut K, SqliteRow) -> Result<bool, sqlx::Error>,
+    ) -> Result<K, Error> {
+        self.0.some(doing, query, take).await
+    }
+}
+
+impl Lanes {
+    fn idle(&self) -> MutexGuard<'_, Vec<SqliteConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put_back(&self, connection: SqliteConnection) {
+        self.idle().push(connection);
     }
 
     async fn lane(&self) -> Result<Lane<'_>, Error> {
@@ -116,7 +145,7 @@ impl SqliteReader {
             source: Some(said.into()),
         };
         let place = self.places.acquire().await.map_err(failed)?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,
             None if self.is_snapshot => {
@@ -125,7 +154,7 @@ impl SqliteReader {
             }
             None => connect::reader(&self.paths.database).await?,
         };
-        Ok(Lane { reader: self, connection, _place: place })
+        Ok(Lane { lanes: self, connection, _place: place })
     }
 
     /// All rows of a query.
@@ -143,7 +172,7 @@ impl SqliteReader {
     }
 
     /// Rows of a query until `take` has enough and says false.
-    pub(super) async fn some<K: Default>(
+    async fn some<K: Default>(
         &self,
         doing: &str,
         query: Query,
@@ -263,18 +292,27 @@ impl Range {
 
 impl Reader for SqliteReader {
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>> {
-        Box::pin(self.all("read the queues", sqlx::query(sql::READ_QUEUES), rows::queue_row))
+        Box::pin(self.0.all("read the queues", sqlx::query(sql::READ_QUEUES), rows::queue_row))
     }
 
     fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>> {
         let query = sqlx::query(sql::READ_GRAVESTONES).bind(queue.0);
-        Box::pin(self.all("read the gravestones", query, move |row| rows::gravestone(queue, row)))
+        Box::pin(self.0.all("read the gravestones", query, move |row| rows::gravestone(queue, row)))
     }
 
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
         let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, Slot::MAX));
         let query = query.bind(bound(limit as u64));
-        Box::pin(self.all("read the keys", query, move |row| rows::key_row(queue, row)))
+        let lanes = self.0.clone();
+        let page =
+            async move { lanes.all("read the keys", query, move |row| rows::key_row(queue, row)).await };
+        #[expect(clippy::disallowed_methods, reason = "whoever waits for the page has the task")]
+        let page = AbortOnDropHandle::new(tokio::spawn(page));
+        Box::pin(async move {
+            page.await.unwrap_or_else(|ended| {
+                Err(Error::Failed { doing: "read the keys".to_owned(), source: Some(ended.into()) })
+            })
+        })
     }
 
     fn journal(
@@ -283,7 +321,7 @@ impl Reader for SqliteReader {
         after: Rv,
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
-        Box::pin(self.read_journal(queue, after, bytes))
+        Box::pin(self.0.read_journal(queue, after, bytes))
     }
 
     fn history(
@@ -294,10 +332,10 @@ impl Reader for SqliteReader {
         bytes: usize,
     ) -> BoxFuture<'_, Result<History, Error>> {
         let key = key.to_owned();
-        Box::pin(async move { self.read_history(queue, &key, before, bytes).await })
+        Box::pin(async move { self.0.read_history(queue, &key, before, bytes).await })
     }
 
     fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {
-        Box::pin(self.read_stretches(queue, bytes))
+        Box::pin(self.0.read_stretches(queue, bytes))
     }
 }

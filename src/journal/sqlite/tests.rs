@@ -59,10 +59,6 @@ impl Place for Scratch {
         let (store, reader, opening) = self.open().await;
         (store, reader, opening)
     }
-
-    async fn close(&self, store: Sqlite) {
-        store.close().await;
-    }
 }
 
 suite::suite!(Scratch::new());

@@ -197,7 +197,7 @@ fn plan(now: Measure, blocked_until: u64) -> Step {
         Step::Restart { patiently: wal >= PATIENT_BYTES }
     } else if wal >= blocked_until && (rest >= COPY_BYTES || (wal >= RESTART_BYTES && rest > 0)) {
         Step::Copy
-    } else if free > FREE_BYTES_MIN.max(all / 4) {
+    } else if free > FREE_BYTES_MIN.max(all / 8) {
         Step::Shrink
     } else {
         Step::Nothing
@@ -248,9 +248,9 @@ mod tests {
             (60, 10, 0, 100, 68, Step::Nothing),
             (1, 0, 16, 20, 0, Step::Nothing),
             (1, 0, 17, 20, 0, Step::Shrink),
-            (1, 0, 25, 100, 0, Step::Nothing),
-            (1, 0, 26, 100, 0, Step::Shrink),
-            (60, 10, 26, 100, 68, Step::Shrink),
+            (1, 0, 25, 200, 0, Step::Nothing),
+            (1, 0, 26, 200, 0, Step::Shrink),
+            (60, 10, 26, 200, 68, Step::Shrink),
         ] {
             let now = Measure { wal: wal * MIB, copied: copied * MIB, free: free * MIB, all: all * MIB };
             assert_eq!(plan(now, blocked_until * MIB), step, "{now:?} {blocked_until}");

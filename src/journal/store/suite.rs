@@ -19,9 +19,6 @@ pub(crate) trait Place {
 
     /// Opens the store; the one before was closed.
     async fn open(&self) -> (Self::Store, Arc<dyn Reader>, Opening);
-
-    /// Closes the store.
-    async fn close(&self, store: Self::Store);
 }
 
 /// Makes a test of each rule; `$place` is an expression that makes a new, empty place.

@@ -1,18 +1,22 @@
 //! The calls of a caller: each tells the ledger what it sends, and what it was answered.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::delta::{DeltaKind, Rv};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::refusal::Refusal;
 use deltaq::engine::time::Time;
 use deltaq::engine::{Queue, Sweep};
+use deltaq::journal::Live;
 use deltaq::service::{Error, PopCall};
 use fastrand::Rng;
+use futures_util::poll;
 
 use super::Violation;
 use super::caller::{Caller, Lease, Target};
@@ -22,10 +26,19 @@ use super::world::Fate;
 
 type Sent = Vec<(String, u64, Kind)>;
 
+/// What a Replace asks for beside its list.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wishes {
+    /// Counts what it would delete before it begins: until then it writes nothing.
+    pub(super) max_deletes: Option<u64>,
+    /// Writes nothing at all.
+    pub(super) dry_run: bool,
+}
+
 /// Leases that are remembered to be settled again.
 const SETTLED_MAX: usize = 12;
 
-fn key_name(index: usize) -> String {
+pub(super) fn key_name(index: usize) -> String {
     format!("k{index}")
 }
 
@@ -140,7 +153,20 @@ impl Caller {
         let wait = if rng.u8(..3) == 0 { Duration::ZERO } else { millis(rng, 1..5_000) };
         let keeps = rng.u8(..12) > 0;
         let had_id = id.is_some();
+        if had_id && rng.u8(..3) == 0 {
+            return self.pop_twice(&target, &pop, wait).await;
+        }
         self.take(&target, PopCall { pop, settles: Vec::new(), wait }, settles, had_id, keeps).await.map(drop)
+    }
+
+    /// Repeats a pop that has an id while it may still be under way, and leaves the first one then.
+    async fn pop_twice(&self, target: &Target, pop: &Pop, wait: Duration) -> Result<(), Violation> {
+        let call = || PopCall { pop: pop.clone(), settles: Vec::new(), wait };
+        let mut first = pin!(self.take(target, call(), Vec::new(), true, true));
+        if let Poll::Ready(told) = poll!(first.as_mut()) {
+            told?;
+        }
+        self.take(target, call(), Vec::new(), true, true).await.map(drop)
     }
 
     /// Pops; answers how many keys came, none if the pop failed.
@@ -178,6 +204,7 @@ impl Caller {
             ledger.answered(&asked, None)?;
             ledger.popped(&asked, &delivered.items, had_id, keeps)
         })?;
+        let count = delivered.items.len();
         if keeps {
             delivered.confirm();
             let held = delivered.items.iter().map(|item| Lease {
@@ -190,8 +217,29 @@ impl Caller {
             let fresh: Vec<Lease> =
                 held.filter(|lease| !memory.held.iter().any(|held| held.id == lease.id)).collect();
             memory.held.extend(fresh);
+        } else {
+            let tokens: Vec<Rv> = delivered.items.iter().map(|item| item.token).collect();
+            drop(delivered);
+            // Another pop with the id may have been answered with them.
+            if !had_id {
+                self.check_given_back(target, &tokens)?;
+            }
         }
-        Ok(Some(delivered.items.len()))
+        Ok(Some(count))
+    }
+
+    /// Leases whose answer was dropped have ended, if the journal takes anything.
+    fn check_given_back(&self, target: &Target, tokens: &[Rv]) -> Result<(), Violation> {
+        let takes = self.registry.journal().is_some_and(|journal| journal.check().is_ok());
+        let mut left = None;
+        let is_live = |queue: &Queue, token: Rv| queue.schedule().leased_at(token).is_some();
+        let _is_there = target
+            .handle
+            .with(&mut |queue| left = tokens.iter().copied().find(|token| is_live(queue, *token)));
+        match left.filter(|_| takes) {
+            Some(token) => Err(format!("{}: lease {token} was given back and is live", target.queue.0)),
+            None => Ok(()),
+        }
     }
 
     /// Sometimes a pop has an id, a new one or one that may be answered again.
@@ -323,16 +371,18 @@ impl Caller {
         let listed: Vec<_> = (0..target.setup.keys).filter(|_| rng.u8(..8) < listed).collect();
         let all: Vec<_> = listed.into_iter().map(|index| (index, Kind::Listed)).collect();
         let sent = self.numbered(&all);
+        let wishes = wishes(rng);
         if rng.bool() {
-            return self.send_replace(&target, sent, rng).await;
+            return self.send_replace(&target, sent, wishes, rng).await;
         }
         // Two at once: the second waits for its turn.
         let mut other = rng.fork();
         let second = self.numbered(&all);
+        let others = self::wishes(rng);
         let (one, two) = tokio::join!(
             biased;
-            self.send_replace(&target, sent, rng),
-            self.send_replace(&target, second, &mut other)
+            self.send_replace(&target, sent, wishes, rng),
+            self.send_replace(&target, second, others, &mut other)
         );
         one.and(two)
     }
@@ -342,16 +392,24 @@ impl Caller {
         &self,
         target: &Target,
         sent: Sent,
+        wishes: Wishes,
         rng: &mut Rng,
     ) -> Result<(), Violation> {
+        let Wishes { max_deletes, dry_run } = wishes;
         let asked = self.world.ledger(|ledger| {
             let asked = ledger.asks(&target.queue);
-            ledger.replaces(&asked, &sent).map(|()| asked)
+            if dry_run {
+                ledger.sends(&asked, &sent)?;
+                ledger.refused(&asked, &sent)?;
+            } else {
+                ledger.replaces(&asked, &sent)?;
+            }
+            Ok::<_, Violation>(asked)
         })?;
         let items = sent.iter().map(|(name, number, _)| (key(name), object(name, *number))).collect();
-        let mut accepting = Some(Replace::new(items, None));
+        let mut accepting = Some(Replace { max_deletes, dry_run, ..Replace::new(items, None) });
         let mut id = None;
-        self.note(("replace", &target.queue.0, sent.len()));
+        self.note(("replace", &target.queue.0, sent.len(), wishes));
         let step = move |queue: &mut Queue, now: Time, budget: usize| {
             if let Some(replace) = &accepting {
                 queue.check_replace(replace)?;
@@ -369,8 +427,11 @@ impl Caller {
         self.note(&replaced);
         self.world.ledger(|ledger| match &replaced {
             Ok(replaced) => {
-                ledger.hit("replaced");
+                ledger.hit(if dry_run { "replaced in a dry run" } else { "replaced" });
                 ledger.answered(&asked, Some(replaced.resource_version))?;
+                if dry_run {
+                    return Ok(());
+                }
                 ledger.accepted(&asked, &sent, replaced.resource_version)
             }
             Err(Error::Refused(_)) => ledger.refused(&asked, &sent),
@@ -511,6 +572,10 @@ impl Caller {
             }
         }
     }
+}
+
+fn wishes(rng: &mut Rng) -> Wishes {
+    Wishes { max_deletes: (rng.u8(..3) == 0).then(|| rng.u64(..8)), dry_run: rng.u8(..5) == 0 }
 }
 
 fn how(rng: &mut Rng) -> How {

@@ -13,6 +13,7 @@ use deltaq::service::{Name, PopCall};
 use fastrand::Rng;
 
 use super::caller::{Caller, Memory, Target};
+use super::calls::Wishes;
 use super::disk::{Disk, Pace};
 use super::ledger::Kind;
 use super::plan::{Plan, Setup};
@@ -182,7 +183,9 @@ async fn perform(caller: &Caller, act: Act) -> Result<(), Violation> {
         }
         Act::Replace => {
             let sent = (0..OBJECTS).map(|key| (key, Kind::Listed)).collect::<Vec<_>>();
-            caller.send_replace(&target(0)?, caller.numbered(&sent), &mut Rng::with_seed(3)).await
+            caller
+                .send_replace(&target(0)?, caller.numbered(&sent), Wishes::default(), &mut Rng::with_seed(3))
+                .await
         }
         Act::Retire(from, count) => {
             let deletes: Vec<_> = (from..from + count).map(|key| (key, Kind::Delete)).collect();

@@ -203,6 +203,10 @@ impl Store for Disk {
     async fn upkeep(&mut self) -> Result<Size, Error> {
         self.memory.upkeep().await
     }
+
+    async fn close(self) {
+        self.memory.close().await;
+    }
 }
 
 impl Reader for Disk {

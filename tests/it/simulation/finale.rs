@@ -8,9 +8,11 @@ use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::time::Time;
 use deltaq::journal::Live;
 use deltaq::service::{Error, PopCall, Registry};
+use fastrand::Rng;
 
 use super::Violation;
 use super::caller::{Caller, Target};
+use super::calls::Wishes;
 use super::disk::Disk;
 use super::run::Run;
 
@@ -47,6 +49,7 @@ impl Run {
             let target = Target { handle, queue, setup: setup.clone() };
             self.check_timer(&target)?;
             self.open(&target).await.map_err(|error| format!("{}: {error}", setup.name))?;
+            check_line(&caller, &target).await?;
             drain(&caller, &target).await?;
         }
         self.probe(disk, registry)?;
@@ -82,6 +85,21 @@ impl Run {
             queue.set_paused(now, false);
         };
         target.handle.write(open).await
+    }
+}
+
+/// No Replace stands in line for good: another one has its turn.
+async fn check_line(caller: &Caller, target: &Target) -> Result<(), Violation> {
+    let wishes = Wishes { dry_run: true, ..Wishes::default() };
+    let mut rng = Rng::with_seed(1);
+    let replace = caller.send_replace(target, Vec::new(), wishes, &mut rng);
+    let told = tokio::time::timeout(RECOVERY, replace).await;
+    told.unwrap_or_else(|_| Err(format!("{}: a Replace waits for its turn", target.setup.name)))?;
+    let mut last = None;
+    let _is_there = target.handle.with(&mut |queue| last = queue.queue_state().last_replace);
+    match last.filter(|last| last.ended.is_none()) {
+        Some(_) => Err(format!("{}: nobody knows that a Replace was cut off", target.setup.name)),
+        None => Ok(()),
     }
 }
 

@@ -55,7 +55,7 @@ struct QueueBook {
     /// Somebody was told that it is deleted.
     gone: Option<Moment>,
     /// Somebody was told that it has synced.
-    synced: bool,
+    synced: Option<Moment>,
     /// Purges and discards that may still run: they may drop what comes.
     dropping: usize,
     keys: BTreeMap<String, KeyBook>,

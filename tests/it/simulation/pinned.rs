@@ -1,18 +1,23 @@
 //! What the simulation has found, or would find only by chance: each with its story.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use deltaq::engine::command::{Call, Pop};
+use deltaq::engine::command::{Call, How, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::event::{Event, What};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
+use deltaq::engine::time::Time;
 use deltaq::journal;
 use deltaq::journal::memory::Fault;
+use deltaq::journal::store::Reader as _;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Handle, Name, PopCall, Registry};
+use futures_util::poll;
 
 use super::disk::{Disk, Pace};
 use super::run::on_a_runtime;
@@ -22,13 +27,20 @@ use crate::node;
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn start(world: &World, disk: &Disk, pace: journal::Pace) -> Arc<Registry> {
-    let shutdown = Shutdown::manual(SECOND);
-    let node = node::start_on(disk.clone(), disk.memory.opening(), &world.clock, &shutdown, pace).await;
+    start_until(world, disk, pace, &Shutdown::manual(SECOND)).await
+}
+
+async fn start_until(world: &World, disk: &Disk, pace: journal::Pace, shutdown: &Shutdown) -> Arc<Registry> {
+    let node = node::start_on(disk.clone(), disk.memory.opening(), &world.clock, shutdown, pace).await;
     node.expect("the node starts").registry
 }
 
 fn queue(registry: &Registry) -> Arc<Handle> {
-    let name = Name::new("q").expect("it is a name");
+    queue_named(registry, "q")
+}
+
+fn queue_named(registry: &Registry, name: &str) -> Arc<Handle> {
+    let name = Name::new(name).expect("it is a name");
     registry.get_or_create(&name).expect("it can be created")
 }
 
@@ -44,6 +56,23 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
     };
     let added = handle.produce(&Config::default(), &[call]).await;
     added.map(drop).map_err(|error| error.to_string())
+}
+
+/// A Replace that lets others in after each step, and takes none but the first before `goes_on` is set.
+async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicBool>) -> Result<(), String> {
+    let (world, goes_on, mut id) = (world.clone(), goes_on.clone(), None);
+    let replaced = handle.sliced(move |queue, now| {
+        world.spend(SECOND / 100);
+        match id {
+            None => {
+                id = Some(queue.accept_replace(now, Replace::new(Vec::new(), None))?);
+                Ok(Progress::More)
+            }
+            Some(_) if !goes_on.load(Ordering::Relaxed) => Ok(Progress::More),
+            Some(id) => queue.replace_step(now, id, 1),
+        }
+    });
+    replaced.await.map(drop).map_err(|error| error.to_string())
 }
 
 fn pop(lease: Duration, wait: Duration) -> PopCall {
@@ -99,6 +128,52 @@ fn a_timer_that_waits_for_a_commit_sleeps() {
     assert!(ended.recv_timeout(SECOND * 20).is_ok(), "the timer spins");
 }
 
+/// No answer tells whether checkpoints go on, so no ledger can see it.
+#[test]
+fn checkpoints_go_on_once_a_queue_was_loaded_again() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    on_a_runtime(&world, async {
+        let pace = journal::Pace { growth_bytes_min: 1, ..journal::Pace::default() };
+        let registry = start(&world, &disk, pace).await;
+        let handle = queue(&registry);
+        add(&handle, "a").await.expect("it is added");
+        disk.memory.break_by(Fault::Refused);
+        add(&handle, "b").await.expect_err("the journal is down");
+        disk.memory.repair();
+        tokio::time::sleep(SECOND * 10).await;
+        add(&handle, "c").await.expect("it is added");
+        tokio::time::sleep(SECOND * 10).await;
+        let rows = disk.memory.queues().await.expect("the queues");
+        let newest = handle.read(|queue, _| queue.resource_version()).await.expect("it is there");
+        assert_eq!(rows.iter().map(|row| row.rv).collect::<Vec<_>>(), [newest]);
+    });
+}
+
+/// A thread would have to stand still between two lines for as long as the journal takes to fail and to
+/// come back.
+#[test]
+fn events_that_rest_on_lost_ones_are_not_taken() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    on_a_runtime(&world, async {
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let handle = queue(&registry);
+        add(&handle, "a").await.expect("it is added");
+        let journal = registry.journal().expect("it has one");
+        let before = journal.check().expect("it takes events");
+        disk.memory.break_by(Fault::Refused);
+        add(&handle, "b").await.expect_err("the journal is down");
+        disk.memory.repair();
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(journal.check(), Ok(before + 1));
+        let id = disk.memory.queues().await.expect("the queues")[0].id;
+        let event = Event { rv: 2, at: Time::from_micros(1), what: What::Paused };
+        let commit = journal.append(id, 1, vec![event], before);
+        assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
+    });
+}
+
 /// No caller can tell whether it lost its place or its keys, so no ledger can.
 #[test]
 fn pops_that_wait_keep_their_place_over_a_failed_commit() {
@@ -127,5 +202,81 @@ fn pops_that_wait_keep_their_place_over_a_failed_commit() {
             delivered.items.iter().map(|item| item.key.as_str().to_owned()).collect::<Vec<_>>()
         });
         assert_eq!(keys, [vec!["a".to_owned()], vec!["b".to_owned()]]);
+    });
+}
+
+/// A Replace had nothing in the journal when another queue's commit failed. It found the journal down and
+/// gave up, and its queue, which had lost nothing, kept it in line: all later ones waited for good.
+#[test]
+fn a_replace_goes_on_when_the_journal_is_back() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    on_a_runtime(&world, async {
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let (handle, other) = (queue(&registry), queue_named(&registry, "other"));
+        add(&handle, "a").await.expect("it is added");
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let rest = async {
+            disk.memory.break_by(Fault::Refused);
+            add(&other, "lost").await.expect_err("it can't be added");
+            goes_on.store(true, Ordering::Relaxed);
+            disk.memory.repair();
+            tokio::time::sleep(SECOND * 3).await;
+            tokio::time::timeout(SECOND * 10, replace(&world, &handle, &goes_on))
+                .await
+                .expect("it has its turn")
+        };
+        let (first, second) = tokio::join!(biased; replace(&world, &handle, &goes_on), rest);
+        first.expect_err("its caller is told at once");
+        assert_eq!(second, Ok(()));
+    });
+}
+
+/// It would wait for ever, and the process for it until its patience ends.
+#[test]
+fn a_replace_does_not_wait_for_the_journal_after_the_cut() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    on_a_runtime(&world, async {
+        let shutdown = Shutdown::manual(SECOND * 5);
+        let registry = start_until(&world, &disk, journal::Pace::default(), &shutdown).await;
+        let (handle, other) = (queue(&registry), queue_named(&registry, "other"));
+        add(&handle, "a").await.expect("it is added");
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let rest = async {
+            disk.memory.break_by(Fault::Refused);
+            add(&other, "lost").await.expect_err("it can't be added");
+            shutdown.signal();
+            shutdown.join().await
+        };
+        let replaced = tokio::time::timeout(SECOND * 60, replace(&world, &handle, &goes_on));
+        let (replaced, left) = tokio::join!(biased; replaced, rest);
+        assert_eq!(left, 0, "tasks have no end");
+        replaced.expect("it ends").expect_err("the journal does not come back");
+    });
+}
+
+/// The commit of a pop failed, and its caller noticed late that it was gone: the queue was back and had
+/// given the number of the lost lease to another one, which was not to be given back.
+#[test]
+fn what_is_given_back_late_is_no_lease_of_another() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    on_a_runtime(&world, async {
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let handle = queue(&registry);
+        add(&handle, "a").await.expect("it is added");
+        disk.memory.break_by(Fault::Refused);
+        let mut left = Box::pin(handle.pop(pop(SECOND * 60, Duration::ZERO)));
+        assert!(poll!(left.as_mut()).is_pending(), "it waits for its commit");
+        tokio::time::sleep(SECOND).await;
+        disk.memory.repair();
+        tokio::time::sleep(SECOND * 3).await;
+        let mut delivered = handle.pop(pop(SECOND * 60, Duration::ZERO)).await.items.expect("it is back");
+        delivered.confirm();
+        drop(left);
+        let settle = Settle { token: delivered.items[0].token, how: How::Ack };
+        let settled = handle.write(|queue, now| queue.settle(now, &[settle])).await.expect("it is back");
+        assert!(matches!(settled[..], [Settled::Ok { .. }]), "{settled:?}");
     });
 }

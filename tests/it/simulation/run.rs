@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use deltaq::engine::delta::Rv;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
+use deltaq::engine::time::Time;
 use deltaq::journal::Live;
 use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
@@ -14,6 +15,7 @@ use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 use super::caller::{Caller, Memory};
+use super::calls::key_name;
 use super::disk::{Disk, Pace};
 use super::plan::{Plan, millis};
 use super::world::World;
@@ -96,11 +98,13 @@ impl Run {
         spared: bool,
     ) -> Result<End, Violation> {
         let opening = disk.memory.opening();
+        let begun = Time::from_micros(self.world.clock.now_us());
         let node = node::start_on(disk.clone(), opening, &self.world.clock, shutdown, self.plan.pace.clone());
         let node = node.await.map_err(|error| error.to_string())?;
         let registry = node.registry.clone();
         self.probe(disk, &registry)?;
         self.check_skip(disk, &registry, opening.clean)?;
+        self.check_leases(&registry, begun)?;
         let callers: Vec<_> = self
             .callers(&registry)
             .into_iter()
@@ -143,6 +147,25 @@ impl Run {
             // What was committed since is behind the skip.
             if rv < RECOVERY_SKIP_EVENTS || rv < last_rv {
                 return Err(format!("{} goes on from {rv} after an unclean end", setup.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// A lease that was live gets its full length again: its worker could not reach the node.
+    fn check_leases(&self, registry: &Registry, begun: Time) -> Result<(), Violation> {
+        for setup in &self.plan.queues {
+            let Some(handle) = registry.find(&setup.name) else { continue };
+            let mut short = None;
+            let _is_there = handle.with(&mut |queue| {
+                let mut names = (0..setup.keys).map(key_name);
+                short = names.find(|name| {
+                    let lease = queue.table().get(name).and_then(|entry| entry.standing.lease());
+                    lease.is_some_and(|lease| lease.deadline < begun.plus(lease.length))
+                });
+            });
+            if let Some(name) = short {
+                return Err(format!("{}, {name}: the lease did not get its time again", setup.name));
             }
         }
         Ok(())

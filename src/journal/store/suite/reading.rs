@@ -19,7 +19,7 @@ pub(crate) async fn keys_come_in_pages(place: &impl Place) {
     assert_eq!(page(Slot::MAX, 7).await, []);
     assert_eq!(page(3, 1).await, rows[1..2]);
     assert_eq!(reader.keys(QueueId(1), Slot::MAX, 5).await.unwrap().len(), 1);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn the_journal_comes_in_pages(place: &impl Place) {
@@ -44,7 +44,7 @@ pub(crate) async fn the_journal_comes_in_pages(place: &impl Place) {
     assert_eq!(page(14, usize::MAX).await, rows[7..]);
     assert_eq!(page(20, usize::MAX).await, []);
     assert_eq!(page(Rv::MAX, usize::MAX).await, []);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn the_journal_starts_within_a_row(place: &impl Place) {
@@ -59,7 +59,7 @@ pub(crate) async fn the_journal_starts_within_a_row(place: &impl Place) {
             "after {after}"
         );
     }
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn history_comes_newest_first_and_goes_on_below(place: &impl Place) {
@@ -100,7 +100,7 @@ pub(crate) async fn history_comes_newest_first_and_goes_on_below(place: &impl Pl
     assert_eq!(page.iter().filter(|row| row.id.is_multiple_of(3)).count(), 1);
     assert_eq!(reader.history(QueueId(1), key, 1, usize::MAX).await.unwrap(), (Vec::new(), None));
     assert_eq!(reader.history(QueueId(2), key, Rv::MAX, usize::MAX).await.unwrap(), (Vec::new(), None));
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn stretches_cover_the_journal(place: &impl Place) {
@@ -120,5 +120,5 @@ pub(crate) async fn stretches_cover_the_journal(place: &impl Place) {
     );
     assert_eq!(reader.stretches(QueueId(1), u64::MAX).await.unwrap(), [stretch(9, 1_754)]);
     assert_eq!(reader.stretches(QueueId(1), 0).await.unwrap().len(), 9);
-    place.close(store).await;
+    store.close().await;
 }

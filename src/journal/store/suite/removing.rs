@@ -17,7 +17,7 @@ pub(crate) async fn gravestones_that_are_outlived_go(place: &impl Place) {
     assert_eq!(reader.gravestones(QueueId(2)).await.unwrap(), [other]);
     store.write(Writes { outlived: vec![(QueueId(1), Rv::MAX)], ..Writes::default() }).await.unwrap();
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), []);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn rows_that_are_trimmed_go(place: &impl Place) {
@@ -38,7 +38,7 @@ pub(crate) async fn rows_that_are_trimmed_go(place: &impl Place) {
     store.write(trim(Rv::MAX)).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [0; 0]);
     assert_eq!(rvs(&reader, 2).await, [1]);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn one_write_removes_no_more_than_it_may(place: &impl Place) {
@@ -70,7 +70,7 @@ pub(crate) async fn one_write_removes_no_more_than_it_may(place: &impl Place) {
         store.write(trim.clone()).await.unwrap();
         assert_eq!(rvs(&reader, 2).await.len(), left);
     }
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn sweeping_a_queue_leaves_the_others(place: &impl Place) {
@@ -106,13 +106,13 @@ pub(crate) async fn sweeping_a_queue_leaves_the_others(place: &impl Place) {
         assert_eq!(all_rows(&reader, queue).await, rows.journal);
     }
     assert_eq!(reader.queues().await.unwrap().len(), 3, "what is left of a queue stays");
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
     let next_row = async || {
         let (store, _, opening) = place.open().await;
-        place.close(store).await;
+        store.close().await;
         opening.next_row
     };
     let (mut store, reader, _) = place.open().await;
@@ -122,7 +122,7 @@ pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
         .await
         .unwrap();
     assert_eq!(rvs(&reader, 1).await, [0; 0]);
-    place.close(store).await;
+    store.close().await;
     assert_eq!(next_row().await, 9);
     let (mut store, reader, _) = place.open().await;
     store.write(journal(vec![journal_row(9, 1, 2..=2, "a")])).await.unwrap();
@@ -134,6 +134,6 @@ pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
         .unwrap();
     assert_eq!(rvs(&reader, 1).await, [0; 0]);
     assert_eq!(rvs(&reader, 3).await, [0; 0]);
-    place.close(store).await;
+    store.close().await;
     assert_eq!(next_row().await, 11);
 }

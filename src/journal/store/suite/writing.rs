@@ -12,7 +12,7 @@ pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     assert_eq!(reader.history(QueueId(1), "a", Rv::MAX, 100).await.unwrap(), (Vec::new(), None));
     assert_eq!(reader.stretches(QueueId(1), 100).await.unwrap(), []);
     store.write(Writes::default()).await.unwrap();
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn what_is_written_is_read_and_kept(place: &impl Place) {
@@ -40,15 +40,15 @@ pub(crate) async fn what_is_written_is_read_and_kept(place: &impl Place) {
         assert_eq!(all_rows(reader, 2).await, writes.journal[1..]);
     };
     check(&reader).await;
-    place.close(store).await;
+    store.close().await;
     let (mut store, reader, opening) = place.open().await;
     assert_eq!(opening, Opening { clean: false, next_row: 3 });
     check(&reader).await;
     store.write(Writes { clean: Some(true), ..Writes::default() }).await.unwrap();
-    place.close(store).await;
+    store.close().await;
     let (store, _, opening) = place.open().await;
     assert!(opening.clean);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn rows_take_the_place_of_those_with_the_same_id_or_slot(place: &impl Place) {
@@ -70,7 +70,7 @@ pub(crate) async fn rows_take_the_place_of_those_with_the_same_id_or_slot(place:
     assert_eq!(reader.queues().await.unwrap(), [deleted, first.queues[1].clone(), again.queues[1].clone()]);
     assert_eq!(keys(&reader, 1).await, [first.keys[0].clone(), again.keys[0].clone()]);
     assert_eq!(keys(&reader, 2).await, first.keys[2..]);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn a_gravestone_removes_the_row_of_its_slot(place: &impl Place) {
@@ -88,7 +88,7 @@ pub(crate) async fn a_gravestone_removes_the_row_of_its_slot(place: &impl Place)
     store.write(Writes { gravestones: vec![again.clone()], ..Writes::default() }).await.unwrap();
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 3);
     assert!(reader.gravestones(QueueId(1)).await.unwrap().contains(&again));
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
@@ -109,7 +109,7 @@ pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
     assert_eq!(keys(&reader, 2).await, []);
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones[1..]);
     assert_eq!(all_rows(&reader, 1).await, writes.journal[2..]);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn a_write_happens_whole_or_not_at_all(place: &impl Place) {
@@ -134,7 +134,7 @@ pub(crate) async fn a_write_happens_whole_or_not_at_all(place: &impl Place) {
         .unwrap_err();
     store.reopen().await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [1, 2, 3]);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn many_rows_go_in_one_write(place: &impl Place) {
@@ -159,7 +159,7 @@ pub(crate) async fn many_rows_go_in_one_write(place: &impl Place) {
     let stones = (0..149).map(|slot| gravestone(1, slot, "gone", 900)).collect();
     store.write(Writes { gravestones: stones, ..Writes::default() }).await.unwrap();
     assert_eq!(keys(&reader, 1).await, writes.keys[149..]);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn texts_of_all_kinds_come_back_as_they_were(place: &impl Place) {
@@ -190,7 +190,7 @@ pub(crate) async fn texts_of_all_kinds_come_back_as_they_were(place: &impl Place
     assert_eq!(keys(&reader, u32::MAX).await, writes.keys);
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones);
     assert_eq!(reader.queues().await.unwrap(), writes.queues);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn reopening_keeps_everything(place: &impl Place) {
@@ -212,7 +212,7 @@ pub(crate) async fn reopening_keeps_everything(place: &impl Place) {
     }
     store.write(journal(vec![journal_row(3, 1, 3..=3, "a")])).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [1, 2, 3]);
-    place.close(store).await;
+    store.close().await;
 }
 
 pub(crate) async fn upkeep_tells_the_size(place: &impl Place) {
@@ -223,5 +223,5 @@ pub(crate) async fn upkeep_tells_the_size(place: &impl Place) {
     let after = store.upkeep().await.unwrap();
     assert!(after.bytes >= before.bytes + 900_000, "{before:?} {after:?}");
     assert!(after.free <= after.bytes);
-    place.close(store).await;
+    store.close().await;
 }

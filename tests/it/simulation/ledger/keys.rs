@@ -146,6 +146,16 @@ impl KeyBook {
         self.leases.range(floor + 1..).any(|(_, held)| held.acked != Acked::No)
     }
 
+    /// Leases that were answered, and can't have ended, are live.
+    pub(super) fn check_leases(&self, now_us: u64, queue: &Queue) -> Result<(), Violation> {
+        let is_live = |token: Rv| queue.schedule().leased_at(token).is_some();
+        let mut held = self.leases.iter().filter(|(_, held)| held.ended.is_none());
+        match held.find(|(token, held)| !held.may_have_ended(now_us) && !is_live(**token)) {
+            Some((token, held)) => Err(format!("lease {token} was answered and is gone: {held:?}")),
+            None => Ok(()),
+        }
+    }
+
     /// What a queue holds of the key is what it was told to hold.
     pub(super) fn check(&self, view: &View, mode: Mode, knows: bool, as_of: Moment) -> Result<(), Violation> {
         let mut present: Vec<u64> = view.objects.iter().map(|(number, _)| *number).collect();

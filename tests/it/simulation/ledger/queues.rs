@@ -33,7 +33,7 @@ impl Ledger {
             confirmed: false,
             deleting: false,
             gone: None,
-            synced: false,
+            synced: None,
             dropping: 0,
             keys: BTreeMap::new(),
             served: VecDeque::new(),
@@ -163,9 +163,17 @@ impl Ledger {
 
     /// Whether the queue has synced, as of a call.
     pub(crate) fn synced(&mut self, asked: &Asked, synced: bool) -> Result<(), Violation> {
+        let moment = self.next_moment();
         let queue = self.queue(&asked.queue)?;
-        let before = std::mem::replace(&mut queue.synced, synced);
-        if before && !synced { Err(format!("{} had synced", asked.queue.0)) } else { Ok(()) }
+        if synced {
+            queue.synced.get_or_insert(moment);
+            return Ok(());
+        }
+        // A read that was under way then may be older.
+        match queue.synced.filter(|told| *told < asked.moment) {
+            Some(_) => Err(format!("{} had synced", asked.queue.0)),
+            None => Ok(()),
+        }
     }
 
     /// Somebody asks to delete the queue.
@@ -204,6 +212,7 @@ impl Ledger {
         let Some(book) = book else { return Ok(()) };
         for (key, keys) in &book.keys {
             let told = keys.check(&View::of(queue, key), book.mode, book.knows, Moment::MAX);
+            let told = told.and_then(|()| keys.check_leases(self.now_us, queue));
             told.map_err(|found| format!("{name}, {key}: {found}"))?;
         }
         Ok(())
