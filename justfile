@@ -29,6 +29,10 @@ bench-idle-polls:
 bench-replace:
     cargo bench --locked --bench replace
 
+# Durability: commits, checkpoints, starts, bytes on disk. Prints targets and results.
+bench-journal *scenarios:
+    cargo bench --locked --bench journal -- {{scenarios}}
+
 # The HTTP API against its own description.
 schemathesis:
     ./scripts/schemathesis.sh

@@ -40,6 +40,11 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = Shutdown::on_signals(settings.server.shutdown_timeout.get())?;
+        if let Some(path) = &serve.ready_file {
+            // One of a former run would say too early that this one is ready. If it can't be removed,
+            // neither can it be written, which is told below.
+            let _absent = std::fs::remove_file(path);
+        }
         let server = Server::start(&settings, shutdown).await?;
         if let Some(path) = &serve.ready_file {
             server.write_ready_file(path)?;

@@ -156,7 +156,7 @@ fn tell(what: &'static str, progress: &Progress, took: Duration) {
         queues_total,
         keys,
         events,
-        took_ms = took.as_millis(),
+        took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         rows_per_s = rate.round(),
         "{what}"
     );

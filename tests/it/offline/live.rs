@@ -19,9 +19,13 @@ fn what_needs_a_stopped_store_is_refused_with_the_process_of_the_server() {
     assert!(said.contains("accept: application/x-ndjson"), "{said}");
     let said = run_with("import --queue prices --data-dir", &[&folder], "").failed();
     assert!(said.contains(&pid), "{said}");
-    let second = run("serve --listen 127.0.0.1:0 --metrics-listen= --data-dir", &[&folder]);
+    let ready = scratch.path("ready");
+    fs::write(&ready, "of a former run").expect("a file");
+    let words = "serve --listen 127.0.0.1:0 --metrics-listen= --data-dir";
+    let second = run(words, &[&folder, Path::new("--ready-file"), &ready]);
     assert_eq!(second.code, Some(1));
     assert!(second.stderr.contains(&pid), "{second:?}");
+    assert!(!ready.exists(), "it says that a server is ready");
     server.stop();
     run("export --queue prices --data-dir", &[&folder]).printed();
 }
