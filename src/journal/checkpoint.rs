@@ -18,6 +18,8 @@ use crate::engine::snapshot::{Gone, KeyState};
 
 /// A slice is to take the writer about this long.
 const SLICE: Duration = Duration::from_millis(5);
+/// A row that is longer counts for several.
+const ROW_BYTES: usize = 4_096;
 
 /// A checkpoint that runs.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Checkpoint {
             let Some(left) = current.fill(&mut writes, room, &self.pace) else { continue };
             room = left;
             if current.is_done() {
-                room = room.saturating_sub(1);
+                room = room.saturating_sub(size(current.row.state.len()));
                 self.complete(current, &mut writes);
             } else {
                 self.current = Some(current);
@@ -135,6 +137,11 @@ impl Checkpoint {
     }
 }
 
+/// How much of a slice's room a row takes that has so many bytes of text.
+fn size(bytes: usize) -> usize {
+    1 + bytes / ROW_BYTES
+}
+
 impl Current {
     /// Adds up to `room` rows to a slice; says how much room is left, none if the slice must end. None
     /// if the queue is gone.
@@ -144,8 +151,12 @@ impl Current {
         while left > 0 {
             if let Some(gone) = self.gone.next() {
                 writes.gravestones.push(record::gravestone(self.row.id, &gone));
+                left -= 1;
             } else if let Some((slot, state)) = self.keys.next() {
-                writes.keys.push(record::key_row(self.row.id, slot, &state));
+                let row = record::key_row(self.row.id, slot, &state);
+                let object = row.known_object.as_ref().map_or(0, |object| object.len());
+                left = left.saturating_sub(size(object + row.item.as_ref().map_or(0, String::len)));
+                writes.keys.push(row);
                 has_keys = true;
             } else if self.captured_all {
                 break;
@@ -156,9 +167,7 @@ impl Current {
                 if has_keys && self.gone.len() > 0 {
                     return Some(0);
                 }
-                continue;
             }
-            left -= 1;
         }
         Some(left)
     }

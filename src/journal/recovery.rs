@@ -150,11 +150,19 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
         // It is read while this page is restored.
         reading = next.map(read);
         progress.keys.fetch_add(page.len() as u64, Ordering::Relaxed);
-        for row in page {
-            let (slot, state) = decoder.key(&row)?;
+        let restored = page.iter().try_for_each(|row| {
+            let (slot, state) = decoder.key(row)?;
             if floors.get(&state.key).is_none_or(|floor| *floor < state.rv) {
                 queue.restore_key(slot, state).map_err(inconsistent)?;
             }
+            Ok::<(), Error>(())
+        });
+        if let Err(error) = restored {
+            if let Some(next) = reading {
+                // A reader of one connection needs it back whole. What is read there can't help any more.
+                let _ = next.await;
+            }
+            return Err(error);
         }
     }
     queue.restored().map_err(inconsistent)?;

@@ -30,6 +30,10 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Rows of a deleted queue that are removed at a time.
 const SWEPT_ROWS: u32 = 1_000;
+/// Deleted queues that are looked at for one that has left rows.
+const SWEPT_QUEUES: usize = 64;
+/// Queues that are trimmed at a time, beside those that grow.
+const TRIMMED_QUEUES: usize = 16;
 
 /// What a writer starts with.
 #[derive(Debug)]
@@ -102,16 +106,20 @@ pub fn open<S: Store>(
 impl<S: Store> Writer<S> {
     /// Writes until the journal is closed and all that was gathered is committed.
     pub async fn run(mut self) {
-        self.write_or_fail(Writes { clean: Some(false), ..Writes::default() }).await;
-        loop {
-            let closed = self.gathering.is_closed();
-            if self.turn().await {
-                continue;
+        let _alarm = Alarm(self.gathering.clone());
+        // Before anything else is written: what is not closed in good order must show.
+        while !self.write_or_fail(Writes { clean: Some(false), ..Writes::default() }).await {
+            if self.cut.is_cancelled() {
+                return self.store.close().await;
             }
-            if closed {
-                break;
+        }
+        while !self.gathering.is_closed() {
+            if !self.turn().await {
+                self.gathering.wait(UPKEEP_PERIOD).await;
             }
-            self.gathering.wait(UPKEEP_PERIOD).await;
+        }
+        while let Some(batch) = self.gathering.take() {
+            self.commit(batch).await;
         }
         self.end().await;
     }
@@ -245,7 +253,7 @@ impl<S: Store> Writer<S> {
     async fn upkeep(&mut self) {
         let now = Time::from_micros(self.clock.now_us());
         let old = self.books.iter().filter_map(|(queue, book)| Some((*queue, book.expendable(now)?)));
-        let mut writes = Writes { trimmed: old.collect(), ..Writes::default() };
+        let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
         writes.swept.extend(self.next_deleted().await.map(|queue| (queue, SWEPT_ROWS)));
         let trims = writes.trimmed.clone();
         let more = !writes.is_empty();
@@ -267,15 +275,18 @@ impl<S: Store> Writer<S> {
 
     /// A deleted queue that has left rows behind.
     async fn next_deleted(&mut self) -> Option<QueueId> {
-        let queue = *self.deleted.front()?;
-        match has_rows(self.reader.as_ref(), queue).await {
-            Ok(true) => return Some(queue),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(%queue, error = %with_causes(&error), "can't look for rows of a deleted queue");
+        for _ in 0..SWEPT_QUEUES {
+            let queue = *self.deleted.front()?;
+            match has_rows(self.reader.as_ref(), queue).await {
+                Ok(true) => return Some(queue),
+                Ok(false) => {}
+                Err(error) => {
+                    let error = with_causes(&error);
+                    tracing::warn!(%queue, %error, "can't look for rows of a deleted queue");
+                }
             }
+            self.deleted.pop_front();
         }
-        self.deleted.pop_front();
         None
     }
 
@@ -293,6 +304,8 @@ impl<S: Store> Writer<S> {
         // Queues must know that what was captured of them is lost before the journal can be back.
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.lose();
+            // Another one makes up for it as soon as it can.
+            self.growth = self.growth.max(self.growth_max.saturating_add(1));
         }
         self.gathering.go_down(Error::from(error), batch);
         let mut wait = RETRY_MIN;
@@ -312,6 +325,17 @@ impl<S: Store> Writer<S> {
         }
         self.gathering.come_up();
         tracing::info!("the journal is back");
+    }
+}
+
+/// Lets nobody wait for a writer that has panicked.
+struct Alarm(Arc<Gathering>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.go_down(Error::OutcomeUnknown, None);
+        }
     }
 }
 

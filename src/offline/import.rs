@@ -143,11 +143,15 @@ impl Running {
         let limits = Limits { auto_create: true, max_queues: rules.max_queues, max_waiters: 0 };
         let (clock, journal) = (clock.clone(), Some(journal));
         let registry = Registry::new(limits, rules.defaults, clock, journal, shutdown.clone(), metrics);
+        // No worker can reach it, so no lease must end.
+        let registry = registry.without_timers();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
         // All queues, because the store is closed in good order only if that is true of each.
         let recovered = running.registry.recover(contents, !opening.clean).await;
         if let Err(error) = recovered {
-            running.close().await;
+            // Not closed in good order, which would only be true if all queues had been loaded.
+            running.writing.abort();
+            let _aborted = running.writing.await;
             return Err(Error::Recovery(error));
         }
         Ok(running)

@@ -46,6 +46,7 @@ pub struct Registry {
     shutdown: Shutdown,
     metrics: Metrics,
     queues: RwLock<Queues>,
+    has_timers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +72,26 @@ impl Registry {
         let (defaults, queues) = (Arc::new(defaults), RwLock::default());
         let (handled, progress) = (AtomicU64::new(0), Progress::default());
         let ready = AtomicBool::new(journal.is_none());
-        Self { limits, defaults, clock, journal, handled, progress, ready, shutdown, metrics, queues }
+        let has_timers = true;
+        Self {
+            limits,
+            defaults,
+            clock,
+            journal,
+            handled,
+            progress,
+            ready,
+            shutdown,
+            metrics,
+            queues,
+            has_timers,
+        }
+    }
+
+    /// In none of its queues anything happens by itself.
+    #[must_use]
+    pub fn without_timers(self) -> Self {
+        Self { has_timers: false, ..self }
     }
 
     /// The settings of a queue that says nothing else.
@@ -237,11 +257,16 @@ impl Registry {
         }
         queues.live.insert(handle.name().clone(), handle.clone());
         queues.version += 1;
-        self.shutdown.spawn("queue timer", timers::run(handle.clone()));
+        if self.has_timers {
+            self.shutdown.spawn("queue timer", timers::run(handle.clone()));
+        }
     }
 
     /// Queues come and go only while the journal takes it, and not before all is loaded again.
-    fn check_journal(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::Journal`] while it is not so.
+    pub fn check_journal(&self) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
         if journal.check()? > self.handled() {
             return Err(journal::Error::OutcomeUnknown.into());

@@ -122,15 +122,18 @@ impl Registry {
         let reader = journal.reader().as_ref();
         let mut contents = recovery::contents(reader).await?;
         let progress = Progress::default();
+        // One that can't be loaded keeps no other from it.
+        let mut failed = Ok(());
         for handle in self.handles() {
             let row = contents
                 .live
                 .extract_if(.., |row| handle.journal().is_some_and(|(_, id)| *id == row.id))
                 .next();
             match row {
-                Some(row) if handle.is_lost() => {
-                    handle.resume(journal, recovery::load(reader, &row, &progress).await?);
-                }
+                Some(row) if handle.is_lost() => match recovery::load(reader, &row, &progress).await {
+                    Ok(loaded) => handle.resume(journal, loaded),
+                    Err(error) => failed = Err(error),
+                },
                 Some(_) => {}
                 // It came into being by a commit that failed.
                 None => self.discard(&handle),
@@ -140,10 +143,13 @@ impl Registry {
         }
         // These went by a commit that failed.
         for row in &contents.live {
-            self.adopt(journal, recovery::load(reader, row, &progress).await?, false);
+            match recovery::load(reader, row, &progress).await {
+                Ok(loaded) => self.adopt(journal, loaded, false),
+                Err(error) => failed = Err(error),
+            }
         }
         tell("loaded again", &progress, Duration::ZERO);
-        Ok(())
+        failed
     }
 }
 

@@ -17,7 +17,6 @@ use crate::http::params::Params;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::wire::{Info, InfoLimits, millis};
-use crate::service;
 
 /// Whether the process runs.
 #[utoipa::path(
@@ -51,9 +50,7 @@ pub(in crate::http) async fn readyz(
     if !state.registry.is_ready() {
         return Err(Problem::recovering(state.registry.progress()));
     }
-    if let Some(journal) = state.registry.journal() {
-        journal.check().map_err(service::Error::from)?;
-    }
+    state.registry.check_journal()?;
     Ok("ok\n")
 }
 
