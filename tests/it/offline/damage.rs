@@ -6,7 +6,8 @@ use std::fs;
 use deltaq::engine::key::Key;
 use deltaq::engine::snapshot::Gone;
 use deltaq::journal::record::{self, Decoder};
-use deltaq::journal::sqlite::SqliteReader;
+use deltaq::journal::recovery::{self, Progress};
+use deltaq::journal::sqlite::{Snapshot, SqliteReader};
 use deltaq::journal::store::{Gravestone, KeyRow, QueueId, Reader as _};
 use sqlx::{AssertSqlSafe, Row as _};
 
@@ -264,6 +265,30 @@ async fn a_key_that_stands_twice_is_found_with_both_places() {
     assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
     let says = format!("key {key:?} is in slot {slot} and in slot {}", slot + 40);
     assert!(ran.stdout.contains(&says), "{ran:?}");
+}
+
+/// All is read on one connection, ahead of what is done with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_of_a_large_queue_says_nothing_of_the_others() {
+    let scratch = Scratch::new();
+    let folder = scratch.path("data");
+    let server = Server::start(&folder);
+    let seeds: Vec<String> = (0..5_000).map(|key| format!(r#"{{"object":{{"key":"{key}"}}}}"#)).collect();
+    server.post("large/seed", &format!("[{}]", seeds.join(",")));
+    for queue in ["one", "two"] {
+        server.post(&format!("{queue}/add"), r#"{"key":"a"}"#);
+    }
+    server.stop();
+    change(&folder, "UPDATE keys SET rv = rv + 1 WHERE id = (1 << 32) + 1").await;
+    let ran = check(&folder);
+    assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
+    let snapshot = Snapshot::take(&folder).await.expect("a store");
+    let queues = snapshot.reader().queues().await.expect("the queues");
+    let mut are_whole = Vec::new();
+    for row in queues {
+        are_whole.push(recovery::load(snapshot.reader(), &row, &Progress::default()).await.is_ok());
+    }
+    assert_eq!(are_whole, [false, true, true]);
 }
 
 #[tokio::test]

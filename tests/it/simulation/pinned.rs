@@ -150,6 +150,21 @@ fn checkpoints_go_on_once_a_queue_was_loaded_again() {
     });
 }
 
+/// The store said that it had been closed in good order for as long as it was used, so that a loss of
+/// power would have gone unnoticed.
+#[test]
+fn a_store_that_fails_at_its_first_write_is_not_taken_for_closed() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    disk.memory.fault_at(1, Fault::Refused);
+    on_a_runtime(&world, async {
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        tokio::time::sleep(SECOND * 10).await;
+        add(&queue(&registry), "a").await.expect("the journal is back");
+        assert!(!disk.memory.opening().clean);
+    });
+}
+
 /// A thread would have to stand still between two lines for as long as the journal takes to fail and to
 /// come back.
 #[test]
