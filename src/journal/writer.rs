@@ -154,18 +154,24 @@ impl<S: Store> Writer<S> {
         u32::try_from(late).ok().and_then(|late| COMMIT_SHARE.checked_shr(late)).unwrap_or_default()
     }
 
-    /// The last checkpoint, so that the next start is quick, and the note that all is in order.
+    /// The checkpoint that runs, then one that knows all, so that the next start is quick; and the note
+    /// that all is in order.
     async fn end(mut self) {
+        self.finish_checkpoint().await;
         if self.checkpoint.is_none() {
             self.begin_checkpoint();
         }
-        while self.checkpoint.is_some() && !self.cut.is_cancelled() {
-            self.slice().await;
-        }
+        self.finish_checkpoint().await;
         if self.gathering.check().is_ok() {
             self.write_or_fail(Writes { clean: Some(true), ..Writes::default() }).await;
         }
         self.store.close().await;
+    }
+
+    async fn finish_checkpoint(&mut self) {
+        while self.checkpoint.is_some() && !self.cut.is_cancelled() {
+            self.slice().await;
+        }
     }
 
     /// Commits a batch and tells those who wait for it; says whether it is durable.

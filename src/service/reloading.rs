@@ -45,7 +45,6 @@ impl Handle {
             let now = self.now();
             let last_rv = loaded.last_rv;
             let before = std::mem::replace(&mut inner.queue, loaded.queue);
-            inner.queue.journaled();
             inner.generation += 1;
             inner.lost = None;
             inner.opened(last_rv, opened);
