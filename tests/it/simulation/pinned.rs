@@ -17,7 +17,8 @@ use deltaq::journal::memory::Fault;
 use deltaq::journal::store::Reader as _;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Handle, Name, PopCall, Registry};
-use futures_util::poll;
+use futures_util::future::join_all;
+use futures_util::{FutureExt as _, poll};
 
 use super::disk::{Disk, Pace};
 use super::run::on_a_runtime;
@@ -148,6 +149,30 @@ fn checkpoints_go_on_once_a_queue_was_loaded_again() {
         let newest = handle.read(|queue, _| queue.resource_version()).await.expect("it is there");
         assert_eq!(rows.iter().map(|row| row.rv).collect::<Vec<_>>(), [newest]);
     });
+}
+
+/// The next start would have to replay what a checkpoint leaves out that ran when the stop came.
+#[test]
+fn a_stop_leaves_nothing_to_replay_though_a_checkpoint_runs() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Steady(Duration::from_millis(1)));
+    on_a_runtime(&world, async {
+        let pace = journal::Pace { growth_bytes_min: 1, rows: 1..=1, ..journal::Pace::default() };
+        let shutdown = Shutdown::manual(SECOND * 5);
+        let node = node::start_on(disk.clone(), disk.memory.opening(), &world.clock, &shutdown, pace).await;
+        let node = node.expect("the node starts");
+        let queue = queue(&node.registry);
+        for added in join_all(["a", "b", "c", "d", "e"].map(|key| add(&queue, key))).await {
+            added.expect("it is added");
+        }
+        // The checkpoint of those five, a row at a time, does not know this one.
+        add(&queue, "f").await.expect("it is added");
+        node.registry.journal().expect("it has one").close();
+        node.writing.await.expect("it ends");
+    });
+    let newest = disk.memory.journal_rows().last().map(|row| row.last_rv);
+    let rows = disk.memory.queues().now_or_never().expect("memory does not wait").expect("the queues");
+    assert_eq!(rows.first().map(|row| row.rv), newest);
 }
 
 /// The store said that it had been closed in good order for as long as it was used, so that a loss of
