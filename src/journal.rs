@@ -133,6 +133,10 @@ pub trait Observer: fmt::Debug + Send + Sync {
 }
 
 /// The way into the journal. Clones are the same journal.
+///
+/// What goes in rests on what was seen to be there. So each call tells, as `failures`, how often the
+/// journal [had failed](Self::check) before that was seen: if it has failed since, something may be
+/// missing below, and the commit has failed as well.
 #[derive(Clone, Debug)]
 pub struct Journal {
     gathering: Arc<Gathering>,
@@ -167,10 +171,16 @@ impl Journal {
         self.gathering.failures()
     }
 
-    /// A new queue, which does not run yet.
+    /// A new queue, which does not run yet; `supersedes` is the last one of its name, if that is gone.
     #[must_use]
-    pub fn create(&self, naming: Naming, state: &QueueState) -> (QueueId, Commit) {
-        self.gathering.create(naming, state)
+    pub fn create(
+        &self,
+        naming: Naming,
+        state: &QueueState,
+        supersedes: Option<QueueId>,
+        failures: u64,
+    ) -> (QueueId, Commit) {
+        self.gathering.create(naming, state, supersedes, failures)
     }
 
     /// The queue runs from now on: checkpoints look at `live`.
@@ -186,16 +196,12 @@ impl Journal {
     /// A queue was loaded: what the journal has to know of it. If the commit fails, it must be loaded
     /// again.
     #[must_use]
-    pub fn resume(&self, loaded: &recovery::Loaded) -> Commit {
-        self.gathering.open(Book::of(loaded))
+    pub fn resume(&self, loaded: &recovery::Loaded, failures: u64) -> Commit {
+        self.gathering.open(Book::of(loaded), failures)
     }
 
     /// Takes the next events of a queue; `prev_rv` is the last event before them. It is called under
     /// the queue's lock, so it only pushes; for one queue, calls come in the order of the events.
-    ///
-    /// `failures` is what [`check`](Self::check) told before it was seen that all commits of the queue
-    /// had come or may still come. If the journal has failed since, the events may rest on some that are
-    /// not there, and the commit has failed.
     #[must_use]
     pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
         self.gathering.append(queue, prev_rv, events, failures)
@@ -203,8 +209,8 @@ impl Journal {
 
     /// The queue is gone; `last_rv` is its last event.
     #[must_use]
-    pub fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv) -> Commit {
-        self.gathering.delete(queue, naming, last_rv)
+    pub fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv, failures: u64) -> Commit {
+        self.gathering.delete(queue, naming, last_rv, failures)
     }
 
     /// Nothing more comes: the writer commits what it has and ends.

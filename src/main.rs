@@ -6,7 +6,7 @@ use clap::Parser;
 use deltaq::cli::{Cli, Command, Serve, health};
 use deltaq::lifecycle::Shutdown;
 use deltaq::offline::with_causes;
-use deltaq::server::Server;
+use deltaq::server::{self, Server};
 use deltaq::{config, telemetry};
 
 #[global_allocator]
@@ -45,7 +45,13 @@ fn run(serve: &Serve) -> Result<(), Failure> {
             // neither can it be written, which is told below.
             let _absent = std::fs::remove_file(path);
         }
-        let server = Server::start(&settings, shutdown).await?;
+        let server = match Server::start(&settings, shutdown).await {
+            Err(said @ server::Error::Stopped) => {
+                tracing::info!("{said}");
+                return Ok(());
+            }
+            started => started?,
+        };
         if let Some(path) = &serve.ready_file {
             server.write_ready_file(path)?;
         }

@@ -64,6 +64,9 @@ pub enum Error {
         /// Which row is wrong, and how.
         source: recovery::Error,
     },
+    /// The shutdown began before all queues were loaded.
+    #[error("told to stop before all queues were loaded")]
+    Stopped,
     /// The ready file can't be written.
     #[error("can't write {}", path.display())]
     ReadyFile {
@@ -113,9 +116,23 @@ impl Server {
         let closing = CancellationToken::new();
         let (api, metrics_address) = serve_all(settings, &registry, &clock, &closing, &shutdown).await?;
         shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
-        let recovered = registry.recover(opened.contents, unclean).await;
         let folder = settings.storage.data_dir.clone();
-        recovered.map_err(|source| Error::Recovery { folder, source })?;
+        let recovered = tokio::select! {
+            biased;
+            () = shutdown.draining().cancelled() => Err(Error::Stopped),
+            recovered = registry.recover(opened.contents, unclean) => {
+                recovered.map_err(|source| Error::Recovery { folder, source })
+            }
+        };
+        if let Err(error) = recovered {
+            closing.cancel();
+            if let Some(writing) = opened.writing {
+                // The store is not closed in good order, which holds only when all queues were loaded.
+                writing.abort();
+                let _aborted = writing.await;
+            }
+            return Err(error);
+        }
         shutdown.spawn("journal follower", registry.clone().follow());
         tracing::info!(%api, metrics = %metrics_address, "listening");
         Ok(Self { api, metrics: metrics_address, registry, writing: opened.writing, shutdown, closing })

@@ -21,8 +21,8 @@ const EVENT_BYTES: usize = 160;
 /// Something for the writer, in the order in which it came.
 #[derive(Debug)]
 pub(super) enum Op {
-    /// A queue came into being.
-    Create { row: QueueRow, book: Box<Book> },
+    /// A queue came into being, perhaps behind one of its name that is gone.
+    Create { row: QueueRow, book: Box<Book>, supersedes: Option<QueueId> },
     /// A queue was loaded.
     Open(Box<Book>),
     /// Events of a queue, and the last one before them.
@@ -117,21 +117,21 @@ impl Gathering {
         self.health.borrow().failures
     }
 
-    pub(super) fn open(&self, book: Book) -> Commit {
-        let mut state = self.lock();
-        self.push_to(&mut state, Op::Open(Box::new(book)))
+    pub(super) fn open(&self, book: Book, failures: u64) -> Commit {
+        self.push_to(&mut self.lock(), Op::Open(Box::new(book)), failures)
     }
 
-    /// What rests on events that a failure since has taken fails with them.
     pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
-        let mut state = self.lock();
-        if state.failures != failures {
-            return Commit::failed(Error::OutcomeUnknown);
-        }
-        self.push_to(&mut state, Op::Append { queue, prev_rv, events })
+        self.push_to(&mut self.lock(), Op::Append { queue, prev_rv, events }, failures)
     }
 
-    pub(super) fn create(&self, naming: Naming, content: &QueueState) -> (QueueId, Commit) {
+    pub(super) fn create(
+        &self,
+        naming: Naming,
+        content: &QueueState,
+        supersedes: Option<QueueId>,
+        failures: u64,
+    ) -> (QueueId, Commit) {
         let mut state = self.lock();
         state.numbers.queue += 1;
         state.numbers.version += 1;
@@ -139,22 +139,26 @@ impl Gathering {
         let row = record::queue_row(&identity, content);
         let id = identity.id;
         let book = Box::new(Book::new(identity, content.rv, content.config.retention));
-        (id, self.push_to(&mut state, Op::Create { row, book }))
+        (id, self.push_to(&mut state, Op::Create { row, book, supersedes }, failures))
     }
 
-    pub(super) fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv) -> Commit {
+    pub(super) fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv, failures: u64) -> Commit {
         let mut state = self.lock();
         state.numbers.version += 1;
         let identity = naming.identity(queue, state.numbers.version);
         let row = record::deleted_queue_row(&identity, last_rv);
         self.detach(queue);
-        self.push_to(&mut state, Op::Delete { row })
+        self.push_to(&mut state, Op::Delete { row }, failures)
     }
 
-    /// Puts something into the next batch. While the journal is down its commit has failed already.
-    fn push_to(&self, state: &mut State, op: Op) -> Commit {
+    /// Puts something into the next batch. While the journal is down its commit has failed already; and
+    /// so it has if the journal failed more than `failures` times, because it may rest on what was lost.
+    fn push_to(&self, state: &mut State, op: Op, failures: u64) -> Commit {
         if let Some(error) = state.down {
             return Commit::failed(error);
+        }
+        if state.failures != failures {
+            return Commit::failed(Error::OutcomeUnknown);
         }
         let bytes = op.bytes();
         if state.batches.back().is_none_or(|batch| batch.bytes + bytes > BATCH_BYTES) {

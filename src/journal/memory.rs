@@ -239,6 +239,11 @@ impl Disk {
         for (queue, rows) in writes.swept {
             self.sweep(queue, rows.min(REMOVED_ROWS_MAX));
         }
+        for queue in writes.forgotten {
+            if self.queues.get(&queue).is_some_and(|row| row.deleted) {
+                self.queues.remove(&queue);
+            }
+        }
         if let Some(clean) = writes.clean {
             self.dirty = !clean;
         }

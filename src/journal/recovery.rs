@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Stretch};
+use super::writer::Deleted;
 use super::{Numbers, STRETCH_BYTES};
 use crate::engine::Queue;
 use crate::engine::delta::Rv;
@@ -89,15 +90,24 @@ pub struct Loaded {
     pub kept: Vec<Stretch>,
 }
 
+/// What is left of a queue that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// What the store calls it; none if there is no store.
+    pub queue: Option<QueueId>,
+    /// Its last event: a new queue of the name starts above it.
+    pub last_rv: Rv,
+}
+
 /// What a store holds, at a glance.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Queues to load.
     pub live: Vec<QueueRow>,
-    /// The last event of each queue that is gone, by name.
-    pub last_rvs: HashMap<Name, Rv>,
+    /// The last queue of each name that has none now.
+    pub gone: HashMap<Name, Gone>,
     /// Queues that are deleted.
-    pub deleted: Vec<QueueId>,
+    pub deleted: Vec<Deleted>,
     /// The numbers of queues so far.
     pub numbers: Numbers,
 }
@@ -108,7 +118,8 @@ pub struct Contents {
 /// [`Error`] if a row is damaged.
 pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
     let mut contents = Contents::default();
-    let mut versions: HashMap<Name, u64> = HashMap::new();
+    let mut newest: HashMap<Name, u64> = HashMap::new();
+    let mut gone = Vec::new();
     let mut decoder = Decoder::default();
     for row in reader.queues().await? {
         let record = decoder.queue(&row)?;
@@ -116,15 +127,19 @@ pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
         let numbers = &mut contents.numbers;
         numbers.queue = numbers.queue.max(id.0);
         numbers.version = numbers.version.max(version);
+        let newest = newest.entry(name.clone()).or_default();
+        *newest = version.max(*newest);
         if record.state.is_some() {
             contents.live.push(row);
-            continue;
+        } else {
+            gone.push((name, version, Gone { queue: Some(id), last_rv: record.rv }));
         }
-        contents.deleted.push(id);
-        let newest = versions.entry(name.clone()).or_default();
-        if version > *newest {
-            *newest = version;
-            contents.last_rvs.insert(name, record.rv);
+    }
+    for (name, version, last) in gone {
+        let is_newest = newest.get(&name) == Some(&version);
+        contents.deleted.extend(last.queue.map(|id| Deleted { id, is_superseded: !is_newest }));
+        if is_newest {
+            contents.gone.insert(name, last);
         }
     }
     Ok(contents)

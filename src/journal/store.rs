@@ -141,6 +141,8 @@ pub struct Writes {
     /// Of these queues, up to so many key rows, gravestones and journal rows each are removed, and at most
     /// [`REMOVED_ROWS_MAX`]. Nothing happens to a queue that has none.
     pub swept: Vec<(QueueId, u32)>,
+    /// Removed are the rows of these queues in [`queues`](Self::queues), if they are deleted.
+    pub forgotten: Vec<QueueId>,
     /// Whether the store is closed in good order, if that changes.
     pub clean: Option<bool>,
 }
@@ -216,12 +218,12 @@ pub enum Error {
         what: String,
     },
     /// Another process holds the store.
-    #[error("{} is in use by {}: a store has one server", .at.display(), holder(*.pid))]
+    #[error("{} is in use by {holder}: {}", .at.display(), .holder.advice())]
     Locked {
         /// The folder of the store.
         at: PathBuf,
-        /// The other process, if it can be told.
-        pid: Option<u32>,
+        /// Who has it.
+        holder: Holder,
     },
     /// A newer program has written the store.
     #[error(
@@ -248,8 +250,35 @@ pub enum Error {
     },
 }
 
-fn holder(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+/// Who has a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The process that writes it.
+    Process(u32),
+    /// One that writes it, and does not tell who it is.
+    Unknown,
+    /// One that looks at it and wants it to stay as it is.
+    Onlooker,
+}
+
+impl Holder {
+    /// What whoever wants the store too has to know.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Process(_) | Self::Unknown => "a store has one server",
+            Self::Onlooker => "start again when that has ended",
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process(pid) => write!(f, "process {pid}"),
+            Self::Unknown => f.write_str("another process"),
+            Self::Onlooker => f.write_str("a command that looks at it, as `deltaq check` does"),
+        }
+    }
 }
 
 /// What a driver said.

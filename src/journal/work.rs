@@ -6,6 +6,7 @@ use super::books::Book;
 use super::gather::Op;
 use super::record;
 use super::store::{JournalRow, QueueId, QueueRow, Stretch, Writes};
+use super::writer::Deleted;
 use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, What};
@@ -25,7 +26,7 @@ pub(super) struct Work {
     /// Invariant: where each queue is in `appended`.
     places: HashMap<QueueId, usize>,
     retentions: Vec<(QueueId, Retention)>,
-    deleted: Vec<QueueId>,
+    deleted: Vec<Deleted>,
     rows: Vec<(QueueId, Stretch)>,
 }
 
@@ -45,8 +46,9 @@ impl Work {
 
     fn take(&mut self, op: Op) {
         match op {
-            Op::Create { row, book } => {
+            Op::Create { row, book, supersedes } => {
                 self.queues.push(row);
+                self.deleted.extend(supersedes.map(|id| Deleted { id, is_superseded: true }));
                 self.opened.push(*book);
             }
             Op::Open(book) => self.opened.push(*book),
@@ -65,7 +67,7 @@ impl Work {
                 }
             }
             Op::Delete { row } => {
-                self.deleted.push(row.id);
+                self.deleted.push(Deleted { id: row.id, is_superseded: false });
                 self.queues.push(row);
             }
         }
@@ -89,7 +91,7 @@ impl Work {
     }
 
     /// Enters it all in the books, once it is durable. Tells which queues are gone.
-    pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<QueueId> {
+    pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<Deleted> {
         books.extend(self.opened.into_iter().map(|book| (book.identity.id, book)));
         for (queue, retention) in self.retentions {
             books.entry(queue).and_modify(|book| book.retention = retention);
@@ -98,7 +100,7 @@ impl Work {
             books.entry(queue).and_modify(|book| book.add(row, stretch_bytes));
         }
         for queue in &self.deleted {
-            books.remove(queue);
+            books.remove(&queue.id);
         }
         self.deleted
     }

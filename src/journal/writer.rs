@@ -43,9 +43,18 @@ pub struct Start {
     /// The numbers of its queues so far.
     pub numbers: Numbers,
     /// Queues that are deleted, and may have left rows behind.
-    pub deleted: Vec<QueueId>,
+    pub deleted: Vec<Deleted>,
     /// How much is done at a time.
     pub pace: Pace,
+}
+
+/// A queue that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// The queue.
+    pub id: QueueId,
+    /// Whether a newer queue had its name, so that nothing need be known of it any more.
+    pub is_superseded: bool,
 }
 
 /// Writes what gathers, until the journal is closed.
@@ -69,7 +78,7 @@ pub struct Writer<S> {
     next_slice_us: u64,
     next_upkeep_us: u64,
     /// Deleted queues whose rows may still be there.
-    deleted: VecDeque<QueueId>,
+    deleted: VecDeque<Deleted>,
 }
 
 /// A journal over `store`, and the writer that it needs. `cut` ends the final checkpoint early.
@@ -260,7 +269,7 @@ impl<S: Store> Writer<S> {
         let now = Time::from_micros(self.clock.now_us());
         let old = self.books.iter().filter_map(|(queue, book)| Some((*queue, book.expendable(now)?)));
         let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
-        writes.swept.extend(self.next_deleted().await.map(|queue| (queue, SWEPT_ROWS)));
+        self.add_deleted(&mut writes).await;
         let trims = writes.trimmed.clone();
         let more = !writes.is_empty();
         if more && !self.write_or_fail(writes).await {
@@ -279,21 +288,21 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// A deleted queue that has left rows behind.
-    async fn next_deleted(&mut self) -> Option<QueueId> {
+    /// Adds what may go of deleted queues: rows of the first that has left any, and those before it as a
+    /// whole if they are superseded.
+    async fn add_deleted(&mut self, writes: &mut Writes) {
         for _ in 0..SWEPT_QUEUES {
-            let queue = *self.deleted.front()?;
-            match has_rows(self.reader.as_ref(), queue).await {
-                Ok(true) => return Some(queue),
-                Ok(false) => {}
+            let Some(Deleted { id, is_superseded }) = self.deleted.front().copied() else { return };
+            match has_rows(self.reader.as_ref(), id).await {
+                Ok(true) => return writes.swept.push((id, SWEPT_ROWS)),
+                Ok(false) => writes.forgotten.extend(is_superseded.then_some(id)),
                 Err(error) => {
                     let error = with_causes(&error);
-                    tracing::warn!(%queue, %error, "can't look for rows of a deleted queue");
+                    tracing::warn!(queue = %id, %error, "can't look for rows of a deleted queue");
                 }
             }
             self.deleted.pop_front();
         }
-        None
     }
 
     async fn write_or_fail(&mut self, writes: Writes) -> bool {

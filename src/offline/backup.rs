@@ -6,10 +6,10 @@ use std::path::Path;
 use super::check::{self, Depth, Report};
 use super::{Error, survey};
 use crate::clock::Clock;
-use crate::journal::sqlite::{self, Snapshot};
+use crate::journal::sqlite;
 
-/// Copies the store in `folder` to the file `to`, then looks at every row of the copy; tells its bytes and
-/// what was found. A copy with damage is kept: it is the best there is.
+/// Copies the store in `folder` to the file `to`, then looks at every row of the copy, and whether less is
+/// there than the store had acknowledged; tells its bytes and what was found. A copy with damage is kept: it is the best there is.
 ///
 /// # Errors
 /// [`Error::Exists`]; what [`survey`] says; and whatever the store fails with, which leaves no file.
@@ -28,8 +28,7 @@ pub async fn backup(
     if !parent.is_none_or(Path::is_dir) {
         return Err(unwritable(io::ErrorKind::NotFound.into()));
     }
-    let bytes = sqlite::backup(folder, to).await?;
-    let copy = Snapshot::of_backup(to).await?;
+    let (bytes, copy) = sqlite::backup(folder, to).await?;
     let report = check::examine(&copy, Depth::Rows, clock, tell).await;
     copy.close().await;
     Ok((bytes, report))

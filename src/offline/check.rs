@@ -94,9 +94,8 @@ struct Examiner<'a> {
 pub async fn check(folder: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -> Result<Report, Error> {
     survey(folder)?;
     let snapshot = Snapshot::take(folder).await.map_err(unadvised)?;
-    if let Some(pid) = snapshot.server() {
-        let who = pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
-        tell(format!("note: {who} has the store; this is what it held when the check began"));
+    if let Some(holder) = snapshot.server() {
+        tell(format!("note: {holder} has the store; this is what it held when the check began"));
     }
     let report = examine(&snapshot, Depth::Queues, clock, tell).await;
     snapshot.close().await;

@@ -18,7 +18,7 @@ use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Spent};
-use crate::journal::recovery::Loaded;
+use crate::journal::recovery::{Gone, Loaded};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Naming};
 use crate::lifecycle::Shutdown;
@@ -173,13 +173,18 @@ impl Handle {
 
     /// A queue that was loaded from the journal: live leases get their time again, a Replace that was
     /// cut off is noted, and after an unclean end the numbers skip ahead.
-    pub(super) fn loaded(naming: Naming, loaded: Loaded, unclean: bool, around: Surroundings) -> Self {
-        let opened =
-            around.journal.as_ref().map(|(journal, _)| (journal.failures(), journal.resume(&loaded)));
+    pub(super) fn loaded(
+        naming: Naming,
+        loaded: Loaded,
+        failures: u64,
+        unclean: bool,
+        around: Surroundings,
+    ) -> Self {
+        let commit = around.journal.as_ref().map(|(journal, _)| journal.resume(&loaded, failures));
         let last_rv = loaded.last_rv;
         let handle = Self::new(naming, loaded.queue, Commit::done(), around);
         let mut inner = handle.lock();
-        inner.opened(last_rv, opened.unwrap_or_default());
+        inner.opened(last_rv, failures, commit.unwrap_or_default());
         inner.queue.recover(handle.now(), unclean);
         let events = inner.queue.take_events();
         if let Some((journal, id)) = handle.journal.as_ref().filter(|_| !events.is_empty()) {
@@ -338,17 +343,17 @@ impl Handle {
         }
     }
 
-    /// Ends the queue: waiting pops are answered, everything else finds it gone. Answers its last event
-    /// and the commit of its end.
-    pub(super) fn delete(&self) -> Result<(Rv, Commit), Error> {
+    /// Ends the queue: waiting pops are answered, everything else finds it gone. Answers what is left of
+    /// it and the commit of its end.
+    pub(super) fn delete(&self, failures: u64) -> Result<(Gone, Commit), Error> {
         let inner = self.open()?;
         let last_rv = inner.queue.resource_version();
-        let commit = match &self.journal {
-            Some((journal, id)) => journal.delete(*id, self.naming.clone(), last_rv),
-            None => Commit::done(),
+        let (queue, commit) = match &self.journal {
+            Some((journal, id)) => (Some(*id), journal.delete(*id, self.naming.clone(), last_rv, failures)),
+            None => (None, Commit::done()),
         };
         self.end(inner, &Error::QueueDeleted);
-        Ok((last_rv, commit))
+        Ok((Gone { queue, last_rv }, commit))
     }
 
     /// Answers all who wait with `error`, and drops the content.
@@ -530,7 +535,7 @@ impl Inner {
 
     /// The queue is as it was loaded, as of `rv`; the journal had failed so often before, and hears of it
     /// with the commit.
-    pub(super) fn opened(&mut self, rv: Rv, (failures, commit): (u64, Commit)) {
+    pub(super) fn opened(&mut self, rv: Rv, failures: u64, commit: Commit) {
         self.queue.set_committed(rv);
         self.failures = failures;
         self.pushed = rv;

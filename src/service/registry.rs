@@ -15,7 +15,7 @@ use crate::engine::delta::Rv;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::journal::record::Identity;
-use crate::journal::recovery::{Loaded, Progress};
+use crate::journal::recovery::{Gone, Loaded, Progress};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Live, Naming};
 use crate::lifecycle::Shutdown;
@@ -52,9 +52,16 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Queues {
     live: BTreeMap<Name, Arc<Handle>>,
-    /// The last event of queues that are gone: a new one of the name starts above it.
-    last_rvs: HashMap<Name, Rv>,
+    /// The last queue of each name that has none now, and of some that have one again.
+    gone: HashMap<Name, Gone>,
     version: u64,
+}
+
+impl Queues {
+    /// The event above which a new queue of the name starts.
+    fn last_rv(&self, name: &Name) -> Rv {
+        self.gone.get(name).map_or(0, |last| last.last_rv)
+    }
 }
 
 impl Registry {
@@ -156,7 +163,7 @@ impl Registry {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
         }
-        let last_rv = self.read().last_rvs.get(name).copied().unwrap_or_default();
+        let last_rv = self.read().last_rv(name);
         let queue = Queue::new(self.defaults.clone(), last_rv, Time::from_micros(self.clock.now_us()));
         check(&queue)?;
         Ok(Some(queue))
@@ -182,17 +189,17 @@ impl Registry {
         if queues.live.len() >= self.limits.max_queues {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues });
         }
-        self.check_journal()?;
-        let last_rv = queues.last_rvs.get(name).copied().unwrap_or_default();
+        let failures = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.now_us());
-        let mut queue = Queue::new(config, last_rv, created_at);
+        let mut queue = Queue::new(config, queues.last_rv(name), created_at);
         if auto_created {
             queue.set_auto_created();
         }
         let naming = Naming { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
         let (journal, commit) = match &self.journal {
             Some(journal) => {
-                let (id, commit) = journal.create(naming.clone(), &queue.queue_state());
+                let supersedes = queues.gone.get(name).and_then(|last| last.queue);
+                let (id, commit) = journal.create(naming.clone(), &queue.queue_state(), supersedes, failures);
                 (Some((journal.clone(), id)), commit)
             }
             None => (None, Commit::done()),
@@ -210,21 +217,21 @@ impl Registry {
     pub fn delete(&self, name: &Name) -> Result<Commit, Error> {
         let mut queues = self.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
-        self.check_journal()?;
-        let (last_rv, commit) = handle.delete()?;
+        let failures = self.check_journal()?;
+        let (last, commit) = handle.delete(failures)?;
         queues.live.remove(name);
-        queues.last_rvs.insert(name.clone(), last_rv);
+        queues.gone.insert(name.clone(), last);
         queues.version += 1;
         self.metrics.forget(name);
         Ok(commit)
     }
 
     /// Takes in a queue that was loaded, and lets it run.
-    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, unclean: bool) {
+    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, failures: u64, unclean: bool) {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let around = self.around(&name, Some((journal.clone(), id)));
         let naming = Naming { name, incarnation, created_at };
-        let handle = Arc::new(Handle::loaded(naming, loaded, unclean, around));
+        let handle = Arc::new(Handle::loaded(naming, loaded, failures, unclean, around));
         self.run(&mut self.write(), &handle);
     }
 
@@ -262,16 +269,18 @@ impl Registry {
         }
     }
 
-    /// Queues come and go only while the journal takes it, and not before all is loaded again.
+    /// Queues come and go only while the journal takes it, and not before all is loaded again. Tells how
+    /// often the journal has failed.
     ///
     /// # Errors
     /// [`Error::Journal`] while it is not so.
-    pub fn check_journal(&self) -> Result<(), Error> {
-        let Some(journal) = &self.journal else { return Ok(()) };
-        if journal.check()? > self.handled() {
+    pub fn check_journal(&self) -> Result<u64, Error> {
+        let Some(journal) = &self.journal else { return Ok(0) };
+        let failures = journal.check()?;
+        if failures > self.handled() {
             return Err(journal::Error::OutcomeUnknown.into());
         }
-        Ok(())
+        Ok(failures)
     }
 
     /// Up to `limit` queues whose name begins with `prefix`, behind `after`, in the order of names.
@@ -322,9 +331,9 @@ impl Registry {
         self.read().live.values().cloned().collect()
     }
 
-    /// Notes the last events of queues that are gone.
-    pub(super) fn remember(&self, last_rvs: HashMap<Name, Rv>) {
-        self.write().last_rvs.extend(last_rvs);
+    /// Notes which queues are gone.
+    pub(super) fn remember(&self, gone: HashMap<Name, Gone>) {
+        self.write().gone.extend(gone);
     }
 
     pub(super) fn handled(&self) -> u64 {

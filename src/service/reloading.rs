@@ -38,8 +38,8 @@ impl Handle {
     }
 
     /// Goes on with the queue as it was loaded. Pops that wait are served from it.
-    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded) {
-        let opened = (journal.failures(), journal.resume(&loaded));
+    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, failures: u64) {
+        let commit = journal.resume(&loaded, failures);
         let aftermath = {
             let mut inner = self.lock();
             let now = self.now();
@@ -47,7 +47,7 @@ impl Handle {
             let before = std::mem::replace(&mut inner.queue, loaded.queue);
             inner.generation += 1;
             inner.lost = None;
-            inner.opened(last_rv, opened);
+            inner.opened(last_rv, failures, commit);
             inner.repeated.retain(|token| *token <= last_rv);
             inner.queue.recover(now, false);
             drop_elsewhere(before);
@@ -67,12 +67,13 @@ impl Registry {
         let Some(journal) = self.journal() else { return Ok(()) };
         let progress = self.progress();
         progress.queues_total.store(contents.live.len() as u64, Ordering::Relaxed);
-        self.remember(contents.last_rvs);
+        self.remember(contents.gone);
         let begun_us = self.clock().now_us();
         let loading = async {
             for row in &contents.live {
                 let loaded = recovery::load(journal.reader().as_ref(), row, progress).await?;
-                self.adopt(journal, loaded, unclean);
+                // The contents were read before it could fail.
+                self.adopt(journal, loaded, 0, unclean);
             }
             Ok::<(), recovery::Error>(())
         };
@@ -91,22 +92,23 @@ impl Registry {
         }
     }
 
-    /// Whenever the journal is back after a failure, loads what was lost by it.
+    /// Whenever the journal is back after a failure, loads what was lost by it, until the shutdown begins.
     pub async fn follow(self: Arc<Self>) {
+        tokio::select! {
+            biased;
+            () = self.shutdown().draining().cancelled() => {}
+            () = self.make_good() => {}
+        }
+    }
+
+    async fn make_good(self: &Arc<Self>) {
         let Some(journal) = self.journal() else { return };
         let mut health = journal.health();
         loop {
             let handled = self.handled();
             let back = health.wait_for(|health| health.failures > handled && health.down.is_none());
-            let failures = tokio::select! {
-                biased;
-                back = back => match back {
-                    Ok(health) => health.failures,
-                    Err(_) => return,
-                },
-                () = self.shutdown().draining().cancelled() => return,
-            };
-            match self.reload(journal).await {
+            let Ok(failures) = back.await.map(|health| health.failures) else { return };
+            match self.reload(journal, failures).await {
                 Ok(()) => self.set_handled(failures),
                 Err(error) => {
                     tracing::error!(%error, "what the journal lost can't be loaded");
@@ -116,8 +118,9 @@ impl Registry {
         }
     }
 
-    /// Until this has ended, no queue is created or deleted.
-    async fn reload(self: &Arc<Self>, journal: &Journal) -> Result<(), recovery::Error> {
+    /// Loads again what is lost since the journal had failed so often. Until this has ended, no queue is
+    /// created or deleted.
+    async fn reload(self: &Arc<Self>, journal: &Journal, failures: u64) -> Result<(), recovery::Error> {
         let reader = journal.reader().as_ref();
         let mut contents = recovery::contents(reader).await?;
         let progress = Progress::default();
@@ -130,7 +133,7 @@ impl Registry {
                 .next();
             match row {
                 Some(row) if handle.is_lost() => match recovery::load(reader, &row, &progress).await {
-                    Ok(loaded) => handle.resume(journal, loaded),
+                    Ok(loaded) => handle.resume(journal, loaded, failures),
                     Err(error) => failed = Err(error),
                 },
                 Some(_) => {}
@@ -143,7 +146,7 @@ impl Registry {
         // These went by a commit that failed.
         for row in &contents.live {
             match recovery::load(reader, row, &progress).await {
-                Ok(loaded) => self.adopt(journal, loaded, false),
+                Ok(loaded) => self.adopt(journal, loaded, failures, false),
                 Err(error) => failed = Err(error),
             }
         }

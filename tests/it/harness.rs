@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use deltaq::config::Settings;
 use deltaq::lifecycle::Shutdown;
-use deltaq::server::Server;
+use deltaq::server::{Error, Server};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -39,16 +39,24 @@ impl Service {
 
     /// A server with the default settings as `edit` changes them.
     pub(crate) async fn with(edit: impl FnOnce(&mut Settings)) -> Self {
+        let shutdown = Shutdown::manual(NEVER);
+        Self::try_with(edit, shutdown).await.expect("the server starts")
+    }
+
+    /// As [`with`](Self::with), ended by `shutdown`, which may have begun.
+    pub(crate) async fn try_with(
+        edit: impl FnOnce(&mut Settings),
+        shutdown: Shutdown,
+    ) -> Result<Self, Error> {
         let mut settings = Settings::default();
         settings.server.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         settings.server.metrics_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         settings.storage.in_memory = true;
         edit(&mut settings);
-        let shutdown = Shutdown::manual(NEVER);
-        let server = Server::start(&settings, shutdown.clone()).await.expect("the server starts");
+        let server = Server::start(&settings, shutdown.clone()).await?;
         let (api, metrics) = (server.api, server.metrics);
         let running = spawn(server.run());
-        Self { api, metrics, shutdown, running }
+        Ok(Self { api, metrics, shutdown, running })
     }
 
     /// A connection.

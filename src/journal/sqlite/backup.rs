@@ -6,20 +6,23 @@ use std::path::Path;
 use sqlx::{ConnectOptions, Connection};
 
 use super::error::{WAY_OUT, database, file};
-use super::files::{self, Paths};
-use super::{connect, sql};
+use super::files::{self, Paths, Use};
+use super::{Snapshot, connect, mark, sql};
 use crate::journal::store::Error;
 
 /// Writes a copy of the store in `folder` to the file `to`, as it is at one instant, and checks it; tells
-/// its size in bytes. As `deltaq.db` in an empty folder the copy is a store.
+/// its size in bytes, and lets look at the copy, held against what the store had acknowledged. As
+/// `deltaq.db` in an empty folder the copy is a store.
 ///
 /// A server may use the store meanwhile. Its commits go on, but until the copy is complete its WAL grows.
 ///
 /// # Errors
 /// [`Error::Failed`] if there is a file `to` already, or none to copy, or the copy can't be read;
 /// [`Error::Full`] if there is no room for it. No part of a copy is left behind then.
-pub async fn backup(folder: &Path, to: &Path) -> Result<u64, Error> {
+pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> {
     let paths = Paths::new(folder)?;
+    // Before the copy, which then must hold what it says.
+    let mark = mark::read_beside(&paths.mark, &Use::look(&paths)?);
     let to = std::path::absolute(to).map_err(|said| file("find", to, said))?;
     let mut source = connect::reader(&paths.database).await?;
     if !connect::is_store(&mut source, &paths).await? {
@@ -35,7 +38,8 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<u64, Error> {
         // The reason why there is no copy is worth more than the reason why a part of it stays.
         let _ = fs::remove_file(&to);
     }
-    copied
+    let bytes = copied?;
+    Ok((bytes, Snapshot::of_copy(Paths { database: to, ..paths }, mark).await?))
 }
 
 async fn copy(mut source: sqlx::SqliteConnection, to: &Path) -> Result<u64, Error> {

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use super::error;
-use crate::journal::store::Error;
+use crate::journal::store::{Error, Holder};
 
 /// Whoever can read the files can read every object.
 const FILE_MODE: u32 = 0o600;
@@ -130,9 +130,12 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                return Err(Error::Locked { at: paths.folder.clone(), pid });
+                let holder = match file.try_lock_shared() {
+                    // Who only looks does not write down who it is: there stands the server of before.
+                    Ok(()) => Holder::Onlooker,
+                    Err(_) => holder(&mut file),
+                };
+                return Err(Error::Locked { at: paths.folder.clone(), holder });
             }
             Err(TryLockError::Error(said)) => return Err(error::file("lock", &paths.lock, said)),
         }
@@ -143,14 +146,21 @@ impl Lock {
     }
 }
 
+/// Who wrote itself into the file of the lock.
+fn holder(file: &mut File) -> Holder {
+    let mut text = String::new();
+    let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+    pid.map_or(Holder::Unknown, Holder::Process)
+}
+
 /// Whether a store is in use, as those see it who only look at it.
 #[derive(Debug)]
 pub(super) enum Use {
     /// It is not, and no server starts for as long as this lives. Without the file of the lock no server
     /// ever ran here, and nothing is held.
     Nobody(Option<File>),
-    /// A server has it: which process, if that can be told.
-    Server(Option<u32>),
+    /// A server has it, or another that writes.
+    Server(Holder),
 }
 
 impl Use {
@@ -163,11 +173,7 @@ impl Use {
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(Self::Nobody(Some(file))),
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let read = file.read_to_string(&mut text);
-                Ok(Self::Server(read.ok().and_then(|_| text.trim().parse().ok())))
-            }
+            Err(TryLockError::WouldBlock) => Ok(Self::Server(holder(&mut file))),
             Err(TryLockError::Error(said)) => Err(error::file("lock", &paths.lock, said)),
         }
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::files;
+use super::files::{self, Use};
 use super::{Sync, error};
 use crate::journal::store::Error;
 
@@ -94,6 +94,14 @@ pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
             path.display()
         ),
     })
+}
+
+/// As [`read`]; once more if a server may have been about to write it.
+pub(super) fn read_beside(path: &Path, usage: &Use) -> Result<Option<Record>, Error> {
+    match read(path) {
+        Err(_) if matches!(usage, Use::Server(_)) => read(path),
+        read => read,
+    }
 }
 
 /// Refuses a store that has come to `here` only, if more was acknowledged.

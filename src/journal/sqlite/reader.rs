@@ -4,7 +4,6 @@
 //! be started over. So reads are pages, and each page is one short statement or two.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::TryStreamExt;
@@ -63,24 +62,6 @@ impl Lane<'_> {
 }
 
 impl SqliteReader {
-    /// Reads the store in a folder without holding it: a server may run, or not.
-    ///
-    /// # Errors
-    /// [`Error::Newer`] and [`Error::Damaged`] as at the opening of a [`Sqlite`](super::Sqlite), but the
-    /// database is not checked as a whole; [`Error::Failed`] if there is none.
-    pub async fn open(folder: &Path) -> Result<Self, Error> {
-        let paths = Paths::new(folder)?;
-        let mut connection = connect::reader(&paths.database).await?;
-        if !connect::is_store(&mut connection, &paths).await? {
-            let doing = format!("find a store in {}", paths.folder.display());
-            return Err(Error::Failed { doing, source: None });
-        }
-        connect::refuse_newer(&mut connection, &paths).await?;
-        let reader = Self::new(paths);
-        reader.0.put_back(connection);
-        Ok(reader)
-    }
-
     /// Reads a store that was found to be good; connections are opened when they are needed.
     pub(super) fn new(paths: Paths) -> Self {
         Self::over(paths, LANES_MAX, Vec::new(), false)
@@ -107,10 +88,7 @@ impl SqliteReader {
 
     /// Checks every page and every index, and tells what is wrong; nothing if all is well. It reads the
     /// whole file.
-    ///
-    /// # Errors
-    /// Any but [`Error::Locked`], if the check itself fails.
-    pub async fn integrity_check(&self) -> Result<Vec<String>, Error> {
+    pub(super) async fn integrity_check(&self) -> Result<Vec<String>, Error> {
         let mut lane = self.0.lane().await?;
         let found = connect::findings(&mut lane.connection, sql::INTEGRITY_CHECK).await;
         if found.is_ok() || self.0.is_snapshot {

@@ -17,7 +17,7 @@ use super::mark::{self, Record};
 use super::rows;
 use super::sql::{self, Scan};
 use crate::engine::delta::Rv;
-use crate::journal::store::{Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow, Reader};
+use crate::journal::store::{Error, Gravestone, Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader};
 
 use super::reader::SqliteReader;
 
@@ -81,7 +81,7 @@ impl Snapshot {
         let paths = Paths::new(folder)?;
         let usage = Use::look(&paths)?;
         // Before the database, so that what it says can't be newer than what is seen there.
-        let mark = read_mark(&paths.mark, &usage);
+        let mark = mark::read_beside(&paths.mark, &usage);
         let is_quiet = matches!(usage, Use::Nobody(_)) && !bytes_beside(&paths.database);
         Self::open(paths, mark, usage, is_quiet).await
     }
@@ -94,8 +94,13 @@ impl Snapshot {
         let database = std::path::absolute(file).map_err(|said| super::error::file("find", file, said))?;
         let folder = database.parent().unwrap_or(&database);
         let paths = Paths { database: database.clone(), ..Paths::new(folder)? };
+        Self::of_copy(paths, Ok(None)).await
+    }
+
+    /// Looks at a copy of a store, which is one file, against the mark of the store.
+    pub(super) async fn of_copy(paths: Paths, mark: Result<Option<Record>, Error>) -> Result<Self, Error> {
         let is_quiet = !bytes_beside(&paths.database);
-        Self::open(paths, Ok(None), Use::Nobody(None), is_quiet).await
+        Self::open(paths, mark, Use::Nobody(None), is_quiet).await
     }
 
     async fn open(
@@ -128,12 +133,12 @@ impl Snapshot {
         remove(&self.usage, &self.litter);
     }
 
-    /// Whether a server has the store, and which process that is, if it can be told.
+    /// Who writes the store now.
     #[must_use]
-    pub fn server(&self) -> Option<Option<u32>> {
+    pub fn server(&self) -> Option<Holder> {
         match &self.usage {
             Use::Nobody(_) => None,
-            Use::Server(pid) => Some(*pid),
+            Use::Server(holder) => Some(*holder),
         }
     }
 
@@ -144,7 +149,7 @@ impl Snapshot {
     pub fn refuse_server(&self) -> Result<(), Error> {
         match self.server() {
             None => Ok(()),
-            Some(pid) => Err(Error::Locked { at: self.paths.folder.clone(), pid }),
+            Some(holder) => Err(Error::Locked { at: self.paths.folder.clone(), holder }),
         }
     }
 
@@ -359,14 +364,6 @@ fn misfit(scan: &Scan, types: &str) -> Option<String> {
         let is_allowed = allowed.split(" or ").any(|kind| kind == found);
         (!is_allowed).then(|| format!("column {column} holds {found}, and it can hold {allowed} only"))
     })
-}
-
-/// The mark; once more if a server may have been about to write it.
-fn read_mark(path: &Path, usage: &Use) -> Result<Option<Record>, Error> {
-    match mark::read(path) {
-        Err(_) if matches!(usage, Use::Server(_)) => mark::read(path),
-        read => read,
-    }
 }
 
 async fn look(connection: &mut SqliteConnection, paths: &Paths) -> Result<(), Error> {

@@ -61,6 +61,12 @@ pub(super) static KEYS_GONE: LazyLock<Chunked> = LazyLock::new(|| {
     CHUNKS.map(|count| format!("DELETE FROM keys WHERE id IN ({})", vec!["?"; count].join(", ")))
 });
 
+pub(super) static FORGOTTEN: LazyLock<Chunked> = LazyLock::new(|| {
+    CHUNKS.map(|count| {
+        format!("DELETE FROM queues WHERE deleted = 1 AND id IN ({})", vec!["?"; count].join(", "))
+    })
+});
+
 /// A queue, an event, most rows.
 pub(super) const OUTLIVED: &str = "DELETE FROM gravestones WHERE rowid IN \
      (SELECT rowid FROM gravestones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::journal::store::suite::{Place, journal_row, queue_row};
-use crate::journal::store::{JournalRow, QueueId, Reader, suite};
+use crate::journal::store::{Holder, JournalRow, QueueId, Reader, suite};
 
 /// A folder that is removed with its owner.
 struct Scratch(PathBuf);

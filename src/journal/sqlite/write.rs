@@ -52,7 +52,8 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     let gravestones = writes.gravestones.iter().map(|row| row.key.len());
     let rows = journal.chain(keys).chain(queues).chain(gravestones);
     let removals = writes.outlived.len() + writes.trimmed.len() + writes.swept.len();
-    rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + removals as u64 * REMOVAL_BYTES
+    let pages = writes.forgotten.len() as u64 * PAGE_BYTES;
+    rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
 }
 
 /// Writes all or nothing; no journal row gets an id below `next_row` any more. After an error the
@@ -73,9 +74,10 @@ pub(super) async fn commit(
 }
 
 fn is_only_journal(writes: &Writes) -> bool {
-    let Writes { journal: _, queues, gravestones, keys, outlived, trimmed, swept, clean } = writes;
+    let Writes { journal: _, queues, gravestones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
     let is_empty = queues.is_empty() && gravestones.is_empty() && keys.is_empty();
-    is_empty && outlived.is_empty() && trimmed.is_empty() && swept.is_empty() && clean.is_none()
+    let removes_none = outlived.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
+    is_empty && removes_none && clean.is_none()
 }
 
 async fn write_all(
@@ -83,7 +85,7 @@ async fn write_all(
     writes: Writes,
     next_row: u64,
 ) -> Result<(), sqlx::Error> {
-    let Writes { journal, queues, gravestones, keys, outlived, trimmed, swept, clean } = writes;
+    let Writes { journal, queues, gravestones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
     in_chunks(connection, &sql::JOURNAL, journal, bind_journal).await?;
     in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
     let gone = gravestones.iter().map(|row| key_id(row.queue, row.slot)).collect();
@@ -106,6 +108,7 @@ async fn write_all(
     for (queue, rows) in swept {
         sweep(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
     }
+    in_chunks(connection, &sql::FORGOTTEN, forgotten, |query, queue| query.bind(queue.0)).await?;
     if let Some(clean) = clean {
         sqlx::query(sql::CLEAN).bind(clean).execute(connection).await?;
     }

@@ -7,8 +7,8 @@ use deltaq::engine::key::Key;
 use deltaq::engine::snapshot::Gone;
 use deltaq::journal::record::{self, Decoder};
 use deltaq::journal::recovery::{self, Progress};
-use deltaq::journal::sqlite::{Snapshot, SqliteReader};
-use deltaq::journal::store::{Gravestone, KeyRow, QueueId, Reader as _};
+use deltaq::journal::sqlite::Snapshot;
+use deltaq::journal::store::{Gravestone, KeyRow, QueueId};
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::*;
@@ -247,10 +247,10 @@ async fn rows_that_are_missing_are_found_wherever_they_stood() {
 async fn a_key_that_stands_twice_is_found_with_both_places() {
     let scratch = Scratch::new();
     let bad = store(&scratch, "bad").await;
-    let reader = SqliteReader::open(&bad).await.expect("a store");
-    let rows = reader.keys(PRICES, 0, 10).await.expect("keys");
+    let snapshot = Snapshot::take(&bad).await.expect("a store");
+    let rows = snapshot.reader().keys(PRICES, 0, 10).await.expect("keys");
     let (slot, state) = Decoder::new().key(&rows[0]).expect("a good row");
-    drop(reader);
+    snapshot.close().await;
     let KeyRow { key, rv, known_rv, known_object, owner, item, format, checksum, .. } =
         record::key_row(PRICES, slot + 40, &state);
     let mut connection = open(&bad).await;
@@ -326,6 +326,10 @@ fn a_wal_that_was_cut_off_after_a_kill_is_noticed_by_the_mark() {
         ran.stdout.contains("remove") && ran.stdout.contains("deltaq.mark to accept the loss"),
         "{ran:?}"
     );
+    // A copy has what is left, and is not called good.
+    let file = scratch.path("copy.db");
+    let copied = run("backup --data-dir", &[&folder, Path::new("--to"), &file]);
+    assert_eq!((copied.code, damage(&copied)), (Some(1), damage(&ran)), "{copied:?}");
     // Objects can be taken out all the same, with a warning.
     let out = run("export --queue prices --data-dir", &[&folder]);
     assert_eq!(out.code, Some(0), "{out:?}");

@@ -1,7 +1,13 @@
 //! What outlives the process: queues in a data directory, over HTTP.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use deltaq::config::Settings;
+use deltaq::journal::sqlite::{Sqlite, Sync};
+use deltaq::journal::store::{Store as _, Writes};
+use deltaq::lifecycle::Shutdown;
+use deltaq::server::Error;
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, lease, object};
@@ -19,11 +25,22 @@ impl Folder {
     }
 
     async fn service(&self) -> Service {
-        Service::with(|settings| {
+        Service::with(self.settings()).await
+    }
+
+    fn settings(&self) -> impl FnOnce(&mut Settings) {
+        let folder = self.0.clone();
+        |settings| {
             settings.storage.in_memory = false;
-            settings.storage.data_dir.clone_from(&self.0);
-        })
-        .await
+            settings.storage.data_dir = folder;
+        }
+    }
+
+    /// What the store says of how it was closed.
+    async fn was_closed(&self) -> bool {
+        let (store, _, opening) = Sqlite::open(&self.0, Sync::Full).await.expect("a store");
+        store.close().await;
+        opening.clean
     }
 }
 
@@ -85,6 +102,29 @@ async fn everything_of_a_queue_outlives_a_restart() {
     assert_eq!(keys(&again), ["leased"], "the pop's id still stands for what is left of it");
     let repeated = good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
     assert_eq!(repeated["settled"][0]["result"], "repeated");
+}
+
+#[tokio::test]
+async fn a_start_that_is_told_to_stop_ends_at_once_and_takes_nothing_for_closed() {
+    let folder = Folder::new("early");
+    let service = folder.service().await;
+    good(service.post(&format!("{QUEUE}/add"), &object("a")).await);
+    let service = restarted(service, &folder).await;
+    service.shutdown.signal();
+    service.stopped().await;
+    assert!(folder.was_closed().await);
+    let (mut store, ..) = Sqlite::open(&folder.0, Sync::Full).await.expect("a store");
+    store.write(Writes { clean: Some(false), ..Writes::default() }).await.expect("it is written");
+    store.close().await;
+
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    shutdown.signal();
+    let stopped = Service::try_with(folder.settings(), shutdown.clone()).await.map(drop);
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    assert_eq!(shutdown.join().await, 0);
+    assert!(!folder.was_closed().await, "not all queues were loaded");
+    let service = folder.service().await;
+    assert_eq!(good(service.get(QUEUE).await)["status"]["ready"], 1);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
@@ -13,10 +14,12 @@ use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
 use deltaq::journal;
+use deltaq::journal::Naming;
 use deltaq::journal::memory::Fault;
-use deltaq::journal::store::Reader as _;
+use deltaq::journal::record::{self, Identity};
+use deltaq::journal::store::{QueueId, Reader as _, Store as _, Writes};
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::{Handle, Name, PopCall, Registry};
+use deltaq::service::{Handle, Incarnation, Name, PopCall, Registry};
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, poll};
 
@@ -34,6 +37,22 @@ async fn start(world: &World, disk: &Disk, pace: journal::Pace) -> Arc<Registry>
 async fn start_until(world: &World, disk: &Disk, pace: journal::Pace, shutdown: &Shutdown) -> Arc<Registry> {
     let node = node::start_on(disk.clone(), disk.memory.opening(), &world.clock, shutdown, pace).await;
     node.expect("the node starts").registry
+}
+
+/// What happens to a node with a disk that takes no time.
+fn story(tell: impl AsyncFnOnce(&Arc<World>, &Disk, &Registry)) {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    on_a_runtime(&world, async {
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        tell(&world, &disk, &registry).await;
+    });
+}
+
+/// The journal goes down, and the queue loses a change by that.
+async fn break_at(disk: &Disk, handle: &Arc<Handle>) {
+    disk.memory.break_by(Fault::Refused);
+    add(handle, "lost").await.expect_err("the journal is down");
 }
 
 fn queue(registry: &Registry) -> Arc<Handle> {
@@ -139,8 +158,7 @@ fn checkpoints_go_on_once_a_queue_was_loaded_again() {
         let registry = start(&world, &disk, pace).await;
         let handle = queue(&registry);
         add(&handle, "a").await.expect("it is added");
-        disk.memory.break_by(Fault::Refused);
-        add(&handle, "b").await.expect_err("the journal is down");
+        break_at(&disk, &handle).await;
         disk.memory.repair();
         tokio::time::sleep(SECOND * 10).await;
         add(&handle, "c").await.expect("it is added");
@@ -194,16 +212,12 @@ fn a_store_that_fails_at_its_first_write_is_not_taken_for_closed() {
 /// come back.
 #[test]
 fn events_that_rest_on_lost_ones_are_not_taken() {
-    let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
-    on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
-        let handle = queue(&registry);
+    story(async |_, disk, registry| {
+        let handle = queue(registry);
         add(&handle, "a").await.expect("it is added");
         let journal = registry.journal().expect("it has one");
         let before = journal.check().expect("it takes events");
-        disk.memory.break_by(Fault::Refused);
-        add(&handle, "b").await.expect_err("the journal is down");
+        break_at(disk, &handle).await;
         disk.memory.repair();
         tokio::time::sleep(SECOND * 10).await;
         assert_eq!(journal.check(), Ok(before + 1));
@@ -211,24 +225,69 @@ fn events_that_rest_on_lost_ones_are_not_taken() {
         let event = Event { rv: 2, at: Time::from_micros(1), what: What::Paused };
         let commit = journal.append(id, 1, vec![event], before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
+        let (name, created_at) = (Name::new("other").expect("it is a name"), Time::from_micros(1));
+        let naming = Naming { name, incarnation: handle.incarnation(), created_at };
+        let state = Queue::new(Arc::default(), 0, created_at).queue_state();
+        let (other, commit) = journal.create(naming.clone(), &state, None, before);
+        assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
+        let commit = journal.delete(other, naming, 1, before);
+        assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
+    });
+}
+
+/// Each would leave a row for good.
+#[test]
+fn of_queues_of_one_name_that_are_gone_only_the_last_is_remembered() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    let rows = async || {
+        tokio::time::sleep(SECOND * 3).await;
+        let rows = disk.memory.queues().await.expect("the queues");
+        rows.iter().map(|row| (row.id.0, row.deleted)).collect::<Vec<_>>()
+    };
+    let newest = on_a_runtime(&world, async {
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let mut newest = 0;
+        for _ in 0..3 {
+            let handle = queue(&registry);
+            add(&handle, "a").await.expect("it is added");
+            let rv = handle.read(|queue, _| queue.resource_version()).await.expect("it is there");
+            assert!(rv > newest, "{rv} follows {newest}");
+            newest = rv;
+            let deleted = registry.delete(handle.name()).expect("it is there");
+            deleted.wait().await.expect("it is deleted");
+        }
+        assert_eq!(rows().await, [(3, true)]);
+        add(&queue(&registry), "a").await.expect("it is added");
+        assert_eq!(rows().await, [(4, false)]);
+        registry.delete(queue(&registry).name()).expect("it is there").wait().await.expect("it is deleted");
+        assert_eq!(rows().await, [(4, true)]);
+        newest
+    });
+    // A node that ended before it could forget: the next one does.
+    let (name, created_at) = (Name::new("q").expect("it is a name"), Time::from_micros(1));
+    let old = Identity { id: QueueId(2), version: 3, name, incarnation: Incarnation(1), created_at };
+    let queues = vec![record::deleted_queue_row(&old, newest + 9)];
+    on_a_runtime(&world, async {
+        disk.memory.clone().write(Writes { queues, ..Writes::default() }).await.expect("it is written");
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        assert_eq!(rows().await, [(4, true)]);
+        let rv = queue(&registry).read(|queue, _| queue.resource_version()).await.expect("it is there");
+        assert!((newest..newest + 9).contains(&rv), "{rv} follows {newest}");
     });
 }
 
 /// No caller can tell whether it lost its place or its keys, so no ledger can.
 #[test]
 fn pops_that_wait_keep_their_place_over_a_failed_commit() {
-    let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
-    on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
-        let handle = queue(&registry);
+    story(async |_, disk, registry| {
+        let handle = queue(registry);
         handle.write(|queue, now| queue.set_paused(now, true)).await.expect("it is paused");
         let first = handle.pop(pop(SECOND, SECOND * 60));
         let second = handle.pop(pop(SECOND, SECOND * 60));
         let rest = async {
             tokio::time::sleep(SECOND).await;
-            disk.memory.break_by(Fault::Refused);
-            add(&handle, "lost").await.expect_err("it can't be added");
+            break_at(disk, &handle).await;
             disk.memory.repair();
             tokio::time::sleep(SECOND * 10).await;
             handle.write(|queue, now| queue.set_paused(now, false)).await.expect("it is back");
@@ -249,24 +308,20 @@ fn pops_that_wait_keep_their_place_over_a_failed_commit() {
 /// gave up, and its queue, which had lost nothing, kept it in line: all later ones waited for good.
 #[test]
 fn a_replace_goes_on_when_the_journal_is_back() {
-    let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
-    on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
-        let (handle, other) = (queue(&registry), queue_named(&registry, "other"));
+    story(async |world, disk, registry| {
+        let (handle, other) = (queue(registry), queue_named(registry, "other"));
         add(&handle, "a").await.expect("it is added");
         let goes_on = Arc::new(AtomicBool::new(false));
         let rest = async {
-            disk.memory.break_by(Fault::Refused);
-            add(&other, "lost").await.expect_err("it can't be added");
+            break_at(disk, &other).await;
             goes_on.store(true, Ordering::Relaxed);
             disk.memory.repair();
             tokio::time::sleep(SECOND * 3).await;
-            tokio::time::timeout(SECOND * 10, replace(&world, &handle, &goes_on))
+            tokio::time::timeout(SECOND * 10, replace(world, &handle, &goes_on))
                 .await
                 .expect("it has its turn")
         };
-        let (first, second) = tokio::join!(biased; replace(&world, &handle, &goes_on), rest);
+        let (first, second) = tokio::join!(biased; replace(world, &handle, &goes_on), rest);
         first.expect_err("its caller is told at once");
         assert_eq!(second, Ok(()));
     });
@@ -284,8 +339,7 @@ fn a_replace_does_not_wait_for_the_journal_after_the_cut() {
         add(&handle, "a").await.expect("it is added");
         let goes_on = Arc::new(AtomicBool::new(false));
         let rest = async {
-            disk.memory.break_by(Fault::Refused);
-            add(&other, "lost").await.expect_err("it can't be added");
+            break_at(&disk, &other).await;
             shutdown.signal();
             shutdown.join().await
         };
@@ -300,11 +354,8 @@ fn a_replace_does_not_wait_for_the_journal_after_the_cut() {
 /// given the number of the lost lease to another one, which was not to be given back.
 #[test]
 fn what_is_given_back_late_is_no_lease_of_another() {
-    let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
-    on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
-        let handle = queue(&registry);
+    story(async |_, disk, registry| {
+        let handle = queue(registry);
         add(&handle, "a").await.expect("it is added");
         disk.memory.break_by(Fault::Refused);
         let mut left = Box::pin(handle.pop(pop(SECOND * 60, Duration::ZERO)));

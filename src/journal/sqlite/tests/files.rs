@@ -37,16 +37,26 @@ async fn nobody_else_may_read_the_files() {
 async fn a_second_server_is_refused_with_the_process_of_the_first() {
     let scratch = Scratch::new();
     let (store, _, _) = scratch.open().await;
-    let Err(Error::Locked { at, pid }) = Sqlite::open(&scratch.data(), Sync::Full).await else {
+    let Err(Error::Locked { at, holder }) = Sqlite::open(&scratch.data(), Sync::Full).await else {
         panic!("a store has one server")
     };
-    assert_eq!((at, pid), (scratch.data(), Some(std::process::id())));
+    assert_eq!((at, holder), (scratch.data(), Holder::Process(std::process::id())));
     let said = scratch.refusal(Sync::Full).await;
     let pid = format!("is in use by process {}", std::process::id());
     assert!(said.contains(&pid) && said.contains(scratch.data().to_str().unwrap()), "{said}");
     store.close().await;
     // What a process leaves that was killed is no lock.
     fs::write(scratch.file("deltaq.lock"), "1\n").unwrap();
+    let (store, _, _) = scratch.open().await;
+    store.close().await;
+    // Nor is it who holds the store if one does that only looks.
+    let looks = Snapshot::take(&scratch.data()).await.unwrap();
+    let said = scratch.refusal(Sync::Full).await;
+    assert!(
+        said.contains("in use by a command that looks at it, as `deltaq check` does: start again"),
+        "{said}"
+    );
+    looks.close().await;
     let (store, _, _) = scratch.open().await;
     store.close().await;
 }
@@ -64,7 +74,7 @@ async fn a_store_of_a_newer_program_is_refused_with_both_versions() {
     connection.close().await.unwrap();
     for refused in [
         Sqlite::open(&scratch.data(), Sync::Full).await.map(drop),
-        SqliteReader::open(&scratch.data()).await.map(drop),
+        Snapshot::take(&scratch.data()).await.map(drop),
         backup(&scratch.data(), &scratch.0.join("copy")).await.map(drop),
     ] {
         assert!(matches!(refused, Err(Error::Newer { found: 7, known: 1, .. })), "{refused:?}");
@@ -92,8 +102,8 @@ async fn what_is_no_store_is_refused_and_left_alone() {
     let said = scratch.refusal(Sync::Full).await;
     assert!(said.contains("another program"), "{said}");
 
-    assert!(SqliteReader::open(&scratch.0.join("nowhere")).await.is_err());
-    assert!(!scratch.0.join("nowhere").exists(), "a reader makes nothing");
+    assert!(Snapshot::take(&scratch.0.join("nowhere")).await.is_err());
+    assert!(!scratch.0.join("nowhere").exists(), "to look makes nothing");
 }
 
 #[tokio::test]
@@ -122,8 +132,9 @@ async fn a_damaged_page_is_found_at_the_start() {
     // SQLite finds out about every page but such as nothing leads to.
     assert!(refused + 3 > good.len() / 4_096, "{refused} of {} pages", good.len() / 4_096);
     fs::write(scratch.file("deltaq.db"), &good).unwrap();
-    let reader = SqliteReader::open(&scratch.data()).await.unwrap();
-    assert_eq!(reader.integrity_check().await.unwrap(), Vec::<String>::new());
+    let snapshot = Snapshot::take(&scratch.data()).await.unwrap();
+    assert_eq!(snapshot.integrity().await.unwrap(), Vec::<String>::new());
+    snapshot.close().await;
     let (store, _, _) = scratch.open().await;
     store.close().await;
 }
@@ -134,7 +145,8 @@ async fn a_backup_of_a_store_in_use_is_a_store() {
     let (mut store, _, _) = scratch.open().await;
     store.write(Writes { queues: vec![queue_row(1, 1, "one")], ..rows(1..=50) }).await.unwrap();
     let copy = scratch.0.join("copy.db");
-    let bytes = backup(&scratch.data(), &copy).await.unwrap();
+    let (bytes, looks) = backup(&scratch.data(), &copy).await.unwrap();
+    looks.close().await;
     assert_eq!(bytes, fs::metadata(&copy).unwrap().len());
     assert_eq!(mode(&copy), 0o600);
     store.write(rows(51..=60)).await.unwrap();

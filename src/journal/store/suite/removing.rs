@@ -109,6 +109,18 @@ pub(crate) async fn sweeping_a_queue_leaves_the_others(place: &impl Place) {
     store.close().await;
 }
 
+pub(crate) async fn only_deleted_queues_are_forgotten(place: &impl Place) {
+    let (mut store, reader, _) = place.open().await;
+    let gone = |id: u32| QueueRow { deleted: true, ..queue_row(id, id.into(), "gone") };
+    let queues: Vec<_> = (1..=20).map(gone).chain([queue_row(21, 21, "live")]).collect();
+    store.write(Writes { queues: queues.clone(), ..Writes::default() }).await.unwrap();
+    let forgotten = [1, 3, 21, 99].into_iter().chain(5..=20).map(QueueId).collect();
+    store.write(Writes { forgotten, ..Writes::default() }).await.unwrap();
+    let left = [1, 3, 20].map(|at| queues[at].clone());
+    assert_eq!(reader.queues().await.unwrap(), left, "2, 4 and the one that lives");
+    store.close().await;
+}
+
 pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
     let next_row = async || {
         let (store, _, opening) = place.open().await;
