@@ -192,3 +192,53 @@ impl fmt::Debug for Completed {
         write!(f, "Completed({} as of {})", self.queue, self.rv)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use super::super::{Book, Numbers, record::Identity};
+    use super::*;
+    use crate::engine::Queue;
+    use crate::engine::key::Key;
+    use crate::engine::object::Object;
+    use crate::engine::time::Time;
+    use crate::name::{Incarnation, Name};
+
+    #[derive(Debug)]
+    struct Running(Mutex<Queue>);
+
+    impl Live for Running {
+        fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool {
+            look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+            true
+        }
+
+        fn lose(&self) {}
+    }
+
+    /// However large the objects are, a slice must not hold up the commits between.
+    #[test]
+    fn a_slice_of_large_objects_has_few_of_them() {
+        let mut queue = Queue::new(Arc::default(), 0, Time::from_micros(1));
+        queue.journaled();
+        let object = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(100 * ROW_BYTES)));
+        let seeds = (0..100).map(|key: u32| (Key::new(&key.to_string()).unwrap(), object.clone(), None));
+        queue.seed_step(Time::from_micros(2), seeds);
+        let id = QueueId(1);
+        let (name, created_at) = (Name::new("q").unwrap(), Time::from_micros(1));
+        let identity = Identity { id, version: 1, name, incarnation: Incarnation(1), created_at };
+        let books = Books::from([(id, Book::new(identity, 0, queue.config().retention))]);
+        let live: Arc<dyn Live> = Arc::new(Running(Mutex::new(queue)));
+        let gathering = Gathering::new(Numbers::default());
+        gathering.attach(id, Arc::downgrade(&live));
+        let mut checkpoint = Checkpoint::new([id].into(), 0, Pace { rows: 250..=250, ..Pace::default() });
+        let mut slices = Vec::new();
+        while !checkpoint.has_ended() {
+            slices.push(checkpoint.next(&books, &gathering).keys.len());
+            checkpoint.wrote(Duration::ZERO);
+        }
+        assert_eq!(slices.iter().sum::<usize>(), 100, "{slices:?}");
+        assert!(slices.iter().all(|keys| *keys <= 3), "{slices:?}");
+    }
+}

@@ -13,6 +13,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::Connection as _;
@@ -75,14 +76,25 @@ impl Ran {
 
 /// Runs `deltaq` with words and paths, and `input` on its standard input.
 fn run_with(words: &str, paths: &[&Path], input: &str) -> Ran {
+    run_slowly(words, paths, vec![input.to_owned()], Duration::ZERO)
+}
+
+/// As [`run_with`], with a pause after each part of the input.
+fn run_slowly(words: &str, paths: &[&Path], parts: Vec<String>, pause: Duration) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
     command.args(words.split_whitespace()).args(paths).env_remove("RUST_LOG");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("the binary runs");
     let mut stdin = process.stdin.take().expect("a pipe");
-    let input = input.to_owned();
     // It may end without reading.
-    let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()).is_ok());
+    let writer = std::thread::spawn(move || {
+        for part in parts {
+            if stdin.write_all(part.as_bytes()).is_err() {
+                return;
+            }
+            std::thread::sleep(pause);
+        }
+    });
     let output = process.wait_with_output().expect("the binary ends");
     let _ = writer.join();
     let text = |bytes| String::from_utf8(bytes).expect("text");

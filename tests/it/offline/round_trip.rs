@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::*;
 
@@ -95,6 +96,31 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
     assert_eq!(run("export --queue known --data-dir", &[&store]).printed(), all);
     let said = check(&store).printed();
     assert!(!said.contains("note") && said.contains(": 2 queues, 4 keys, "), "{said}");
+}
+
+/// Nobody can renew or settle a lease meanwhile.
+#[tokio::test]
+async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
+    let scratch = Scratch::new();
+    let store = scratch.path("store");
+    let server = Server::start(&store);
+    server.post("busy/add", r#"{"key":"a"}"#);
+    server.post("busy/pop?lease=1s", "");
+    server.stop();
+    let told = async || {
+        let mut connection = open(&store).await;
+        let text = "SELECT event.value ->> 'type' FROM journal JOIN queues ON queues.id = journal.queue_id, \
+                    json_each(events) AS event WHERE queues.name = 'busy' ORDER BY first_rv, event.id";
+        let told: Vec<String> = sqlx::query_scalar(text).fetch_all(&mut connection).await.expect("events");
+        connection.close().await.expect("a database");
+        told
+    };
+    let lines = ["{\"key\":\"a\",\"object\":{}}\n", "{\"key\":\"b\",\"object\":{}}\n"].map(str::to_owned);
+    let words = "import --queue other --data-dir";
+    let said = run_slowly(words, &[&store], lines.into(), Duration::from_millis(1_500)).printed();
+    assert_eq!(said, "2 objects are in queue other\n");
+    // It has its full time again, once.
+    assert_eq!(told().await, ["appended", "leased", "extended"]);
 }
 
 #[test]

@@ -15,9 +15,10 @@ use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
 use deltaq::journal;
 use deltaq::journal::Naming;
-use deltaq::journal::memory::Fault;
+use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::{self, Identity};
-use deltaq::journal::store::{QueueId, Reader as _, Store as _, Writes};
+use deltaq::journal::store::{Error, KeyRow, QueueId, Reader as _, Size, Store, Writes};
+use deltaq::journal::writer::{self, Start};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Handle, Incarnation, Name, PopCall, Registry};
 use futures_util::future::join_all;
@@ -93,6 +94,10 @@ async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicB
         }
     });
     replaced.await.map(drop).map_err(|error| error.to_string())
+}
+
+fn paused(rv: u64) -> Event {
+    Event { rv, at: Time::from_micros(1), what: What::Paused }
 }
 
 fn pop(lease: Duration, wait: Duration) -> PopCall {
@@ -222,8 +227,7 @@ fn events_that_rest_on_lost_ones_are_not_taken() {
         tokio::time::sleep(SECOND * 10).await;
         assert_eq!(journal.check(), Ok(before + 1));
         let id = disk.memory.queues().await.expect("the queues")[0].id;
-        let event = Event { rv: 2, at: Time::from_micros(1), what: What::Paused };
-        let commit = journal.append(id, 1, vec![event], before);
+        let commit = journal.append(id, 1, vec![paused(2)], before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
         let (name, created_at) = (Name::new("other").expect("it is a name"), Time::from_micros(1));
         let naming = Naming { name, incarnation: handle.incarnation(), created_at };
@@ -274,6 +278,89 @@ fn of_queues_of_one_name_that_are_gone_only_the_last_is_remembered() {
         assert_eq!(rows().await, [(4, true)]);
         let rv = queue(&registry).read(|queue, _| queue.resource_version()).await.expect("it is there");
         assert!((newest..newest + 9).contains(&rv), "{rv} follows {newest}");
+    });
+}
+
+/// One that can't be loaded again keeps no other from it, and is back when it can.
+#[test]
+fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_away() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    on_a_runtime(&world, async {
+        let pace = journal::Pace { growth_bytes_min: 1, ..journal::Pace::default() };
+        let registry = start(&world, &disk, pace).await;
+        let queues = ["a", "b", "c"].map(|name| queue_named(&registry, name));
+        for handle in &queues {
+            add(handle, "key").await.expect("it is added");
+        }
+        tokio::time::sleep(SECOND * 10).await;
+        let rows = disk.memory.keys(QueueId(2), 0, 1).await.expect("its keys");
+        let damaged = rows.iter().map(|row| KeyRow { checksum: row.checksum ^ 1, ..row.clone() }).collect();
+        let put = async |keys| {
+            disk.memory.clone().write(Writes { keys, ..Writes::default() }).await.expect("it is written");
+        };
+        put(damaged).await;
+        disk.memory.break_by(Fault::Refused);
+        for lost in join_all(queues.iter().map(|handle| add(handle, "lost"))).await {
+            lost.expect_err("the journal is down");
+        }
+        disk.memory.repair();
+        tokio::time::sleep(SECOND * 10).await;
+        let mut back = join_all(queues.iter().map(|handle| add(handle, "next"))).await;
+        assert_eq!(back.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+        let other = Name::new("d").expect("it is a name");
+        registry.get_or_create(&other).expect_err("not all queues are back");
+        put(rows).await;
+        tokio::time::sleep(SECOND * 10).await;
+        back = join_all(queues.iter().map(|handle| add(handle, "next"))).await;
+        assert_eq!(back, [Ok(()), Ok(()), Ok(())]);
+        registry.get_or_create(&other).expect("all queues are back");
+    });
+}
+
+/// Callers would wait for good.
+#[test]
+fn nobody_waits_for_a_writer_that_has_panicked() {
+    #[derive(Debug)]
+    struct Panics;
+
+    impl Store for Panics {
+        async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+            assert!(writes.journal.is_empty(), "on purpose");
+            Ok(())
+        }
+
+        async fn reopen(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        async fn upkeep(&mut self) -> Result<Size, Error> {
+            Ok(Size::default())
+        }
+
+        async fn close(self) {}
+    }
+
+    let world = Arc::new(World::new(false));
+    on_a_runtime(&world, async {
+        let shutdown = Shutdown::manual(SECOND);
+        let start = Start {
+            next_row: 1,
+            numbers: journal::Numbers::default(),
+            deleted: Vec::new(),
+            pace: journal::Pace::default(),
+        };
+        let (reader, observer) = (Arc::new(Memory::default()), Arc::new(node::Deaf));
+        let cut = shutdown.cut().clone();
+        let (journal, writer) = writer::open(Panics, reader, start, world.clock.clone(), observer, cut);
+        let writing = shutdown.spawn_last("journal writer", writer.run());
+        let append = || journal.append(QueueId(1), 0, vec![paused(1)], 0);
+        let (first, second) = (append(), append());
+        let outcomes = tokio::time::timeout(SECOND, async { (first.wait().await, second.wait().await) });
+        let unknown = Err(journal::Error::OutcomeUnknown);
+        assert_eq!(outcomes.await, Ok((unknown, unknown)));
+        assert_eq!(append().outcome(), Some(unknown));
+        assert!(writing.await.is_err_and(|error| error.is_panic()));
     });
 }
 
