@@ -246,7 +246,7 @@ impl Queue {
             Ending::Failed { error, then, .. } => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
                 standing.failures = standing.failures.saturating_add(1);
-                standing.last_error.clone_from(error);
+                standing.set_last_error(error.clone());
                 let key = &entry.key;
                 match then {
                     Then::Tail { due } => {
@@ -272,7 +272,7 @@ impl Queue {
             }
             Ending::Rejected { error } => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
-                standing.last_error.clone_from(error);
+                standing.set_last_error(error.clone());
                 self.schedule.park(slot, &entry.key, standing);
                 unmark = true;
             }
@@ -324,7 +324,7 @@ impl Queue {
             if let Some(entry) = self.table.remove(slot) {
                 self.checkpoints.note_gone(entry, slot, stamp.rv);
             }
-        } else if entry.standing.memory.is_none() {
+        } else if entry.standing.memory().is_none() {
             let until = stamp.at.plus(Duration::from_secs(FAILURE_MEMORY_SECS));
             self.schedule.set_memory(slot, &mut entry.standing, Some((until, stamp.rv)));
         }

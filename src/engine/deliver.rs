@@ -215,7 +215,7 @@ impl Queue {
         let due = (!wait.is_zero()).then(|| now.plus(wait));
         let then = match due {
             _ if news => Then::Tail { due: due.filter(|_| keys_mode) },
-            _ if too_often && standing.delay.is_some() => Then::Delayed,
+            _ if too_often && standing.delay().is_some() => Then::Delayed,
             _ if too_often => Then::Park,
             Some(due) => Then::Wait { due },
             None => Then::Tail { due: None },

@@ -94,10 +94,25 @@ pub enum Appended {
 
 /// The deltas of one key, oldest first.
 ///
-/// Invariant: `bytes` is the sum of the objects' bytes. No two deltas that stand side by side are
-/// both `Deleted`, unless the cap merged away what stood between them.
+/// Most keys have none or one, so those two take as little memory as they can.
+///
+/// Invariant: no two deltas that stand side by side are both `Deleted`, unless the cap merged away what
+/// stood between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deltas {
+pub struct Deltas(Few);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Few {
+    #[default]
+    None,
+    One(Box<Delta>),
+    /// Invariant: two or more.
+    Many(Box<Many>),
+}
+
+/// Invariant: `bytes` is the sum of the objects' bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Many {
     list: VecDeque<Delta>,
     bytes: usize,
 }
@@ -106,44 +121,67 @@ impl Deltas {
     /// Whether nothing is in the list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        matches!(self.0, Few::None)
     }
 
     /// How many deltas are in the list.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.list.len()
+        let (front, back) = self.as_slices();
+        front.len() + back.len()
     }
 
     /// Bytes of all objects in the list.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        match &self.0 {
+            Few::None => 0,
+            Few::One(delta) => delta.object.bytes(),
+            Few::Many(many) => many.bytes,
+        }
     }
 
     /// The newest delta.
     #[must_use]
     pub fn newest(&self) -> Option<&Delta> {
-        self.list.back()
+        match &self.0 {
+            Few::None => None,
+            Few::One(delta) => Some(delta),
+            Few::Many(many) => many.list.back(),
+        }
     }
 
     /// Changes who owns the key as of the newest delta.
     pub fn set_owner(&mut self, owner: Option<Source>) {
-        if let Some(newest) = self.list.back_mut() {
+        let newest = match &mut self.0 {
+            Few::None => None,
+            Few::One(delta) => Some(&mut **delta),
+            Few::Many(many) => many.list.back_mut(),
+        };
+        if let Some(newest) = newest {
             newest.owner = owner;
         }
     }
 
     /// All deltas, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Delta> {
-        self.list.iter()
+        let (front, back) = self.as_slices();
+        front.iter().chain(back)
+    }
+
+    fn as_slices(&self) -> (&[Delta], &[Delta]) {
+        match &self.0 {
+            Few::None => (&[], &[]),
+            Few::One(delta) => (std::slice::from_ref(delta), &[]),
+            Few::Many(many) => many.list.as_slices(),
+        }
     }
 
     /// Whether [`append`](Self::append) would keep the older of two deletions instead of a new one.
     #[must_use]
     pub fn would_swallow(&self, kind: DeltaKind) -> bool {
         kind == DeltaKind::Deleted
-            && self.list.back().is_some_and(|last| last.is_deleted() && !last.final_state_unknown)
+            && self.newest().is_some_and(|last| last.is_deleted() && !last.final_state_unknown)
     }
 
     /// Adds a delta at the end. Of two deletions side by side the newer stays if the older is a
@@ -153,40 +191,57 @@ impl Deltas {
         if self.would_swallow(delta.kind) {
             return Appended::Swallowed;
         }
-        if latest_only {
-            self.clear();
-        } else if delta.is_deleted() && self.list.back().is_some_and(Delta::is_deleted) {
-            self.pop_back();
+        if self.is_empty() || latest_only {
+            self.0 = Few::One(Box::new(delta));
+            return Appended::Queued { merged: 0 };
         }
-        self.push_back(delta);
-        Appended::Queued { merged: self.shrink(cap) }
+        let mut many = std::mem::take(self).into_many();
+        if delta.is_deleted() && many.list.back().is_some_and(Delta::is_deleted) {
+            many.pop_back();
+        }
+        many.push_back(delta);
+        let merged = many.shrink(cap);
+        *self = many.into();
+        Appended::Queued { merged }
     }
 
     /// Puts the deltas of a lease that failed back in front of what came since, by the same dedup
     /// rule at the seam. Returns how many pairs the cap merged.
-    pub fn put_back(&mut self, mut leased: Self, latest_only: bool, cap: Cap) -> u32 {
-        if self.is_empty() {
-            std::mem::swap(self, &mut leased);
-            return self.shrink(cap);
-        }
-        if let (Some(older), Some(newer)) = (leased.list.back(), self.list.front())
-            && older.is_deleted()
-            && newer.is_deleted()
-        {
-            if older.final_state_unknown {
-                leased.pop_back();
-            } else {
-                self.pop_front();
-            }
-        } else if latest_only {
-            return 0;
+    pub fn put_back(&mut self, leased: Self, latest_only: bool, cap: Cap) -> u32 {
+        let (mut leased, mut many) = (leased.into_many(), std::mem::take(self).into_many());
+        let seam = leased.list.back().zip(many.list.front());
+        let doubled = seam.filter(|(older, newer)| older.is_deleted() && newer.is_deleted());
+        match doubled.map(|(older, _)| older.final_state_unknown) {
+            Some(true) => drop(leased.pop_back()),
+            Some(false) => drop(many.pop_front()),
+            None if latest_only && !many.list.is_empty() => leased.list.clear(),
+            None => {}
         }
         while let Some(delta) = leased.pop_back() {
-            self.push_front(delta);
+            many.push_front(delta);
         }
-        self.shrink(cap)
+        let merged = many.shrink(cap);
+        *self = many.into();
+        merged
     }
 
+    /// All deltas, oldest first, as a copy.
+    pub(super) fn to_vec(&self) -> Vec<Delta> {
+        self.iter().cloned().collect()
+    }
+
+    fn into_many(self) -> Many {
+        let bytes = self.bytes();
+        let list = match self.0 {
+            Few::None => VecDeque::new(),
+            Few::One(delta) => VecDeque::from([*delta]),
+            Few::Many(many) => many.list,
+        };
+        Many { list, bytes }
+    }
+}
+
+impl Many {
     /// Merges the second and third oldest while the list is past its cap. Taking both ends of the
     /// oldest three makes each merge O(1).
     fn shrink(&mut self, cap: Cap) -> u32 {
@@ -202,20 +257,7 @@ impl Deltas {
         merged
     }
 
-    /// All deltas, oldest first, as a copy.
-    pub(super) fn to_vec(&self) -> Vec<Delta> {
-        self.list.iter().cloned().collect()
-    }
-
-    fn clear(&mut self) {
-        self.list.clear();
-        self.bytes = 0;
-    }
-
     fn push_back(&mut self, delta: Delta) {
-        if self.list.capacity() == 0 {
-            self.list.reserve_exact(1);
-        }
         self.bytes += delta.object.bytes();
         self.list.push_back(delta);
     }
@@ -238,10 +280,20 @@ impl Deltas {
     }
 }
 
+impl From<Many> for Deltas {
+    fn from(mut many: Many) -> Self {
+        let few = match many.list.len() {
+            0 | 1 => many.pop_back().map_or(Few::None, |delta| Few::One(Box::new(delta))),
+            _ => Few::Many(Box::new(many)),
+        };
+        Self(few)
+    }
+}
+
 impl From<Vec<Delta>> for Deltas {
     fn from(list: Vec<Delta>) -> Self {
         let bytes = list.iter().map(|delta| delta.object.bytes()).sum();
-        Self { list: list.into(), bytes }
+        Many { list: list.into(), bytes }.into()
     }
 }
 

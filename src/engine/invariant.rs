@@ -73,9 +73,9 @@ impl Queue {
         rule(self.table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
         rule(self.schedule.holds(slot, &entry.key, standing), "is not where its standing says")?;
         rule(entry.is_held() || standing.failures > 0, "nothing is left of it")?;
-        rule(standing.memory.is_none() || !entry.is_held(), "has a memory but is held")?;
-        rule(standing.memory.is_some() || entry.is_held(), "has no memory and is not held")?;
-        rule(standing.place != Place::Parked || standing.delay.is_none(), "is parked with a delay")?;
+        rule(standing.memory().is_none() || !entry.is_held(), "has a memory but is held")?;
+        rule(standing.memory().is_some() || entry.is_held(), "has no memory and is not held")?;
+        rule(standing.place != Place::Parked || standing.delay().is_none(), "is parked with a delay")?;
         rule(entry.changed <= self.rv, "has changed in the future")?;
         rule(newest_number(entry) <= entry.changed, "holds something newer than its last change")?;
         let begun = self.checkpoints.begun;
@@ -90,11 +90,11 @@ impl Queue {
         rule(entry.known.is_none() || self.config.known_objects, "is known without a store")?;
         let waits = !entry.waiting.is_empty();
         match &standing.place {
-            Place::Idle => rule(waits == standing.delay.is_some(), "idle: waits iff it has a delay")?,
+            Place::Idle => rule(waits == standing.delay().is_some(), "idle: waits iff it has a delay")?,
             Place::Ready(_) => rule(waits, "ready with nothing to hand out")?,
             Place::Parked => rule(waits, "parked with nothing to hand out")?,
             Place::Leased(lease) => {
-                let has_reason = lease.news.is_some() || standing.delay.is_some();
+                let has_reason = lease.news.is_some() || standing.delay().is_some();
                 rule(waits == has_reason, "leased: deltas wait iff there is news or a delay")?;
             }
         }
@@ -125,16 +125,16 @@ fn newest_number(entry: &Entry) -> Rv {
         newest(&entry.leased),
         entry.known.as_ref().map_or(0, |known| known.rv),
         entry.mark.unwrap_or_default(),
-        standing.delay.map_or(0, |delay| delay.rv),
-        standing.memory.map_or(0, |(_, rv)| rv),
+        standing.delay().map_or(0, |delay| delay.rv),
+        standing.memory().map_or(0, |(_, rv)| rv),
     ];
     numbers.into_iter().max().unwrap_or_default()
 }
 
 fn count(entry: &Entry, sizes: &mut IndexSizes) {
     let standing = &entry.standing;
-    sizes.delayed += usize::from(standing.delay.is_some());
-    sizes.memories += usize::from(standing.memory.is_some());
+    sizes.delayed += usize::from(standing.delay().is_some());
+    sizes.memories += usize::from(standing.memory().is_some());
     sizes.idle_delayed += usize::from(standing.is_delayed());
     match &standing.place {
         Place::Idle => {}

@@ -496,7 +496,7 @@ impl Entry {
 
     /// Whether anything but a failure count is left of the key.
     pub(super) fn is_held(&self) -> bool {
-        self.has_state() || self.standing.delay.is_some() || self.standing.place != Place::Idle
+        self.has_state() || self.standing.delay().is_some() || self.standing.place != Place::Idle
     }
 
     /// Whether deltas wait or are handed out, or an object is known.

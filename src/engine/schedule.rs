@@ -29,12 +29,19 @@ pub type Slot = u32;
 pub struct Standing {
     /// Where the key is.
     pub place: Place,
-    /// When a delay or backoff ends. It may stand beside any place but `Parked`.
-    pub delay: Option<Delay>,
     /// Failures since the last acknowledgement, forget or wake-up from parked.
     pub failures: u32,
     /// Deliveries since the last acknowledgement.
     pub attempt: u32,
+    /// Invariant: none if nothing would be in it.
+    trouble: Option<Box<Trouble>>,
+}
+
+/// What a standing has besides when not all goes well, which is so for few of many keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// When a delay or backoff ends. It may stand beside any place but `Parked`.
+    pub delay: Option<Delay>,
     /// What the worker said of the last failure.
     pub last_error: Option<Arc<str>>,
     /// When the failure count of an otherwise idle key is dropped.
@@ -263,8 +270,8 @@ impl Schedule {
             }
             Place::Parked => self.parked.get(key.as_str()) == Some(&slot),
         };
-        let delay = standing.delay.is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
-        let memory = standing.memory.is_none_or(|(at, rv)| self.memories.contains(&(at, rv, slot)));
+        let delay = standing.delay().is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
+        let memory = standing.memory().is_none_or(|(at, rv)| self.memories.contains(&(at, rv, slot)));
         in_place && delay && memory
     }
 
@@ -297,7 +304,7 @@ impl Schedule {
             standing.failures = 0;
         }
         self.set_memory(slot, standing, None);
-        if standing.delay.is_none_or(|delay| due < delay.due) {
+        if standing.delay().is_none_or(|delay| due < delay.due) {
             self.set_delay(slot, standing, Some(Delay { due, rv }));
         }
     }
@@ -314,7 +321,7 @@ impl Schedule {
     pub fn lease(&mut self, slot: Slot, standing: &mut Standing, mut lease: Lease, keep_delay: bool) {
         self.leave_line(standing);
         if !keep_delay {
-            lease.dropped_delay = standing.delay;
+            lease.dropped_delay = standing.delay();
             self.set_delay(slot, standing, None);
         }
         self.set_memory(slot, standing, None);
@@ -358,7 +365,7 @@ impl Schedule {
         self.ready.insert(lease.former.rv, slot);
         self.set_place(standing, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
-            && standing.delay.is_none_or(|delay| dropped.due < delay.due)
+            && standing.delay().is_none_or(|delay| dropped.due < delay.due)
         {
             self.set_delay(slot, standing, Some(dropped));
         }
@@ -391,7 +398,7 @@ impl Schedule {
         if standing.place == Place::Idle {
             standing.failures = 0;
             standing.attempt = 0;
-            standing.last_error = None;
+            standing.set_last_error(None);
             self.set_memory(slot, standing, None);
         }
     }
@@ -399,18 +406,21 @@ impl Schedule {
     /// Failures, and the error that came with them, are forgotten.
     pub fn forget(&mut self, slot: Slot, standing: &mut Standing) {
         standing.failures = 0;
-        standing.last_error = None;
+        standing.set_last_error(None);
         self.set_memory(slot, standing, None);
     }
 
     /// Sets or drops the instant at which an idle key's failure count goes.
     pub fn set_memory(&mut self, slot: Slot, standing: &mut Standing, memory: Option<(Time, Rv)>) {
-        if let Some((at, rv)) = standing.memory.take() {
+        let old = standing.memory();
+        if let Some((at, rv)) = old {
             self.memories.remove(&(at, rv, slot));
         }
         if let Some((at, rv)) = memory {
             self.memories.insert((at, rv, slot));
-            standing.memory = memory;
+        }
+        if old != memory {
+            standing.set_trouble(|trouble| trouble.memory = memory);
         }
     }
 
@@ -447,11 +457,15 @@ impl Schedule {
 
     fn set_delay(&mut self, slot: Slot, standing: &mut Standing, delay: Option<Delay>) {
         let was = standing.is_delayed();
-        if let Some(old) = std::mem::replace(&mut standing.delay, delay) {
+        let old = standing.delay();
+        if let Some(old) = old {
             self.delayed.remove(&(old.due, old.rv, slot));
         }
         if let Some(new) = delay {
             self.delayed.insert((new.due, new.rv, slot));
+        }
+        if old != delay {
+            standing.set_trouble(|trouble| trouble.delay = delay);
         }
         self.count_delayed(was, standing.is_delayed());
     }
@@ -473,10 +487,56 @@ impl Schedule {
 }
 
 impl Standing {
+    /// A standing of all its parts.
+    #[must_use]
+    pub fn new(place: Place, failures: u32, attempt: u32, trouble: Trouble) -> Self {
+        let mut standing = Self { place, failures, attempt, trouble: None };
+        standing.set_trouble(|own| *own = trouble);
+        standing
+    }
+
+    /// What it has when not all goes well.
+    #[must_use]
+    pub fn trouble(&self) -> &Trouble {
+        static NONE: Trouble = Trouble { delay: None, last_error: None, memory: None };
+        self.trouble.as_deref().unwrap_or(&NONE)
+    }
+
+    /// When a delay or backoff ends.
+    #[must_use]
+    pub fn delay(&self) -> Option<Delay> {
+        self.trouble().delay
+    }
+
+    /// When the failure count of an otherwise idle key is dropped.
+    #[must_use]
+    pub fn memory(&self) -> Option<(Time, Rv)> {
+        self.trouble().memory
+    }
+
+    /// What the worker said of the last failure.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.trouble().last_error.as_deref()
+    }
+
+    /// Notes what the worker said of the last failure.
+    pub fn set_last_error(&mut self, error: Option<Arc<str>>) {
+        if error.is_some() || self.trouble.is_some() {
+            self.set_trouble(|trouble| trouble.last_error = error);
+        }
+    }
+
+    fn set_trouble(&mut self, change: impl FnOnce(&mut Trouble)) {
+        let mut trouble = self.trouble.take().unwrap_or_default();
+        change(&mut trouble);
+        self.trouble = (*trouble != Trouble::default()).then_some(trouble);
+    }
+
     /// Whether the key waits for its delay and nothing else.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
-        self.place == Place::Idle && self.delay.is_some()
+        self.place == Place::Idle && self.delay().is_some()
     }
 
     /// The lease, while a worker holds the key.

@@ -240,9 +240,9 @@ fn waits(entry: &Entry) -> bool {
     match &entry.standing.place {
         Place::Parked => false,
         Place::Ready(_) => true,
-        Place::Idle => entry.standing.delay.is_some(),
+        Place::Idle => entry.standing.delay().is_some(),
         Place::Leased(lease) => {
-            !entry.waiting.is_empty() || lease.news.is_some() || entry.standing.delay.is_some()
+            !entry.waiting.is_empty() || lease.news.is_some() || entry.standing.delay().is_some()
         }
     }
 }
@@ -254,6 +254,6 @@ fn newest_work(entry: &Entry) -> Rv {
         Place::Ready(turn) if entry.waiting.is_empty() => turn.rv,
         _ => 0,
     };
-    let delay = entry.standing.delay.filter(|_| entry.waiting.is_empty()).map_or(0, |delay| delay.rv);
+    let delay = entry.standing.delay().filter(|_| entry.waiting.is_empty()).map_or(0, |delay| delay.rv);
     delta.max(turn).max(delay)
 }

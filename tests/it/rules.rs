@@ -360,7 +360,7 @@ impl Desk {
             Place::Ready(_) => "ready",
             Place::Leased(_) => "leased",
             Place::Parked => "parked",
-            Place::Idle if entry.standing.delay.is_some() => "delayed",
+            Place::Idle if entry.standing.delay().is_some() => "delayed",
             Place::Idle if entry.known.is_some() => "known",
             Place::Idle => "idle",
         }
@@ -397,7 +397,7 @@ impl Desk {
 
     /// In how many milliseconds the key's delay is over.
     fn due_in(&self, name: &str) -> Option<u128> {
-        let delay = self.entry(name).standing.delay?;
+        let delay = self.entry(name).standing.delay()?;
         Some(delay.due.since(self.now()).as_millis())
     }
 

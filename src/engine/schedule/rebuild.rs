@@ -33,10 +33,10 @@ impl Rebuild {
             }
             Place::Parked => self.parked.push((key.clone(), slot)),
         }
-        if let Some(Delay { due, rv }) = standing.delay {
+        if let Some(Delay { due, rv }) = standing.delay() {
             self.delayed.push((due, rv, slot));
         }
-        if let Some((at, rv)) = standing.memory {
+        if let Some((at, rv)) = standing.memory() {
             self.memories.push((at, rv, slot));
         }
         self.idle_delayed += usize::from(standing.is_delayed());

@@ -117,7 +117,7 @@ impl ItemDocument {
             Place::Leased(_) => Some("leased"),
             Place::Parked => Some("parked"),
             Place::Ready(_) => Some("ready"),
-            Place::Idle => standing.delay.map(|_| "delayed"),
+            Place::Idle => standing.delay().map(|_| "delayed"),
         };
         Self {
             key: entry.key.as_str().to_owned(),
@@ -127,8 +127,8 @@ impl ItemDocument {
             lease: standing.lease().map(|lease| ItemLease::new(handle, lease, now)),
             attempt: standing.attempt,
             failures: standing.failures,
-            last_error: standing.last_error.as_deref().map(str::to_owned),
-            due_at: standing.delay.map(|delay| instant(delay.due)),
+            last_error: standing.last_error().map(str::to_owned),
+            due_at: standing.delay().map(|delay| instant(delay.due)),
             owner: entry.owner().map(ToString::to_string),
         }
     }
@@ -137,7 +137,7 @@ impl ItemDocument {
     #[must_use]
     pub fn is_item(entry: &Entry) -> bool {
         let standing = &entry.standing;
-        standing.place != Place::Idle || standing.delay.is_some() || standing.failures > 0
+        standing.place != Place::Idle || standing.delay().is_some() || standing.failures > 0
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::json::{DeltaName, Json, Text, is_default, micros, need, object_of};
 use super::names::{Names, Owner};
 use crate::engine::delta::{Delta, Rv};
-use crate::engine::schedule::{Delay, Lease, Place, Standing, Turn};
+use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
 use crate::engine::snapshot::KeyState;
 use crate::engine::time::Time;
 
@@ -154,8 +154,8 @@ pub(super) fn decode(text: &str, names: &mut Names) -> Result<Item, String> {
 
 impl<'a> WireItem<'a> {
     fn of(standing: &'a Standing, mark: Option<Rv>) -> Self {
-        let Standing { place, delay, failures, attempt, last_error, memory } = standing;
-        let (place, turn, lease) = match place {
+        let Trouble { delay, last_error, memory } = standing.trouble();
+        let (place, turn, lease) = match &standing.place {
             Place::Idle => (PlaceWord::Idle, None, None),
             Place::Ready(turn) => (PlaceWord::Ready, Some(WireTurn::of(*turn)), None),
             Place::Leased(lease) => (PlaceWord::Leased, None, Some(WireLease::of(lease))),
@@ -166,8 +166,8 @@ impl<'a> WireItem<'a> {
             turn,
             lease,
             delay: delay.map(WireDelay::of),
-            failures: *failures,
-            attempt: *attempt,
+            failures: standing.failures,
+            attempt: standing.attempt,
             last_error: last_error.as_deref().map(Text::of),
             memory: memory.map(|(until, rv)| WireMemory { until: until.as_micros(), rv }),
             mark,
@@ -183,14 +183,12 @@ impl<'a> WireItem<'a> {
             PlaceWord::Leased => Place::Leased(Box::new(need(self.lease.as_ref(), "lease")?.read(names))),
             PlaceWord::Parked => Place::Parked,
         };
-        Ok(Standing {
-            place,
+        let trouble = Trouble {
             delay: self.delay.map(WireDelay::read),
-            failures: self.failures,
-            attempt: self.attempt,
             last_error: self.last_error.as_ref().map(|error| error.as_str().into()),
             memory: self.memory.map(|memory| (Time::from_micros(memory.until), memory.rv)),
-        })
+        };
+        Ok(Standing::new(place, self.failures, self.attempt, trouble))
     }
 }
 

@@ -113,13 +113,13 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same_known(entry.known.as_ref(), item.known)?;
     let standing = &entry.standing;
     same_place(&standing.place, &item.place)?;
-    let delay = standing.delay.map(|delay| (delay.due.as_micros(), delay.rv));
+    let delay = standing.delay().map(|delay| (delay.due.as_micros(), delay.rv));
     same("delay", delay, item.delay.map(|delay| (delay.due, delay.rv)))?;
     same("failures", standing.failures, item.failures)?;
     same("attempt", standing.attempt, item.attempt)?;
-    same("last error", standing.last_error.as_deref(), item.last_error.as_deref())?;
+    same("last error", standing.last_error(), item.last_error.as_deref())?;
     same("mark", entry.mark, item.mark)?;
-    let memory = standing.memory.map(|(until, _)| until.as_micros());
+    let memory = standing.memory().map(|(until, _)| until.as_micros());
     same("memory", memory, item.memory.map(|(until, _)| until))
 }
 

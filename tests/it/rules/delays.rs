@@ -28,7 +28,7 @@ fn a_failed_key_waits_longer_each_time_and_is_parked_in_the_end() {
     assert_eq!((item.attempt, item.failures), (3, 2));
     desk.nack(&item);
     assert_eq!((desk.place("a"), desk.failures("a")), ("parked", 3));
-    assert_eq!(desk.entry("a").standing.last_error.as_deref(), Some("timeout"));
+    assert_eq!(desk.entry("a").standing.last_error(), Some("timeout"));
 }
 
 #[test]

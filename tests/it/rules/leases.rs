@@ -226,7 +226,7 @@ fn an_expired_lease_fails_as_of_its_deadline() {
     desk.pop();
     desk.wait(10_040);
     assert_eq!((desk.failures("a"), desk.due_in("a")), (1, Some(60)), "100 ms after the deadline");
-    assert_eq!(desk.entry("a").standing.last_error.as_deref(), Some("lease expired"));
+    assert_eq!(desk.entry("a").standing.last_error(), Some("lease expired"));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_clock_that_is_set_back_stands_still() {
     let item = desk.pop();
     assert_eq!(item.deadline, before.plus(ms(10_000)));
     desk.settle(item.token, nack_after(1_000));
-    assert_eq!(desk.entry("a").standing.delay.map(|delay| delay.due), Some(before.plus(ms(1_000))));
+    assert_eq!(desk.entry("a").standing.delay().map(|delay| delay.due), Some(before.plus(ms(1_000))));
     desk.tell(added("b", 1));
     assert_eq!(desk.entry("b").waiting.newest().map(|delta| delta.queued_at), Some(before));
 }

@@ -13,7 +13,7 @@ use crate::engine::event::ReplaceCounts;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Delay, Lease, Place, Standing, Turn};
+use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
 use crate::engine::snapshot::{KeyState, QueueState};
 use crate::engine::table::Known;
 use crate::engine::time::Time;
@@ -113,19 +113,20 @@ impl Dice {
     }
 
     fn standing(&mut self) -> Standing {
-        Standing {
-            place: match self.0.u32(0..4) {
-                0 => Place::Idle,
-                1 => Place::Ready(self.turn()),
-                2 => Place::Leased(Box::new(self.lease())),
-                _ => Place::Parked,
-            },
+        let place = match self.0.u32(0..4) {
+            0 => Place::Idle,
+            1 => Place::Ready(self.turn()),
+            2 => Place::Leased(Box::new(self.lease())),
+            _ => Place::Parked,
+        };
+        let mut count = || self.0.u32(..) * u32::from(self.0.bool());
+        let (failures, attempt) = (count(), count());
+        let trouble = Trouble {
             delay: self.maybe(Self::delay),
-            failures: self.0.u32(..) * u32::from(self.0.bool()),
-            attempt: self.0.u32(..) * u32::from(self.0.bool()),
             last_error: self.maybe(Self::text),
             memory: self.maybe(|dice| (dice.time(), dice.number())),
-        }
+        };
+        Standing::new(place, failures, attempt, trouble)
     }
 
     fn key_state(&mut self) -> KeyState {

@@ -11,7 +11,7 @@ use crate::engine::event::{Ending, Event, Origin, ReplaceCounts, Then, What};
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Delay, Lease, Place, Standing, Turn};
+use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
 use crate::engine::snapshot::{Gone, KeyState, QueueState};
 use crate::engine::table::Known;
 use crate::engine::time::Time;
@@ -223,7 +223,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
         standing: Standing::default(),
         mark: None,
     };
-    let with = |place| KeyState { standing: Standing { place, ..Standing::default() }, ..plain.clone() };
+    let with = |place| KeyState { standing: Standing::new(place, 0, 0, Trouble::default()), ..plain.clone() };
     let turn = Turn { rv: 42, since: at(42), added: at(42) };
     let tombstone = Delta {
         owner: None,
@@ -269,14 +269,16 @@ pub(super) fn key_states() -> Vec<KeyState> {
         },
         with(Place::Parked),
         KeyState {
-            standing: Standing {
-                delay: Some(Delay { due: at(60), rv: 42 }),
-                failures: 3,
-                attempt: 4,
-                last_error: Some("HTTP 500: \"no\"".into()),
-                memory: Some((at(86_442), 42)),
-                ..Standing::default()
-            },
+            standing: Standing::new(
+                Place::Idle,
+                3,
+                4,
+                Trouble {
+                    delay: Some(Delay { due: at(60), rv: 42 }),
+                    last_error: Some("HTTP 500: \"no\"".into()),
+                    memory: Some((at(86_442), 42)),
+                },
+            ),
             known: None,
             ..plain
         },
