@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use tokio::sync::{SetOnce, watch};
 
-pub use self::books::Naming;
 use self::books::{Book, STRETCH_BYTES};
+pub use self::books::{Deleted, Naming};
 use self::gather::Gathering;
 pub use self::gather::Numbers;
 pub use self::pace::Pace;
@@ -165,12 +165,6 @@ impl Journal {
         self.gathering.health()
     }
 
-    /// How often the journal has failed.
-    #[must_use]
-    pub fn failures(&self) -> u64 {
-        self.gathering.failures()
-    }
-
     /// A new queue, which does not run yet; `supersedes` is the last one of its name, if that is gone.
     #[must_use]
     pub fn create(
@@ -207,14 +201,20 @@ impl Journal {
         self.gathering.append(queue, prev_rv, events, failures)
     }
 
+    /// Queues that were found deleted, though their deletion was told as failed.
+    pub fn found_deleted(&self, queues: Vec<Deleted>, failures: u64) {
+        self.gathering.found_deleted(queues, failures);
+    }
+
     /// The queue is gone; `last_rv` is its last event.
     #[must_use]
     pub fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv, failures: u64) -> Commit {
         self.gathering.delete(queue, naming, last_rv, failures)
     }
 
-    /// Nothing more comes: the writer commits what it has and ends.
-    pub fn close(&self) {
-        self.gathering.close();
+    /// Nothing more comes: the writer commits what it has and ends. The store is closed in good order if
+    /// all queues are whole, so not if the journal has failed since.
+    pub fn close(&self, failures: u64) {
+        self.gathering.close(failures);
     }
 }

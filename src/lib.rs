@@ -3,6 +3,7 @@
 //! `http` parses and answers, `service` holds one lock per queue and hands events to the journal,
 //! `engine` decides. Data flows in that direction only; see `docs/architecture.md`.
 
+pub mod causes;
 pub mod cli;
 pub mod clock;
 pub mod config;

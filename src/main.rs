@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use deltaq::causes::with_causes;
 use deltaq::cli::{Cli, Command, Serve, health};
 use deltaq::lifecycle::Shutdown;
-use deltaq::offline::with_causes;
 use deltaq::server::{self, Server};
 use deltaq::{config, telemetry};
 

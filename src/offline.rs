@@ -162,20 +162,6 @@ pub enum Error {
     Metrics(#[source] metrics_exporter_prometheus::BuildError),
 }
 
-/// An error and what caused it, on one line.
-#[must_use]
-pub fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
-        let cause = cause.to_string();
-        // Some say already what caused them.
-        if !text.ends_with(&cause) && !text.contains(&format!("{cause};")) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
 /// Tells a folder without a store from one that may have one.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ use crate::http::{AppState, Durability, HttpLimits, metrics_router, router};
 use crate::journal::recovery::{self, Contents};
 use crate::journal::sqlite::{self, Sqlite};
 use crate::journal::store::{self, Reader};
-use crate::journal::writer::{self, Start};
+use crate::journal::writer;
 use crate::journal::{Journal, Pace};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
@@ -103,33 +103,30 @@ impl Server {
         let defaults = to_engine(&settings.queue_defaults);
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
         let metrics = Metrics::new().map_err(|source| Error::Metrics { source })?;
-        let opened = open_journal(settings, &clock, &metrics, &shutdown).await?;
-        let (journal, unclean) = (opened.journal, opened.unclean);
+        let listeners = Listeners::bind(&settings.server).await?;
+        let unless_stopped = shutdown.draining().clone();
+        let opened = unless_stopped.run_until_cancelled(open_journal(settings, &clock, &metrics, &shutdown));
+        let opened = opened.await.ok_or(Error::Stopped)??;
         let registry = Arc::new(Registry::new(
             limits(settings),
             defaults,
             clock.clone(),
-            journal,
+            opened.journal,
             shutdown.clone(),
             metrics.clone(),
         ));
         let closing = CancellationToken::new();
-        let (api, metrics_address) = serve_all(settings, &registry, &clock, &closing, &shutdown).await?;
+        let (api, metrics_address) = (listeners.api.address, listeners.metrics_address());
+        serve_all(listeners, settings, &registry, &clock, &closing, &shutdown);
         shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
+        let recovering = registry.recover(opened.contents, opened.unclean);
+        let recovered = unless_stopped.run_until_cancelled(recovering).await;
         let folder = settings.storage.data_dir.clone();
-        let recovered = tokio::select! {
-            biased;
-            () = shutdown.draining().cancelled() => Err(Error::Stopped),
-            recovered = registry.recover(opened.contents, unclean) => {
-                recovered.map_err(|source| Error::Recovery { folder, source })
-            }
-        };
-        if let Err(error) = recovered {
+        let recovered = recovered.map(|done| done.map_err(|source| Error::Recovery { folder, source }));
+        if let Err(error) = recovered.unwrap_or(Err(Error::Stopped)) {
             closing.cancel();
             if let Some(writing) = opened.writing {
-                // The store is not closed in good order, which holds only when all queues were loaded.
-                writing.abort();
-                let _aborted = writing.await;
+                writer::abandon(writing).await;
             }
             return Err(error);
         }
@@ -165,7 +162,7 @@ impl Server {
         self.closing.cancel();
         self.shutdown.join().await;
         if let Some(journal) = self.registry.journal() {
-            journal.close();
+            journal.close(self.registry.handled());
         }
         if let Some(writing) = self.writing {
             let ended = writing.await;
@@ -203,30 +200,61 @@ async fn open_journal(
     let opened = Sqlite::open(folder, sync).await;
     let (store, reader, opening) =
         opened.map_err(|source| Error::Store { folder: folder.clone(), source })?;
-    let reader: Arc<dyn Reader> = reader;
-    let contents = recovery::contents(reader.as_ref()).await;
-    let mut contents = contents.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
-    let start = Start {
-        next_row: opening.next_row,
-        numbers: contents.numbers,
-        deleted: std::mem::take(&mut contents.deleted),
-        pace: Pace::default(),
-    };
-    let observer = Arc::new(metrics.of_journal());
-    let (journal, writer) =
-        writer::open(store, reader, start, clock.clone(), observer, shutdown.cut().clone());
+    let (observer, unclean) = (Arc::new(metrics.of_journal()), !opening.clean);
+    let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
+    let opened = writer::open(opened, clock.clone(), observer, cut, Pace::default()).await;
+    let (journal, writer, contents) =
+        opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
     let writing = Some(shutdown.spawn_last("journal writer", writer.run()));
-    Ok(Opened { journal: Some(journal), writing, contents, unclean: !opening.clean })
+    Ok(Opened { journal: Some(journal), writing, contents, unclean })
 }
 
-/// Listens for the API and, on its own listener if it has one, for the metrics; says where.
-async fn serve_all(
+/// Where connections come in.
+struct Listeners {
+    api: Listening,
+    /// None if the API serves the metrics.
+    metrics: Option<Listening>,
+}
+
+struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listeners {
+    /// Before anything else is done, so that a start without a free port leaves no trace.
+    async fn bind(server: &config::Server) -> Result<Self, Error> {
+        let api = Listening::bind(server.listen).await?;
+        let metrics = match server.metrics_listen {
+            Some(wanted) => Some(Listening::bind(wanted).await?),
+            None => None,
+        };
+        Ok(Self { api, metrics })
+    }
+
+    fn metrics_address(&self) -> SocketAddr {
+        self.metrics.as_ref().unwrap_or(&self.api).address
+    }
+}
+
+impl Listening {
+    async fn bind(address: SocketAddr) -> Result<Self, Error> {
+        let failed = |source| Error::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address })
+    }
+}
+
+/// Serves the API and, on its own listener if it has one, the metrics.
+fn serve_all(
+    listeners: Listeners,
     settings: &Settings,
     registry: &Arc<Registry>,
     clock: &Clock,
     closing: &CancellationToken,
     shutdown: &Shutdown,
-) -> Result<(SocketAddr, SocketAddr), Error> {
+) {
     let server = &settings.server;
     let state = AppState {
         registry: registry.clone(),
@@ -235,7 +263,7 @@ async fn serve_all(
         clock: clock.clone(),
         shutdown: shutdown.clone(),
         durability: durability(settings),
-        serves_metrics: server.metrics_listen.is_none(),
+        serves_metrics: listeners.metrics.is_none(),
     };
     let bounds = Bounds {
         header_read_timeout: server.header_read_timeout.get(),
@@ -243,20 +271,14 @@ async fn serve_all(
         max_header_bytes: server.max_header_bytes,
         max_connections: server.max_connections,
     };
-    let run = |name, listener, router| {
+    let run = |name, listening: Listening, router| {
         let (bounds, clock, closing) = (bounds.clone(), clock.clone(), closing.clone());
-        shutdown.spawn(name, serve(listener, router, bounds, clock, closing, shutdown.clone()));
+        shutdown.spawn(name, serve(listening.listener, router, bounds, clock, closing, shutdown.clone()));
     };
-    let api = listen(server.listen).await?;
-    let api_address = address(&api, server.listen)?;
-    let mut metrics_address = api_address;
-    if let Some(wanted) = server.metrics_listen {
-        let listener = listen(wanted).await?;
-        metrics_address = address(&listener, wanted)?;
-        run("metrics listener", listener, metrics_router(state.clone()));
+    if let Some(metrics) = listeners.metrics {
+        run("metrics listener", metrics, metrics_router(state.clone()));
     }
-    run("api listener", api, router(state));
-    Ok((api_address, metrics_address))
+    run("api listener", listeners.api, router(state));
 }
 
 fn durability(settings: &Settings) -> Durability {
@@ -286,14 +308,6 @@ fn http_limits(settings: &Settings) -> HttpLimits {
         max_replace_objects: settings.queues.max_replace_objects,
         max_reply_bytes: settings.queues.max_reply_bytes,
     }
-}
-
-async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
-}
-
-fn address(listener: &TcpListener, wanted: SocketAddr) -> Result<SocketAddr, Error> {
-    listener.local_addr().map_err(|source| Error::Listen { address: wanted, source })
 }
 
 async fn upkeep(metrics: Metrics, shutdown: Shutdown) {

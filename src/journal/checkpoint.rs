@@ -26,7 +26,7 @@ const ROW_BYTES: usize = 4_096;
 pub(super) struct Checkpoint {
     begun_us: u64,
     pace: Pace,
-    /// Rows that a slice writes, so that it takes about as long as it should.
+    /// Room of a slice, in short rows, so that writing it takes about as long as it should.
     rows: usize,
     todo: VecDeque<QueueId>,
     current: Option<Current>,
@@ -143,7 +143,7 @@ fn size(bytes: usize) -> usize {
 }
 
 impl Current {
-    /// Adds up to `room` rows to a slice; says how much room is left, none if the slice must end. None
+    /// Adds rows to a slice for which there is `room`; says how much room is left, none if the slice must end. None
     /// if the queue is gone.
     fn fill(&mut self, writes: &mut Writes, room: usize, pace: &Pace) -> Option<usize> {
         let mut left = room;

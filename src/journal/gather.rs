@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use super::books::Book;
+use super::books::{Book, Deleted};
 use super::store::{QueueId, QueueRow};
 use super::{Commit, Error, Health, Live, Naming, Outcome, record};
 use crate::engine::delta::Rv;
@@ -29,6 +29,8 @@ pub(super) enum Op {
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
     /// A queue is gone.
     Delete { row: QueueRow },
+    /// Queues that were gone already.
+    FoundDeleted(Vec<Deleted>),
 }
 
 /// What is committed together.
@@ -77,12 +79,13 @@ struct State {
     numbers: Numbers,
     down: Option<Error>,
     failures: u64,
-    closed: bool,
+    /// How many failures were made good when it was closed.
+    closed: Option<u64>,
 }
 
 impl Gathering {
     pub(super) fn new(numbers: Numbers) -> Self {
-        let state = State { batches: VecDeque::new(), numbers, down: None, failures: 0, closed: false };
+        let state = State { batches: VecDeque::new(), numbers, down: None, failures: 0, closed: None };
         Self {
             state: Mutex::new(state),
             lives: Mutex::default(),
@@ -113,10 +116,6 @@ impl Gathering {
         self.lives().get(&queue).and_then(Weak::upgrade)
     }
 
-    pub(super) fn failures(&self) -> u64 {
-        self.health.borrow().failures
-    }
-
     pub(super) fn open(&self, book: Book, failures: u64) -> Commit {
         self.push_to(&mut self.lock(), Op::Open(Box::new(book)), failures)
     }
@@ -140,6 +139,11 @@ impl Gathering {
         let id = identity.id;
         let book = Box::new(Book::new(identity, content.rv, content.config.retention));
         (id, self.push_to(&mut state, Op::Create { row, book, supersedes }, failures))
+    }
+
+    pub(super) fn found_deleted(&self, queues: Vec<Deleted>, failures: u64) {
+        // If this fails, they are found again.
+        let _ = self.push_to(&mut self.lock(), Op::FoundDeleted(queues), failures);
     }
 
     pub(super) fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv, failures: u64) -> Commit {
@@ -214,13 +218,19 @@ impl Gathering {
         self.health.send_modify(|health| health.down = None);
     }
 
-    pub(super) fn close(&self) {
-        self.lock().closed = true;
+    pub(super) fn close(&self, failures: u64) {
+        self.lock().closed = Some(failures);
         self.work.notify_one();
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.lock().closed.is_some()
+    }
+
+    /// Whether it takes events, and took all that came before it was closed.
+    pub(super) fn is_in_good_order(&self) -> bool {
+        let state = self.lock();
+        state.down.is_none() && state.closed == Some(state.failures)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

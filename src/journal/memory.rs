@@ -184,6 +184,13 @@ impl Store for Memory {
         }
     }
 
+    async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
+        let disk = lock(&self.disk);
+        Ok(disk.journal.values().any(|row| row.queue == queue)
+            || disk.gravestones.iter().any(|stone| stone.queue == queue)
+            || disk.keys.range((queue, 0)..=(queue, Slot::MAX)).next().is_some())
+    }
+
     async fn reopen(&mut self) -> Result<(), Error> {
         match self.step().await {
             None => {

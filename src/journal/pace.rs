@@ -10,7 +10,7 @@ pub struct Pace {
     /// A checkpoint begins once the journal has grown by so many bytes, or by half of the live state: then
     /// what it is done with goes before the journal has more than its retention keeps.
     pub growth_bytes_min: u64,
-    /// Fewest and most rows of a slice of a checkpoint.
+    /// Least and most room of a slice of a checkpoint, in short rows; a long one takes that of several.
     pub rows: RangeInclusive<usize>,
     /// Most keys that are captured at a time, under their queue's lock.
     pub captured: usize,

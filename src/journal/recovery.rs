@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Stretch};
-use super::writer::Deleted;
-use super::{Numbers, STRETCH_BYTES};
+use super::{Deleted, Numbers, STRETCH_BYTES};
 use crate::engine::Queue;
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
@@ -90,9 +89,9 @@ pub struct Loaded {
     pub kept: Vec<Stretch>,
 }
 
-/// What is left of a queue that is gone.
+/// What is left of a queue that is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct Former {
     /// What the store calls it; none if there is no store.
     pub queue: Option<QueueId>,
     /// Its last event: a new queue of the name starts above it.
@@ -105,7 +104,7 @@ pub struct Contents {
     /// Queues to load.
     pub live: Vec<QueueRow>,
     /// The last queue of each name that has none now.
-    pub gone: HashMap<Name, Gone>,
+    pub former: HashMap<Name, Former>,
     /// Queues that are deleted.
     pub deleted: Vec<Deleted>,
     /// The numbers of queues so far.
@@ -119,7 +118,7 @@ pub struct Contents {
 pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
     let mut contents = Contents::default();
     let mut newest: HashMap<Name, u64> = HashMap::new();
-    let mut gone = Vec::new();
+    let mut deleted = Vec::new();
     let mut decoder = Decoder::default();
     for row in reader.queues().await? {
         let record = decoder.queue(&row)?;
@@ -132,14 +131,14 @@ pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
         if record.state.is_some() {
             contents.live.push(row);
         } else {
-            gone.push((name, version, Gone { queue: Some(id), last_rv: record.rv }));
+            deleted.push((id, version, name, record.rv));
         }
     }
-    for (name, version, last) in gone {
+    for (id, version, name, last_rv) in deleted {
         let is_newest = newest.get(&name) == Some(&version);
-        contents.deleted.extend(last.queue.map(|id| Deleted { id, is_superseded: !is_newest }));
+        contents.deleted.push(Deleted { id, is_superseded: !is_newest });
         if is_newest {
-            contents.gone.insert(name, last);
+            contents.former.insert(name, Former { queue: Some(id), last_rv });
         }
     }
     Ok(contents)

@@ -37,7 +37,7 @@ use self::mark::{Mark, Reached};
 pub use self::reader::SqliteReader;
 pub use self::snapshot::{Found, Link, Remark, Snapshot, plain};
 use self::upkeep::Upkeep;
-use super::store::{Error, Opening, Size, Store, Writes};
+use super::store::{Error, Opening, QueueId, Size, Store, Writes};
 
 /// How long a connection that failed may take to end before it counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -208,6 +208,14 @@ impl Store for Sqlite {
         self.opened.check()?;
         self.is_sound = true;
         Ok(())
+    }
+
+    async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
+        let doing = "look for rows of a queue";
+        let Some(connections) = self.connections.as_mut().filter(|_| self.is_sound) else {
+            return Err(Error::Failed { doing: doing.to_owned(), source: None });
+        };
+        write::has_rows(&mut connections.writer, queue).await.map_err(|said| database(doing, said))
     }
 
     async fn reopen(&mut self) -> Result<(), Error> {

@@ -290,6 +290,9 @@ pub trait Store: fmt::Debug + Send + 'static {
     /// can be written until [`reopen`](Self::reopen).
     fn write(&mut self, writes: Writes) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Whether a queue has left rows, but its own.
+    fn has_rows(&mut self, queue: QueueId) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// Opens the store anew, makes what it can read durable, and proves by a write that it takes more.
     fn reopen(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
 

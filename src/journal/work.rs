@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::books::Book;
+use super::books::{Book, Deleted};
 use super::gather::Op;
 use super::record;
 use super::store::{JournalRow, QueueId, QueueRow, Stretch, Writes};
-use super::writer::Deleted;
 use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, What};
@@ -66,6 +65,7 @@ impl Work {
                     self.appended.push((queue, prev_rv, events));
                 }
             }
+            Op::FoundDeleted(queues) => self.deleted.extend(queues),
             Op::Delete { row } => {
                 self.deleted.push(Deleted { id: row.id, is_superseded: false });
                 self.queues.push(row);

@@ -6,14 +6,17 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::books::Book;
 use super::checkpoint::Checkpoint;
 use super::gather::{Batch, Gathering};
-use super::store::{self, QueueId, Reader, Store, Writes};
+use super::recovery::{self, Contents};
+use super::store::{self, Opening, QueueId, Reader, Store, Writes};
 use super::work::{Books, Work};
-use super::{Error, Journal, Numbers, Observer, Pace};
+use super::{Deleted, Error, Journal, Observer, Pace};
+use crate::causes::with_causes;
 use crate::clock::Clock;
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
@@ -32,37 +35,18 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 const SWEPT_ROWS: u32 = 1_000;
 /// Deleted queues that are looked at for one that has left rows.
 const SWEPT_QUEUES: usize = 64;
+/// After a checkpoint that failed, none begins for this long, and twice as long each time.
+const CHECKPOINT_WAIT_MIN: Duration = Duration::from_secs(1);
+/// The longest of these waits.
+const CHECKPOINT_WAIT_MAX: Duration = Duration::from_mins(1);
 /// Queues that are trimmed at a time, beside those that grow.
 const TRIMMED_QUEUES: usize = 16;
-
-/// What a writer starts with.
-#[derive(Debug)]
-pub struct Start {
-    /// The `id` of the next row of the journal.
-    pub next_row: u64,
-    /// The numbers of its queues so far.
-    pub numbers: Numbers,
-    /// Queues that are deleted, and may have left rows behind.
-    pub deleted: Vec<Deleted>,
-    /// How much is done at a time.
-    pub pace: Pace,
-}
-
-/// A queue that is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deleted {
-    /// The queue.
-    pub id: QueueId,
-    /// Whether a newer queue had its name, so that nothing need be known of it any more.
-    pub is_superseded: bool,
-}
 
 /// Writes what gathers, until the journal is closed.
 #[derive(Debug)]
 pub struct Writer<S> {
     store: S,
     gathering: Arc<Gathering>,
-    reader: Arc<dyn Reader>,
     observer: Arc<dyn Observer>,
     clock: Clock,
     cut: CancellationToken,
@@ -73,7 +57,13 @@ pub struct Writer<S> {
     growth: u64,
     /// How many of these let the next one begin.
     growth_max: u64,
+    /// How many of these the checkpoint that runs makes up for.
+    growth_covered: u64,
     pace: Pace,
+    /// No checkpoint begins before this instant.
+    next_checkpoint_us: u64,
+    /// How long none began after the last one that failed.
+    checkpoint_wait: Duration,
     /// While commits wait, no slice of a checkpoint comes before this instant.
     next_slice_us: u64,
     next_upkeep_us: u64,
@@ -81,35 +71,48 @@ pub struct Writer<S> {
     deleted: VecDeque<Deleted>,
 }
 
-/// A journal over `store`, and the writer that it needs. `cut` ends the final checkpoint early.
-pub fn open<S: Store>(
-    store: S,
-    reader: Arc<dyn Reader>,
-    start: Start,
+/// A journal over a store that was just opened, and the writer that it needs; and which queues it holds.
+/// `cut` ends the final checkpoint early.
+///
+/// # Errors
+/// [`recovery::Error`] if the list of queues is damaged.
+pub async fn open<S: Store>(
+    (store, reader, opening): (S, Arc<dyn Reader>, Opening),
     clock: Clock,
     observer: Arc<dyn Observer>,
     cut: CancellationToken,
-) -> (Journal, Writer<S>) {
-    let gathering = Arc::new(Gathering::new(start.numbers));
-    let journal = Journal { gathering: gathering.clone(), reader: reader.clone() };
+    pace: Pace,
+) -> Result<(Journal, Writer<S>, Contents), recovery::Error> {
+    let contents = recovery::contents(reader.as_ref()).await?;
+    let gathering = Arc::new(Gathering::new(contents.numbers));
+    let journal = Journal { gathering: gathering.clone(), reader };
     let writer = Writer {
         store,
         gathering,
-        reader,
         observer,
         clock,
         cut,
-        next_row: start.next_row,
+        next_row: opening.next_row,
         books: Books::new(),
         checkpoint: None,
         growth: 0,
-        growth_max: start.pace.growth_bytes_min,
-        pace: start.pace,
+        growth_max: pace.growth_bytes_min,
+        growth_covered: 0,
+        pace,
+        next_checkpoint_us: 0,
+        checkpoint_wait: Duration::ZERO,
         next_slice_us: 0,
         next_upkeep_us: 0,
-        deleted: start.deleted.into(),
+        deleted: contents.deleted.clone().into(),
     };
-    (journal, writer)
+    Ok((journal, writer, contents))
+}
+
+/// Ends a writer before all queues of its store are loaded. The store is not closed in good order, which
+/// would be true only if they were.
+pub async fn abandon(writing: JoinHandle<()>) {
+    writing.abort();
+    let _aborted = writing.await;
 }
 
 impl<S: Store> Writer<S> {
@@ -140,10 +143,10 @@ impl<S: Store> Writer<S> {
         if let Some(batch) = batch {
             self.commit(batch).await;
         }
-        if self.checkpoint.is_none() && self.growth > self.growth_max {
+        let now_us = self.clock.now_us();
+        if self.checkpoint.is_none() && self.growth > self.growth_max && now_us >= self.next_checkpoint_us {
             self.begin_checkpoint();
         }
-        let now_us = self.clock.now_us();
         let slices = self.checkpoint.is_some() && (idle || now_us >= self.next_slice_us);
         if slices {
             self.slice().await;
@@ -171,7 +174,7 @@ impl<S: Store> Writer<S> {
             self.begin_checkpoint();
         }
         self.finish_checkpoint().await;
-        if self.gathering.check().is_ok() {
+        if self.gathering.is_in_good_order() {
             self.write_or_fail(Writes { clean: Some(true), ..Writes::default() }).await;
         }
         self.store.close().await;
@@ -209,7 +212,7 @@ impl<S: Store> Writer<S> {
     }
 
     fn begin_checkpoint(&mut self) {
-        self.growth = 0;
+        self.growth_covered = mem::take(&mut self.growth);
         let queues = self.books.keys().copied().collect();
         self.checkpoint = Some(Checkpoint::new(queues, self.clock.now_us(), self.pace.clone()));
     }
@@ -240,6 +243,7 @@ impl<S: Store> Writer<S> {
         if let Some(ended) = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended()) {
             let live: u64 = self.books.values().map(|book| book.live_bytes).sum();
             self.growth_max = self.pace.growth_bytes_min.max(live / 2);
+            self.checkpoint_wait = Duration::ZERO;
             self.observer.checkpointed(self.clock.since(ended.begun_us()));
         }
     }
@@ -293,7 +297,7 @@ impl<S: Store> Writer<S> {
     async fn add_deleted(&mut self, writes: &mut Writes) {
         for _ in 0..SWEPT_QUEUES {
             let Some(Deleted { id, is_superseded }) = self.deleted.front().copied() else { return };
-            match has_rows(self.reader.as_ref(), id).await {
+            match self.store.has_rows(id).await {
                 Ok(true) => return writes.swept.push((id, SWEPT_ROWS)),
                 Ok(false) => writes.forgotten.extend(is_superseded.then_some(id)),
                 Err(error) => {
@@ -319,8 +323,10 @@ impl<S: Store> Writer<S> {
         // Queues must know that what was captured of them is lost before the journal can be back.
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.lose();
-            // Another one makes up for it as soon as it can.
-            self.growth = self.growth.max(self.growth_max.saturating_add(1));
+            self.growth += mem::take(&mut self.growth_covered);
+            // It may have been what failed, for want of more room than commits need.
+            self.checkpoint_wait = (self.checkpoint_wait * 2).clamp(CHECKPOINT_WAIT_MIN, CHECKPOINT_WAIT_MAX);
+            self.next_checkpoint_us = self.clock.now_us().saturating_add(micros(self.checkpoint_wait));
         }
         self.gathering.go_down(Error::from(error), batch);
         let mut wait = RETRY_MIN;
@@ -354,18 +360,6 @@ impl Drop for Alarm {
     }
 }
 
-async fn has_rows(reader: &dyn Reader, queue: QueueId) -> Result<bool, store::Error> {
-    Ok(!reader.keys(queue, 0, 1).await?.is_empty()
-        || !reader.gravestones(queue).await?.is_empty()
-        || !reader.journal(queue, 0, 1).await?.is_empty())
-}
-
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// An error and what caused it, on one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -12,7 +12,8 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Error, survey, with_causes};
+use super::{Error, survey};
+use crate::causes::with_causes;
 use crate::clock::Clock;
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;

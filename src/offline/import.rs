@@ -15,10 +15,9 @@ use crate::engine::Seed;
 use crate::engine::config::Config;
 use crate::engine::refusal::Refusal;
 use crate::journal::Pace;
-use crate::journal::recovery;
 use crate::journal::sqlite::{Sqlite, Sync};
 use crate::journal::store::Reader;
-use crate::journal::writer::{self, Start};
+use crate::journal::writer;
 use crate::lifecycle::Shutdown;
 use crate::name::Name;
 use crate::service::metrics::Metrics;
@@ -66,10 +65,18 @@ async fn seed(
     read: fn(&str, &Config) -> Result<Seed, String>,
     input: impl BufRead,
 ) -> Result<usize, Error> {
-    let config = registry.find(name).map_or_else(|| registry.defaults().clone(), |handle| handle.config());
+    let refused = |source| Error::Refused { name: name.clone(), source };
+    let config = match registry.find(name) {
+        None => registry.defaults().clone(),
+        Some(handle) => {
+            // Now already: while the input is read, leases would come to their end.
+            let checked = handle.read(|queue, _| queue.check_seed(&[])).await.map_err(refused)?;
+            checked.map_err(|refusal| refused(refusal.into()))?;
+            handle.config()
+        }
+    };
     let seeds = seeds(input, &config, read)?;
     let count = seeds.len();
-    let refused = |source| Error::Refused { name: name.clone(), source };
     registry.rehearse(name, |queue| queue.check_seed(&seeds)).map_err(refused)?;
     let handle = registry.get_or_create(name).map_err(refused)?;
     handle.seed(config, seeds, usize::MAX).await.map_err(|source| match source {
@@ -127,18 +134,11 @@ impl Running {
     async fn start(folder: &Path, rules: Rules, clock: &Clock) -> Result<Self, Error> {
         let metrics = Metrics::new().map_err(Error::Metrics)?;
         let (store, reader, opening) = Sqlite::open(folder, Sync::Full).await?;
-        let reader: Arc<dyn Reader> = reader;
-        let mut contents = recovery::contents(reader.as_ref()).await.map_err(Error::Recovery)?;
-        let start = Start {
-            next_row: opening.next_row,
-            numbers: contents.numbers,
-            deleted: std::mem::take(&mut contents.deleted),
-            pace: Pace::default(),
-        };
-        let shutdown = Shutdown::manual(CLOSING_MAX);
+        let (unclean, shutdown) = (!opening.clean, Shutdown::manual(CLOSING_MAX));
         let observer = Arc::new(metrics.of_journal());
-        let cut = shutdown.cut().clone();
-        let (journal, writer) = writer::open(store, reader, start, clock.clone(), observer, cut);
+        let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
+        let opened = writer::open(opened, clock.clone(), observer, cut, Pace::default()).await;
+        let (journal, writer, contents) = opened.map_err(Error::Recovery)?;
         let writing = shutdown.spawn_last("journal writer", writer.run());
         let limits = Limits { auto_create: true, max_queues: rules.max_queues, max_waiters: 0 };
         let (clock, journal) = (clock.clone(), Some(journal));
@@ -147,11 +147,8 @@ impl Running {
         let registry = registry.without_timers();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
         // All queues, because the store is closed in good order only if that is true of each.
-        let recovered = running.registry.recover(contents, !opening.clean).await;
-        if let Err(error) = recovered {
-            // Not closed in good order, which would only be true if all queues had been loaded.
-            running.writing.abort();
-            let _aborted = running.writing.await;
+        if let Err(error) = running.registry.recover(contents, unclean).await {
+            writer::abandon(running.writing).await;
             return Err(Error::Recovery(error));
         }
         Ok(running)
@@ -166,7 +163,7 @@ impl Running {
         let mut health = journal.health();
         let down = async {
             shutdown.join().await;
-            journal.close();
+            journal.close(registry.handled());
             let _down = health.wait_for(|health| health.down.is_some()).await;
         };
         let ended = tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
@@ -18,7 +18,7 @@ use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Spent};
-use crate::journal::recovery::{Gone, Loaded};
+use crate::journal::recovery::{Former, Loaded};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Naming};
 use crate::lifecycle::Shutdown;
@@ -345,7 +345,7 @@ impl Handle {
 
     /// Ends the queue: waiting pops are answered, everything else finds it gone. Answers what is left of
     /// it and the commit of its end.
-    pub(super) fn delete(&self, failures: u64) -> Result<(Gone, Commit), Error> {
+    pub(super) fn delete(&self, failures: u64) -> Result<(Former, Commit), Error> {
         let inner = self.open()?;
         let last_rv = inner.queue.resource_version();
         let (queue, commit) = match &self.journal {
@@ -353,7 +353,7 @@ impl Handle {
             None => (None, Commit::done()),
         };
         self.end(inner, &Error::QueueDeleted);
-        Ok((Gone { queue, last_rv }, commit))
+        Ok((Former { queue, last_rv }, commit))
     }
 
     /// Answers all who wait with `error`, and drops the content.
@@ -491,32 +491,29 @@ impl Handle {
     /// The lock of a queue that is there and whole: a panic in the middle of a change closes it, and so
     /// does a commit that failed, until the queue is loaded again.
     pub(super) fn open(&self) -> Result<MutexGuard<'_, Inner>, Error> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let inner = self.inner.lock();
-        self.served.fetch_add(1, Ordering::Relaxed);
-        let mut inner = inner.map_err(|_| Error::Broken)?;
-        if inner.deleted {
-            return Err(Error::QueueDeleted);
-        }
-        inner.follow_commits();
-        match inner.lost {
-            Some(error) => Err(error.into()),
-            None => Ok(inner),
-        }
+        let mut inner = self.wait_for_lock().map_err(|_| Error::Broken)?;
+        inner.check()?;
+        Ok(inner)
     }
 
     /// As [`open`](Self::open), if the journal takes events.
     fn open_to_change(&self) -> Result<MutexGuard<'_, Inner>, Error> {
-        // Asked before it is seen which commits have failed, as the journal wants it.
+        let mut inner = self.wait_for_lock().map_err(|_| Error::Broken)?;
+        // Asked before it is seen which commits have failed, as the journal wants it; and under the lock,
+        // so that whoever loads queues again comes after this change, and finds what it lost.
         let failures = self.journal.as_ref().map(|(journal, _)| journal.check());
-        let mut inner = self.open()?;
+        inner.check()?;
         inner.failures = failures.transpose()?.unwrap_or_default();
         Ok(inner)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.wait_for_lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_for_lock(&self) -> LockResult<MutexGuard<'_, Inner>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock();
         self.served.fetch_add(1, Ordering::Relaxed);
         inner
     }
@@ -541,6 +538,15 @@ impl Inner {
         self.pushed = rv;
         self.pending = VecDeque::from([(rv, commit)]);
         self.commit = Commit::done();
+    }
+
+    /// Fails if the queue is gone, or holds what is not durable and never will be.
+    fn check(&mut self) -> Result<(), Error> {
+        if self.deleted {
+            return Err(Error::QueueDeleted);
+        }
+        self.follow_commits();
+        self.lost.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Notes which commits have come, and whether one has failed.

@@ -15,7 +15,7 @@ use crate::engine::delta::Rv;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::journal::record::Identity;
-use crate::journal::recovery::{Gone, Loaded, Progress};
+use crate::journal::recovery::{Former, Loaded, Progress};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Live, Naming};
 use crate::lifecycle::Shutdown;
@@ -40,6 +40,10 @@ pub struct Registry {
     journal: Option<Journal>,
     /// How many failures of the journal are made good.
     handled: AtomicU64,
+    /// After how many of them each queue was loaded again that can be.
+    looked_after: AtomicU64,
+    /// Whether the store had not been closed in good order.
+    unclean: AtomicBool,
     progress: Progress,
     /// Whether all queues of the store are loaded.
     ready: AtomicBool,
@@ -53,14 +57,14 @@ pub struct Registry {
 struct Queues {
     live: BTreeMap<Name, Arc<Handle>>,
     /// The last queue of each name that has none now, and of some that have one again.
-    gone: HashMap<Name, Gone>,
+    former: HashMap<Name, Former>,
     version: u64,
 }
 
 impl Queues {
     /// The event above which a new queue of the name starts.
     fn last_rv(&self, name: &Name) -> Rv {
-        self.gone.get(name).map_or(0, |last| last.last_rv)
+        self.former.get(name).map_or(0, |former| former.last_rv)
     }
 }
 
@@ -77,7 +81,8 @@ impl Registry {
         metrics: Metrics,
     ) -> Self {
         let (defaults, queues) = (Arc::new(defaults), RwLock::default());
-        let (handled, progress) = (AtomicU64::new(0), Progress::default());
+        let (handled, looked_after, unclean) = Default::default();
+        let progress = Progress::default();
         let ready = AtomicBool::new(journal.is_none());
         let has_timers = true;
         Self {
@@ -86,6 +91,8 @@ impl Registry {
             clock,
             journal,
             handled,
+            looked_after,
+            unclean,
             progress,
             ready,
             shutdown,
@@ -198,7 +205,7 @@ impl Registry {
         let naming = Naming { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
         let (journal, commit) = match &self.journal {
             Some(journal) => {
-                let supersedes = queues.gone.get(name).and_then(|last| last.queue);
+                let supersedes = queues.former.get(name).and_then(|former| former.queue);
                 let (id, commit) = journal.create(naming.clone(), &queue.queue_state(), supersedes, failures);
                 (Some((journal.clone(), id)), commit)
             }
@@ -218,20 +225,20 @@ impl Registry {
         let mut queues = self.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
         let failures = self.check_journal()?;
-        let (last, commit) = handle.delete(failures)?;
+        let (former, commit) = handle.delete(failures)?;
         queues.live.remove(name);
-        queues.gone.insert(name.clone(), last);
+        queues.former.insert(name.clone(), former);
         queues.version += 1;
         self.metrics.forget(name);
         Ok(commit)
     }
 
     /// Takes in a queue that was loaded, and lets it run.
-    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, failures: u64, unclean: bool) {
+    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, failures: u64) {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let around = self.around(&name, Some((journal.clone(), id)));
         let naming = Naming { name, incarnation, created_at };
-        let handle = Arc::new(Handle::loaded(naming, loaded, failures, unclean, around));
+        let handle = Arc::new(Handle::loaded(naming, loaded, failures, self.is_unclean(), around));
         self.run(&mut self.write(), &handle);
     }
 
@@ -283,6 +290,18 @@ impl Registry {
         Ok(failures)
     }
 
+    /// Whether the journal takes events for each queue that can be loaded.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] while it is not so.
+    pub fn check_queues(&self) -> Result<(), Error> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        if journal.check()? > self.looked_after.load(Ordering::Acquire) {
+            return Err(journal::Error::OutcomeUnknown.into());
+        }
+        Ok(())
+    }
+
     /// Up to `limit` queues whose name begins with `prefix`, behind `after`, in the order of names.
     #[must_use]
     pub fn list(&self, prefix: &str, after: Option<&Name>, limit: usize) -> Vec<Arc<Handle>> {
@@ -332,16 +351,32 @@ impl Registry {
     }
 
     /// Notes which queues are gone.
-    pub(super) fn remember(&self, gone: HashMap<Name, Gone>) {
-        self.write().gone.extend(gone);
+    pub(super) fn remember(&self, former: HashMap<Name, Former>) {
+        self.write().former.extend(former);
     }
 
-    pub(super) fn handled(&self) -> u64 {
+    /// How many failures of the journal are made good.
+    #[must_use]
+    pub fn handled(&self) -> u64 {
         self.handled.load(Ordering::Acquire)
     }
 
     pub(super) fn set_handled(&self, failures: u64) {
         self.handled.store(failures, Ordering::Release);
+    }
+
+    pub(super) fn set_looked_after(&self, failures: u64) {
+        self.looked_after.store(failures, Ordering::Release);
+    }
+
+    /// Whether the store had not been closed in good order, so that queues skip numbers when they are
+    /// loaded: also when they are loaded again, because what failed may have been just that.
+    pub(super) fn is_unclean(&self) -> bool {
+        self.unclean.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_unclean(&self) {
+        self.unclean.store(true, Ordering::Release);
     }
 
     pub(super) fn clock(&self) -> &Clock {

@@ -10,12 +10,16 @@ use std::time::Duration;
 use super::Error;
 use super::handle::{Handle, drop_elsewhere};
 use super::registry::Registry;
+use crate::causes::with_causes;
 use crate::engine::Queue;
 use crate::journal::recovery::{self, Contents, Loaded, Progress};
+use crate::journal::store::QueueRow;
 use crate::journal::{self, Journal, Live};
 
-/// How long to wait before what could not be loaded is tried again.
-const RETRY: Duration = Duration::from_secs(1);
+/// How long to wait before what could not be loaded is tried again: this, then twice as long each time.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+/// The longest of these waits.
+const RETRY_MAX: Duration = Duration::from_mins(1);
 /// How often a recovery that takes long tells how far it is.
 const TELL_PERIOD: Duration = Duration::from_secs(2);
 
@@ -38,8 +42,12 @@ impl Handle {
     }
 
     /// Goes on with the queue as it was loaded. Pops that wait are served from it.
-    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, failures: u64) {
+    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, failures: u64, unclean: bool) {
         let commit = journal.resume(&loaded, failures);
+        if matches!(commit.outcome(), Some(Err(_))) {
+            // It has failed anew, so this will be done again.
+            return;
+        }
         let aftermath = {
             let mut inner = self.lock();
             let now = self.now();
@@ -49,7 +57,7 @@ impl Handle {
             inner.lost = None;
             inner.opened(last_rv, failures, commit);
             inner.repeated.retain(|token| *token <= last_rv);
-            inner.queue.recover(now, false);
+            inner.queue.recover(now, unclean);
             drop_elsewhere(before);
             self.finish(&mut inner, now)
         };
@@ -59,7 +67,7 @@ impl Handle {
 }
 
 impl Registry {
-    /// Loads all queues of the store. `unclean` if it was not closed in good order.
+    /// Loads all queues of the store. `unclean` if it had not been closed in good order.
     ///
     /// # Errors
     /// What is wrong with the store.
@@ -67,13 +75,16 @@ impl Registry {
         let Some(journal) = self.journal() else { return Ok(()) };
         let progress = self.progress();
         progress.queues_total.store(contents.live.len() as u64, Ordering::Relaxed);
-        self.remember(contents.gone);
+        self.remember(contents.former);
+        if unclean {
+            self.set_unclean();
+        }
         let begun_us = self.clock().now_us();
         let loading = async {
             for row in &contents.live {
                 let loaded = recovery::load(journal.reader().as_ref(), row, progress).await?;
                 // The contents were read before it could fail.
-                self.adopt(journal, loaded, 0, unclean);
+                self.adopt(journal, loaded, 0);
             }
             Ok::<(), recovery::Error>(())
         };
@@ -104,28 +115,49 @@ impl Registry {
     async fn make_good(self: &Arc<Self>) {
         let Some(journal) = self.journal() else { return };
         let mut health = journal.health();
+        let (mut told, mut wait) = (Vec::new(), RETRY_MIN);
         loop {
             let handled = self.handled();
             let back = health.wait_for(|health| health.failures > handled && health.down.is_none());
             let Ok(failures) = back.await.map(|health| health.failures) else { return };
-            match self.reload(journal, failures).await {
-                Ok(()) => self.set_handled(failures),
-                Err(error) => {
-                    tracing::error!(%error, "what the journal lost can't be loaded");
-                    tokio::time::sleep(RETRY).await;
+            let problems = match self.reload(journal, failures).await {
+                Ok(problems) => {
+                    self.set_looked_after(failures);
+                    problems
                 }
+                Err(error) => vec![with_causes(&error)],
+            };
+            if problems.is_empty() {
+                self.set_handled(failures);
+                (told, wait) = (problems, RETRY_MIN);
+                continue;
             }
+            if problems != told {
+                for problem in &problems {
+                    tracing::error!(problem, "what the journal lost can't be loaded");
+                }
+                (told, wait) = (problems, RETRY_MIN);
+            }
+            // Unless others are lost meanwhile.
+            let anew = health.wait_for(|health| health.failures > failures && health.down.is_none());
+            let _ = tokio::time::timeout(wait, anew).await;
+            wait = (wait * 2).min(RETRY_MAX);
         }
     }
 
-    /// Loads again what is lost since the journal had failed so often. Until this has ended, no queue is
-    /// created or deleted.
-    async fn reload(self: &Arc<Self>, journal: &Journal, failures: u64) -> Result<(), recovery::Error> {
+    /// Loads again what is lost since the journal had failed so often; tells what can't be. Until nothing
+    /// is left of that, no queue is created or deleted.
+    async fn reload(
+        self: &Arc<Self>,
+        journal: &Journal,
+        failures: u64,
+    ) -> Result<Vec<String>, recovery::Error> {
+        let begun_us = self.clock().now_us();
         let reader = journal.reader().as_ref();
         let mut contents = recovery::contents(reader).await?;
+        journal.found_deleted(contents.deleted, failures);
         let progress = Progress::default();
-        // One that can't be loaded keeps no other from it.
-        let mut failed = Ok(());
+        let mut problems = Vec::new();
         for handle in self.handles() {
             let row = contents
                 .live
@@ -133,8 +165,8 @@ impl Registry {
                 .next();
             match row {
                 Some(row) if handle.is_lost() => match recovery::load(reader, &row, &progress).await {
-                    Ok(loaded) => handle.resume(journal, loaded, failures),
-                    Err(error) => failed = Err(error),
+                    Ok(loaded) => handle.resume(journal, loaded, failures, self.is_unclean()),
+                    Err(error) => problems.push(problem(&row, &error)),
                 },
                 Some(_) => {}
                 // It came into being by a commit that failed.
@@ -146,13 +178,17 @@ impl Registry {
         // These went by a commit that failed.
         for row in &contents.live {
             match recovery::load(reader, row, &progress).await {
-                Ok(loaded) => self.adopt(journal, loaded, failures, false),
-                Err(error) => failed = Err(error),
+                Ok(loaded) => self.adopt(journal, loaded, failures),
+                Err(error) => problems.push(problem(row, &error)),
             }
         }
-        tell("loaded again", &progress, Duration::ZERO);
-        failed
+        tell("loaded again", &progress, self.clock().since(begun_us));
+        Ok(problems)
     }
+}
+
+fn problem(row: &QueueRow, error: &recovery::Error) -> String {
+    format!("queue {}: {}", row.name, with_causes(error))
 }
 
 fn tell(what: &'static str, progress: &Progress, took: Duration) {

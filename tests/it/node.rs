@@ -9,7 +9,7 @@ use deltaq::engine::config::Config;
 use deltaq::journal::memory::Memory;
 use deltaq::journal::recovery;
 use deltaq::journal::store::{Opening, Reader, Store};
-use deltaq::journal::writer::{self, Start};
+use deltaq::journal::writer;
 use deltaq::journal::{Observer, Pace};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
@@ -53,22 +53,26 @@ pub(crate) async fn start_on<S: Store + Reader + Clone>(
     pace: Pace,
 ) -> Result<Node, recovery::Error> {
     let reader: Arc<dyn Reader> = Arc::new(store.clone());
-    let mut contents = recovery::contents(reader.as_ref()).await?;
-    let start = Start {
-        next_row: opening.next_row,
-        numbers: contents.numbers,
-        deleted: std::mem::take(&mut contents.deleted),
-        pace,
-    };
+    start_opened((store, reader, opening), clock, shutdown, pace).await
+}
+
+/// The same with a store that another one reads.
+pub(crate) async fn start_opened<S: Store>(
+    opened: (S, Arc<dyn Reader>, Opening),
+    clock: &Clock,
+    shutdown: &Shutdown,
+    pace: Pace,
+) -> Result<Node, recovery::Error> {
+    let unclean = !opened.2.clean;
     let cut = shutdown.cut().clone();
-    let (journal, writer) = writer::open(store, reader, start, clock.clone(), Arc::new(Deaf), cut);
+    let (journal, writer, contents) = writer::open(opened, clock.clone(), Arc::new(Deaf), cut, pace).await?;
     let writing = shutdown.spawn_last("journal writer", writer.run());
     let limits = Limits { auto_create: true, max_queues: 100, max_waiters: 100 };
     let metrics = Metrics::new().expect("metrics");
     let registry =
         Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);
     let registry = Arc::new(registry);
-    registry.recover(contents, !opening.clean).await?;
+    registry.recover(contents, unclean).await?;
     shutdown.spawn("journal follower", registry.clone().follow());
     Ok(Node { registry, writing })
 }

@@ -15,8 +15,9 @@ const LEFTOVERS: &[&str] =
 const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("name", &["engine"]),
-    ("journal", &["engine", "name", "clock"]),
-    ("service", &["engine", "journal", "name", "clock", "lifecycle"]),
+    ("journal", &["engine", "name", "clock", "causes"]),
+    ("service", &["engine", "journal", "name", "clock", "lifecycle", "causes"]),
+    ("causes", &[]),
     ("http", &["service", "engine", "name", "clock", "lifecycle", "duration", "config"]),
     ("clock", &[]),
     ("duration", &[]),
@@ -24,9 +25,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["duration", "engine::limits"]),
     ("telemetry", &["config"]),
     ("server", &["http", "service", "engine", "journal", "clock", "config", "lifecycle"]),
-    ("offline", &["service", "journal", "engine", "name", "clock", "lifecycle"]),
+    ("offline", &["service", "journal", "engine", "name", "clock", "lifecycle", "causes"]),
     ("cli", &["http", "offline", "name", "clock", "config", "duration", "server", "lifecycle", "telemetry"]),
-    ("main", &["cli", "offline", "config", "server", "lifecycle", "telemetry"]),
+    ("main", &["cli", "config", "server", "lifecycle", "telemetry", "causes"]),
     ("lib", &[]),
 ];
 

@@ -50,7 +50,7 @@ pub(in crate::http) async fn readyz(
     if !state.registry.is_ready() {
         return Err(Problem::recovering(state.registry.progress()));
     }
-    state.registry.check_journal()?;
+    state.registry.check_queues()?;
     Ok("ok\n")
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use sqlx::{ConnectOptions, Connection};
 
 use super::error::{WAY_OUT, database, file};
-use super::files::{self, Paths, Use};
+use super::files::{self, Paths};
 use super::{Snapshot, connect, mark, sql};
 use crate::journal::store::Error;
 
@@ -22,7 +22,7 @@ use crate::journal::store::Error;
 pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> {
     let paths = Paths::new(folder)?;
     // Before the copy, which then must hold what it says.
-    let mark = mark::read_beside(&paths.mark, &Use::look(&paths)?);
+    let mark = mark::read_beside_server(&paths.mark);
     let to = std::path::absolute(to).map_err(|said| file("find", to, said))?;
     let mut source = connect::reader(&paths.database).await?;
     if !connect::is_store(&mut source, &paths).await? {
@@ -33,13 +33,16 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> 
     // SQLite writes into a file that is empty and refuses any other. So the copy is never open to others,
     // nor takes the place of anything.
     files::create(&to)?;
-    let copied = copy(source, &to).await;
+    let copied = async {
+        let bytes = copy(source, &to).await?;
+        Ok((bytes, Snapshot::of_copy(Paths { database: to.clone(), ..paths }, mark).await?))
+    };
+    let copied = copied.await;
     if copied.is_err() {
         // The reason why there is no copy is worth more than the reason why a part of it stays.
         let _ = fs::remove_file(&to);
     }
-    let bytes = copied?;
-    Ok((bytes, Snapshot::of_copy(Paths { database: to, ..paths }, mark).await?))
+    copied
 }
 
 async fn copy(mut source: sqlx::SqliteConnection, to: &Path) -> Result<u64, Error> {

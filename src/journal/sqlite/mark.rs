@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::files::{self, Use};
+use super::files;
 use super::{Sync, error};
 use crate::journal::store::Error;
 
@@ -96,12 +96,9 @@ pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
     })
 }
 
-/// As [`read`]; once more if a server may have been about to write it.
-pub(super) fn read_beside(path: &Path, usage: &Use) -> Result<Option<Record>, Error> {
-    match read(path) {
-        Err(_) if matches!(usage, Use::Server(_)) => read(path),
-        read => read,
-    }
+/// As [`read`]; once more if it fails, because a server may have been about to write it.
+pub(super) fn read_beside_server(path: &Path) -> Result<Option<Record>, Error> {
+    read(path).or_else(|_| read(path))
 }
 
 /// Refuses a store that has come to `here` only, if more was acknowledged.

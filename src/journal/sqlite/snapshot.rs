@@ -59,6 +59,8 @@ pub struct Snapshot {
     mark: Result<Option<Record>, Error>,
     state: Result<State, Error>,
     usage: Use,
+    /// Whether the mark may have been read some time before the rows are from.
+    has_older_mark: bool,
     /// Files that were not there before and are there for this alone.
     litter: Vec<PathBuf>,
 }
@@ -81,7 +83,7 @@ impl Snapshot {
         let paths = Paths::new(folder)?;
         let usage = Use::look(&paths)?;
         // Before the database, so that what it says can't be newer than what is seen there.
-        let mark = mark::read_beside(&paths.mark, &usage);
+        let mark = mark::read_beside_server(&paths.mark);
         let is_quiet = matches!(usage, Use::Nobody(_)) && !bytes_beside(&paths.database);
         Self::open(paths, mark, usage, is_quiet).await
     }
@@ -100,7 +102,8 @@ impl Snapshot {
     /// Looks at a copy of a store, which is one file, against the mark of the store.
     pub(super) async fn of_copy(paths: Paths, mark: Result<Option<Record>, Error>) -> Result<Self, Error> {
         let is_quiet = !bytes_beside(&paths.database);
-        Self::open(paths, mark, Use::Nobody(None), is_quiet).await
+        let copy = Self::open(paths, mark, Use::Nobody(None), is_quiet).await?;
+        Ok(Self { has_older_mark: true, ..copy })
     }
 
     async fn open(
@@ -124,7 +127,8 @@ impl Snapshot {
         }
         let state = connect::state(&mut connection).await;
         let reader = SqliteReader::snapshot(paths.clone(), connection);
-        Ok(Self { paths, reader, mark, state, usage, litter })
+        let has_older_mark = matches!(usage, Use::Server(_));
+        Ok(Self { paths, reader, mark, state, usage, has_older_mark, litter })
     }
 
     /// Ends it.
@@ -204,7 +208,7 @@ impl Snapshot {
             );
             return Some(Remark::Note(text));
         }
-        let behind = here.missing_at(mark.reached).filter(|_| self.server().is_none());
+        let behind = here.missing_at(mark.reached).filter(|_| !self.has_older_mark);
         behind.map(|rows| {
             Remark::Note(format!("deltaq.mark is behind by {rows}, as after a loss of power: harmless"))
         })

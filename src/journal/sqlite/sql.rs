@@ -92,6 +92,11 @@ pub(super) const SWEPT_GRAVESTONES: &str = "DELETE FROM gravestones WHERE rowid 
 pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
      (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY first_rv LIMIT ?2)";
 
+/// A queue, its first slot, its last.
+pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE queue_id = ?1) \
+     OR EXISTS (SELECT 1 FROM gravestones WHERE queue_id = ?1) \
+     OR EXISTS (SELECT 1 FROM keys WHERE id BETWEEN ?2 AND ?3)";
+
 pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";
 pub(super) const CLEAN: &str = "UPDATE store SET clean = ?1";
 

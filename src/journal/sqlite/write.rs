@@ -115,6 +115,12 @@ async fn write_all(
     Ok(())
 }
 
+/// Whether there are rows of the queue, but its own.
+pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) -> Result<bool, sqlx::Error> {
+    let query = sqlx::query_scalar(sql::HAS_ROWS).bind(queue.0);
+    query.bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).fetch_one(connection).await
+}
+
 async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
     let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).bind(rows);
     keys.execute(&mut *connection).await?;

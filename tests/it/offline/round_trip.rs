@@ -121,6 +121,10 @@ async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
     assert_eq!(said, "2 objects are in queue other\n");
     // It has its full time again, once.
     assert_eq!(told().await, ["appended", "leased", "extended"]);
+    let words = "import --queue busy --data-dir";
+    let said = run_slowly(words, &[&store], vec![LINES.to_owned()], Duration::from_millis(1_500)).failed();
+    assert!(said.contains("the queue is not empty"), "{said}");
+    assert_eq!(told().await, ["appended", "leased", "extended", "extended"]);
 }
 
 #[test]

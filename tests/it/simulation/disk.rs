@@ -195,6 +195,10 @@ impl Store for Disk {
         written
     }
 
+    async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
+        self.memory.has_rows(queue).await
+    }
+
     async fn reopen(&mut self) -> Result<(), Error> {
         self.pass_time().await;
         self.memory.reopen().await

@@ -17,8 +17,8 @@ use deltaq::journal;
 use deltaq::journal::Naming;
 use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::{self, Identity};
-use deltaq::journal::store::{Error, KeyRow, QueueId, Reader as _, Size, Store, Writes};
-use deltaq::journal::writer::{self, Start};
+use deltaq::journal::store::{Error, KeyRow, QueueId, Reader, Size, Store, Writes};
+use deltaq::journal::writer;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Handle, Incarnation, Name, PopCall, Registry};
 use futures_util::future::join_all;
@@ -27,7 +27,7 @@ use futures_util::{FutureExt as _, poll};
 use super::disk::{Disk, Pace};
 use super::run::on_a_runtime;
 use super::world::World;
-use crate::node;
+use crate::node::{self, Node};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -54,6 +54,12 @@ fn story(tell: impl AsyncFnOnce(&Arc<World>, &Disk, &Registry)) {
 async fn break_at(disk: &Disk, handle: &Arc<Handle>) {
     disk.memory.break_by(Fault::Refused);
     add(handle, "lost").await.expect_err("the journal is down");
+}
+
+/// Ends a node as a server ends.
+async fn close(node: Node) {
+    node.registry.journal().expect("it has one").close(node.registry.handled());
+    node.writing.await.expect("it ends");
 }
 
 fn queue(registry: &Registry) -> Arc<Handle> {
@@ -190,8 +196,7 @@ fn a_stop_leaves_nothing_to_replay_though_a_checkpoint_runs() {
         }
         // The checkpoint of those five, a row at a time, does not know this one.
         add(&queue, "f").await.expect("it is added");
-        node.registry.journal().expect("it has one").close();
-        node.writing.await.expect("it ends");
+        close(node).await;
     });
     let newest = disk.memory.journal_rows().last().map(|row| row.last_rv);
     let rows = disk.memory.queues().now_or_never().expect("memory does not wait").expect("the queues");
@@ -210,6 +215,112 @@ fn a_store_that_fails_at_its_first_write_is_not_taken_for_closed() {
         tokio::time::sleep(SECOND * 10).await;
         add(&queue(&registry), "a").await.expect("the journal is back");
         assert!(!disk.memory.opening().clean);
+    });
+}
+
+/// The commit failed by which a queue skipped numbers that may have been given out, and it was loaded
+/// again without.
+#[test]
+fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the_same() {
+    let world = Arc::new(World::new(false));
+    let disk = Disk::new(Pace::Instant);
+    let rv = async |registry: &Registry| {
+        queue(registry).read(|queue, _| queue.resource_version()).await.expect("it is there")
+    };
+    let before = on_a_runtime(&world, async {
+        let registry = start(&world, &disk, journal::Pace::default()).await;
+        add(&queue(&registry), "a").await.expect("it is added");
+        rv(&registry).await
+    });
+    let disk = disk.restarted();
+    on_a_runtime(&world, async {
+        // The first write notes that the store is in use, the second is the skip.
+        disk.memory.fault_at(2, Fault::Refused);
+        let shutdown = Shutdown::manual(SECOND);
+        let registry = start_until(&world, &disk, journal::Pace::default(), &shutdown).await;
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(registry.journal().expect("it has one").check(), Ok(1));
+        assert!(rv(&registry).await >= before + (1 << 20));
+    });
+    // The end comes before it is loaded again.
+    let disk = disk.restarted();
+    for (fault, clean) in [(Some(2), false), (None, true)] {
+        on_a_runtime(&world, async {
+            if let Some(step) = fault {
+                disk.memory.fault_at(disk.memory.steps() + step, Fault::Refused);
+            }
+            let shutdown = Shutdown::manual(SECOND);
+            let pace = journal::Pace::default();
+            let node =
+                node::start_on(disk.clone(), disk.memory.opening(), &world.clock, &shutdown, pace).await;
+            close(node.expect("the node starts")).await;
+            assert_eq!(disk.memory.opening().clean, clean);
+        });
+    }
+}
+
+/// Where there was room for commits and none for a checkpoint, one failed after the other, and with each
+/// all who called.
+#[test]
+fn a_checkpoint_that_fails_is_tried_again_later_each_time() {
+    #[derive(Clone, Debug)]
+    struct Narrow(Memory);
+
+    impl Store for Narrow {
+        async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+            if writes.keys.is_empty() {
+                self.0.write(writes).await
+            } else {
+                Err(Error::Full { source: None })
+            }
+        }
+
+        async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
+            self.0.has_rows(queue).await
+        }
+
+        async fn reopen(&mut self) -> Result<(), Error> {
+            self.0.reopen().await
+        }
+
+        async fn upkeep(&mut self) -> Result<Size, Error> {
+            self.0.upkeep().await
+        }
+
+        async fn close(self) {}
+    }
+
+    let world = Arc::new(World::new(false));
+    on_a_runtime(&world, async {
+        let memory = Memory::default();
+        let opened = (Narrow(memory.clone()), Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
+        let pace = journal::Pace { growth_bytes_min: 1, ..journal::Pace::default() };
+        let shutdown = Shutdown::manual(SECOND);
+        let node = node::start_opened(opened, &world.clock, &shutdown, pace).await.expect("the node starts");
+        let (handle, mut added) = (queue(&node.registry), 0);
+        for key in 0..1_000 {
+            added += u32::from(add(&handle, &key.to_string()).await.is_ok());
+            tokio::time::sleep(SECOND / 10).await;
+        }
+        let failures = node.registry.journal().expect("it has one").health().borrow().failures;
+        assert!((5..=9).contains(&failures), "{failures} in 100 s");
+        assert!(added > 950, "{added} of 1,000");
+    });
+}
+
+/// The caller was told that the deletion had failed, and that it had not was seen when the queues were
+/// loaded again. Its rows stayed.
+#[test]
+fn a_queue_whose_deletion_was_doubted_leaves_no_rows() {
+    story(async |_, disk, registry| {
+        let handle = queue(registry);
+        add(&handle, "a").await.expect("it is added");
+        disk.memory.fault_at(disk.memory.steps() + 1, Fault::Doubted);
+        let deleted = registry.delete(handle.name()).expect("it is there");
+        deleted.wait().await.expect_err("it is not known");
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(disk.memory.journal_rows(), []);
+        assert_eq!(registry.find(handle.name()).map(|handle| handle.incarnation()), None);
     });
 }
 
@@ -330,6 +441,10 @@ fn nobody_waits_for_a_writer_that_has_panicked() {
             Ok(())
         }
 
+        async fn has_rows(&mut self, _queue: QueueId) -> Result<bool, Error> {
+            Ok(false)
+        }
+
         async fn reopen(&mut self) -> Result<(), Error> {
             Ok(())
         }
@@ -344,15 +459,11 @@ fn nobody_waits_for_a_writer_that_has_panicked() {
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
         let shutdown = Shutdown::manual(SECOND);
-        let start = Start {
-            next_row: 1,
-            numbers: journal::Numbers::default(),
-            deleted: Vec::new(),
-            pace: journal::Pace::default(),
-        };
-        let (reader, observer) = (Arc::new(Memory::default()), Arc::new(node::Deaf));
+        let opened = (Panics, Arc::new(Memory::default()) as Arc<dyn Reader>, Memory::default().opening());
+        let (clock, pace) = (world.clock.clone(), journal::Pace::default());
         let cut = shutdown.cut().clone();
-        let (journal, writer) = writer::open(Panics, reader, start, world.clock.clone(), observer, cut);
+        let opened = writer::open(opened, clock, Arc::new(node::Deaf), cut, pace).await;
+        let (journal, writer, _) = opened.expect("it is empty");
         let writing = shutdown.spawn_last("journal writer", writer.run());
         let append = || journal.append(QueueId(1), 0, vec![paused(1)], 0);
         let (first, second) = (append(), append());

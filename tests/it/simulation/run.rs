@@ -246,7 +246,7 @@ pub(super) async fn stop(world: &World, node: Node, shutdown: &Shutdown) -> Resu
         return Err(format!("{left} tasks have no end"));
     }
     if let Some(journal) = node.registry.journal() {
-        journal.close();
+        journal.close(node.registry.handled());
     }
     node.writing.await.map_err(|error| error.to_string())
 }
