@@ -105,6 +105,12 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The file would be among those of the store.
+    #[error("{} is in the data directory: a copy belongs elsewhere, best on another disk", to.display())]
+    Within {
+        /// The file.
+        to: PathBuf,
+    },
     /// There is a file already.
     #[error("{} is there already, and nothing is written over it", to.display())]
     Exists {

@@ -62,6 +62,9 @@ pub enum Error {
     /// An earlier call on the queue failed in the middle of a change.
     #[error("the queue is out of order after an internal error")]
     Broken,
+    /// What the journal kept of the queue's past can't be read.
+    #[error("the journal of the queue is damaged, or can't be read: what is older can't be told")]
+    PastUnreadable,
     /// The journal could not confirm the write.
     #[error(transparent)]
     Journal(#[from] journal::Error),

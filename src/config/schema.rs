@@ -166,7 +166,8 @@ impl Kind {
                 (1..=KEY_PARTS_MAX).contains(&parts.len()) && parts.iter().all(is_key_part)
             }
             (Self::Choice(choices), Value::String(text)) => choices.contains(&text.as_str()),
-            (Self::Path, Value::String(text)) => !text.is_empty() && !text.contains('\0'),
+            // What is not Unicode comes with replacement characters, and would lead elsewhere.
+            (Self::Path, Value::String(text)) => !text.is_empty() && !text.contains(['\0', '\u{fffd}']),
             _ => false,
         }
     }
@@ -196,7 +197,7 @@ impl Kind {
                 "a list of 1 to {KEY_PARTS_MAX} JSON pointers, such as [\"/key\"] or [{{ pointer = \"/namespace\", optional = true }}, \"/name\"]"
             ),
             Self::Choice(choices) => format!("one of {}", choices.join(", ")),
-            Self::Path => "a path".to_owned(),
+            Self::Path => "a path in UTF-8".to_owned(),
         }
     }
 }

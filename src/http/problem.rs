@@ -300,6 +300,7 @@ impl From<service::Error> for Problem {
             Error::Draining => Self::new(Code::Draining, detail),
             Error::Refused(refusal) => refusal.into(),
             Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),
+            Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,
                 "the journal's disk is full; whether the request took effect is unknown, repeat it safely",

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::store::{
-    Error, Gravestone, JournalRow, KeyRow, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX,
-    Reader, Size, Store, Stretch, Writes,
+    Error, Gravestone, History, JournalRow, KeyRow, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
+    REMOVED_ROWS_MAX, Reader, Size, Store, Stretch, Writes,
 };
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
@@ -339,30 +339,20 @@ impl Reader for Memory {
         ready(page)
     }
 
-    fn history(
-        &self,
-        queue: QueueId,
-        key: &str,
-        before: Rv,
-        bytes: usize,
-    ) -> BoxFuture<'_, Result<(Vec<JournalRow>, Option<Rv>), Error>> {
+    fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {
         let disk = lock(&self.disk);
-        let rows = disk.journal.values().rev().filter(|row| row.queue == queue && row.first_rv < before);
-        let named = serde_json::Value::from(key).to_string();
+        let rows = disk.journal.values().rev().filter(|row| row.queue == queue && row.first_rv <= from);
         let mut left = bytes;
-        let mut found = Vec::new();
-        let mut below = None;
+        let mut page: Vec<JournalRow> = Vec::new();
         for row in rows {
-            if left == 0 && below.is_some() {
-                return ready((found, below));
+            if page.len() >= 2 && left == 0 {
+                let last = page.last().map(|row| row.first_rv);
+                return ready((page, last));
             }
             left = left.saturating_sub(row.events.len());
-            below = Some(row.first_rv);
-            if row.events.contains(&named) {
-                found.push(row.clone());
-            }
+            page.push(row.clone());
         }
-        ready((found, None))
+        ready((page, None))
     }
 
     fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {

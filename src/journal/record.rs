@@ -31,6 +31,7 @@ mod tests;
 use self::json::Json;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
+use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{Gone, KeyState, QueueState};
 use crate::engine::time::Time;
@@ -144,6 +145,13 @@ pub fn queue_row(identity: &Identity, state: &QueueState) -> QueueRow {
     let mut json = Json::default();
     json.push_value(&queue::WireState::of(state));
     any_queue_row(identity, state.rv, json.into_string(), false)
+}
+
+/// Whether a row may hold an event of a key. One of another key may have the same text in its object.
+#[must_use]
+pub fn may_tell_of(row: &JournalRow, key: &Key) -> bool {
+    let key = serde_json::Value::from(key.as_str());
+    row.events.contains(&format!("\"key\":{key}"))
 }
 
 /// The row that is left of a queue that was deleted; `last_rv` is its last event. The queue's `version`

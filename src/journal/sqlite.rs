@@ -35,7 +35,7 @@ use self::error::{WAY_OUT, database};
 use self::files::{Lock, Opened, Paths};
 use self::mark::{Mark, Reached};
 pub use self::reader::SqliteReader;
-pub use self::snapshot::{Found, Link, Remark, Snapshot, plain};
+pub use self::snapshot::{Found, Link, Placed, Remark, Snapshot, plain};
 use self::upkeep::Upkeep;
 use super::store::{Error, Opening, QueueId, Size, Store, Writes};
 
@@ -104,7 +104,8 @@ impl fmt::Debug for Sqlite {
 
 impl Sqlite {
     /// Opens the store in a folder, makes it if there is none, and holds it until it is dropped. Nothing
-    /// is changed before all checks have passed, so that files can be put back after a refusal.
+    /// is changed before all checks have passed, so that files can be put back after a refusal; but what
+    /// a start left half done is taken back.
     ///
     /// # Errors
     /// [`Error::Locked`] if another process holds it; [`Error::Newer`]; [`Error::Damaged`] if the check of
@@ -117,6 +118,7 @@ impl Sqlite {
         paths.tighten()?;
         let boot = mark::boot_id();
         let mark = mark::read(&paths.mark)?;
+        connect::roll_back(&paths).await?;
         let found = connect::inspect(&paths).await?;
         if let Some(mark) = mark {
             let here = found.map_or(Reached::default(), |found| found.reached);

@@ -326,15 +326,10 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>>;
 
-    /// The newest rows of a queue's journal with a `first_rv` below `before` that may tell of `key`,
-    /// newest first, found among about `bytes` of events; and where to go on below, if there is more.
-    fn history(
-        &self,
-        queue: QueueId,
-        key: &str,
-        before: Rv,
-        bytes: usize,
-    ) -> BoxFuture<'_, Result<History, Error>>;
+    /// The newest rows of a queue's journal with a `first_rv` up to `from`, newest first: two if there are
+    /// as many, more up to about `bytes` of events; and from where to go on, if there is more: from the
+    /// last of these rows, so that it can be seen that the next one follows.
+    fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>>;
 
     /// How much of a queue's journal is kept, oldest first, in stretches of up to `bytes` each (a
     /// larger row is a stretch by itself).

@@ -1,5 +1,6 @@
 //! `deltaq backup`: a copy of a store, also of one in use, that is checked row by row.
 
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -27,6 +28,10 @@ pub async fn backup(
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
     if !parent.is_none_or(Path::is_dir) {
         return Err(unwritable(io::ErrorKind::NotFound.into()));
+    }
+    let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(unwritable)?;
+    if fs::canonicalize(folder).is_ok_and(|folder| parent.starts_with(folder)) {
+        return Err(Error::Within { to: to.to_owned() });
     }
     let (bytes, copy) = sqlite::backup(folder, to).await?;
     let report = check::examine(&copy, Depth::Rows, clock, tell).await;

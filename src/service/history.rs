@@ -2,11 +2,12 @@
 
 use super::Error;
 use super::handle::Handle;
+use crate::causes::with_causes;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::key::Key;
-use crate::journal;
-use crate::journal::record::Decoder;
+use crate::journal::record::{self, Decoder};
+use crate::journal::store::JournalRow;
 
 /// About how many bytes of the journal are searched for a page, which may stay empty.
 const SEARCHED_BYTES: usize = 16 << 20;
@@ -27,23 +28,33 @@ impl Handle {
     /// history.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::Broken`] if the journal is damaged.
+    /// As [`read`](Self::read); [`Error::PastUnreadable`] if nothing can be told but that something is damaged.
     pub async fn history(&self, key: &Key, before: Option<Rv>, limit: usize) -> Result<History, Error> {
         let resource_version = self.read(|queue, _| queue.resource_version()).await?;
         let mut history = History { events: Vec::new(), next: None, resource_version };
         let Some((journal, id)) = self.journal() else { return Ok(history) };
-        let before = before.unwrap_or(resource_version + 1).min(resource_version + 1);
-        let rows = journal.reader().history(*id, key.as_str(), before, SEARCHED_BYTES).await;
-        let (rows, below) = rows.map_err(|error| {
-            tracing::error!(queue = %self.name(), %error, "a history can't be read");
-            journal::Error::from(&error)
-        })?;
+        let top = resource_version + 1;
+        let before = before.unwrap_or(top).min(top);
+        let unreadable = |error: &dyn std::error::Error| {
+            tracing::error!(queue = %self.name(), error = with_causes(error), "a history can't be read");
+            Error::PastUnreadable
+        };
+        let rows = journal.reader().history(*id, before, SEARCHED_BYTES).await;
+        let (rows, below) = rows.map_err(|error| unreadable(&error))?;
         let mut decoder = Decoder::new();
+        // The first event of the rows that were seen, and the one before.
+        let mut seen = (before == top).then_some((top, resource_version));
         for row in &rows {
-            let events = decoder.events(row).map_err(|error| {
-                tracing::error!(queue = %self.name(), %error, "the journal is damaged");
-                Error::Broken
-            })?;
+            let events = match read(&mut decoder, row, key, seen) {
+                Ok(events) => events,
+                Err(error) => {
+                    let error = unreadable(&error);
+                    // What is newer is told all the same.
+                    history.next = seen.map(|(first_rv, _)| first_rv);
+                    return if history.events.is_empty() { Err(error) } else { Ok(history) };
+                }
+            };
+            seen = Some((row.first_rv, row.prev_rv));
             for event in events.into_iter().rev() {
                 if event.rv < before && event.what.key() == Some(key) {
                     if history.events.len() == limit {
@@ -57,4 +68,31 @@ impl Handle {
         history.next = below;
         Ok(history)
     }
+}
+
+/// The events of a row, or none if they are of other keys. `seen` is the first event of the newer row
+/// and the one before, which must be in this row.
+fn read(
+    decoder: &mut Decoder,
+    row: &JournalRow,
+    key: &Key,
+    seen: Option<(Rv, Rv)>,
+) -> Result<Vec<Event>, Unreadable> {
+    if let Some((_, before)) = seen.filter(|(_, before)| row.last_rv < *before) {
+        return Err(Unreadable::Gap { after: row.last_rv, before });
+    }
+    if !record::may_tell_of(row, key) {
+        decoder.check_events(row)?;
+        return Ok(Vec::new());
+    }
+    Ok(decoder.events(row)?)
+}
+
+/// Why a row can't be told from.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error(transparent)]
+    Row(#[from] record::Error),
+    #[error("the events behind {after} up to {before} are missing")]
+    Gap { after: Rv, before: Rv },
 }

@@ -60,7 +60,7 @@ async fn copy(mut source: sqlx::SqliteConnection, to: &Path) -> Result<u64, Erro
         .connect()
         .await
         .map_err(|said| database("open the copy", said))?;
-    let found = connect::findings(&mut check, sql::QUICK_CHECK).await?;
+    let found = connect::findings(&mut check, sql::SHORT_CHECK).await?;
     let _ = check.close().await;
     if !found.is_empty() {
         let found = format!("the copy has the damage that the store has: {}. {WAY_OUT}", found.join("; "));

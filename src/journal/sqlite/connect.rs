@@ -73,6 +73,18 @@ pub(super) async fn writer(paths: &Paths, sync: Sync) -> Result<SqliteConnection
     options.connect().await.map_err(|said| database(format!("open {}", paths.database.display()), said))
 }
 
+/// A start that was cut off while it made the database, or turned a backup into one with a WAL, leaves
+/// what SQLite takes that back with. Only a connection that may write does.
+pub(super) async fn roll_back(paths: &Paths) -> Result<(), Error> {
+    if fs::metadata(&paths.rollback).map_or(0, |found| found.len()) == 0 || !paths.database.exists() {
+        return Ok(());
+    }
+    let mut connection = writer(paths, Sync::Full).await?;
+    let read = sqlx::query(sql::TABLES).execute(&mut connection).await;
+    let _ = connection.close().await;
+    read.map(drop).map_err(|said| database("take back what a start left half done", said))
+}
+
 /// Looks at a store without changing it: none if there is nothing yet.
 pub(super) async fn inspect(paths: &Paths) -> Result<Option<State>, Error> {
     let path = &paths.database;
@@ -99,7 +111,7 @@ async fn inspect_with(connection: &mut SqliteConnection, paths: &Paths) -> Resul
         return Ok(None);
     }
     refuse_newer(connection, paths).await?;
-    let found = findings(connection, sql::QUICK_CHECK).await?;
+    let found = findings(connection, sql::SHORT_CHECK).await?;
     if !found.is_empty() {
         let found = format!("{}: {}. {WAY_OUT}", paths.database.display(), found.join("; "));
         return Err(Error::Damaged { found });

@@ -14,6 +14,10 @@ const IOERR_SHMSIZE: i32 = 10 + (19 << 8);
 
 /// What became of `doing` something with the database.
 pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
+    if let sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) = &error {
+        let doing = doing.into();
+        return Error::Damaged { found: format!("{error}, when it was to {doing}. {WAY_OUT}") };
+    }
     let code = match &error {
         sqlx::Error::Database(said) => said.code().and_then(|code| code.parse::<i32>().ok()),
         _ => None,

@@ -22,6 +22,8 @@ pub(super) struct Paths {
     pub(super) folder: PathBuf,
     pub(super) database: PathBuf,
     pub(super) wal: PathBuf,
+    /// What SQLite needs to take back a change that was cut off before the database had its WAL.
+    pub(super) rollback: PathBuf,
     pub(super) lock: PathBuf,
     pub(super) mark: PathBuf,
 }
@@ -34,6 +36,7 @@ impl Paths {
         Ok(Self {
             database: within("deltaq.db"),
             wal: within("deltaq.db-wal"),
+            rollback: within("deltaq.db-journal"),
             lock: within("deltaq.lock"),
             mark: within("deltaq.mark"),
             folder,

@@ -130,13 +130,20 @@ pub(super) struct Mark {
 
 impl Mark {
     /// Opens the file and makes it durable once: from then on it is one block that is written over, of
-    /// which a loss of power leaves either the old text or the new.
+    /// which a loss of power leaves either the old text or the new. A new one is there whole or not at all.
     pub(super) fn start(path: &Path, reached: Reached, sync: Sync, boot: String) -> Result<Self, Error> {
-        let mark = Self { file: files::open_or_create(path)?, record: Record { reached, sync, boot } };
-        mark.write_line(path)?;
+        let record = Record { reached, sync, boot };
+        let is_new = !path.exists();
+        let draft = path.with_extension("mark-new");
+        let opened = if is_new { &draft } else { path };
+        let mark = Self { file: files::open_or_create(opened)?, record };
+        mark.write_line(opened)?;
         let length = mark.record.to_line().len() as u64;
         let failed = |said| error::file("write", path, said);
         mark.file.set_len(length).and_then(|()| mark.file.sync_all()).map_err(failed)?;
+        if is_new {
+            fs::rename(&draft, path).map_err(failed)?;
+        }
         Ok(mark)
     }
 

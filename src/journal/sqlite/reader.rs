@@ -199,17 +199,11 @@ impl Lanes {
         self.all("read the journal", query, rows::journal_row).await
     }
 
-    async fn read_history(
-        &self,
-        queue: QueueId,
-        key: &str,
-        before: Rv,
-        bytes: usize,
-    ) -> Result<History, Error> {
-        let query = sqlx::query(sql::MEASURE_HISTORY).bind(queue.0).bind(bound(before));
+    async fn read_history(&self, queue: QueueId, from: Rv, bytes: usize) -> Result<History, Error> {
+        let query = sqlx::query(sql::MEASURE_HISTORY).bind(queue.0).bind(bound(from));
         let range = self.some("measure the journal", query, |range: &mut Range, row| {
             let (first_rv, row_bytes) = rows::extent(&row)?;
-            range.has_more = !range.is_empty() && range.bytes >= bytes as u64;
+            range.has_more = range.rows >= 2 && range.bytes >= bytes as u64;
             if !range.has_more {
                 range.add(first_rv, row_bytes);
             }
@@ -218,7 +212,7 @@ impl Lanes {
         let range = range.await?;
         let Some((newest, oldest)) = range.ends else { return Ok((Vec::new(), None)) };
         let query = sqlx::query(sql::READ_HISTORY).bind(queue.0).bind(bound(oldest)).bind(bound(newest));
-        let rows = self.all("search the journal", query.bind(needle(key)), rows::journal_row).await?;
+        let rows = self.all("read the journal", query, rows::journal_row).await?;
         Ok((rows, range.has_more.then_some(oldest)))
     }
 
@@ -238,18 +232,12 @@ impl Lanes {
     }
 }
 
-/// How an event names its key in a journal row. An event of another key may hold the same text within
-/// its object, which is why rows only *may* tell of the key.
-fn needle(key: &str) -> String {
-    let key = serde_json::Value::from(key);
-    format!("\"key\":{key}")
-}
-
 /// Rows of a queue's journal that lie together.
 #[derive(Default)]
 struct Range {
     /// The `first_rv` of the row that was seen first and of the one that was seen last.
     ends: Option<(Rv, Rv)>,
+    rows: u64,
     /// Bytes of their events.
     bytes: u64,
     /// Whether there is at least one row behind.
@@ -264,6 +252,7 @@ impl Range {
     fn add(&mut self, first_rv: Rv, bytes: u64) {
         let (first, _) = self.ends.unwrap_or((first_rv, first_rv));
         self.ends = Some((first, first_rv));
+        self.rows += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }
 }
@@ -302,15 +291,8 @@ impl Reader for SqliteReader {
         Box::pin(self.0.read_journal(queue, after, bytes))
     }
 
-    fn history(
-        &self,
-        queue: QueueId,
-        key: &str,
-        before: Rv,
-        bytes: usize,
-    ) -> BoxFuture<'_, Result<History, Error>> {
-        let key = key.to_owned();
-        Box::pin(async move { self.0.read_history(queue, &key, before, bytes).await })
+    fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {
+        Box::pin(self.0.read_history(queue, from, bytes))
     }
 
     fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {

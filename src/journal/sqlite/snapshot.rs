@@ -30,6 +30,17 @@ pub struct Found<T> {
     pub row: Result<T, String>,
 }
 
+/// A row of the journal, or why its text can't be read; and where it belongs.
+#[derive(Debug)]
+pub struct Placed {
+    /// The queue.
+    pub queue: QueueId,
+    /// Its last event.
+    pub last_rv: Rv,
+    /// The row.
+    pub row: Result<JournalRow, String>,
+}
+
 /// Where a row of a queue's journal stands between the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -117,6 +128,14 @@ impl Snapshot {
         let options = connect::reading(&paths.database).row_buffer_size(8).immutable(is_quiet);
         let litter = ["-shm", "-wal"].map(|end| beside(&paths.database, end)).into_iter();
         let litter: Vec<PathBuf> = litter.filter(|path| !path.exists()).collect();
+        if fs::metadata(beside(&paths.database, "-journal")).is_ok_and(|found| found.len() > 0) {
+            let doing = format!(
+                "read {}: a start was cut off while it made the store or opened a backup. Start the server again, \
+                 which goes on from there",
+                paths.database.display()
+            );
+            return Err(Error::Failed { doing, source: None });
+        }
         let failed = |said| database(format!("open {}", paths.database.display()), said);
         let mut connection = options.connect().await.map_err(failed)?;
         let looked = look(&mut connection, &paths).await;
@@ -277,8 +296,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`queues`](Self::queues).
-    pub async fn journal(&self, visit: impl FnMut(Found<JournalRow>)) -> Result<(), Error> {
-        self.scan(&sql::SCAN_JOURNAL, rows::journal_row, visit).await
+    pub async fn journal(&self, visit: impl FnMut(Found<Placed>)) -> Result<(), Error> {
+        let read = |row: &SqliteRow| {
+            let (queue, last_rv) = (QueueId(row.try_get_unchecked(1)?), rows::number(row, 4)?);
+            Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|said| unread(&said)) })
+        };
+        self.scan(&sql::SCAN_JOURNAL, read, visit).await
     }
 
     /// Looks at every row of table `keys`; the keys of a queue come one after the other.
@@ -340,13 +363,17 @@ impl Snapshot {
             let types: String = row.try_get_unchecked(scan.columns.len() + 1)?;
             let row = match misfit(scan, &types) {
                 Some(misfit) => Err(misfit),
-                None => read(&row).map_err(|said| format!("a value can't be read: {said}")),
+                None => read(&row).map_err(|said| unread(&said)),
             };
             visit(Found { id, row });
             Ok(true)
         };
         self.reader.some(&format!("read table {}", scan.table), query, each).await
     }
+}
+
+fn unread(said: &sqlx::Error) -> String {
+    format!("a value can't be read: {said}")
 }
 
 /// Numbers of rows stay below 2^63.
@@ -409,8 +436,7 @@ fn beside(database: &Path, end: &str) -> PathBuf {
 
 /// Whether something that belongs to the database stands in a file beside it.
 fn bytes_beside(database: &Path) -> bool {
-    let has_bytes = |end| fs::metadata(beside(database, end)).is_ok_and(|found| found.len() > 0);
-    has_bytes("-wal") || has_bytes("-journal")
+    fs::metadata(beside(database, "-wal")).is_ok_and(|found| found.len() > 0)
 }
 
 /// Removes what was made to read, unless a server could have come to use it.

@@ -8,8 +8,8 @@ use super::{Examiner, Known, Weight};
 use crate::engine::key::KeySpec;
 use crate::engine::object;
 use crate::engine::schedule::Slot;
-use crate::journal::sqlite::Found;
-use crate::journal::store::{Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow};
+use crate::journal::sqlite::{Found, Placed};
+use crate::journal::store::{Error, Gravestone, KeyRow, QueueId, QueueRow};
 use crate::name::Name;
 
 /// The keys of the queue whose rows are being read.
@@ -94,27 +94,29 @@ impl Examiner<'_> {
         }
     }
 
-    fn journal_row(&mut self, found: Found<JournalRow>) {
+    fn journal_row(&mut self, found: Found<Placed>) {
         self.report.journal_rows += 1;
         let place = format!("table journal, id {}", found.id);
-        let row = match found.row {
-            Ok(row) => row,
+        let Placed { queue, last_rv, row } = match found.row {
+            Ok(placed) => placed,
             Err(what) => {
                 self.damaged_rows.insert(found.id.cast_unsigned());
                 return self.damage(None, Weight::State, &format!("{place}: {what}"));
             }
         };
-        let known = self.queues.get(&row.queue);
-        let is_history = known.is_some_and(|known| known.is_deleted || row.last_rv <= known.checkpoint_rv);
-        let weight = if is_history { Weight::History } else { Weight::State };
-        match self.decoder.events(&row) {
+        let known = self.queues.get(&queue);
+        let (is_known, is_history) =
+            (known.is_some(), known.is_some_and(|known| known.is_deleted || last_rv <= known.checkpoint_rv));
+        let events = row.and_then(|row| self.decoder.events(&row).map_err(|error| error.to_string()));
+        match events {
             Ok(events) => {
                 self.report.events += events.len() as u64;
-                self.orphan(row.queue, &place, known.is_some());
+                self.orphan(queue, &place, is_known);
             }
-            Err(error) => {
-                self.damaged_rows.insert(row.id);
-                self.damage(Some(row.queue), weight, &format!("{place}: {error}"));
+            Err(what) => {
+                self.damaged_rows.insert(found.id.cast_unsigned());
+                let weight = if is_history { Weight::History } else { Weight::State };
+                self.damage(Some(queue), weight, &format!("{place}: {what}"));
             }
         }
     }

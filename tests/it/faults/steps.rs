@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{Plan, QUEUE, call, place};
+use super::{Plan, QUEUE, call, keys, place};
 use crate::crash::server::{End, Spawned, Store};
 use crate::crash::wire::Message;
 
@@ -180,4 +180,46 @@ fn the_process_ends_at_any_write() {
         step += stride;
     }
     assert!(step > stride, "no step was tried");
+}
+
+/// A start that makes the store, or makes one of a backup, is not more than any other: what it leaves when
+/// it ends at any write, or when there is no room for any write and some more, the next start goes on from.
+#[test]
+fn a_first_start_may_end_at_any_write() {
+    const ENOSPC: i32 = 28;
+    let (store, folder, backup) = place("backed-up");
+    let server = Spawned::start(&store);
+    assert_eq!(call(&server, &post("/add", &json!({"key": "kept"}))).expect("an answer").0, 200);
+    let words = ["backup", "--data-dir", folder.to_str().expect("UTF-8"), "--to"];
+    let ran = Command::new(env!("CARGO_BIN_EXE_deltaq")).args(words).arg(&backup).output();
+    assert!(ran.expect("the binary runs").status.success());
+    server.end(End::Kill);
+
+    for (kind, count, restores) in [("kill_before", 1, false), ("kill_after", 1, true), ("fail", 4, false)] {
+        let mut from = 1;
+        loop {
+            let (store, folder, _) = place("first-start");
+            if restores {
+                std::fs::copy(&backup, folder.join("deltaq.db")).expect("a file");
+            }
+            let plan = Plan { kind, calls: "any", from, count, errno: ENOSPC };
+            let command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+            let started = Spawned::try_start(&store, command, |command| plan.set(command, &folder, None));
+            let is_whole = started.is_some();
+            if let Some(server) = started {
+                server.end(End::Kill);
+            }
+            let server = Spawned::start(&store);
+            assert_eq!(call(&server, &post("/add", &json!({"key": "new"}))).expect("an answer").0, 200);
+            let expected: &[&str] = if restores { &["kept", "new"] } else { &["new"] };
+            assert!(keys(&server).iter().eq(expected), "{kind} from call {from} on");
+            server.end(End::Kill);
+            if is_whole {
+                break;
+            }
+            from += 1;
+        }
+        assert!(from > 10, "{kind}: no call was hit");
+    }
+    std::fs::remove_file(&backup).expect("the copy");
 }

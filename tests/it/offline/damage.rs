@@ -210,6 +210,53 @@ async fn damage_in_history_alone_lets_a_server_start() {
 }
 
 #[tokio::test]
+async fn a_history_ends_with_an_error_where_it_is_damaged() {
+    let scratch = Scratch::new();
+    let (good, bad) = (scratch.path("good"), scratch.path("bad"));
+    let server = Server::start(&good);
+    for n in 0..12 {
+        server.post("prices/add", &format!(r#"{{"key":"{}","n":{n}}}"#, ["x", "y"][n % 2]));
+    }
+    server.stop();
+    let cut = |bytes: &str| {
+        format!(
+            "UPDATE journal SET events = CAST(CAST(substr(events, 1, 20) AS BLOB) || {bytes} AS TEXT) WHERE id = 6"
+        )
+    };
+    for text in [
+        "UPDATE journal SET events = replace(events, '\"y\"', '\"z\"') WHERE id = 6",
+        "UPDATE journal SET events = '[]' WHERE id = 6",
+        "DELETE FROM journal WHERE id = 6",
+        &cut("''"),
+        &cut("x'ff' || CAST(substr(events, 22) AS BLOB)"),
+    ] {
+        copy(&good, &bad);
+        change(&bad, text).await;
+        let ran = check(&bad);
+        assert!(ran.stdout.contains("damage (history only): queue prices, table journal, id "), "{ran:?}");
+        assert!(ran.stdout.contains("1 findings of damage, 1 of them in history only"), "{ran:?}");
+        let server = Server::start(&bad);
+        let get = |query: &str| {
+            let (status, answer) = server.call("GET", &format!("/v1/queues/prices/history/y{query}"), "");
+            (status, serde_json::from_str::<Value>(&answer).expect("JSON"))
+        };
+        let (status, newer) = get("");
+        let told: Vec<_> = newer["items"].as_array().into_iter().flatten().collect();
+        let told: Vec<_> = told.iter().filter_map(|item| item["resource_version"].as_u64()).collect();
+        // A text that can't be read takes the page with it in which it stands.
+        if status == 200 {
+            assert_eq!(told, [12, 10, 8], "{text}");
+            let next = newer["continue"].as_str().expect("there is more");
+            assert_eq!(get(&format!("?continue={next}")).0, 500, "{text}");
+        } else {
+            assert_eq!((status, &newer["code"]), (500, &Value::from("internal")), "{text}");
+            assert!(newer["detail"].as_str().is_some_and(|detail| detail.contains("damaged")), "{newer}");
+        }
+        server.stop();
+    }
+}
+
+#[tokio::test]
 async fn rows_that_are_missing_are_found_wherever_they_stood() {
     let scratch = Scratch::new();
     let good = store(&scratch, "good").await;

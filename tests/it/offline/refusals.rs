@@ -1,6 +1,8 @@
 //! Folders that hold no store, or one that is not for this program; exit codes.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 
 use super::*;
 
@@ -106,7 +108,23 @@ fn no_file_is_written_over() {
         assert!(said.contains("precious is there already"), "{said}");
         assert_eq!(fs::read_to_string(&to).expect("a file"), "mine");
     }
+    // Next to the database SQLite, or a start, would take the copy for something else.
+    for name in ["deltaq.db-journal", "copy.db", "../data/copy.db"] {
+        let said = run("backup --data-dir", &[&folder, Path::new("--to"), &folder.join(name)]).failed();
+        assert!(said.contains("is in the data directory"), "{said}");
+    }
     let nowhere = scratch.path("no/such/folder/copy.db");
     let said = run("backup --data-dir", &[&folder, Path::new("--to"), &nowhere]).failed();
     assert!(said.contains("can't write"), "{said}");
+}
+
+#[test]
+fn a_data_directory_that_is_no_text_is_refused_and_not_another_one_made() {
+    let scratch = Scratch::new();
+    let folder = scratch.0.join(OsStr::from_bytes(b"nu\xffx"));
+    for words in ["serve --listen 127.0.0.1:0 --data-dir", "import --queue q --data-dir"] {
+        let said = run(words, &[&folder]).failed();
+        assert!(said.contains("--data-dir") && said.contains("a path in UTF-8"), "{said}");
+    }
+    assert_eq!(fs::read_dir(&scratch.0).expect("a folder").count(), 0);
 }

@@ -11,7 +11,7 @@ use deltaq::journal::memory::Memory;
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
 use deltaq::journal::store::{
-    Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow, Reader, Size, Store, Stretch, Writes,
+    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Size, Store, Stretch, Writes,
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
@@ -244,14 +244,8 @@ impl Reader for Disk {
         })
     }
 
-    fn history(
-        &self,
-        queue: QueueId,
-        key: &str,
-        before: Rv,
-        bytes: usize,
-    ) -> BoxFuture<'_, Result<(Vec<JournalRow>, Option<Rv>), Error>> {
-        self.memory.history(queue, key, before, bytes)
+    fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {
+        self.memory.history(queue, from, bytes)
     }
 
     fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {

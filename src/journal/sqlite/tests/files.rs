@@ -139,6 +139,40 @@ async fn a_damaged_page_is_found_at_the_start() {
     store.close().await;
 }
 
+/// Whoever reads by it would not find an acknowledged row.
+#[tokio::test]
+async fn no_bit_of_an_index_can_hide_a_row() {
+    let scratch = Scratch::new();
+    let (mut store, _, _) = scratch.open().await;
+    store.write(rows(1..=4)).await.unwrap();
+    store.close().await;
+    let good = fs::read(scratch.file("deltaq.db")).unwrap();
+    let paths = Paths::new(&scratch.data()).unwrap();
+    let mut connection = connect::reader(&paths.database).await.unwrap();
+    let root = sqlx::query_scalar("SELECT rootpage FROM sqlite_schema WHERE name = 'journal_by_queue'");
+    let root: u32 = root.fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let page = (root as usize - 1) * 4_096..root as usize * 4_096;
+    let mut refused = 0;
+    for at in page.filter(|at| good[*at] != 0) {
+        for bit in 0..8 {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << bit;
+            fs::write(scratch.file("deltaq.db"), bad).unwrap();
+            match Sqlite::open(&scratch.data(), Sync::Full).await {
+                Ok((store, reader, _)) => {
+                    let found = reader.journal(QueueId(1), 0, usize::MAX).await.unwrap();
+                    assert_eq!(found, rows(1..=4).journal, "bit {bit} of byte {at}");
+                    store.close().await;
+                }
+                Err(Error::Damaged { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
+}
+
 #[tokio::test]
 async fn a_backup_of_a_store_in_use_is_a_store() {
     let scratch = Scratch::new();

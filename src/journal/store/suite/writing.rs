@@ -9,7 +9,7 @@ pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), []);
     assert_eq!(keys(&reader, 1).await, []);
     assert_eq!(all_rows(&reader, 1).await, []);
-    assert_eq!(reader.history(QueueId(1), "a", Rv::MAX, 100).await.unwrap(), (Vec::new(), None));
+    assert_eq!(reader.history(QueueId(1), Rv::MAX, 100).await.unwrap(), (Vec::new(), None));
     assert_eq!(reader.stretches(QueueId(1), 100).await.unwrap(), []);
     store.write(Writes::default()).await.unwrap();
     store.close().await;
