@@ -213,12 +213,13 @@ async fn replay(
 ) -> Result<Rv, Error> {
     let mut last_rv = queue.resource_version();
     let mut is_first = true;
+    let mut reading = reader.journal(row.id, last_rv, PAGE_BYTES);
     loop {
-        let page = reader.journal(row.id, last_rv, PAGE_BYTES).await?;
-        if page.is_empty() {
-            return Ok(last_rv);
-        }
-        for journal in &page {
+        let page = reading.await?;
+        let Some(last) = page.last() else { return Ok(last_rv) };
+        // It is read while this page is replayed.
+        reading = reader.journal(row.id, last.last_rv, PAGE_BYTES);
+        let replayed = page.iter().try_for_each(|journal| {
             check_link(row, journal, last_rv, is_first)?;
             is_first = false;
             let events = decoder.events(journal)?;
@@ -228,6 +229,11 @@ async fn replay(
                 queue.replay(event, floor);
             }
             last_rv = journal.last_rv;
+            Ok::<(), Error>(())
+        });
+        if let Err(error) = replayed {
+            let _ = reading.await;
+            return Err(error);
         }
     }
 }

@@ -318,7 +318,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
 
     /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first: at least one
-    /// if there is any, more up to `bytes` of events.
+    /// if there is any, more up to `bytes` of events. They are read from the call on, too.
     fn journal(
         &self,
         queue: QueueId,

@@ -257,6 +257,20 @@ impl Range {
     }
 }
 
+/// Reads a page from now on, while whoever wants it does something else.
+fn ahead<T: Send + 'static>(
+    doing: &'static str,
+    page: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> BoxFuture<'static, Result<T, Error>> {
+    #[expect(clippy::disallowed_methods, reason = "whoever waits for the page has the task")]
+    let page = AbortOnDropHandle::new(tokio::spawn(page));
+    Box::pin(async move {
+        page.await.unwrap_or_else(|ended| {
+            Err(Error::Failed { doing: doing.to_owned(), source: Some(ended.into()) })
+        })
+    })
+}
+
 impl Reader for SqliteReader {
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>> {
         Box::pin(self.0.all("read the queues", sqlx::query(sql::READ_QUEUES), rows::queue_row))
@@ -271,14 +285,8 @@ impl Reader for SqliteReader {
         let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, Slot::MAX));
         let query = query.bind(bound(limit as u64));
         let lanes = self.0.clone();
-        let page =
-            async move { lanes.all("read the keys", query, move |row| rows::key_row(queue, row)).await };
-        #[expect(clippy::disallowed_methods, reason = "whoever waits for the page has the task")]
-        let page = AbortOnDropHandle::new(tokio::spawn(page));
-        Box::pin(async move {
-            page.await.unwrap_or_else(|ended| {
-                Err(Error::Failed { doing: "read the keys".to_owned(), source: Some(ended.into()) })
-            })
+        ahead("read the keys", async move {
+            lanes.all("read the keys", query, move |row| rows::key_row(queue, row)).await
         })
     }
 
@@ -288,7 +296,8 @@ impl Reader for SqliteReader {
         after: Rv,
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
-        Box::pin(self.0.read_journal(queue, after, bytes))
+        let lanes = self.0.clone();
+        ahead("read the journal", async move { lanes.read_journal(queue, after, bytes).await })
     }
 
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {
