@@ -6,13 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::history::{Answer, Count, Look, Settle, Way, What};
+use super::history::{Answer, Count, Look, Settle, Us, Way, What};
 use super::queues::{QUEUES, Spec};
 use super::reading::{items, known, list, number};
 use super::wire::{Connection, Message};
 
 /// Longest time that emptying a queue may take: much longer than its leases and waits.
 const DRAIN: Duration = Duration::from_secs(30);
+/// How often a list is read until nothing happens meanwhile: each of so few leases ends once.
+const LISTS: usize = 200;
 
 /// Creates the queues.
 pub(crate) fn create(address: SocketAddr) {
@@ -30,17 +32,9 @@ pub(crate) fn look(client: &mut Client) -> Result<Vec<Look>, String> {
 }
 
 fn look_at(client: &mut Client, spec: &'static Spec) -> Result<Look, String> {
-    let mut get = |path: &str| {
-        let page = client.read(spec.name, &Message::get(spec.path(path)));
-        let page = page.ok_or_else(|| format!("GET {} is not answered", spec.path(path)))?;
-        if page.get("continue").is_some_and(|next| !next.is_null()) {
-            return Err(format!("GET {} has more than one page", spec.path(path)));
-        }
-        Ok((page, client.calls.last().map_or((0, 0), |call| (call.start, call.end))))
-    };
-    let (page, (start, end)) = get("/items?state=ready,delayed,leased,parked&limit=5000")?;
-    let (all_known, _) = get("/known?limit=5000")?;
-    let (document, _) = get("")?;
+    let (page, (start, end)) = get_all(client, spec, "/items?state=ready,delayed,leased,parked&limit=5000")?;
+    let (all_known, _) = get_all(client, spec, "/known?limit=5000")?;
+    let document = get(client, spec, "")?;
     let status = &document["status"];
     let by_state = ["ready", "delayed", "leased", "parked"].map(|state| number(status, state));
     let in_states = by_state.into_iter().sum::<Result<u64, String>>()?;
@@ -61,6 +55,33 @@ fn look_at(client: &mut Client, spec: &'static Spec) -> Result<Look, String> {
             count("known", number(status, "known")?, &all_known)?,
         ],
     })
+}
+
+fn get(client: &mut Client, spec: &'static Spec, path: &str) -> Result<Value, String> {
+    let page = client.read(spec.name, &Message::get(spec.path(path)));
+    page.ok_or_else(|| format!("GET {} is not answered", spec.path(path)))
+}
+
+/// All pages of a list as one, and when it was read. Leases end by themselves, and then a key may go from
+/// one page to another: what counts is a list during which nothing has happened.
+fn get_all(client: &mut Client, spec: &'static Spec, path: &str) -> Result<(Value, (Us, Us)), String> {
+    for _ in 0..LISTS {
+        let mut all = get(client, spec, path)?;
+        let start = client.calls.last().map_or(0, |call| call.start);
+        let rv = number(&all, "resource_version")?;
+        let mut is_one = true;
+        while let Some(next) = all["continue"].as_str() {
+            let mut page = get(client, spec, &format!("{path}&continue={next}"))?;
+            is_one &= number(&page, "resource_version")? == rv;
+            let more = page["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+            all["items"].as_array_mut().ok_or("a list has no items")?.extend(more);
+            all["continue"] = page["continue"].take();
+        }
+        if is_one {
+            return Ok((all, (start, client.calls.last().map_or(0, |call| call.end))));
+        }
+    }
+    Err(format!("GET {} changed {LISTS} times while it was read", spec.path(path)))
 }
 
 /// Works off everything, parked keys too.
