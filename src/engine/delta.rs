@@ -195,12 +195,11 @@ impl Deltas {
             self.0 = Few::One(Box::new(delta));
             return Appended::Queued { merged: 0 };
         }
-        let mut many = std::mem::take(self).into_many();
-        if delta.is_deleted() && many.list.back().is_some_and(Delta::is_deleted) {
-            many.pop_back();
+        if let Few::Many(many) = &mut self.0 {
+            return Appended::Queued { merged: many.append(delta, cap) };
         }
-        many.push_back(delta);
-        let merged = many.shrink(cap);
+        let mut many = std::mem::take(self).into_many();
+        let merged = many.append(delta, cap);
         *self = many.into();
         Appended::Queued { merged }
     }
@@ -242,6 +241,16 @@ impl Deltas {
 }
 
 impl Many {
+    /// Adds a delta in place of a deletion that it makes superfluous, or at the end. Leaves two if there
+    /// were as many.
+    fn append(&mut self, delta: Delta, cap: Cap) -> u32 {
+        if delta.is_deleted() && self.list.back().is_some_and(Delta::is_deleted) {
+            self.pop_back();
+        }
+        self.push_back(delta);
+        self.shrink(cap)
+    }
+
     /// Merges the second and third oldest while the list is past its cap. Taking both ends of the
     /// oldest three makes each merge O(1).
     fn shrink(&mut self, cap: Cap) -> u32 {

@@ -528,9 +528,9 @@ impl Standing {
     }
 
     fn set_trouble(&mut self, change: impl FnOnce(&mut Trouble)) {
-        let mut trouble = self.trouble.take().unwrap_or_default();
+        let mut trouble = self.trouble.take().map(|trouble| *trouble).unwrap_or_default();
         change(&mut trouble);
-        self.trouble = (*trouble != Trouble::default()).then_some(trouble);
+        self.trouble = (trouble != Trouble::default()).then(|| Box::new(trouble));
     }
 
     /// Whether the key waits for its delay and nothing else.
