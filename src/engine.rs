@@ -20,6 +20,7 @@
 //! may have which key, and when), [`delta`] (what has happened to a key) and the known objects in
 //! the [`table`] (what consumers have acknowledged).
 
+pub mod admission;
 pub mod command;
 pub mod config;
 pub mod delta;

@@ -1,7 +1,9 @@
 //! The settings of one queue, validated.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::admission::Admission;
 use super::delta::Cap;
 use super::key::KeySpec;
 use super::rate_limit::RateLimiter;
@@ -71,6 +73,8 @@ pub struct Config {
     pub max_deletes: Option<u64>,
     /// How long events are kept.
     pub retention: Retention,
+    /// What is asked of objects before they are taken, and done to them.
+    pub admission: Option<Arc<Admission>>,
 }
 
 impl Config {
@@ -119,6 +123,7 @@ impl Default for Config {
             max_delete_percent: None,
             max_deletes: None,
             retention: Retention { age: None, bytes: None },
+            admission: None,
         }
     }
 }

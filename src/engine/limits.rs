@@ -7,6 +7,21 @@ pub const KEY_BYTES_MAX: usize = 1_024;
 pub const JSON_DEPTH_MAX: usize = 128;
 /// Most JSON pointers that may make up a key.
 pub const KEY_POINTERS_MAX: usize = 8;
+/// Longest JSON Schema of a queue, in bytes without blanks between its tokens.
+pub const SCHEMA_BYTES_MAX: usize = 256 << 10;
+/// Most bytes that the defaults of a schema may come to, each filled in as far as they fill in one another.
+pub const DEFAULTS_BYTES_MAX: usize = 4 << 20;
+/// Largest regular expression of a schema, in bytes of what it is compiled to.
+pub const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Most pointers to what is pruned from objects.
+pub const PRUNE_POINTERS_MAX: usize = 100;
+/// Most places at which an object is said not to satisfy its schema.
+pub const VIOLATIONS_MAX: usize = 20;
+/// Longest object of which more than the first such place is looked for, in bytes: the list of all is
+/// made before it is cut.
+pub const VIOLATIONS_OBJECT_BYTES_MAX: usize = 64 << 10;
+/// Longest text on such a place, in characters.
+pub const VIOLATION_CHARS_MAX: usize = 300;
 /// Longest source, worker name or pop id, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 /// Longest error text kept with a failed key, in bytes.

@@ -365,7 +365,8 @@ impl Queue {
     /// # Errors
     /// [`Refusal::ConfigChanged`].
     pub fn check_config(&self, read_by: &Config) -> Result<(), Refusal> {
-        let same = self.config.key == read_by.key && self.config.mode == read_by.mode;
+        let now = &self.config;
+        let same = now.key == read_by.key && now.mode == read_by.mode && now.admission == read_by.admission;
         if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
     }
 

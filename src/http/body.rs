@@ -72,6 +72,11 @@ impl Incoming {
         }
     }
 
+    /// Most bytes of a body that is one document.
+    pub(super) const fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// The whole body as text.
     pub(super) async fn text(mut self) -> Result<String, Problem> {
         let limit = self.bytes_max;

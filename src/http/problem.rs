@@ -8,6 +8,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use super::wire::ViolationDocument;
+use crate::engine::admission::{self, Unfit};
 use crate::engine::event::ReplaceCounts;
 use crate::engine::key::KeyError;
 use crate::engine::object::SyntaxError;
@@ -112,7 +114,7 @@ codes! {
     InvalidKey "invalid-key" 422 false "The key is not allowed"
         "A key is 1 to 1,024 bytes of text without control characters, made of strings or integers; with several pointers no part may contain a slash; an explicit key must equal the object's own.";
     InvalidObject "invalid-object" 422 false "The object is not allowed"
-        "Objects are JSON objects.";
+        "Objects are JSON objects, and satisfy the queue's schema if it has one: errors says at which places this one does not, pointer in the object and schema_pointer in the schema. Nothing of the request was applied.";
     InvalidConfig "invalid-config" 422 false "The queue's settings are not allowed"
         "The detail names the field, its value and what it takes.";
     IncompleteList "incomplete-list" 422 false "The list does not say that it is whole"
@@ -350,6 +352,34 @@ fn with_counts(problem: Problem, counts: ReplaceCounts) -> Problem {
         .with("unchanged", counts.unchanged)
         .with("skipped", counts.skipped)
         .with("taken_over", counts.taken_over)
+}
+
+impl From<admission::Error> for Problem {
+    fn from(error: admission::Error) -> Self {
+        let field = error.field();
+        let mut problem = Self::new(Code::InvalidConfig, format!("{field}: {error}")).with("field", field);
+        if let Some(pointer) = error.pointer() {
+            problem = problem.with("pointer", pointer);
+        }
+        match error.limit() {
+            Some(limit) => problem.with("limit", limit),
+            None => problem,
+        }
+    }
+}
+
+impl From<Unfit> for Problem {
+    fn from(unfit: Unfit) -> Self {
+        let detail = unfit.to_string();
+        match unfit {
+            Unfit::Invalid(violations) => {
+                let errors: Vec<_> = violations.into_iter().map(ViolationDocument::from).collect();
+                Self::new(Code::InvalidObject, detail).with_default("errors", errors)
+            }
+            Unfit::TooLarge { limit } => Self::new(Code::ObjectTooLarge, detail).with("limit", limit),
+            Unfit::TooDeep | Unfit::Unreadable(_) => Self::new(Code::InvalidObject, detail),
+        }
+    }
 }
 
 impl From<KeyError> for Problem {

@@ -1,5 +1,6 @@
 //! The documents that go over the wire, apart from the engine's types so that each can change alone.
 
+pub mod admission;
 pub mod config;
 pub mod strict;
 

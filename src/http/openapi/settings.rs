@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 use super::terms::{duration, reference};
 use crate::config::queue::Bounds;
 use crate::duration::parse;
+use crate::engine::limits::PRUNE_POINTERS_MAX;
 
-/// Gives each setting its range.
+/// Gives each setting its range, and adds those that the settings file has not.
 pub(super) fn complete(schemas: &mut Map<String, Value>) {
     let mut durations = Map::new();
     for (schema, prefix) in [
@@ -27,6 +28,12 @@ pub(super) fn complete(schemas: &mut Map<String, Value>) {
         }
     }
     schemas.append(&mut durations);
+    let properties = schemas.get_mut("QueueConfig").and_then(|schema| schema.get_mut("properties"));
+    if let (Some(properties), Value::Object(admission)) =
+        (properties.and_then(Value::as_object_mut), admission())
+    {
+        properties.extend(admission);
+    }
     if let Some(part) =
         schemas.get_mut("DetailedKeyPart").and_then(|part| part.pointer_mut("/properties/pointer"))
     {
@@ -35,6 +42,26 @@ pub(super) fn complete(schemas: &mut Map<String, Value>) {
     if let Some(part) = schemas.get_mut("KeyPart").and_then(|part| part.pointer_mut("/oneOf/0")) {
         merge(part, pointer());
     }
+}
+
+/// What is asked of objects and done to them.
+fn admission() -> Value {
+    let mut pointers = json!({ "type": "string" });
+    merge(&mut pointers, pointer());
+    json!({
+        "schema": {
+            "type": "object",
+            "additionalProperties": true,
+            "description": "A JSON Schema that objects must satisfy, and whose defaults are filled in; unset is none.",
+            "examples": [{ "required": ["price"], "properties": { "price": { "type": "number" } } }],
+        },
+        "prune": {
+            "type": "array",
+            "items": pointers,
+            "maxItems": PRUNE_POINTERS_MAX,
+            "description": "Pointers to the members that are removed from objects; unset is none.",
+        },
+    })
 }
 
 /// Any of the settings, or null for the default.

@@ -8,7 +8,9 @@ use axum::Json;
 use axum::extract::State;
 
 use super::consume::read_keys;
-use super::reading::{Listing, Parsed, documents, key_or_explicit, keys_of, objects, read_keys_again};
+use super::reading::{
+    Fate, Listing, Parsed, admitted, documents, key_or_explicit, keys_of, objects, read_keys_again,
+};
 use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::{DeltaKind, Source};
@@ -137,7 +139,7 @@ async fn produce(
             (Some(key), true) if bare => Ok(vec![template(key.clone(), None)]),
             (_, true) if !many => Err(empty_body(kind)),
             _ => {
-                let keyed = keys_of(&parsed, explicit.as_ref())?;
+                let keyed = keys_of(&parsed, explicit.as_ref(), config, Fate::of(kind))?;
                 Ok(keyed.into_iter().map(|(key, object)| template(key, Some(object))).collect())
             }
         }
@@ -172,7 +174,7 @@ pub(in crate::http) async fn deltas(
 ) -> Result<Json<Produced>, Problem> {
     params.none()?;
     let config = config_of(&state, &name);
-    let texts = documents(incoming, state.limits.max_batch, config.max_object_bytes).await?;
+    let texts = documents(incoming, state.limits.max_batch, &config).await?;
     apply(&state, &name, config, |config| {
         let calls = texts.iter().enumerate().map(|(index, (text, line))| {
             delta_call(text, config).map_err(|problem| problem.in_item(index, *line))
@@ -210,7 +212,10 @@ fn delta_call(text: &str, config: &Config) -> Result<Call, Problem> {
         DeltaCallKind::Deleted => DeltaKind::Deleted,
     };
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
-    let scanned = call.object.map(|raw| object::scan(raw.get(), &config.key)).transpose()?;
+    let scanned = match call.object {
+        Some(raw) => Some(admitted(object::scan(raw.get(), &config.key)?, config, Fate::of(kind))?),
+        None => None,
+    };
     let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
     let (key, object) = match (scanned, explicit) {
         (Some(scanned), explicit) => (key_or_explicit(scanned.key, explicit.as_ref())?, Some(scanned.object)),
@@ -281,7 +286,7 @@ pub(in crate::http) async fn replace(
     }
     let handle = state.registry.get_or_create(&name)?;
     let now = handle.config();
-    if now.key != config.key {
+    if now.admission == config.admission && now.key != config.key {
         config = now;
         let items = read_keys_again(replace.items, &config)?;
         let keys = items.iter().map(|(key, _)| key.clone()).collect();
@@ -361,7 +366,7 @@ pub(in crate::http) async fn seed(
 ) -> Result<Json<Produced>, Problem> {
     params.none()?;
     let config = config_of(&state, &name);
-    let texts = documents(incoming, state.limits.max_replace_objects, config.max_object_bytes).await?;
+    let texts = documents(incoming, state.limits.max_replace_objects, &config).await?;
     let seeds = texts.iter().enumerate().map(|(index, (text, line))| {
         seed_call(text, &config).map_err(|problem| problem.in_item(index, *line))
     });
@@ -385,7 +390,7 @@ pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
 fn seed_call(text: &str, config: &Config) -> Result<Seed, Problem> {
     let call: SeedCall<'_> = read_envelope(text)?;
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
-    let scanned = object::scan(call.object.get(), &config.key)?;
+    let scanned = admitted(object::scan(call.object.get(), &config.key)?, config, Fate::Kept)?;
     if let Some(source) = &call.source {
         check_name(source).map_err(|wrong| wrong.field("source"))?;
     }

@@ -7,7 +7,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value};
 
 use super::look::{PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
 use crate::engine::time::Time;
@@ -22,6 +21,7 @@ use crate::http::openapi::terms::QueuePatch;
 use crate::http::params::{Params, QueueName, wrong};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
+use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
 use crate::service;
 use crate::service::{Handle, Incarnation, Name, SLICE_KEYS};
@@ -44,7 +44,7 @@ pub(in crate::http) async fn put(
     incoming: Incoming,
 ) -> Result<Response, Problem> {
     params.none()?;
-    let patch: Map<String, Value> = incoming.document().await?;
+    let patch = incoming.document::<PatchDocument>().await?.compile()?;
     let defaults = state.registry.defaults().clone();
     let (handle, created) = if let Some(handle) = state.registry.find(&name) {
         (handle, false)

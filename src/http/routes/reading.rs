@@ -3,9 +3,11 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::engine::admission::Unfit;
 use crate::engine::config::Config;
+use crate::engine::delta::DeltaKind;
 use crate::engine::key::{Key, KeyError, KeySet};
-use crate::engine::object::{self, Object};
+use crate::engine::object::{self, Object, Scanned};
 use crate::http::body::{Format, Incoming, document_problem};
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
@@ -13,7 +15,7 @@ use crate::http::problem::{Code, Problem};
 /// How much longer than an object the document around it may be, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
 
-/// An object of a body.
+/// An object of a body, as it came.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) object: Object,
@@ -32,7 +34,8 @@ pub(super) async fn objects(
 ) -> Result<(Vec<Parsed>, bool), Problem> {
     let mut all = Vec::new();
     if incoming.format == Format::Ndjson {
-        let mut lines = Lines::new(incoming, config.max_object_bytes);
+        let longest = line_bytes_max(&incoming, config);
+        let mut lines = Lines::new(incoming, longest);
         while let Some(line) = lines.next().await? {
             check_count(all.len() + 1, most)?;
             all.push(parsed_line(&line, lines.number(), all.len(), config)?);
@@ -53,6 +56,13 @@ pub(super) async fn objects(
     Ok((all, many))
 }
 
+/// Longest line of objects. One that something is pruned from may come in as long as a body that is no list of
+/// lines.
+fn line_bytes_max(incoming: &Incoming, config: &Config) -> usize {
+    let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune().is_empty());
+    if prunes { config.max_object_bytes.max(incoming.bytes_max()) } else { config.max_object_bytes }
+}
+
 fn parsed_line(text: &str, line: usize, index: usize, config: &Config) -> Result<Parsed, Problem> {
     let scanned = object::scan(text, &config.key).map_err(|error| {
         let column = error.column;
@@ -65,11 +75,12 @@ fn parsed_line(text: &str, line: usize, index: usize, config: &Config) -> Result
 pub(super) async fn documents(
     incoming: Incoming,
     most: usize,
-    object_bytes_max: usize,
+    config: &Config,
 ) -> Result<Vec<(String, Option<usize>)>, Problem> {
     let mut all = Vec::new();
     if incoming.format == Format::Ndjson {
-        let mut lines = Lines::new(incoming, object_bytes_max.saturating_add(ENVELOPE_BYTES_MAX));
+        let longest = line_bytes_max(&incoming, config).saturating_add(ENVELOPE_BYTES_MAX);
+        let mut lines = Lines::new(incoming, longest);
         while let Some(line) = lines.next().await? {
             check_count(all.len() + 1, most)?;
             all.push((line, Some(lines.number())));
@@ -87,12 +98,44 @@ pub(super) async fn documents(
     Ok(all)
 }
 
-/// The keys of objects, or the explicit one of a single object that does not carry it.
-pub(super) fn keys_of(parsed: &[Parsed], explicit: Option<&Key>) -> Result<Vec<(Key, Object)>, Problem> {
+/// What becomes of an object that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is stored, so it must satisfy the queue's schema.
+    Kept,
+    /// It only says what is gone.
+    Gone,
+}
+
+impl Fate {
+    /// What becomes of the objects of a call.
+    pub(super) fn of(kind: DeltaKind) -> Self {
+        if kind == DeltaKind::Deleted { Self::Gone } else { Self::Kept }
+    }
+}
+
+/// The object as the queue takes it, and its key.
+pub(super) fn admitted(came: Scanned, config: &Config, fate: Fate) -> Result<Scanned, Problem> {
+    let Some(admission) = &config.admission else { return Ok(came) };
+    match admission.admit(&came.object, fate == Fate::Kept, config.max_object_bytes)? {
+        None => Ok(came),
+        Some(object) => object::scan(object.as_str(), &config.key).map_err(|_deep| Unfit::TooDeep.into()),
+    }
+}
+
+/// The objects as the queue takes them, with their keys, or the explicit one of a single object that
+/// does not carry it.
+pub(super) fn keys_of(
+    parsed: &[Parsed],
+    explicit: Option<&Key>,
+    config: &Config,
+    fate: Fate,
+) -> Result<Vec<(Key, Object)>, Problem> {
     let keyed = parsed.iter().enumerate().map(|(index, parsed)| {
-        let key = key_or_explicit(parsed.key.clone(), explicit);
-        let key = key.map_err(|error| Problem::from(error).in_item(index, parsed.line))?;
-        Ok((key, parsed.object.clone()))
+        let came = Scanned { object: parsed.object.clone(), key: parsed.key.clone() };
+        let keyed = admitted(came, config, fate)
+            .and_then(|taken| Ok((key_or_explicit(taken.key, explicit)?, taken.object)));
+        keyed.map_err(|problem| problem.in_item(index, parsed.line))
     });
     keyed.collect()
 }
@@ -147,7 +190,8 @@ impl Listing {
         let mut listing = Self { lines: incoming.format == Format::Ndjson, ..Self::default() };
         let mut end = None;
         if listing.lines {
-            let mut lines = Lines::new(incoming, config.max_object_bytes);
+            let longest = line_bytes_max(&incoming, config);
+            let mut lines = Lines::new(incoming, longest);
             while let Some(line) = lines.next().await? {
                 if let Some(end) = end {
                     return Err(incomplete(&format!(
@@ -159,7 +203,7 @@ impl Listing {
                 if end.is_none() {
                     check_count(listing.items.len() + 1, most)?;
                     let parsed = parsed_line(&line, lines.number(), listing.items.len(), config)?;
-                    listing.push(parsed)?;
+                    listing.push(parsed, config)?;
                     if listing.items.len().is_multiple_of(LINES_AT_A_STRETCH) {
                         tokio::task::yield_now().await;
                     }
@@ -177,7 +221,7 @@ impl Listing {
             if parsed.is_empty() && !many && !empty {
                 return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
             }
-            parsed.into_iter().try_for_each(|parsed| listing.push(parsed))?;
+            parsed.into_iter().try_for_each(|parsed| listing.push(parsed, config))?;
         }
         for stated in [count, end].into_iter().flatten() {
             let have = listing.items.len() as u64;
@@ -188,11 +232,14 @@ impl Listing {
         Ok(listing)
     }
 
-    fn push(&mut self, parsed: Parsed) -> Result<(), Problem> {
+    fn push(&mut self, parsed: Parsed, config: &Config) -> Result<(), Problem> {
         let index = self.items.len();
-        let key = parsed.key.map_err(|error| Problem::from(error).in_item(index, parsed.line))?;
+        let came = Scanned { object: parsed.object, key: parsed.key };
+        let taken = admitted(came, config, Fate::Kept);
+        let keyed = taken.and_then(|taken| Ok((taken.key?, taken.object)));
+        let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
         self.keys.insert(key.clone());
-        self.items.push((key, parsed.object));
+        self.items.push((key, object));
         Ok(())
     }
 }

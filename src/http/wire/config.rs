@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::super::params;
 use super::super::problem::{Code, Problem};
+use super::admission::Patch;
 use crate::config::queue as words;
 use crate::config::queue::{DetailedKeyPart, KeyPart, QueueDefaults};
 use crate::config::{self, Error};
@@ -127,6 +129,7 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
             age: optional("retention.age", &document.retention.age)?,
             bytes: document.retention.bytes,
         },
+        admission: None,
     })
 }
 
@@ -134,10 +137,16 @@ pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
 ///
 /// # Errors
 /// [`Code::InvalidRequest`] for an unknown field, [`Code::InvalidConfig`] for a wrong value.
-pub fn patched(
+pub fn patched(current: &Config, defaults: &Config, patch: &Patch) -> Result<Config, Problem> {
+    let common = patched_common(current, defaults, &patch.common)?;
+    let admission = patch.admission.applied(current.admission.as_deref(), &common.key)?;
+    Ok(Config { admission, ..common })
+}
+
+fn patched_common(
     current: &Config,
     defaults: &Config,
-    patch: &serde_json::Map<String, Value>,
+    patch: &Map<String, Value>,
 ) -> Result<Config, Problem> {
     let mut document = table(current)?;
     let defaults = table(defaults)?;
@@ -229,6 +238,8 @@ fn problem_of(error: &Error) -> Problem {
     match error {
         Error::Unknown { name, nearest, .. } => {
             let (name, near) = (plain(name), plain(nearest));
+            let near =
+                params::nearest(&name, &["schema", "prune", &near]).map_or(near.clone(), str::to_owned);
             let detail = format!("unknown field {name:?}; did you mean {near:?}?");
             Problem::new(Code::InvalidRequest, detail).with("field", name)
         }
@@ -242,7 +253,7 @@ fn problem_of(error: &Error) -> Problem {
     }
 }
 
-fn invalid(field: &str, why: &str) -> Problem {
+pub(super) fn invalid(field: &str, why: &str) -> Problem {
     Problem::new(Code::InvalidConfig, format!("{field}: {why}")).with("field", field)
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{ExtendedDocument, SettledDocument};
+use crate::engine::admission::Violation;
 
 /// What this server is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -49,6 +50,24 @@ pub struct InfoLimits {
     pub waiters: usize,
 }
 
+/// A place where an object does not satisfy the queue's schema.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ViolationDocument {
+    /// Where in the object (RFC 6901).
+    pub pointer: String,
+    /// The keyword of the schema that says so (RFC 6901).
+    pub schema_pointer: String,
+    /// What is wrong, in at most 300 characters.
+    pub detail: String,
+}
+
+impl From<Violation> for ViolationDocument {
+    fn from(violation: Violation) -> Self {
+        let Violation { pointer, schema_pointer, detail } = violation;
+        Self { pointer, schema_pointer, detail }
+    }
+}
+
 /// What a problem looks like; some carry more fields than these.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProblemDocument {
@@ -85,9 +104,12 @@ pub struct ProblemDocument {
     /// The column that is wrong, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
-    /// The key's pointer that leads to nothing usable.
+    /// The key's pointer that leads to nothing usable, or the place in a schema that is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
+    /// Where the object does not satisfy the queue's schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<Vec<ViolationDocument>>,
     /// What became of the settles of a pop or settle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled: Option<Vec<SettledDocument>>,

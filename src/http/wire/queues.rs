@@ -3,7 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{config, instant, millis};
+use super::admission::QueueSettings;
+use super::{instant, millis};
 use crate::config::queue::QueueDefaults;
 use crate::engine::LastReplace;
 use crate::engine::Status as EngineStatus;
@@ -22,7 +23,8 @@ pub struct QueueDocument {
     #[schema(format = DateTime)]
     pub created_at: String,
     /// Its settings, all of them.
-    pub config: QueueDefaults,
+    #[schema(value_type = QueueDefaults)]
+    pub config: QueueSettings,
     /// Its state at a glance.
     pub status: QueueStatus,
 }
@@ -146,7 +148,7 @@ impl From<&Document> for QueueDocument {
             incarnation: document.incarnation.to_string(),
             auto_created: document.auto_created,
             created_at: instant(document.created_at),
-            config: config::of_engine(&document.config),
+            config: document.config.as_ref().into(),
             status: QueueStatus::new(&document.status, document.waiters),
         }
     }

@@ -1,10 +1,13 @@
 //! The settings of a queue as JSON.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::json::{Float, Text, is_default, micros};
+use crate::engine::admission::{Admission, Error, Schema};
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
@@ -32,6 +35,10 @@ pub(super) struct WireConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_deletes: Option<u64>,
     retention: WireRetention,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    schema: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    prune: Vec<Text<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,6 +104,8 @@ impl<'a> WireConfig<'a> {
             pointer: Text::of(&pointer.text),
             optional: pointer.optional,
         };
+        let pointer = |pointer: &'a Pointer| Text::of(&pointer.text);
+        let admission = config.admission.as_deref();
         Self {
             mode: config.mode,
             key: config.key.pointers().iter().map(part).collect(),
@@ -116,6 +125,8 @@ impl<'a> WireConfig<'a> {
                 age_us: config.retention.age.map(micros),
                 bytes: config.retention.bytes,
             },
+            schema: admission.and_then(Admission::schema).map(|schema| schema.as_raw()),
+            prune: admission.map_or(&[][..], Admission::prune).iter().map(pointer).collect(),
         }
     }
 
@@ -123,6 +134,7 @@ impl<'a> WireConfig<'a> {
     pub(super) fn read(&self) -> Result<Config, String> {
         let part = |part: &WirePointer<'_>| Pointer::parse(part.pointer.as_str(), part.optional);
         let key = self.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new)?;
+        let admission = self.admission(&key)?;
         Ok(Config {
             mode: self.mode,
             key,
@@ -142,7 +154,17 @@ impl<'a> WireConfig<'a> {
                 age: self.retention.age_us.map(Duration::from_micros),
                 bytes: self.retention.bytes,
             },
+            admission,
         })
+    }
+
+    fn admission(&self, key: &KeySpec) -> Result<Option<Arc<Admission>>, String> {
+        let named = |error: Error| format!("{}: {error}", error.field());
+        let schema = self.schema.map(|schema| Schema::compile(schema.get())).transpose().map_err(named)?;
+        let prune = self.prune.iter().map(|text| Pointer::parse(text.as_str(), false));
+        let prune = prune.collect::<Result<_, _>>()?;
+        let admission = Admission::new(schema.map(Arc::new), prune, key).map_err(named)?;
+        Ok(admission.map(Arc::new))
     }
 }
 

@@ -165,6 +165,21 @@ fn is_named_with_its_row() {
 }
 
 #[test]
+fn in_a_schema_that_has_its_checksum() {
+    let wrong = |right: &str, wrong: &str| {
+        let mut row = queue_row(&samples::identity(), &samples::queue_states()[3]);
+        assert!(row.state.contains(right), "{}", row.state);
+        row.state = row.state.replace(right, wrong);
+        row.checksum = checksum::of_queue_row(&row);
+        Decoder::new().queue(&row).unwrap_err().to_string()
+    };
+    let message = wrong(r#""minimum":0.10"#, r#""minimum":"x""#);
+    assert!(message.contains("schema: at \"/properties/price/minimum\""), "{message}");
+    let message = wrong(r#""/a~1b""#, r#""/key""#);
+    assert!(message.contains("prune: \"/key\" would remove the key's"), "{message}");
+}
+
+#[test]
 fn a_row_of_another_version_is_whole_but_not_read() {
     let mut row = key_row(QueueId(3), 7, &samples::key_states()[0]);
     row.format = 2;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::samples;
+use crate::engine::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind};
@@ -159,13 +160,23 @@ impl Dice {
         }
     }
 
+    fn admission(&mut self, key: &KeySpec) -> Option<Arc<Admission>> {
+        let schemas = ["{}", r#"{"default": 1e400}"#, "{\n\"title\" : \"\u{fc} \\\"{\"}"];
+        let schema = self.maybe(|dice| Arc::new(Schema::compile(dice.of(&schemas)).unwrap()));
+        let prune = ["/secret", "/a~0b~1/\"", "/ünï/1"];
+        let prune = self.list(|dice| Pointer::parse(dice.of(&prune), false).unwrap());
+        Admission::new(schema, prune, key).unwrap().map(Arc::new)
+    }
+
     fn config(&mut self) -> Config {
         let pointers = ["/key", "/", "/a~0b/~1\"", "/ünï/0"];
         let mut parts = self.list(|dice| Pointer::parse(dice.of(&pointers), dice.0.bool()).unwrap());
         parts.push(Pointer::parse("/x", false).unwrap());
+        let key = KeySpec::new(parts).unwrap();
         Config {
+            admission: self.admission(&key),
             mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys]),
-            key: KeySpec::new(parts).unwrap(),
+            key,
             known_objects: self.0.bool(),
             emit_replaced: self.0.bool(),
             lease: self.span(),

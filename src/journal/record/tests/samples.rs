@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Source};
@@ -144,6 +145,7 @@ pub(super) fn whats() -> Vec<What> {
         What::ReplaceStarted { source: Some(erp.clone()), first: true },
         What::ReplaceEnded { source: None, first: false, counts: ReplaceCounts::default(), aborted: true },
         What::ReplaceEnded { source: Some(erp), first: true, counts: counts(), aborted: false },
+        What::Configured { config: Arc::new(admitting_config()) },
     ]);
     whats
 }
@@ -195,7 +197,18 @@ pub(super) fn full_config() -> Config {
         max_delete_percent: Some(33.3),
         max_deletes: Some(5),
         retention: Retention { age: Some(Duration::from_hours(24)), bytes: Some(6) },
+        admission: None,
     }
+}
+
+/// Settings with a schema and something to prune.
+pub(super) fn admitting_config() -> Config {
+    let schema = r#"{ "required" : ["price"], "properties":{"price":{"minimum":0.10,"default":1e400}} }"#;
+    let prune = ["/metadata/managedFields", "/a~1b"];
+    let prune = prune.map(|text| Pointer::parse(text, false).unwrap()).to_vec();
+    let schema = Arc::new(Schema::compile(schema).unwrap());
+    let admission = Admission::new(Some(schema), prune, &KeySpec::default()).unwrap();
+    Config { admission: admission.map(Arc::new), ..Config::default() }
 }
 
 pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
@@ -340,7 +353,8 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         aborted: false,
     };
     let started = QueueState { initial: Initial::Running, last_replace: Some(running), ..new.clone() };
-    vec![new, started, full]
+    let admitting = QueueState { config: Arc::new(admitting_config()), ..new.clone() };
+    vec![new, started, full, admitting]
 }
 
 pub(super) fn identity() -> Identity {

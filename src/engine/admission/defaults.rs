@@ -1,0 +1,315 @@
+//! The defaults of a schema, and filling them in.
+//!
+//! They are looked for where a value certainly goes by a subschema: in `properties`,
+//! `additionalProperties` (without `patternProperties` beside it), `items`, `prefixItems`, and through a
+//! `$ref` to a place in the schema itself. Not in what may or may not apply, such as `anyOf` or `if`.
+//! A default fills in an absent member and nothing else, and goes by its own subschema from then on.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use percent_encoding::percent_decode_str;
+use smallvec::SmallVec;
+
+use super::super::key::Pointer;
+use super::super::limits::{DEFAULTS_BYTES_MAX, JSON_DEPTH_MAX};
+use super::document::{Document, Kind, Member};
+use super::prune::Paths;
+
+/// What defaults would pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// More bytes than there may be.
+    Bytes,
+    /// More levels than JSON may have here.
+    Depth,
+}
+
+/// The subschemas of a schema that say something of defaults; the first is the whole schema.
+#[derive(Debug, Default)]
+pub(super) struct Defaults(Vec<Node>);
+
+type Id = usize;
+
+/// The subschemas that a value goes by: one, and those that it refers to.
+type Layers = SmallVec<[Id; 2]>;
+
+#[derive(Debug, Default)]
+struct Node {
+    /// Itself, and what its `$ref` leads to, one after the other.
+    layers: Layers,
+    /// Its default, or else that of what it refers to.
+    default: Option<Box<str>>,
+    properties: Vec<Property>,
+    by_name: HashMap<Box<str>, usize>,
+    others: Option<Id>,
+    first_elements: Vec<Option<Id>>,
+    elements: Option<Id>,
+    refers_to: Option<Id>,
+}
+
+#[derive(Debug)]
+struct Property {
+    name: Box<str>,
+    /// The name as the schema writes it, with quotes.
+    quoted: Box<str>,
+    /// None if it says nothing, as `true` does.
+    schema: Option<Id>,
+}
+
+impl Defaults {
+    /// Those of a schema, which is a whole document; `None` if it has none.
+    ///
+    /// # Errors
+    /// [`Overflow`] if they go on without end.
+    pub(super) fn of(schema: &Document<'_>) -> Result<Option<Self>, Overflow> {
+        let mut builder = Builder { ids: HashMap::new(), todo: Vec::new(), nodes: Vec::new() };
+        builder.id(schema, schema);
+        while let Some((id, place, root)) = builder.todo.pop() {
+            let node = builder.node(place, root);
+            if let Some(slot) = builder.nodes.get_mut(id) {
+                *slot = node;
+            }
+        }
+        let defaults = Self(builder.nodes).layered();
+        if defaults.0.iter().all(|node| node.default.is_none()) {
+            return Ok(None);
+        }
+        defaults.check().map(|()| Some(defaults))
+    }
+
+    /// Notes for each node what it refers to in the end. A circle of references ends where it closes.
+    fn layered(mut self) -> Self {
+        let layers = |start: Id| {
+            let mut layers = Layers::new();
+            let mut next = Some(start);
+            while let Some(id) = next.filter(|id| !layers.contains(id)) {
+                layers.push(id);
+                next = self.0.get(id).and_then(|node| node.refers_to);
+            }
+            layers
+        };
+        let all: Vec<Layers> = (0..self.0.len()).map(layers).collect();
+        let default = |layers: &Layers| {
+            layers.iter().find_map(|id| self.0.get(*id).and_then(|node| node.default.clone()))
+        };
+        let defaults: Vec<_> = all.iter().map(default).collect();
+        for ((node, layers), default) in self.0.iter_mut().zip(all).zip(defaults) {
+            (node.layers, node.default) = (layers, default);
+        }
+        self
+    }
+
+    /// Fills in each default by itself, and what an empty object gets, to see that there is an end to it.
+    ///
+    /// Where a value goes by several subschemas at once, one may fill in what another goes on from; what
+    /// is endless by that alone is not seen here, and ends when an object is filled.
+    fn check(&self) -> Result<(), Overflow> {
+        let mut room = DEFAULTS_BYTES_MAX;
+        for node in &self.0 {
+            for text in node.default.as_deref().into_iter().chain(["{}"]) {
+                if let Ok(mut document) = Document::parse(text) {
+                    self.fill_value(&mut document, &node.layers, &Paths::default(), 1, &mut room)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in what is absent and not pruned, at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// [`Overflow`] if that is not enough, or the value would become too deep.
+    pub(super) fn fill<'d>(
+        &'d self,
+        document: &mut Document<'d>,
+        pruned: &Paths<'_>,
+        bytes_max: usize,
+    ) -> Result<(), Overflow> {
+        let Some(root) = self.0.first() else { return Ok(()) };
+        let mut room = bytes_max;
+        self.fill_value(document, &root.layers, pruned, 1, &mut room)
+    }
+
+    fn fill_value<'d>(
+        &'d self,
+        document: &mut Document<'d>,
+        layers: &[Id],
+        pruned: &Paths<'_>,
+        depth: usize,
+        room: &mut usize,
+    ) -> Result<(), Overflow> {
+        if layers.is_empty() || matches!(document.kind, Kind::Scalar) {
+            return Ok(());
+        }
+        if depth > JSON_DEPTH_MAX {
+            return Err(Overflow::Depth);
+        }
+        let mut changed = false;
+        match &mut document.kind {
+            Kind::Object(members) => {
+                for node in self.nodes(layers) {
+                    changed |= self.add_absent(node, members, pruned, room)?;
+                }
+                for member in members {
+                    let below = self.below(layers, |node| node.of_member(&member.name));
+                    let pruned = pruned.below(&member.name);
+                    self.fill_value(&mut member.value, &below, &pruned, depth + 1, room)?;
+                    changed |= member.value.is_changed();
+                }
+            }
+            Kind::Array(elements) => {
+                for (index, element) in elements.iter_mut().enumerate() {
+                    let below = self.below(layers, |node| node.of_element(index));
+                    let pruned = pruned.below_element(index);
+                    self.fill_value(element, &below, &pruned, depth + 1, room)?;
+                    changed |= element.is_changed();
+                }
+            }
+            Kind::Scalar => {}
+        }
+        if changed {
+            document.set_changed();
+        }
+        Ok(())
+    }
+
+    /// Adds the members that a subschema has defaults for and that are absent.
+    fn add_absent<'d>(
+        &'d self,
+        node: &'d Node,
+        members: &mut Vec<Member<'d>>,
+        pruned: &Paths<'_>,
+        room: &mut usize,
+    ) -> Result<bool, Overflow> {
+        if node.properties.is_empty() {
+            return Ok(false);
+        }
+        let mut is_there = vec![false; node.properties.len()];
+        for member in members.iter() {
+            let index = node.by_name.get(&*member.name);
+            if let Some(slot) = index.and_then(|index| is_there.get_mut(*index)) {
+                *slot = true;
+            }
+        }
+        let mut added = false;
+        for (property, is_there) in node.properties.iter().zip(is_there) {
+            let schema = property.schema.and_then(|id| self.0.get(id));
+            let Some(default) = schema.and_then(|schema| schema.default.as_deref()) else { continue };
+            if is_there || pruned.end_at(&property.name) {
+                continue;
+            }
+            let Ok(mut value) = Document::parse(default) else { continue };
+            let bytes = property.quoted.len() + default.len() + ":,".len();
+            *room = room.checked_sub(bytes).ok_or(Overflow::Bytes)?;
+            value.remove(&pruned.below(&property.name));
+            let name = Cow::Borrowed(&*property.name);
+            members.push(Member { name, quoted: &property.quoted, value });
+            added = true;
+        }
+        Ok(added)
+    }
+
+    fn nodes(&self, layers: &[Id]) -> impl Iterator<Item = &Node> {
+        layers.iter().filter_map(|id| self.0.get(*id))
+    }
+
+    /// What a value below goes by, that `pick` finds in each of the layers above it.
+    fn below(&self, layers: &[Id], pick: impl Fn(&Node) -> Option<Id>) -> Layers {
+        let mut below = Layers::new();
+        for id in self.nodes(layers).filter_map(pick) {
+            for layer in self.0.get(id).into_iter().flat_map(|node| &node.layers) {
+                if !below.contains(layer) {
+                    below.push(*layer);
+                }
+            }
+        }
+        below
+    }
+}
+
+impl Node {
+    fn of_member(&self, name: &str) -> Option<Id> {
+        match self.by_name.get(name) {
+            Some(index) => self.properties.get(*index)?.schema,
+            None => self.others,
+        }
+    }
+
+    fn of_element(&self, index: usize) -> Option<Id> {
+        self.first_elements.get(index).copied().unwrap_or(self.elements)
+    }
+}
+
+/// Finds the subschemas. It goes by a list of what is left to do, since references may make long chains.
+struct Builder<'s, 'd> {
+    ids: HashMap<*const Document<'d>, Id>,
+    /// A node, its place in the schema, and the schema that references in it go by.
+    todo: Vec<(Id, &'s Document<'d>, &'s Document<'d>)>,
+    nodes: Vec<Node>,
+}
+
+impl<'s, 'd> Builder<'s, 'd> {
+    /// The node of a place, which may be new; `None` if it is no object.
+    fn id(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Option<Id> {
+        place.members()?;
+        let next = self.nodes.len();
+        let id = *self.ids.entry(std::ptr::from_ref(place)).or_insert(next);
+        if id == next {
+            self.nodes.push(Node::default());
+            self.todo.push((id, place, root_of(place, root)));
+        }
+        Some(id)
+    }
+
+    fn node(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Node {
+        let mut node =
+            Node { default: place.member("default").map(|default| default.text().into()), ..Node::default() };
+        if let Some(reference) = place.member("$ref").and_then(Document::string) {
+            node.refers_to = resolve(root, &reference).and_then(|(place, root)| self.id(place, root));
+        }
+        for member in place.member("properties").and_then(Document::members).into_iter().flatten() {
+            let schema = self.id(&member.value, root);
+            node.by_name.insert((*member.name).into(), node.properties.len());
+            let (name, quoted) = ((*member.name).into(), member.quoted.into());
+            node.properties.push(Property { name, quoted, schema });
+        }
+        if place.member("patternProperties").is_none() {
+            node.others = place.member("additionalProperties").and_then(|others| self.id(others, root));
+        }
+        // The tuples of older dialects are the prefixItems of today, and additionalItems the items.
+        let items = place.member("items");
+        let is_tuple = items.is_some_and(|items| items.elements().is_some());
+        let first = if is_tuple { items } else { place.member("prefixItems") };
+        let first = first.and_then(Document::elements).into_iter().flatten();
+        node.first_elements = first.map(|element| self.id(element, root)).collect();
+        let rest = if is_tuple { place.member("additionalItems") } else { items };
+        node.elements = rest.and_then(|rest| self.id(rest, root));
+        node
+    }
+}
+
+/// The schema that references at `place` go by: one with an `$id` is a document of its own.
+fn root_of<'s, 'd>(place: &'s Document<'d>, root: &'s Document<'d>) -> &'s Document<'d> {
+    let id = place.member("$id").and_then(Document::string);
+    if id.is_some_and(|id| !id.starts_with('#')) { place } else { root }
+}
+
+/// The place that a reference such as `#/$defs/item` leads to, and the schema that those in it go by.
+fn resolve<'s, 'd>(root: &'s Document<'d>, reference: &str) -> Option<(&'s Document<'d>, &'s Document<'d>)> {
+    let path = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
+    if path.is_empty() {
+        return Some((root, root));
+    }
+    let pointer = Pointer::parse(&path, false).ok()?;
+    let mut found = (root, root);
+    for token in &pointer.tokens {
+        let (place, root) = found;
+        let next = match place.elements() {
+            Some(elements) => elements.get(token.parse::<usize>().ok()?)?,
+            None => place.member(token)?,
+        };
+        found = (next, root_of(next, root));
+    }
+    Some(found)
+}

@@ -1,0 +1,217 @@
+//! A JSON text in parts that can be changed, while all else keeps its text.
+//!
+//! It is not a document model: numbers and strings are never read, and what is not touched is printed as
+//! it came. Containers that were touched are printed without blanks.
+
+use std::borrow::Cow;
+
+use jiter::{Jiter, JiterError, Peek};
+use serde_json::{Number, Value};
+
+/// A value of a text.
+#[derive(Debug)]
+pub(super) struct Document<'d> {
+    /// Its text, as long as it is not changed.
+    text: &'d str,
+    pub(super) kind: Kind<'d>,
+    /// Whether it, or something in it, is not as the text says.
+    changed: bool,
+}
+
+/// What a value is.
+#[derive(Debug)]
+pub(super) enum Kind<'d> {
+    /// Neither array nor object.
+    Scalar,
+    Array(Vec<Document<'d>>),
+    Object(Vec<Member<'d>>),
+}
+
+/// A member of an object.
+#[derive(Debug)]
+pub(super) struct Member<'d> {
+    pub(super) name: Cow<'d, str>,
+    /// Its name as it is written, with quotes.
+    pub(super) quoted: &'d str,
+    pub(super) value: Document<'d>,
+}
+
+impl<'d> Document<'d> {
+    /// Takes apart a text that is valid JSON.
+    pub(super) fn parse(text: &'d str) -> Result<Self, JiterError> {
+        let mut jiter = Jiter::new(text.as_bytes());
+        let peek = jiter.peek()?;
+        Self::value(text, &mut jiter, peek)
+    }
+
+    fn value(text: &'d str, jiter: &mut Jiter<'d>, peek: Peek) -> Result<Self, JiterError> {
+        let start = jiter.current_index();
+        let kind = match peek {
+            Peek::Object => Kind::Object(members(text, jiter)?),
+            Peek::Array => {
+                let mut elements = Vec::new();
+                let mut next = jiter.known_array()?;
+                while let Some(peek) = next {
+                    elements.push(Self::value(text, jiter, peek)?);
+                    next = jiter.array_step()?;
+                }
+                Kind::Array(elements)
+            }
+            scalar => {
+                jiter.known_skip(scalar)?;
+                Kind::Scalar
+            }
+        };
+        let text = text.get(start..jiter.current_index()).unwrap_or_default();
+        Ok(Self { text, kind, changed: false })
+    }
+
+    /// Its text as it came.
+    pub(super) fn text(&self) -> &'d str {
+        self.text
+    }
+
+    /// Whether it is not as its text says.
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Notes that it, or something in it, is not as its text says.
+    pub(super) fn set_changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// Its members, if it is an object.
+    pub(super) fn members(&self) -> Option<&[Member<'d>]> {
+        match &self.kind {
+            Kind::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// Its elements, if it is an array.
+    pub(super) fn elements(&self) -> Option<&[Self]> {
+        match &self.kind {
+            Kind::Array(elements) => Some(elements),
+            _ => None,
+        }
+    }
+
+    /// The value of a member, if it is an object and has it.
+    pub(super) fn member(&self, name: &str) -> Option<&Self> {
+        let found = self.members()?.iter().find(|member| member.name == name);
+        found.map(|member| &member.value)
+    }
+
+    /// The string that it is, if it is one.
+    pub(super) fn string(&self) -> Option<Cow<'d, str>> {
+        self.text.starts_with('"').then(|| unquote(self.text))
+    }
+
+    /// The text of what it has become.
+    pub(super) fn print(&self) -> String {
+        let mut out = String::with_capacity(self.text.len());
+        self.print_to(&mut out);
+        out
+    }
+
+    fn print_to(&self, out: &mut String) {
+        match &self.kind {
+            Kind::Array(elements) if self.changed => {
+                out.push('[');
+                for (index, element) in elements.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    element.print_to(out);
+                }
+                out.push(']');
+            }
+            Kind::Object(members) if self.changed => {
+                out.push('{');
+                for (index, member) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    out.push_str(member.quoted);
+                    out.push(':');
+                    member.value.print_to(out);
+                }
+                out.push('}');
+            }
+            _ => out.push_str(self.text),
+        }
+    }
+
+    /// The value for a validator, which computes with numbers: whole ones of 64 bits are exact, all others
+    /// are the nearest f64, and those beyond its range are its ends.
+    pub(super) fn to_value(&self) -> Value {
+        match &self.kind {
+            Kind::Array(elements) => Value::Array(elements.iter().map(Self::to_value).collect()),
+            Kind::Object(members) => {
+                let member = |member: &Member<'_>| (member.name.to_string(), member.value.to_value());
+                Value::Object(members.iter().map(member).collect())
+            }
+            Kind::Scalar => match self.text {
+                "null" => Value::Null,
+                "true" => Value::Bool(true),
+                "false" => Value::Bool(false),
+                text if text.starts_with('"') => Value::String(unquote(text).into_owned()),
+                number => Value::Number(nearest(number)),
+            },
+        }
+    }
+}
+
+fn members<'d>(text: &'d str, jiter: &mut Jiter<'d>) -> Result<Vec<Member<'d>>, JiterError> {
+    let mut members = Vec::new();
+    let mut start = jiter.current_index();
+    let mut has_more = jiter.known_object()?.is_some();
+    while has_more {
+        // Nothing but blanks, a brace or comma, and a colon stands around the name.
+        let around = text.get(start..jiter.current_index()).unwrap_or_default();
+        let ends = around.find('"').zip(around.rfind('"'));
+        let quoted = ends.and_then(|(first, last)| around.get(first..=last)).unwrap_or_default();
+        let peek = jiter.peek()?;
+        let value = Document::value(text, jiter, peek)?;
+        members.push(Member { name: unquote(quoted), quoted, value });
+        start = jiter.current_index();
+        has_more = jiter.next_key()?.is_some();
+    }
+    Ok(members)
+}
+
+/// What a string says that is valid JSON.
+fn unquote(quoted: &str) -> Cow<'_, str> {
+    let inside = quoted.trim_matches('"');
+    if quoted.contains('\\') {
+        Cow::Owned(serde_json::from_str(quoted).unwrap_or_default())
+    } else {
+        Cow::Borrowed(inside)
+    }
+}
+
+fn nearest(text: &str) -> Number {
+    if let Ok(whole) = text.parse::<i64>() {
+        return whole.into();
+    }
+    if let Ok(whole) = text.parse::<u64>() {
+        return whole.into();
+    }
+    let number: f64 = text.parse().unwrap_or_default();
+    Number::from_f64(number.clamp(f64::MIN, f64::MAX)).unwrap_or_else(|| 0.into())
+}
+
+/// The text without blanks between its tokens.
+pub(super) fn compact(text: &str) -> String {
+    let mut compact = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        if in_string || !c.is_ascii_whitespace() {
+            compact.push(c);
+        }
+        in_string = in_string != (c == '"' && !escaped);
+        escaped = in_string && c == '\\' && !escaped;
+    }
+    compact
+}

@@ -1,0 +1,150 @@
+//! A JSON Schema: what objects are checked against, and the defaults that it has.
+
+use std::fmt::{self, Write};
+
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::value::RawValue;
+
+use super::super::key::KeySpec;
+use super::super::limits::{
+    PATTERN_BYTES_MAX, SCHEMA_BYTES_MAX, VIOLATION_CHARS_MAX, VIOLATIONS_MAX, VIOLATIONS_OBJECT_BYTES_MAX,
+};
+use super::super::object;
+use super::Error;
+use super::defaults::{Defaults, Overflow};
+use super::document::{self, Document};
+use super::prune::Paths;
+
+/// A schema that was compiled. Two are equal if their texts are.
+pub struct Schema {
+    text: Box<RawValue>,
+    validator: Validator,
+    defaults: Option<Defaults>,
+}
+
+/// A place where an object does not satisfy a schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where in the object, as an RFC 6901 pointer.
+    pub pointer: String,
+    /// Which keyword of the schema says so, as an RFC 6901 pointer.
+    pub schema_pointer: String,
+    /// What is wrong, in at most [`VIOLATION_CHARS_MAX`] characters.
+    pub detail: String,
+}
+
+impl Schema {
+    /// Compiles a schema. Its `$schema` says in which dialect it is written, 2020-12 if it has none; it
+    /// refers to nothing but itself.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn compile(text: &str) -> Result<Self, Error> {
+        object::scan(text, &KeySpec::default())?;
+        let text = document::compact(text);
+        if text.len() > SCHEMA_BYTES_MAX {
+            return Err(Error::SchemaTooLong { bytes: text.len() });
+        }
+        let wrong = |detail: String| Error::Schema { pointer: String::new(), detail };
+        let document = Document::parse(&text).map_err(|error| wrong(error.to_string()))?;
+        let validator = jsonschema::options()
+            .offline()
+            .should_validate_formats(true)
+            // Backtracking could take for ever; this engine is linear in the text.
+            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
+            .build(&document.to_value())
+            .map_err(|error| Error::Schema {
+                pointer: error.instance_path().as_str().to_owned(),
+                detail: shortened(&error),
+            })?;
+        let defaults = Defaults::of(&document).map_err(|_endless| Error::Defaults)?;
+        let text = RawValue::from_string(text).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self { text, validator, defaults })
+    }
+
+    /// The text, without blanks between its tokens.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.text.get()
+    }
+
+    /// The text as a piece of JSON.
+    #[must_use]
+    pub fn as_raw(&self) -> &RawValue {
+        &self.text
+    }
+
+    /// Fills in defaults that are not pruned, at most `bytes_max` bytes.
+    pub(super) fn fill<'d>(
+        &'d self,
+        document: &mut Document<'d>,
+        pruned: &Paths<'_>,
+        bytes_max: usize,
+    ) -> Result<(), Overflow> {
+        self.defaults.as_ref().map_or(Ok(()), |defaults| defaults.fill(document, pruned, bytes_max))
+    }
+
+    /// Checks an object.
+    ///
+    /// # Errors
+    /// Where it is wrong: the first [`VIOLATIONS_MAX`] places, of a large object only the first.
+    pub(super) fn check(&self, document: &Document<'_>) -> Result<(), Vec<Violation>> {
+        let value = document.to_value();
+        if self.validator.is_valid(&value) {
+            return Ok(());
+        }
+        if document.print().len() <= VIOLATIONS_OBJECT_BYTES_MAX {
+            let errors = self.validator.iter_errors(&value).take(VIOLATIONS_MAX);
+            return Err(errors.map(|error| Violation::of(&error)).collect());
+        }
+        self.validator.validate(&value).map_err(|error| vec![Violation::of(&error)])
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Schema {}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Violation {
+    fn of(error: &ValidationError<'_>) -> Self {
+        Self {
+            pointer: error.instance_path().as_str().to_owned(),
+            schema_pointer: error.schema_path().as_str().to_owned(),
+            detail: shortened(error),
+        }
+    }
+}
+
+/// A message that may hold a whole object, cut off.
+fn shortened(message: &impl fmt::Display) -> String {
+    struct Head {
+        text: String,
+        room: usize,
+    }
+
+    impl Write for Head {
+        fn write_str(&mut self, more: &str) -> fmt::Result {
+            let taken: String = more.chars().take(self.room).collect();
+            self.room -= taken.chars().count();
+            self.text.push_str(&taken);
+            // An error is how the rest is not even written.
+            if taken.len() < more.len() { Err(fmt::Error) } else { Ok(()) }
+        }
+    }
+
+    let mut head = Head { text: String::new(), room: VIOLATION_CHARS_MAX - 1 };
+    if write!(head, "{message}").is_err() {
+        head.text.push('…');
+    }
+    head.text
+}

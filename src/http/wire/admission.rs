@@ -1,0 +1,135 @@
+//! What a queue asks of its objects, on the wire: `schema` and `prune`, which only a PUT has and the
+//! settings file has not.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::super::problem::Problem;
+use super::config::{invalid, of_engine};
+use crate::config::queue::QueueDefaults;
+use crate::engine::admission::{Admission, Schema};
+use crate::engine::config::Config;
+use crate::engine::key::{KeySpec, Pointer};
+
+/// The settings of a queue as they are shown.
+#[derive(Debug, Serialize)]
+pub struct QueueSettings {
+    /// Those that the settings file has, too.
+    #[serde(flatten)]
+    common: QueueDefaults,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    prune: Vec<String>,
+}
+
+/// Settings that a PUT names.
+#[derive(Debug, Default)]
+pub struct Patch {
+    /// Those that the settings file has, too.
+    pub(super) common: Map<String, Value>,
+    pub(super) admission: AdmissionPatch,
+}
+
+/// What a PUT says of admission.
+#[derive(Debug, Default)]
+pub(super) struct AdmissionPatch {
+    /// `Some(None)` removes it.
+    schema: Option<Option<Arc<Schema>>>,
+    prune: Option<Vec<Pointer>>,
+}
+
+impl From<&Config> for QueueSettings {
+    fn from(config: &Config) -> Self {
+        let admission = config.admission.as_deref();
+        let prune = admission.map_or(&[][..], Admission::prune);
+        Self {
+            common: of_engine(config),
+            schema: admission.and_then(Admission::schema).map(|schema| schema.as_raw().to_owned()),
+            prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
+        }
+    }
+}
+
+/// The members of a PUT: the schema as its text, in which numbers keep every digit.
+#[derive(Debug, Default)]
+pub struct PatchDocument {
+    common: Map<String, Value>,
+    schema: Option<Box<RawValue>>,
+    prune: Option<Value>,
+}
+
+impl<'de> Deserialize<'de> for PatchDocument {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = PatchDocument;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<PatchDocument, A::Error> {
+                let mut document = PatchDocument::default();
+                while let Some(name) = members.next_key::<String>()? {
+                    match name.as_str() {
+                        "schema" => document.schema = Some(members.next_value()?),
+                        "prune" => document.prune = Some(members.next_value()?),
+                        _ => drop(document.common.insert(name, members.next_value()?)),
+                    }
+                }
+                Ok(document)
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+impl PatchDocument {
+    /// Compiles what it says, which may take a while: no lock is to be held.
+    ///
+    /// # Errors
+    /// [`Code::InvalidConfig`](crate::http::problem::Code::InvalidConfig) for a wrong schema or pointer.
+    pub fn compile(self) -> Result<Patch, Problem> {
+        let schema = self.schema.map(|raw| match raw.get() {
+            "null" => Ok(None),
+            text if text.starts_with('{') => Ok(Some(Arc::new(Schema::compile(text)?))),
+            _ => Err(invalid("schema", "it must be a JSON object, or null for none")),
+        });
+        let prune = self.prune.as_ref().map(pointers);
+        let admission = AdmissionPatch { schema: schema.transpose()?, prune: prune.transpose()? };
+        Ok(Patch { common: self.common, admission })
+    }
+}
+
+fn pointers(value: &Value) -> Result<Vec<Pointer>, Problem> {
+    if value.is_null() {
+        return Ok(Vec::new());
+    }
+    let texts: Option<Vec<&str>> = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+    let texts =
+        texts.ok_or_else(|| invalid("prune", "it must be a list of JSON pointers, or null for none"))?;
+    let pointers = texts.into_iter().map(|text| Pointer::parse(text, false));
+    pointers.collect::<Result<_, _>>().map_err(|why| invalid("prune", &why))
+}
+
+impl AdmissionPatch {
+    /// What holds after it, for a queue with this key.
+    pub(super) fn applied(
+        &self,
+        current: Option<&Admission>,
+        key: &KeySpec,
+    ) -> Result<Option<Arc<Admission>>, Problem> {
+        let schema = self.schema.clone().unwrap_or_else(|| current.and_then(Admission::schema).cloned());
+        let prune = self.prune.clone();
+        let prune = prune.unwrap_or_else(|| current.map_or_else(Vec::new, |now| now.prune().to_vec()));
+        Ok(Admission::new(schema, prune, key)?.map(Arc::new))
+    }
+}
