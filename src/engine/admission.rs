@@ -48,9 +48,9 @@ pub enum Error {
     #[error("{0}")]
     SchemaText(#[from] object::SyntaxError),
     /// The schema is none.
-    #[error("at {pointer:?}: {detail}")]
+    #[error("{}{detail}", place(.pointer))]
     Schema {
-        /// Where in the schema.
+        /// Where in the schema; empty if that is not known.
         pointer: String,
         /// What is wrong there.
         detail: String,
@@ -104,10 +104,14 @@ impl Error {
     #[must_use]
     pub fn pointer(&self) -> Option<&str> {
         match self {
-            Self::Schema { pointer, .. } => Some(pointer),
+            Self::Schema { pointer, .. } if !pointer.is_empty() => Some(pointer),
             _ => None,
         }
     }
+}
+
+fn place(pointer: &str) -> String {
+    if pointer.is_empty() { String::new() } else { format!("at {pointer:?}: ") }
 }
 
 /// Why an object is not taken.

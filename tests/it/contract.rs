@@ -219,6 +219,41 @@ async fn queues() {
 }
 
 #[tokio::test]
+async fn admission() {
+    let mut talk = Talk::new();
+    talk.note("settings");
+    let schema = json!({
+        "required": ["price"],
+        "properties": { "price": { "type": "number", "minimum": 0 }, "currency": { "default": "EUR" } },
+    });
+    talk.ask("PUT", "/v1/queues/prices", json!({ "schema": schema, "prune": ["/debug"] })).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "schema": { "properties": { "a": { "type": 1 } } } })).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "schema": { "$ref": "https://example.com/s" } })).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "schema": { "pattern": "(?!a)" } })).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "schema": true })).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "prune": ["/key"] })).await;
+    talk.ask("PUT", "/v1/queues/prices", json!({ "prune": ["debug"] })).await;
+    talk.note("objects");
+    talk.post("prices/add", json!({ "key": "sku-1", "price": 10, "debug": { "took_ms": 3 } })).await;
+    talk.post("prices/add", json!({ "key": "sku-2", "price": "ten" })).await;
+    talk.post("prices/update", json!([{ "key": "sku-1", "price": 9 }, { "key": "sku-2", "price": -1 }]))
+        .await;
+    talk.say(
+        "POST",
+        "/v1/queues/prices/replace?count=2",
+        &[("content-type", "application/x-ndjson")],
+        "{\"key\":\"sku-1\",\"price\":9}\n{\"key\":\"sku-2\"}\n",
+    )
+    .await;
+    talk.post("prices/deltas", json!({ "type": "Added", "object": { "key": "sku-2" } })).await;
+    talk.post("prices/seed", json!({ "object": { "key": "sku-2" } })).await;
+    talk.get("/v1/queues/prices/items/sku-1").await;
+    talk.note("and without");
+    talk.ask("PUT", "/v1/queues/prices", json!({ "schema": null, "prune": null })).await;
+    assert_snapshot!(talk.end());
+}
+
+#[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a transcript")]
 async fn producing() {
     let mut talk = Talk::new();

@@ -4,6 +4,7 @@
 //! Nothing sleeps. A test waits for an answer, for a count in the queue's document, or for the end
 //! of a connection.
 
+mod admission;
 mod commits;
 mod keeping;
 mod looking;

@@ -126,9 +126,9 @@ impl Defaults {
         pruned: &Paths<'_>,
         bytes_max: usize,
     ) -> Result<(), Overflow> {
-        let Some(root) = self.0.first() else { return Ok(()) };
+        let Some(whole) = self.0.first() else { return Ok(()) };
         let mut room = bytes_max;
-        self.fill_value(document, &root.layers, pruned, 1, &mut room)
+        self.fill_value(document, &whole.layers, pruned, 1, &mut room)
     }
 
     fn fill_value<'d>(

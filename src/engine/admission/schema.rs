@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use jsonschema::{PatternOptions, ValidationError, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::key::KeySpec;
@@ -48,14 +50,19 @@ impl Schema {
         let wrong = |detail: String| Error::Schema { pointer: String::new(), detail };
         let document = Document::parse(&text).map_err(|error| wrong(error.to_string()))?;
         let validator = jsonschema::options()
-            .offline()
+            .with_retriever(Nothing)
             .should_validate_formats(true)
             // Backtracking could take for ever; this engine is linear in the text.
             .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
             .build(&document.to_value())
             .map_err(|error| Error::Schema {
                 pointer: error.instance_path().as_str().to_owned(),
-                detail: shortened(&error),
+                detail: match error.kind() {
+                    ValidationErrorKind::Format { format } if format == "regex" => {
+                        shortened(&format_args!("{} can't be matched in linear time", error.instance()))
+                    }
+                    _ => shortened(&error),
+                },
             })?;
         let defaults = Defaults::of(&document).map_err(|_endless| Error::Defaults)?;
         let text = RawValue::from_string(text).map_err(|error| wrong(error.to_string()))?;
@@ -98,6 +105,15 @@ impl Schema {
             return Err(errors.map(|error| Violation::of(&error)).collect());
         }
         self.validator.validate(&value).map_err(|error| vec![Violation::of(&error)])
+    }
+}
+
+/// What a schema refers to beside itself.
+struct Nothing;
+
+impl Retrieve for Nothing {
+    fn retrieve(&self, _: &Uri<String>) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        Err("a schema can refer to itself only".into())
     }
 }
 

@@ -338,7 +338,10 @@ fn admitting_twice_is_admitting_once() {
         schema.insert_str(1, &format!("\"$defs\":{defs}{}", if schema.len() > 2 { "," } else { "" }));
         let Ok(schema) = Schema::compile(&schema) else { continue };
         let prune: Vec<String> = (0..rng.usize(..4))
-            .map(|_| (0..=rng.usize(..3)).map(|_| format!("/{}", NAMES[rng.usize(..NAMES.len())])).collect())
+            .map(|_| {
+                let tokens: Vec<_> = (0..=rng.usize(..3)).map(|_| NAMES[rng.usize(..NAMES.len())]).collect();
+                format!("/{}", tokens.join("/"))
+            })
             .collect();
         let prune: Vec<&str> = prune.iter().map(String::as_str).collect();
         let made = Admission::new(Some(Arc::new(schema)), pointers(&prune), &KeySpec::default());

@@ -36,11 +36,20 @@ pub struct Patch {
     pub(super) admission: AdmissionPatch,
 }
 
+/// What a PUT says of a schema.
+#[derive(Debug, Default)]
+enum SchemaPatch {
+    /// Nothing.
+    #[default]
+    Keep,
+    Remove,
+    Set(Arc<Schema>),
+}
+
 /// What a PUT says of admission.
 #[derive(Debug, Default)]
 pub(super) struct AdmissionPatch {
-    /// `Some(None)` removes it.
-    schema: Option<Option<Arc<Schema>>>,
+    schema: SchemaPatch,
     prune: Option<Vec<Pointer>>,
 }
 
@@ -98,13 +107,14 @@ impl PatchDocument {
     /// # Errors
     /// [`Code::InvalidConfig`](crate::http::problem::Code::InvalidConfig) for a wrong schema or pointer.
     pub fn compile(self) -> Result<Patch, Problem> {
-        let schema = self.schema.map(|raw| match raw.get() {
-            "null" => Ok(None),
-            text if text.starts_with('{') => Ok(Some(Arc::new(Schema::compile(text)?))),
-            _ => Err(invalid("schema", "it must be a JSON object, or null for none")),
-        });
+        let schema = match self.schema.as_deref().map(RawValue::get) {
+            None => SchemaPatch::Keep,
+            Some("null") => SchemaPatch::Remove,
+            Some(text) if text.starts_with('{') => SchemaPatch::Set(Arc::new(Schema::compile(text)?)),
+            Some(_) => return Err(invalid("schema", "it must be a JSON object, or null for none")),
+        };
         let prune = self.prune.as_ref().map(pointers);
-        let admission = AdmissionPatch { schema: schema.transpose()?, prune: prune.transpose()? };
+        let admission = AdmissionPatch { schema, prune: prune.transpose()? };
         Ok(Patch { common: self.common, admission })
     }
 }
@@ -127,7 +137,11 @@ impl AdmissionPatch {
         current: Option<&Admission>,
         key: &KeySpec,
     ) -> Result<Option<Arc<Admission>>, Problem> {
-        let schema = self.schema.clone().unwrap_or_else(|| current.and_then(Admission::schema).cloned());
+        let schema = match &self.schema {
+            SchemaPatch::Keep => current.and_then(Admission::schema).cloned(),
+            SchemaPatch::Remove => None,
+            SchemaPatch::Set(schema) => Some(schema.clone()),
+        };
         let prune = self.prune.clone();
         let prune = prune.unwrap_or_else(|| current.map_or_else(Vec::new, |now| now.prune().to_vec()));
         Ok(Admission::new(schema, prune, key)?.map(Arc::new))

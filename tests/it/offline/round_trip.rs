@@ -46,6 +46,30 @@ fn what_is_exported_is_imported_and_exported_again_byte_for_byte() {
 }
 
 #[test]
+fn a_queue_with_a_schema_is_checked_exported_and_imported_by_it() {
+    let scratch = Scratch::new();
+    let store = scratch.path("store");
+    let server = Server::start(&store);
+    let rules = r#"{"schema":{"required":["n"],"properties":{"unit":{"default":"kg"}}},"prune":["/x"]}"#;
+    for queue in ["from", "to"] {
+        server.call("PUT", &format!("/v1/queues/{queue}"), rules);
+    }
+    server.post("from/seed", r#"{"object":{"key":"a","n":1.0,"x":1}}"#);
+    // Its rules are in the journal alone, and have to be read from there.
+    server.kill();
+    let line = "{\"key\":\"a\",\"object\":{\"key\":\"a\",\"n\":1.0,\"unit\":\"kg\"}}\n";
+    assert_eq!(run("export --queue from --data-dir", &[&store]).printed(), line);
+    let wrong = "{\"object\":{\"key\":\"b\",\"n\":1}}\n{\"object\":{\"key\":\"c\"}}\n";
+    let said = run_with("import --queue to --data-dir", &[&store], wrong).failed();
+    assert!(said.contains("line 2: ") && said.contains("\"n\" is a required property"), "{said}");
+    let other = "{\"object\":{\"key\":\"a\",\"x\":2,\"n\":1.0}}\n";
+    run_with("import --queue to --data-dir", &[&store], other).printed();
+    assert_eq!(run("export --queue to --data-dir", &[&store]).printed(), line);
+    let said = check(&store).printed();
+    assert!(said.starts_with("no damage: 2 queues, 2 keys, "), "{said}");
+}
+
+#[test]
 fn line_breaks_in_an_object_become_spaces() {
     let scratch = Scratch::new();
     let store = scratch.path("store");

@@ -105,6 +105,26 @@ async fn everything_of_a_queue_outlives_a_restart() {
 }
 
 #[tokio::test]
+async fn what_is_asked_of_objects_outlives_a_restart() {
+    let folder = Folder::new("admission");
+    let service = folder.service().await;
+    let rules =
+        json!({"schema": {"required": ["price"], "properties": {"n": {"default": 1}}}, "prune": ["/x"]});
+    let config = good(service.call("PUT", QUEUE, &rules).await)["config"].clone();
+    good(service.post(&format!("{QUEUE}/add"), &json!({"key": "a", "price": 1, "x": 1})).await);
+    // Once from the events, and once from the checkpoint of a good end.
+    let mut service = service;
+    for _ in 0..2 {
+        service = restarted(service, &folder).await;
+        assert_eq!(good(service.get(QUEUE).await)["config"], config);
+        let refused = service.post(&format!("{QUEUE}/add"), &object("b")).await;
+        assert_eq!(refused.problem("invalid-object")["errors"][0]["schema_pointer"], "/required");
+        let item = good(service.get(&format!("{QUEUE}/items/a")).await);
+        assert_eq!(item["deltas"][0]["object"], json!({"key": "a", "price": 1, "n": 1}));
+    }
+}
+
+#[tokio::test]
 async fn a_start_that_is_told_to_stop_ends_at_once_and_takes_nothing_for_closed() {
     let folder = Folder::new("early");
     let service = folder.service().await;
