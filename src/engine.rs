@@ -34,6 +34,7 @@ pub mod schedule;
 pub mod snapshot;
 pub mod table;
 pub mod time;
+pub mod trace;
 
 mod apply;
 mod checkpoint;

@@ -19,6 +19,7 @@ mod ndjson;
 mod params;
 mod routes;
 mod telemetry;
+mod trace;
 
 pub use router::{metrics_router, router};
 pub use routes::read_seed;

@@ -104,7 +104,8 @@ impl Queue {
     }
 
     fn apply_appended(&mut self, slot: Slot, what: &What, stamp: Stamp) -> u32 {
-        let What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin } = what
+        let What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace } =
+            what
         else {
             return 0;
         };
@@ -119,6 +120,7 @@ impl Queue {
             owner: owner.clone(),
             final_state_unknown: *final_state_unknown,
             coalesced: 0,
+            trace: trace.clone(),
         };
         let Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else { return 0 };
         if *origin == (Origin::Replace { initial: true }) && entry.mark.replace(stamp.rv).is_none() {

@@ -9,6 +9,7 @@ use super::key::{Key, KeySet};
 use super::object::Object;
 use super::table::Known;
 use super::time::Time;
+use super::trace::Trace;
 
 /// One Add, Update or Delete of one key.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct Call {
     pub final_state_unknown: bool,
     /// Mode keys: `AddRateLimited`.
     pub rate_limited: bool,
+    /// The trace that the call belongs to.
+    pub trace: Option<Trace>,
 }
 
 /// What a produce command did.
@@ -57,6 +60,8 @@ pub struct Replace {
     pub max_deletes: Option<u64>,
     /// Only tell what would happen.
     pub dry_run: bool,
+    /// The trace that the call belongs to.
+    pub trace: Option<Trace>,
 }
 
 impl Replace {
@@ -66,7 +71,7 @@ impl Replace {
         let keys = items.iter().map(|(key, _)| key.clone()).collect();
         let (only_changed, dry_run) = (false, false);
         let (max_delete_percent, max_deletes) = (None, None);
-        Self { items, keys, source, only_changed, max_delete_percent, max_deletes, dry_run }
+        Self { items, keys, source, only_changed, max_delete_percent, max_deletes, dry_run, trace: None }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::object::Object;
 use super::time::Time;
+use super::trace::Trace;
 
 /// The number of an event of a queue; also a fencing token when the event is a lease.
 pub type Rv = u64;
@@ -63,6 +64,8 @@ pub struct Delta {
     pub final_state_unknown: bool,
     /// How many older deltas the cap merged into this one.
     pub coalesced: u32,
+    /// The trace of the call that queued it, if the producer named one.
+    pub trace: Option<Trace>,
 }
 
 impl Delta {
@@ -322,6 +325,7 @@ mod tests {
             owner: None,
             final_state_unknown,
             coalesced: 0,
+            trace: None,
         }
     }
 

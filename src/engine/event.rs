@@ -7,6 +7,7 @@ use super::delta::{DeltaKind, Rv, Source};
 use super::key::Key;
 use super::object::Object;
 use super::time::Time;
+use super::trace::Trace;
 
 /// One thing that happened to a queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,8 @@ pub enum What {
         due: Option<Time>,
         /// What queued it.
         origin: Origin,
+        /// The trace of the call, if the producer named one.
+        trace: Option<Trace>,
     },
     /// Mode keys: the key was added.
     Queued {

@@ -138,6 +138,7 @@ impl Queue {
                 final_state_unknown: call.final_state_unknown,
                 due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
                 origin,
+                trace: call.trace.clone(),
             },
         );
         true

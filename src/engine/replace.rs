@@ -20,6 +20,7 @@ use super::refusal::Refusal;
 use super::sweep::Sweep;
 use super::table::Entry;
 use super::time::Time;
+use super::trace::Trace;
 
 /// One Replace between its acceptance and its end.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub(super) struct Run {
     keys: KeySet,
     source: Option<Source>,
     only_changed: bool,
+    trace: Option<Trace>,
     /// What its items are queued as: what the settings said at the acceptance.
     kind: DeltaKind,
     guard: Option<Guard>,
@@ -123,6 +125,7 @@ impl Queue {
             keys: replace.keys,
             source: replace.source,
             only_changed: replace.only_changed,
+            trace: replace.trace,
             kind: if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
             guard,
             is_dry: replace.dry_run,
@@ -319,6 +322,7 @@ impl Queue {
                         final_state_unknown: false,
                         due: None,
                         origin: Origin::Replace { initial: run.may_be_first },
+                        trace: run.trace.clone(),
                     };
                     self.emit(now, what);
                 }
@@ -361,6 +365,7 @@ impl Queue {
                     final_state_unknown: true,
                     due: None,
                     origin,
+                    trace: run.trace.clone(),
                 }
             };
             self.emit(now, what);

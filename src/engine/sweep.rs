@@ -17,6 +17,7 @@ use super::refusal::Refusal;
 use super::schedule::Place;
 use super::table::Entry;
 use super::time::Time;
+use super::trace::Trace;
 
 /// Where a sliced command is: behind which key, and what it has done.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +25,16 @@ pub struct Sweep {
     after: Option<Key>,
     begun: Option<Rv>,
     done: Purged,
+    trace: Option<Trace>,
 }
 
 impl Sweep {
+    /// One whose deltas belong to the trace of a call.
+    #[must_use]
+    pub fn traced(trace: Option<Trace>) -> Self {
+        Self { trace, ..Self::default() }
+    }
+
     /// Whether there is more to look at.
     pub(super) fn is_under_way(&self) -> bool {
         self.after.is_some()
@@ -71,6 +79,7 @@ impl Queue {
                 final_state_unknown: false,
                 due: None,
                 origin: Origin::Resync,
+                trace: sweep.trace.clone(),
                 key,
             };
             self.emit(now, what);

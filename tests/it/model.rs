@@ -54,6 +54,9 @@ fn same_content(a: Thing, b: Thing) -> bool {
     OBJECTS[usize::from(a)].1 == OBJECTS[usize::from(b)].1
 }
 
+/// The trace of a call, if it named one.
+pub(crate) type Traced = Option<u8>;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelDelta {
     pub(crate) kind: DeltaKind,
@@ -64,6 +67,7 @@ pub(crate) struct ModelDelta {
     pub(crate) owner: Who,
     pub(crate) final_state_unknown: bool,
     pub(crate) coalesced: u32,
+    pub(crate) trace: Traced,
 }
 
 impl ModelDelta {

@@ -85,6 +85,7 @@ impl Say {
             delay: None,
             final_state_unknown: false,
             rate_limited: false,
+            trace: None,
         })
     }
 

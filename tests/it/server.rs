@@ -13,6 +13,7 @@ mod queues;
 mod replacing;
 mod settling;
 mod stopping;
+mod tracing;
 
 use serde_json::{Value, json};
 

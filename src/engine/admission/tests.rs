@@ -397,3 +397,18 @@ fn formats_are_asserted_in_every_dialect() {
         assert!(admit(&admission, r#"{"at":"yesterday"}"#).is_err(), "{dialect}");
     }
 }
+
+#[test]
+fn a_command_that_was_read_by_other_rules_is_refused() {
+    use crate::engine::Queue;
+    use crate::engine::config::Config;
+    use crate::engine::refusal::Refusal;
+    use crate::engine::time::Time;
+
+    let by = |admission| Arc::new(Config { admission, ..Config::default() });
+    let (plain, pruning) = (by(None), by(Some(Arc::new(admission("", &["/a"])))));
+    let queue = Queue::new(pruning.clone(), 0, Time::default());
+    assert_eq!(queue.check_config(&plain), Err(Refusal::ConfigChanged));
+    assert_eq!(queue.check_config(&by(Some(Arc::new(admission("{}", &[]))))), Err(Refusal::ConfigChanged));
+    assert_eq!(queue.check_config(&by(Some(Arc::new(admission("", &["/a"]))))), Ok(()));
+}

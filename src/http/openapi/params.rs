@@ -6,7 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::terms::{
     Continue, Count, Delay, EntityTags, Flag, Key, Label, LeaseLength, PageLimit, Percent, PopMax, Prefix,
-    ProblemName, QueueName, States, Wait, With,
+    ProblemName, QueueName, States, Traceparent, Wait, With,
 };
 
 /// The names of the parameters of a call.
@@ -104,6 +104,7 @@ parameters! {
         "continue" Continue "Where the page before ended.";
     }
     SyncedQuery in Query { "wait" Wait "How long to wait for it; default 0s."; }
+    InTrace in Header { "traceparent" Traceparent "The trace that the call belongs to (W3C Trace Context); kept with each delta that it queues. One that is not valid is passed over."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags that the caller has."; }
 }
 

@@ -104,6 +104,11 @@ terms! { schemas, limits;
     With = json!({ "type": "string", "enum": ["known"] });
     /// An entity tag, or several; answers with one of them are left out (304).
     EntityTags = json!({ "type": "string" });
+    /// Where in a trace a call was made: version, trace id, parent id and flags in lower-case hexadecimal digits.
+    Traceparent = json!({
+        "type": "string",
+        "examples": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
+    });
     /// Settings to change, or to create a queue with.
     QueuePatch = settings::patch(schemas);
     /// An object exactly as it was sent: numbers keep every digit.

@@ -18,14 +18,16 @@ use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
+use crate::engine::trace::Trace;
 use crate::engine::{Queue, Seed, Sweep};
 use crate::http::body::{Incoming, read_envelope};
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
-use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, ReplaceQuery, UpdateQuery};
+use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery};
 use crate::http::openapi::terms::{Deltas, Objects, Seeds};
 use crate::http::params::{Params, QueueName, check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
+use crate::http::trace::Traced;
 use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced, SeedCall};
 use crate::service::{self, Name, SLICE_KEYS};
 
@@ -38,7 +40,7 @@ const READINGS_MAX: usize = 3;
 /// Add objects: the object itself, a JSON array, or NDJSON; all or none.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/add", tag = "producing", operation_id = "add",
-    params(InQueue, AddQuery),
+    params(InQueue, AddQuery, InTrace),
     request_body(content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
@@ -49,16 +51,17 @@ pub(in crate::http) async fn add(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Traced(trace): Traced,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
     let params = params.only::<AddQuery>()?;
-    produce(&state, &name, &params, incoming, DeltaKind::Added).await
+    produce(&state, &name, (&params, trace), incoming, DeltaKind::Added).await
 }
 
 /// Update objects; an unknown key is accepted.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/update", tag = "producing", operation_id = "update",
-    params(InQueue, UpdateQuery),
+    params(InQueue, UpdateQuery, InTrace),
     request_body(content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
@@ -69,16 +72,17 @@ pub(in crate::http) async fn update(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Traced(trace): Traced,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
     let params = params.only::<UpdateQuery>()?;
-    produce(&state, &name, &params, incoming, DeltaKind::Updated).await
+    produce(&state, &name, (&params, trace), incoming, DeltaKind::Updated).await
 }
 
 /// Delete objects, or one by its key alone.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/delete", tag = "producing", operation_id = "delete",
-    params(InQueue, DeleteQuery),
+    params(InQueue, DeleteQuery, InTrace),
     request_body(content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted, or ignored.", body = Produced),
@@ -89,16 +93,17 @@ pub(in crate::http) async fn delete(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Traced(trace): Traced,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
     let params = params.only::<DeleteQuery>()?;
-    produce(&state, &name, &params, incoming, DeltaKind::Deleted).await
+    produce(&state, &name, (&params, trace), incoming, DeltaKind::Deleted).await
 }
 
 async fn produce(
     state: &AppState,
     name: &Name,
-    params: &Params,
+    (params, trace): (&Params, Option<Trace>),
     incoming: Incoming,
     kind: DeltaKind,
 ) -> Result<Json<Produced>, Problem> {
@@ -134,6 +139,7 @@ async fn produce(
             delay,
             final_state_unknown: false,
             rate_limited,
+            trace: trace.clone(),
         };
         match (&explicit, parsed.is_empty()) {
             (Some(key), true) if bare => Ok(vec![template(key.clone(), None)]),
@@ -159,7 +165,7 @@ fn empty_body(kind: DeltaKind) -> Problem {
 /// Apply a mixed batch of Added, Updated and Deleted; all or none.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/deltas", tag = "producing", operation_id = "deltas",
-    params(InQueue),
+    params(InQueue, InTrace),
     request_body(content((Deltas = "application/json"), (Deltas = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
@@ -170,6 +176,7 @@ pub(in crate::http) async fn deltas(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Traced(trace): Traced,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
     params.none()?;
@@ -177,7 +184,7 @@ pub(in crate::http) async fn deltas(
     let texts = documents(incoming, state.limits.max_batch, &config).await?;
     apply(&state, &name, config, |config| {
         let calls = texts.iter().enumerate().map(|(index, (text, line))| {
-            delta_call(text, config).map_err(|problem| problem.in_item(index, *line))
+            delta_call(text, config, trace.clone()).map_err(|problem| problem.in_item(index, *line))
         });
         calls.collect()
     })
@@ -204,7 +211,7 @@ async fn apply(
     Err(Refusal::ConfigChanged.into())
 }
 
-fn delta_call(text: &str, config: &Config) -> Result<Call, Problem> {
+fn delta_call(text: &str, config: &Config, trace: Option<Trace>) -> Result<Call, Problem> {
     let call: DeltaCall<'_> = read_envelope(text)?;
     let kind = match call.kind {
         DeltaCallKind::Added => DeltaKind::Added,
@@ -242,13 +249,14 @@ fn delta_call(text: &str, config: &Config) -> Result<Call, Problem> {
         delay: delay.transpose().map_err(|wrong| wrong.field("delay"))?,
         final_state_unknown: call.final_state_unknown,
         rate_limited: false,
+        trace,
     })
 }
 
 /// Replace a source's whole set: what is not in the list is deleted.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/replace", tag = "producing", operation_id = "replace",
-    params(InQueue, ReplaceQuery),
+    params(InQueue, ReplaceQuery, InTrace),
     request_body(content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Done.", body = Replaced),
@@ -259,6 +267,7 @@ pub(in crate::http) async fn replace(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Traced(trace): Traced,
     incoming: Incoming,
 ) -> Result<Json<Replaced>, Problem> {
     let params = params.only::<ReplaceQuery>()?;
@@ -279,6 +288,7 @@ pub(in crate::http) async fn replace(
         max_delete_percent,
         max_deletes,
         dry_run,
+        trace,
     };
     let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
     if dry_run && let Some(mut queue) = first {
@@ -327,7 +337,7 @@ fn whole_replace(queue: &mut Queue, replace: Replace) -> Result<command::Replace
 /// Hand out every known object again whose key has nothing waiting.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/resync", tag = "producing", operation_id = "resync",
-    params(InQueue),
+    params(InQueue, InTrace),
     responses(
         (status = 200, description = "Done.", body = Produced),
         Always, OfQueue, OfBody, Conflict, Full,
@@ -337,13 +347,14 @@ pub(in crate::http) async fn resync(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Traced(trace): Traced,
     incoming: Incoming,
 ) -> Result<Json<Produced>, Problem> {
     params.none()?;
     incoming.nothing().await?;
     state.registry.rehearse(&name, Queue::check_resync)?;
     let handle = state.registry.get_or_create(&name)?;
-    let mut sweep = Sweep::default();
+    let mut sweep = Sweep::traced(trace);
     let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut sweep, SLICE_KEYS)).await?;
     Ok(Json(resynced.into()))
 }

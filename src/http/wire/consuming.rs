@@ -33,6 +33,9 @@ pub struct DeltaDocument {
     /// How many older deltas the key's cap merged into this one.
     #[serde(skip_serializing_if = "is_zero")]
     pub coalesced: u32,
+    /// The trace of the call that queued it, if it named one (W3C Trace Context).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -50,6 +53,7 @@ impl From<&Delta> for DeltaDocument {
             final_state_unknown: delta.final_state_unknown,
             source: delta.source.as_deref().map(str::to_owned),
             coalesced: delta.coalesced,
+            traceparent: delta.trace.as_deref().map(ToString::to_string),
         }
     }
 }

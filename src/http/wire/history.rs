@@ -32,6 +32,9 @@ pub struct EventDocument {
     /// Appended, taken over, seeded: who owns the key from then on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Appended: the trace of the call, if it named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Leased, settled: the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
@@ -65,13 +68,24 @@ impl EventDocument {
         let document = Self { resource_version: event.rv, at: instant(event.at), ..Self::default() };
         let lease = |token| Some(handle.lease_id(token).to_string());
         match &event.what {
-            What::Appended { kind, object, source, owner, final_state_unknown, due, .. } => Self {
+            What::Appended {
+                kind,
+                object,
+                source,
+                owner,
+                final_state_unknown,
+                due,
+                origin: _,
+                trace,
+                key: _,
+            } => Self {
                 event: "appended",
                 kind: Some(kind.as_str()),
                 final_state_unknown: *final_state_unknown,
                 source: text(source.as_ref()),
                 owner: text(owner.as_ref()),
                 due_at: due.map(instant),
+                traceparent: trace.as_deref().map(ToString::to_string),
                 object: Some(RawObject(object.clone())),
                 ..document
             },

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::config::WireConfig;
 use super::json::{DeltaName, Json, Text, is_default, need, object_of};
-use super::names::{Names, Owner};
+use super::names::{Names, Owner, Traceparent};
 use super::queue::WireCounts;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Ending, Event, Origin, Then, What};
@@ -39,6 +39,8 @@ struct WireEvent<'a> {
     source: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Owner::is_source")]
     owner: Owner<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<Traceparent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<Rv>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -263,6 +265,7 @@ impl<'a> WireEvent<'a> {
             origin: OriginWord::Call,
             source: None,
             owner: Owner::Source,
+            traceparent: None,
             token: None,
             ending: None,
             error: None,
@@ -281,7 +284,7 @@ impl<'a> WireEvent<'a> {
     }
 
     fn appended(event: &'a Event, new: Self) -> Self {
-        let What::Appended { key, kind, object: _, source, owner, final_state_unknown, due, origin } =
+        let What::Appended { key, kind, object: _, source, owner, final_state_unknown, due, origin, trace } =
             &event.what
         else {
             return new;
@@ -294,6 +297,7 @@ impl<'a> WireEvent<'a> {
             final_state_unknown: *final_state_unknown,
             due: due.map(Time::as_micros),
             origin: OriginWord::of(*origin),
+            traceparent: trace.as_deref().map(Traceparent::of),
             ..new
         }
     }
@@ -338,6 +342,7 @@ impl<'a> WireEvent<'a> {
                     final_state_unknown: self.final_state_unknown,
                     due: self.due.map(Time::from_micros),
                     origin: self.origin.read(),
+                    trace: self.traceparent.map(|traceparent| traceparent.read(names)),
                 }
             }
             Kind::Queued => What::Queued {

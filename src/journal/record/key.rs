@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::json::{DeltaName, Json, Text, is_default, micros, need, object_of};
-use super::names::{Names, Owner};
+use super::names::{Names, Owner, Traceparent};
 use crate::engine::delta::{Delta, Rv};
 use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
 use crate::engine::snapshot::KeyState;
@@ -100,6 +100,8 @@ struct WireDelta<'a> {
     owner: Owner<'a>,
     #[serde(default, skip_serializing_if = "is_default")]
     coalesced: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<Traceparent>,
     #[serde(skip_serializing)]
     object: Option<&'a RawValue>,
 }
@@ -254,6 +256,7 @@ impl<'a> WireDelta<'a> {
             source: delta.source.as_deref().map(Text::of),
             owner: Owner::of(delta.owner.as_ref(), delta.source.as_ref()),
             coalesced: delta.coalesced,
+            traceparent: delta.trace.as_deref().map(Traceparent::of),
             object: None,
         }
     }
@@ -269,6 +272,7 @@ impl<'a> WireDelta<'a> {
             source,
             final_state_unknown: self.final_state_unknown,
             coalesced: self.coalesced,
+            trace: self.traceparent.map(|traceparent| traceparent.read(names)),
         })
     }
 }

@@ -1,39 +1,51 @@
-//! Names of producers and workers: few texts that stand in many records.
+//! Names of producers and workers, and the traces of calls: few texts that stand in many records.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::json::Text;
 use crate::engine::delta::Source;
+use crate::engine::trace::{Trace, TraceContext};
 
 /// Most names that are remembered at a time.
 const NAMES_MAX: usize = 4_096;
 
 /// Gives equal texts the same memory, so that a million keys of one owner hold its name once.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashSet<Arc<str>, RandomState>);
+pub(super) struct Names {
+    texts: HashSet<Arc<str>, RandomState>,
+    /// The one that was read last: what one call queued stands together.
+    trace: Option<Trace>,
+}
 
 impl Names {
     /// The text, shared with whoever asked for the same text before. The set begins anew when it is
     /// full: names that are in use come back at once, names that were used once do not stay.
     pub(super) fn share(&mut self, text: &str) -> Arc<str> {
-        if let Some(name) = self.0.get(text) {
+        if let Some(name) = self.texts.get(text) {
             return name.clone();
         }
-        if self.0.len() >= NAMES_MAX {
-            self.0.clear();
+        if self.texts.len() >= NAMES_MAX {
+            self.texts.clear();
         }
         let name: Arc<str> = text.into();
-        self.0.insert(name.clone());
+        self.texts.insert(name.clone());
         name
     }
 
     /// As [`share`](Self::share), for a member that may be absent.
     pub(super) fn share_some(&mut self, text: Option<&Text<'_>>) -> Option<Arc<str>> {
         text.map(|text| self.share(text.as_str()))
+    }
+
+    fn share_trace(&mut self, context: TraceContext) -> Trace {
+        let same = self.trace.take().filter(|trace| **trace == context);
+        let trace = same.unwrap_or_else(|| Trace::new(context));
+        self.trace = Some(trace.clone());
+        trace
     }
 }
 
@@ -78,5 +90,35 @@ impl<'a> Owner<'a> {
             Self::Nobody => None,
             Self::Named(owner) => Some(names.share(owner.as_str())),
         }
+    }
+}
+
+/// The trace of a call, as its header said it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traceparent(TraceContext);
+
+impl Traceparent {
+    /// The trace, to be written.
+    pub(super) const fn of(context: &TraceContext) -> Self {
+        Self(*context)
+    }
+
+    /// The trace that was read.
+    pub(super) fn read(self, names: &mut Names) -> Trace {
+        names.share_trace(self.0)
+    }
+}
+
+impl Serialize for Traceparent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Traceparent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        let wrong = || de::Error::custom(format_args!("{:?} is no traceparent", text.as_str()));
+        TraceContext::parse(text.as_str()).map(Self).ok_or_else(wrong)
     }
 }

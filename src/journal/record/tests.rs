@@ -29,6 +29,7 @@ fn appended(object: &str) -> What {
         final_state_unknown: false,
         due: None,
         origin: Origin::Call,
+        trace: None,
     }
 }
 
@@ -218,8 +219,7 @@ fn a_key_of_which_only_the_object_is_known_has_no_item() {
 
 #[test]
 fn members_that_are_not_known_are_skipped() {
-    let more =
-        r#"{"actor":{"id":[1,null]},"traceparent":"00-1","idempotency_key":"x","version":7,"wall_time":1,"#;
+    let more = r#"{"actor":{"id":[1,null]},"tracestate":"vendor=1","idempotency_key":"x","version":7,"wall_time":1,"#;
     let events = samples::events(10, samples::whats());
     let row = changed(one_row(&events), "{\"rv\":10", &format!("{more}\"rv\":10"));
     assert_eq!(Decoder::new().events(&row), Ok(events));
@@ -249,6 +249,7 @@ fn what_makes_no_sense_is_refused_and_named() {
     assert!(told("\"delta\":\"Added\",", "").contains("\"delta\" is missing"));
     assert!(told(",\"object\":{}", "").contains("\"object\" is missing"));
     assert!(told("{}", "[]").contains("its object is none"));
+    assert!(told("\"delta\"", "\"traceparent\":\"00-1\",\"delta\"").contains("\"00-1\" is no traceparent"));
     assert!(told("Added", "Adopted").contains("unknown variant `Adopted`"));
     assert!(told("paused", "posed").contains("unknown variant `posed`"));
     assert!(told("paused", "configured").contains("event 11: \"config\" is missing"));

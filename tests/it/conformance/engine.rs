@@ -64,7 +64,7 @@ impl EngineFifo {
         final_state_unknown: bool,
     ) -> Result<(), String> {
         let (source, delay, rate_limited) = (None, None, false);
-        let call = Call { kind, key, object, source, delay, final_state_unknown, rate_limited };
+        let call = Call { kind, key, object, source, delay, final_state_unknown, rate_limited, trace: None };
         let now = self.tick();
         self.queue.produce(now, &[call]).map(|_| ()).map_err(|refusal| refusal.to_string())
     }

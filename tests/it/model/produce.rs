@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use deltaq::engine::delta::DeltaKind;
 
-use super::{Item, Micros, Model, ModelDelta, Name, Place, Refused, Thing, Who, bytes_of};
+use super::{Item, Micros, Model, ModelDelta, Name, Place, Refused, Thing, Traced, Who, bytes_of};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ModelCall {
@@ -15,6 +15,7 @@ pub(crate) struct ModelCall {
     pub(crate) delay: Option<Micros>,
     pub(crate) final_state_unknown: bool,
     pub(crate) rate_limited: bool,
+    pub(crate) trace: Traced,
 }
 
 /// What is about to be appended.
@@ -25,6 +26,7 @@ pub(super) struct New {
     pub(super) owner: Who,
     pub(super) final_state_unknown: bool,
     pub(super) due: Option<Micros>,
+    pub(super) trace: Traced,
 }
 
 impl Model {
@@ -79,8 +81,8 @@ impl Model {
         if call.kind != DeltaKind::Deleted {
             let owner = call.source.or(item.owner());
             let thing = call.thing.expect("an Add or Update carries an object");
-            let new =
-                New { kind: call.kind, thing, source: call.source, owner, final_state_unknown: false, due };
+            let (kind, source, trace) = (call.kind, call.source, call.trace);
+            let new = New { kind, thing, source, owner, final_state_unknown: false, due, trace };
             self.append(now, call.key, &new, true);
             self.populated = true;
             return true;
@@ -105,7 +107,8 @@ impl Model {
         let by_key = call.thing.is_none();
         let thing = call.thing.or(item.newest_thing()).expect("a key that is held has an object");
         let final_state_unknown = by_key || call.final_state_unknown;
-        let new = New { kind: call.kind, thing, source: call.source, owner: None, final_state_unknown, due };
+        let (kind, source, trace) = (call.kind, call.source, call.trace);
+        let new = New { kind, thing, source, owner: None, final_state_unknown, due, trace };
         if self.append(now, call.key, &new, true) {
             self.populated = true;
         } else {
@@ -171,6 +174,7 @@ impl Model {
             owner: new.owner,
             final_state_unknown: new.final_state_unknown,
             coalesced: 0,
+            trace: new.trace,
         };
         let item = self.item(key);
         let before = item.clone();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use deltaq::engine::delta::DeltaKind;
 
 use super::produce::New;
-use super::{Item, LastReplace, Micros, Model, Name, Refused, Thing, Who, bytes_of, same_content};
+use super::{Item, LastReplace, Micros, Model, Name, Refused, Thing, Traced, Who, bytes_of, same_content};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ModelReplace {
@@ -15,6 +15,7 @@ pub(crate) struct ModelReplace {
     pub(crate) max_delete_percent: Option<f64>,
     pub(crate) max_deletes: Option<u64>,
     pub(crate) dry_run: bool,
+    pub(crate) trace: Traced,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -359,7 +360,8 @@ impl Model {
         }
         let kind = if run.emits_replaced { DeltaKind::Replaced } else { DeltaKind::Sync };
         let owner = source.or(item.owner());
-        let new = New { kind, thing, source, owner, final_state_unknown: false, due: None };
+        let new =
+            New { kind, thing, source, owner, final_state_unknown: false, due: None, trace: run.list.trace };
         self.append(now, key, &new, true);
         self.mark(run, key);
         run.counts.replaced += 1;
@@ -411,7 +413,15 @@ impl Model {
         let thing = item.newest_thing().expect("a key that is held has an object");
         let source = run.list.source;
         let kind = DeltaKind::Deleted;
-        let new = New { kind, thing, source, owner: None, final_state_unknown: true, due: None };
+        let new = New {
+            kind,
+            thing,
+            source,
+            owner: None,
+            final_state_unknown: true,
+            due: None,
+            trace: run.list.trace,
+        };
         self.append(now, key, &new, true);
         self.mark(run, key);
         self.hit(if item.is_leased() { "Replace deletes a leased key" } else { "Replace deletes a key" });

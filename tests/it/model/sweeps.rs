@@ -3,7 +3,7 @@
 use deltaq::engine::delta::DeltaKind;
 
 use super::produce::New;
-use super::{Item, Micros, Model, ModelKnown, Name, Place, Refused, Step, Thing, Who, bytes_of};
+use super::{Item, Micros, Model, ModelKnown, Name, Place, Refused, Step, Thing, Traced, Who, bytes_of};
 
 /// How far a sliced command is.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +12,13 @@ pub(crate) struct ModelSweep {
     begun: Option<u64>,
     keys: u64,
     deltas: u64,
+    trace: Traced,
+}
+
+impl ModelSweep {
+    pub(crate) fn traced(trace: Traced) -> Self {
+        Self { trace, ..Self::default() }
+    }
 }
 
 impl Model {
@@ -30,7 +37,7 @@ impl Model {
         }
         let (slice, last) = self.slice(sweep.after, budget);
         for key in slice {
-            sweep.keys += u64::from(self.resync_key(now, key));
+            sweep.keys += u64::from(self.resync_key(now, key, sweep.trace));
         }
         sweep.after = last;
         Ok(if last.is_some() { Step::More } else { Step::Done(sweep.keys) })
@@ -84,7 +91,7 @@ impl Model {
         if sweep.after.is_some() { Step::More } else { Step::Done(sweep.keys) }
     }
 
-    fn resync_key(&mut self, now: Micros, key: Name) -> bool {
+    fn resync_key(&mut self, now: Micros, key: Name, trace: Traced) -> bool {
         let Some(item) = self.get(key).cloned() else { return false };
         let Some(known) = item.known else { return false };
         if !item.waiting.is_empty() || item.is_leased() || item.is_parked() {
@@ -99,6 +106,7 @@ impl Model {
             owner: known.owner,
             final_state_unknown: false,
             due: None,
+            trace,
         };
         self.append(now, key, &new, false);
         self.hit("Resync hands out a key");

@@ -38,7 +38,8 @@ fn step(clock: i64, command: Command) -> Step {
 
 fn call(key: Name, thing: Option<Thing>) -> ModelCall {
     let (source, delay) = (None, None);
-    ModelCall { kind: Added, key, thing, source, delay, final_state_unknown: false, rate_limited: false }
+    let (final_state_unknown, rate_limited, trace) = (false, false, None);
+    ModelCall { kind: Added, key, thing, source, delay, final_state_unknown, rate_limited, trace }
 }
 
 fn produce(calls: &[ModelCall]) -> Command {
@@ -92,6 +93,7 @@ fn marks_outlive_an_aborted_first_replace() {
         max_delete_percent: None,
         max_deletes: None,
         dry_run: false,
+        trace: None,
     };
     let replace_step = || step(0, Command::Step { run: 0, budget: 1 });
     let steps = [

@@ -7,6 +7,7 @@ use deltaq::engine::refusal::Refusal;
 use deltaq::engine::schedule::Place;
 use deltaq::engine::table::{Entry, Known};
 use deltaq::engine::time::Time;
+use deltaq::engine::trace::TraceContext;
 
 use super::world::Difference;
 use crate::model::{self, ModelReplaced, Name, OBJECTS, Refused};
@@ -63,6 +64,12 @@ pub(super) fn same_answer<T: std::fmt::Debug + PartialEq>(
     same(what, engine.map_err(|refusal| refused(&refusal)), model)
 }
 
+/// A trace of the model in the engine's words.
+pub(super) fn context(number: u8) -> TraceContext {
+    let text = format!("00-{:032x}-{:016x}-{number:02x}", u128::from(number) + 1, u64::from(number) + 1);
+    TraceContext::parse(&text).expect("it is valid")
+}
+
 pub(super) fn same_deltas<'a>(
     what: &str,
     engine: impl Iterator<Item = &'a Delta>,
@@ -78,6 +85,7 @@ pub(super) fn same_deltas<'a>(
             && engine.owner.as_deref() == model.owner
             && engine.final_state_unknown == model.final_state_unknown
             && engine.coalesced == model.coalesced
+            && engine.trace.as_deref().copied() == model.trace.map(context)
     };
     if engine.len() == model.len() && engine.iter().zip(model).all(equal) {
         return Ok(());

@@ -10,7 +10,7 @@ use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 
-use crate::model::{Micros, ModelCall, ModelReplace, Name, OBJECTS, Thing, Who};
+use crate::model::{Micros, ModelCall, ModelReplace, Name, OBJECTS, Thing, Traced, Who};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -182,6 +182,8 @@ pub(crate) struct Step {
 /// What a random case is made of. Each case has its own weights, so that some rest in one corner.
 pub(crate) struct Author {
     rng: Rng,
+    /// Draws traces alone, so that the cases of a seed are those that they were without.
+    traces: Rng,
     mode: Mode,
     weights: [u32; 18],
     keys: usize,
@@ -200,7 +202,8 @@ impl Author {
         }
         let keys = rng.usize(2..=KEYS.len());
         let slow = rng.u8(..4) == 0;
-        let mut author = Self { rng, mode, weights, keys, slow, next: VecDeque::new() };
+        let traces = Rng::with_seed(rng.get_seed());
+        let mut author = Self { rng, traces, mode, weights, keys, slow, next: VecDeque::new() };
         if author.rng.bool() {
             author.begin();
         }
@@ -274,6 +277,10 @@ impl Author {
         (0..count).map(|_| one(self)).collect()
     }
 
+    fn trace(&mut self) -> Traced {
+        self.traces.bool().then(|| self.traces.u8(..))
+    }
+
     fn call(&mut self) -> ModelCall {
         let (key, source, thing) = (self.key(), self.who(), self.thing());
         let delay = self.maybe(5, Self::span);
@@ -285,6 +292,7 @@ impl Author {
             delay,
             final_state_unknown: false,
             rate_limited: false,
+            trace: self.trace(),
         };
         if self.mode == Mode::Keys {
             let kind = if self.one_in(200) { DeltaKind::Updated } else { DeltaKind::Added };
@@ -320,6 +328,7 @@ impl Author {
             max_delete_percent: self.maybe(8, |author| f64::from(author.rng.u32(..100))),
             max_deletes: self.maybe(8, |author| author.rng.u64(..4)),
             dry_run: self.one_in(8),
+            trace: self.trace(),
         }
     }
 

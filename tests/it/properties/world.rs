@@ -11,9 +11,10 @@ use deltaq::engine::key::Key;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
+use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, Sweep};
 
-use super::same::{replaced, same, same_answer, same_entry, same_item, step_of};
+use super::same::{context, replaced, same, same_answer, same_entry, same_item, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
 use crate::model::{self, Micros, Model, ModelCall, ModelReplace, ModelSweep, Name, OBJECTS, Who};
 
@@ -177,6 +178,7 @@ impl World {
                 delay: call.delay.map(Duration::from_micros),
                 final_state_unknown: call.final_state_unknown,
                 rate_limited: call.rate_limited,
+                trace: call.trace.map(context).map(Trace::new),
             })
             .collect();
         let engine = self.engine.produce(time(self.now), &converted);
@@ -207,6 +209,7 @@ impl World {
             max_delete_percent: list.max_delete_percent,
             max_deletes: list.max_deletes,
             dry_run: list.dry_run,
+            trace: list.trace.map(context).map(Trace::new),
         };
         let engine = self.engine.accept_replace(time(self.now), replace);
         self.accepted += 1;
@@ -306,7 +309,11 @@ impl World {
     }
 
     fn resync(&mut self, budget: usize) -> Result<(), Difference> {
-        let (mut sweep, mut model_sweep) = self.resync.take().unwrap_or_default();
+        let (mut sweep, mut model_sweep) = self.resync.take().unwrap_or_else(|| {
+            let trace = self.model.rv.is_multiple_of(2).then_some(7);
+            let sweep = Sweep::traced(trace.map(context).map(Trace::new));
+            (sweep, ModelSweep::traced(trace))
+        });
         let engine = self.engine.resync_step(time(self.now), &mut sweep, budget);
         let model = self.model.resync_step(self.now, &mut model_sweep, budget);
         if matches!(engine, Ok(Progress::More)) {

@@ -125,6 +125,23 @@ async fn what_is_asked_of_objects_outlives_a_restart() {
 }
 
 #[tokio::test]
+async fn traces_outlive_a_restart_and_stand_in_the_history() {
+    let folder = Folder::new("traces");
+    let service = folder.service().await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let mut client = service.client().await;
+    let body = object("a").to_string();
+    client.send_text("POST", &format!("{QUEUE}/add"), &[("traceparent", trace)], &body).await;
+    good(client.reply().await);
+    drop(client);
+    let service = restarted(service, &folder).await;
+    let item = good(service.get(&format!("{QUEUE}/items/a")).await);
+    assert_eq!(item["deltas"][0]["traceparent"], trace);
+    let history = good(service.get(&format!("{QUEUE}/history/a")).await);
+    assert_eq!(history["items"][0]["traceparent"], trace);
+}
+
+#[tokio::test]
 async fn a_start_that_is_told_to_stop_ends_at_once_and_takes_nothing_for_closed() {
     let folder = Folder::new("early");
     let service = folder.service().await;

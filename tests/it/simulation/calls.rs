@@ -107,6 +107,7 @@ impl Caller {
                     delay: *delay,
                     final_state_unknown: false,
                     rate_limited: false,
+                    trace: None,
                 }
             };
         let calls: Vec<Call> = sent.iter().zip(all).map(call).collect();

@@ -18,6 +18,7 @@ use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
 use crate::engine::snapshot::{KeyState, QueueState};
 use crate::engine::table::Known;
 use crate::engine::time::Time;
+use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::{Initial, LastReplace};
 use crate::journal::record::{Decoder, key_row, queue_row};
 use crate::journal::store::QueueId;
@@ -43,6 +44,12 @@ impl Dice {
     fn number(&mut self) -> u64 {
         let shift = self.0.u32(0..64);
         self.0.u64(..) >> shift
+    }
+
+    fn trace(&mut self) -> Trace {
+        let (trace, parent) = (self.0.u128(1..), self.0.u64(1..));
+        let text = format!("00-{trace:032x}-{parent:016x}-{:02x}", self.0.u8(..));
+        Trace::new(TraceContext::parse(&text).unwrap())
     }
 
     fn float(&mut self) -> f64 {
@@ -87,6 +94,7 @@ impl Dice {
             owner: self.maybe(Self::text),
             final_state_unknown: self.0.bool(),
             coalesced: self.0.u32(0..2),
+            trace: self.maybe(Self::trace),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
 use crate::engine::snapshot::{Gone, KeyState, QueueState};
 use crate::engine::table::Known;
 use crate::engine::time::Time;
+use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::{Initial, LastReplace};
 use crate::journal::record::Identity;
 use crate::journal::store::QueueId;
@@ -47,7 +48,28 @@ fn appended(kind: DeltaKind, source: Option<&str>, owner: Option<&str>) -> What 
         final_state_unknown: false,
         due: None,
         origin: Origin::Call,
+        trace: None,
     }
+}
+
+/// A delta of a call that named its trace.
+fn traced() -> What {
+    What::Appended {
+        key: key(),
+        kind: DeltaKind::Replaced,
+        object: Object::from_valid("{}"),
+        source: Some("erp".into()),
+        owner: Some("erp".into()),
+        final_state_unknown: false,
+        due: None,
+        origin: Origin::Replace { initial: false },
+        trace: Some(trace()),
+    }
+}
+
+fn trace() -> Trace {
+    let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Trace::new(TraceContext::parse(text).unwrap())
 }
 
 fn appends() -> Vec<What> {
@@ -60,11 +82,12 @@ fn appends() -> Vec<What> {
         final_state_unknown: true,
         due: None,
         origin: Origin::Replace { initial: false },
+        trace: None,
     };
     let with_origin = |changed: Origin, later: Option<Time>| match appended(DeltaKind::Replaced, None, None) {
-        What::Appended { key, kind, object, source, owner, final_state_unknown, .. } => {
+        What::Appended { key, kind, object, source, owner, final_state_unknown, trace, .. } => {
             let (due, origin) = (later, changed);
-            What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin }
+            What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace }
         }
         other => other,
     };
@@ -146,6 +169,7 @@ pub(super) fn whats() -> Vec<What> {
         What::ReplaceEnded { source: None, first: false, counts: ReplaceCounts::default(), aborted: true },
         What::ReplaceEnded { source: Some(erp), first: true, counts: counts(), aborted: false },
         What::Configured { config: Arc::new(admitting_config()) },
+        traced(),
     ]);
     whats
 }
@@ -221,6 +245,7 @@ pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
         owner: Some("erp".into()),
         final_state_unknown: false,
         coalesced: 0,
+        trace: None,
     }
 }
 
@@ -245,25 +270,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
         object: Object::from_valid(ODD_OBJECT),
         ..delta(42, DeltaKind::Deleted)
     };
-    let bare = Lease {
-        token: 42,
-        deadline: at(72),
-        since: at(42),
-        length: Duration::from_secs(30),
-        worker: None,
-        pop_id: None,
-        former: turn,
-        dropped_delay: None,
-        news: None,
-    };
-    let full = Lease {
-        worker: Some("worker-1".into()),
-        pop_id: Some("p-77".into()),
-        former: Turn { rv: 41, since: at(41), added: at(39) },
-        dropped_delay: Some(Delay { due: at(50), rv: 39 }),
-        news: Some(at(43)),
-        ..bare.clone()
-    };
+    let [bare, full] = leases(turn);
     vec![
         plain.clone(),
         KeyState { known: None, ..plain.clone() },
@@ -293,9 +300,38 @@ pub(super) fn key_states() -> Vec<KeyState> {
                 },
             ),
             known: None,
-            ..plain
+            ..plain.clone()
+        },
+        KeyState {
+            waiting: vec![Delta { trace: Some(trace()), ..delta(42, DeltaKind::Added) }],
+            known: None,
+            ..with(Place::Ready(turn))
         },
     ]
+}
+
+/// A lease with nothing more than it must have, and one with everything set.
+fn leases(turn: Turn) -> [Lease; 2] {
+    let bare = Lease {
+        token: 42,
+        deadline: at(72),
+        since: at(42),
+        length: Duration::from_secs(30),
+        worker: None,
+        pop_id: None,
+        former: turn,
+        dropped_delay: None,
+        news: None,
+    };
+    let full = Lease {
+        worker: Some("worker-1".into()),
+        pop_id: Some("p-77".into()),
+        former: Turn { rv: 41, since: at(41), added: at(39) },
+        dropped_delay: Some(Delay { due: at(50), rv: 39 }),
+        news: Some(at(43)),
+        ..bare.clone()
+    };
+    [bare, full]
 }
 
 /// A new queue, and one with everything set.
