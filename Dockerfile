@@ -1,7 +1,8 @@
 # syntax=docker/dockerfile:1
 
 # Build: docker build -t deltaq .
-# Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq
+# Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq serve --insecure
+#        or with tokens: -v ./tokens.toml:/etc/deltaq/tokens.toml:ro -e DELTAQ_ACCESS__TOKENS_FILE=/etc/deltaq/tokens.toml
 
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /build
@@ -36,6 +37,6 @@ USER nonroot
 # docker stop --timeout 40.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=3 \
-    CMD ["/usr/local/bin/deltaq", "health", "--url", "http://127.0.0.1:7070"]
+    CMD ["/usr/local/bin/deltaq", "health"]
 ENTRYPOINT ["/usr/local/bin/deltaq"]
 CMD ["serve"]

@@ -2,6 +2,7 @@
 
 pub mod health;
 pub mod offline;
+pub mod token;
 
 use std::path::PathBuf;
 
@@ -24,7 +25,9 @@ pub enum Command {
     /// Run the server.
     Serve(Serve),
     /// Ask a server whether it is ready; succeeds only if it is.
-    Health(Health),
+    Health(health::Health),
+    /// Make a token for callers of a server.
+    Token(token::Token),
     /// Find all damage in a store, without changing it.
     Check(offline::Check),
     /// Copy a store to a file, also while a server runs.
@@ -53,6 +56,9 @@ pub struct Serve {
     /// Keep no journal: queues end with the process.
     #[arg(long)]
     pub in_memory: bool,
+    /// Listen without tokens, on any address: everybody who reaches it may do everything.
+    #[arg(long)]
+    pub insecure: bool,
     /// Write the addresses to this file, as JSON, once the server is ready.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
@@ -64,14 +70,6 @@ pub struct Serve {
     pub log_level: Option<LogLevel>,
 }
 
-/// `deltaq health`.
-#[derive(Debug, Clone, Args)]
-pub struct Health {
-    /// The server's address.
-    #[arg(long, default_value = "http://127.0.0.1:7070")]
-    pub url: String,
-}
-
 impl Serve {
     /// The settings among the flags, as the topmost layer of [`config::load`](crate::config::load).
     #[must_use]
@@ -81,6 +79,7 @@ impl Serve {
             metrics_listen: self.metrics_listen.clone(),
             data_dir: self.data_dir.clone(),
             in_memory: self.in_memory,
+            insecure: self.insecure,
             log_format: self.log_format,
             log_level: self.log_level,
         }
@@ -109,6 +108,7 @@ mod tests {
             metrics_listen: Some(String::new()),
             data_dir: None,
             in_memory: true,
+            insecure: false,
             log_format: Some(LogFormat::Json),
             log_level: Some(LogLevel::Debug),
         };

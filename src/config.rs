@@ -7,24 +7,30 @@
 //! `config/deltaq.toml` lists every setting; a test holds it equal to the defaults here. What one queue may be configured
 //! with is [`queue`].
 
+pub mod access;
+mod audit;
 mod environment;
 mod layers;
 pub mod queue;
 mod schema;
+mod server;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+pub use self::access::Access;
+pub use self::audit::{Audit, AuditCalls};
 pub use self::environment::{rust_log, variables};
 use self::layers::Layers;
 use self::queue::QueueDefaults;
-use crate::duration::DurationText;
+pub use self::server::Server;
+pub use self::trace::Trace;
 
 /// All settings.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -38,37 +44,14 @@ pub struct Settings {
     pub queue_defaults: QueueDefaults,
     /// Where queues are kept.
     pub storage: Storage,
+    /// Who may do what.
+    pub access: Access,
+    /// What is written down of who did what.
+    pub audit: Audit,
     /// What is told about it all.
     pub log: Log,
-}
-
-/// The section `[server]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Server {
-    /// Where the API listens; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// Where `/metrics` is served; `None` (written as an empty text) is on the API's listener.
-    #[serde(with = "address_or_empty")]
-    pub metrics_listen: Option<SocketAddr>,
-    /// Names that a request's `Host` may be, besides loopback names and the address it listens on.
-    pub allowed_hosts: Vec<String>,
-    /// Longest time between the first signal and the cut.
-    pub shutdown_timeout: DurationText,
-    /// Longest time that a request's head may take to arrive.
-    pub header_read_timeout: DurationText,
-    /// Longest pause between two pieces of a request's body.
-    pub body_read_timeout: DurationText,
-    /// How long a connection without a request is kept.
-    pub idle_timeout: DurationText,
-    /// Longest request head, in bytes.
-    pub max_header_bytes: usize,
-    /// Longest request body, in bytes, unless it is NDJSON that streams.
-    pub max_body_bytes: usize,
-    /// Longest `wait` of a call.
-    pub max_wait: DurationText,
-    /// Most connections open at a time.
-    pub max_connections: usize,
+    /// Where spans go.
+    pub trace: Trace,
 }
 
 /// The section `[queues]`.
@@ -162,6 +145,8 @@ pub struct Flags {
     pub data_dir: Option<PathBuf>,
     /// `--in-memory`
     pub in_memory: bool,
+    /// `--insecure`
+    pub insecure: bool,
     /// `--log-format`
     pub log_format: Option<LogFormat>,
     /// `--log-level`
@@ -349,6 +334,9 @@ impl Flags {
         if self.in_memory {
             set("storage.in_memory", "--in-memory", Value::Boolean(true))?;
         }
+        if self.insecure {
+            set("access.insecure", "--insecure", Value::Boolean(true))?;
+        }
         if let Some(format) = self.log_format {
             set("log.format", "--log-format", Value::String(format.as_str().to_owned()))?;
         }
@@ -398,24 +386,6 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Default for Server {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
-            metrics_listen: Some(SocketAddr::from(([127, 0, 0, 1], 7071))),
-            allowed_hosts: Vec::new(),
-            shutdown_timeout: DurationText::from_secs(30),
-            header_read_timeout: DurationText::from_secs(10),
-            body_read_timeout: DurationText::from_secs(30),
-            idle_timeout: DurationText::from_secs(75),
-            max_header_bytes: 16_384,
-            max_body_bytes: 64 << 20,
-            max_wait: DurationText::from_secs(55),
-            max_connections: 20_000,
-        }
-    }
-}
-
 impl Default for Queues {
     fn default() -> Self {
         Self {
@@ -438,30 +408,5 @@ impl Default for Storage {
 impl Default for Log {
     fn default() -> Self {
         Self { format: LogFormat::Auto, level: LogLevel::Info }
-    }
-}
-
-/// An address as text, none as the empty one.
-mod address_or_empty {
-    use std::net::SocketAddr;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-
-    #[expect(clippy::ref_option, reason = "the signature is serde's")]
-    pub(super) fn serialize<S: Serializer>(
-        address: &Option<SocketAddr>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match address {
-            None => serializer.serialize_str(""),
-            Some(address) => serializer.collect_str(address),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<SocketAddr>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(D::Error::custom) }
     }
 }

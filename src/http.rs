@@ -10,7 +10,10 @@ pub mod server;
 pub mod state;
 pub mod wire;
 
+mod access;
 mod body;
+mod budget;
+mod counted;
 mod cursor;
 mod delivery;
 mod guard;
@@ -20,7 +23,9 @@ mod params;
 mod routes;
 mod telemetry;
 mod trace;
+mod visit;
 
+pub use budget::Budgets;
 pub use router::{metrics_router, router};
 pub use routes::read_seed;
-pub use state::{AppState, Durability, HttpLimits};
+pub use state::{AppState, Durability, Gate, HttpLimits};

@@ -3,6 +3,8 @@
 //! `http` parses and answers, `service` holds one lock per queue and hands events to the journal,
 //! `engine` decides. Data flows in that direction only; see `docs/architecture.md`.
 
+pub mod access;
+pub mod audit;
 pub mod causes;
 pub mod cli;
 pub mod clock;
@@ -16,4 +18,6 @@ pub mod name;
 pub mod offline;
 pub mod server;
 pub mod service;
+pub mod spans;
+pub mod supervisor;
 pub mod telemetry;

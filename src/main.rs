@@ -4,22 +4,27 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use deltaq::causes::with_causes;
-use deltaq::cli::{Cli, Command, Serve, health};
+use deltaq::cli::{Cli, Command, Serve};
 use deltaq::lifecycle::Shutdown;
 use deltaq::server::{self, Server};
-use deltaq::{config, telemetry};
+use deltaq::{config, supervisor, telemetry};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Files that are open besides connections: the store's, the log's, the listeners.
+const FILES_BESIDE_CONNECTIONS: u64 = 128;
 
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(serve) => run(&serve).map(|()| ExitCode::SUCCESS),
-        Command::Health(asked) => {
-            health::check(&asked.url).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
-        }
+        Command::Health(health) => health.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
+        Command::Token(token) => token.run().map_err(Failure::from).map(|token| {
+            println!("{token}");
+            ExitCode::SUCCESS
+        }),
         Command::Check(check) => check.run(),
         Command::Backup(backup) => backup.run(),
         Command::Export(export) => export.run(),
@@ -36,7 +41,8 @@ fn main() -> ExitCode {
 
 fn run(serve: &Serve) -> Result<(), Failure> {
     let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags())?;
-    telemetry::init(settings.log, config::rust_log().as_deref())?;
+    let log = telemetry::init(settings.log, config::rust_log().as_deref())?;
+    let files = raise_file_limit(settings.server.max_connections);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = Shutdown::on_signals(settings.server.shutdown_timeout.get())?;
@@ -45,7 +51,7 @@ fn run(serve: &Serve) -> Result<(), Failure> {
             // neither can it be written, which is told below.
             let _absent = std::fs::remove_file(path);
         }
-        let server = match Server::start(&settings, shutdown).await {
+        let server = match Server::start(&settings, shutdown.clone()).await {
             Err(said @ server::Error::Stopped) => {
                 tracing::info!("{said}");
                 return Ok(());
@@ -55,7 +61,25 @@ fn run(serve: &Serve) -> Result<(), Failure> {
         if let Some(path) = &serve.ready_file {
             server.write_ready_file(path)?;
         }
+        shutdown.spawn("log watch", log.watch(shutdown.draining().clone()));
+        supervisor::ready();
+        match files {
+            Ok((limit, wanted)) if limit < wanted => tracing::warn!(
+                limit,
+                wanted,
+                "fewer files may be open than server.max_connections needs; raise the limit (ulimit -Hn, LimitNOFILE=)"
+            ),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
+        }
         server.run().await;
         Ok(())
     })
+}
+
+/// Each connection is an open file, and the system's default bound is often far too low for long polls. Answers
+/// how many files may be open, and how many should be.
+fn raise_file_limit(connections: usize) -> std::io::Result<(u64, u64)> {
+    let wanted = connections as u64 + FILES_BESIDE_CONNECTIONS;
+    Ok((rlimit::increase_nofile_limit(wanted)?, wanted))
 }

@@ -1,81 +1,41 @@
 //! The process: settings in, a running server out.
 
+mod error;
+mod listeners;
+mod reload;
+
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub use self::error::Error;
+use self::listeners::{Listeners, Serving};
+pub use self::reload::Reloadable;
+use crate::audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
-use crate::http::server::{Bounds, serve};
 use crate::http::wire::config::to_engine;
-use crate::http::{AppState, Durability, HttpLimits, metrics_router, router};
-use crate::journal::recovery::{self, Contents};
+use crate::http::{AppState, Durability, HttpLimits};
+use crate::journal::recovery::Contents;
 use crate::journal::sqlite::{self, Sqlite};
-use crate::journal::store::{self, Reader};
+use crate::journal::store::Reader;
 use crate::journal::writer;
 use crate::journal::{Journal, Pace};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
+use crate::spans::Spans;
+use crate::supervisor;
 
 /// How often the buffers of the histograms are emptied.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 /// How often a draining server looks whether all leases are settled.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
-
-/// Why the server does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The address can't be listened on.
-    #[error("can't listen on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The metrics can't be set up.
-    #[error("can't set up the metrics")]
-    Metrics {
-        /// Why.
-        source: metrics_exporter_prometheus::BuildError,
-    },
-    /// The defaults of queues are refused.
-    #[error("the settings in queue_defaults are refused: {0}")]
-    Defaults(String),
-    /// The folder of the journal can't be used.
-    #[error("can't use the data directory {}", folder.display())]
-    Store {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        source: store::Error,
-    },
-    /// The queues can't be loaded.
-    #[error("can't load the queues of {}", folder.display())]
-    Recovery {
-        /// The folder.
-        folder: PathBuf,
-        /// Which row is wrong, and how.
-        source: recovery::Error,
-    },
-    /// The shutdown began before all queues were loaded.
-    #[error("told to stop before all queues were loaded")]
-    Stopped,
-    /// The ready file can't be written.
-    #[error("can't write {}", path.display())]
-    ReadyFile {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
 
 /// A server that listens.
 #[derive(Debug)]
@@ -88,6 +48,10 @@ pub struct Server {
     pub registry: Arc<Registry>,
     /// The journal's writer.
     writing: Option<JoinHandle<()>>,
+    auditing: Auditing,
+    spans: Spans,
+    reloadable: Reloadable,
+    drain_delay: Duration,
     shutdown: Shutdown,
     closing: CancellationToken,
 }
@@ -103,21 +67,42 @@ impl Server {
         let defaults = to_engine(&settings.queue_defaults);
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
         let metrics = Metrics::new().map_err(|source| Error::Metrics { source })?;
+        // From here on a SIGHUP does not end the process.
+        let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(&settings.server).await?;
+        let (reloadable, audit_writer) = Reloadable::of(settings)?;
+        listeners.check(settings.access.insecure || !reloadable.lets_everybody_in())?;
+        let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let unless_stopped = shutdown.draining().clone();
         let opened = unless_stopped.run_until_cancelled(open_journal(settings, &clock, &metrics, &shutdown));
         let opened = opened.await.ok_or(Error::Stopped)??;
-        let registry = Arc::new(Registry::new(
+        let registry = Registry::new(
             limits(settings),
             defaults,
             clock.clone(),
             opened.journal,
             shutdown.clone(),
             metrics.clone(),
-        ));
+        );
+        let registry = Arc::new(registry);
         let closing = CancellationToken::new();
         let (api, metrics_address) = (listeners.api.address, listeners.metrics_address());
-        serve_all(listeners, settings, &registry, &clock, &closing, &shutdown);
+        let state = AppState {
+            registry: registry.clone(),
+            limits: Arc::new(HttpLimits::of(settings)),
+            gate: reloadable.gate.clone(),
+            audit: reloadable.audit.clone(),
+            spans: spans.clone(),
+            started_us: clock.now_us(),
+            clock: clock.clone(),
+            shutdown: shutdown.clone(),
+            durability: durability(settings),
+            serves_metrics: listeners.metrics.is_none(),
+        };
+        let tls = reloadable.tls.clone();
+        Serving { settings: &settings.server, state, tls, closing: closing.clone() }.start(listeners);
+        let auditing = Auditing::start(audit_writer, &shutdown);
+        shutdown.spawn("reload", reloadable.clone().run(hangups, shutdown.clone()));
         shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
         let recovering = registry.recover(opened.contents, opened.unclean);
         let recovered = unless_stopped.run_until_cancelled(recovering).await;
@@ -128,11 +113,30 @@ impl Server {
             if let Some(writing) = opened.writing {
                 writer::abandon(writing).await;
             }
+            auditing.end().await;
             return Err(error);
         }
         shutdown.spawn("journal follower", registry.clone().follow());
         tracing::info!(%api, metrics = %metrics_address, "listening");
-        Ok(Self { api, metrics: metrics_address, registry, writing: opened.writing, shutdown, closing })
+        let (writing, drain_delay) = (opened.writing, settings.server.drain_delay.get());
+        Ok(Self {
+            api,
+            metrics: metrics_address,
+            registry,
+            writing,
+            auditing,
+            spans,
+            reloadable,
+            drain_delay,
+            shutdown,
+            closing,
+        })
+    }
+
+    /// What can be read again while it runs.
+    #[must_use]
+    pub fn reloadable(&self) -> &Reloadable {
+        &self.reloadable
     }
 
     /// Writes the addresses as JSON, whole or not at all.
@@ -152,6 +156,11 @@ impl Server {
     /// Leases in memory only would end with the process, so workers get the time to settle them.
     pub async fn run(self) {
         self.shutdown.draining().cancelled().await;
+        supervisor::stopping();
+        tokio::select! {
+            () = tokio::time::sleep(self.drain_delay) => {}
+            () = self.shutdown.cut().cancelled() => {}
+        }
         let keeps_leases = self.registry.journal().is_some();
         while !keeps_leases && self.registry.leased() > 0 && !self.shutdown.cut().is_cancelled() {
             tokio::select! {
@@ -170,7 +179,33 @@ impl Server {
                 tracing::error!(%error, "the journal's writer did not end in good order");
             }
         }
+        self.auditing.end().await;
+        self.spans.end().await;
         tracing::info!("stopped");
+    }
+}
+
+/// The task that writes the audit log, if it has a file.
+#[derive(Debug)]
+struct Auditing {
+    writing: Option<JoinHandle<()>>,
+    closing: CancellationToken,
+}
+
+impl Auditing {
+    fn start(writer: Option<audit::Writer>, shutdown: &Shutdown) -> Self {
+        let closing = CancellationToken::new();
+        let run = |writer: audit::Writer| shutdown.spawn_last("audit writer", writer.run(closing.clone()));
+        Self { writing: writer.map(run), closing }
+    }
+
+    /// Writes what is left.
+    async fn end(self) {
+        self.closing.cancel();
+        if let Some(writing) = self.writing {
+            // A panic of the task is in the log already.
+            let _ended = writing.await;
+        }
     }
 }
 
@@ -209,78 +244,6 @@ async fn open_journal(
     Ok(Opened { journal: Some(journal), writing, contents, unclean })
 }
 
-/// Where connections come in.
-struct Listeners {
-    api: Listening,
-    /// None if the API serves the metrics.
-    metrics: Option<Listening>,
-}
-
-struct Listening {
-    listener: TcpListener,
-    address: SocketAddr,
-}
-
-impl Listeners {
-    /// Before anything else is done, so that a start without a free port leaves no trace.
-    async fn bind(server: &config::Server) -> Result<Self, Error> {
-        let api = Listening::bind(server.listen).await?;
-        let metrics = match server.metrics_listen {
-            Some(wanted) => Some(Listening::bind(wanted).await?),
-            None => None,
-        };
-        Ok(Self { api, metrics })
-    }
-
-    fn metrics_address(&self) -> SocketAddr {
-        self.metrics.as_ref().unwrap_or(&self.api).address
-    }
-}
-
-impl Listening {
-    async fn bind(address: SocketAddr) -> Result<Self, Error> {
-        let failed = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
-    }
-}
-
-/// Serves the API and, on its own listener if it has one, the metrics.
-fn serve_all(
-    listeners: Listeners,
-    settings: &Settings,
-    registry: &Arc<Registry>,
-    clock: &Clock,
-    closing: &CancellationToken,
-    shutdown: &Shutdown,
-) {
-    let server = &settings.server;
-    let state = AppState {
-        registry: registry.clone(),
-        limits: Arc::new(http_limits(settings)),
-        started_us: clock.now_us(),
-        clock: clock.clone(),
-        shutdown: shutdown.clone(),
-        durability: durability(settings),
-        serves_metrics: listeners.metrics.is_none(),
-    };
-    let bounds = Bounds {
-        header_read_timeout: server.header_read_timeout.get(),
-        idle_timeout: server.idle_timeout.get(),
-        max_header_bytes: server.max_header_bytes,
-        max_connections: server.max_connections,
-    };
-    let run = |name, listening: Listening, router| {
-        let (bounds, clock, closing) = (bounds.clone(), clock.clone(), closing.clone());
-        shutdown.spawn(name, serve(listening.listener, router, bounds, clock, closing, shutdown.clone()));
-    };
-    if let Some(metrics) = listeners.metrics {
-        run("metrics listener", metrics, metrics_router(state.clone()));
-    }
-    run("api listener", listeners.api, router(state));
-}
-
 fn durability(settings: &Settings) -> Durability {
     match settings.storage {
         Storage { in_memory: true, .. } => Durability::Memory,
@@ -294,19 +257,6 @@ fn limits(settings: &Settings) -> Limits {
         auto_create: settings.queues.auto_create,
         max_queues: settings.queues.max_queues,
         max_waiters: settings.queues.max_waiters,
-    }
-}
-
-fn http_limits(settings: &Settings) -> HttpLimits {
-    HttpLimits {
-        allowed_hosts: settings.server.allowed_hosts.clone(),
-        body_read_timeout: settings.server.body_read_timeout.get(),
-        max_body_bytes: settings.server.max_body_bytes,
-        max_header_bytes: settings.server.max_header_bytes,
-        max_wait: settings.server.max_wait.get(),
-        max_batch: settings.queues.max_batch,
-        max_replace_objects: settings.queues.max_replace_objects,
-        max_reply_bytes: settings.queues.max_reply_bytes,
     }
 }
 

@@ -1,10 +1,42 @@
 //! `deltaq health`: one plain `GET /readyz`, so that a container image needs no curl for its health check.
 //!
-//! It is no HTTP client: it reads the status line and nothing more, and speaks no TLS.
+//! It is no HTTP client: it reads the status line and nothing more. Without a URL it asks the server that has
+//! the same settings, over TLS if that server speaks it.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+mod tls;
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use clap::Args;
+
+use crate::config::{self, Flags, Settings};
+use crate::http::server::tls as server_tls;
+
+/// `deltaq health`.
+#[derive(Debug, Clone, Args)]
+pub struct Health {
+    /// The server's address, such as http://127.0.0.1:7070 [default: that of the settings].
+    #[arg(long)]
+    pub url: Option<String>,
+    /// For an https URL: the certificate (PEM) that the server must show.
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub cert: Option<PathBuf>,
+    /// Settings file of the server.
+    #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+/// Whom to ask.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    /// Host and port.
+    authority: String,
+    /// The certificate that must be shown; none speaks no TLS.
+    cert: Option<PathBuf>,
+}
 
 /// Longest time for each of connecting, sending and every read.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -15,6 +47,24 @@ const STATUS_LINE_BYTES: usize = 12;
 /// Why a server does not count as ready.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The settings can't be read, which say where the server is.
+    #[error("can't tell where the server is")]
+    Settings {
+        /// Why not.
+        source: config::Error,
+    },
+    /// The settings do not say where the server is.
+    #[error("server.listen has port 0, so only --url can say where the server is")]
+    AnyPort,
+    /// A URL of https needs a certificate, and one of http has none.
+    #[error("--cert goes with an https URL, and an https URL needs it")]
+    Cert,
+    /// The certificate can't be used.
+    #[error("can't check the server's certificate")]
+    Tls {
+        /// Why not.
+        source: server_tls::Error,
+    },
     /// Not `http://host:port`.
     #[error("{url:?} is no address such as http://127.0.0.1:7070")]
     Url {
@@ -61,27 +111,68 @@ pub enum Error {
     },
 }
 
-/// Asks the server at `url` (`http://host:port`) whether it is ready.
-///
-/// # Errors
-///
-/// Everything but a 200 within a few seconds.
-pub fn check(url: &str) -> Result<(), Error> {
-    let authority = authority(url)?;
-    let mut stream = connect(&authority)?;
-    let status = ask(&mut stream, &authority)
-        .map_err(|source| Error::Answer { authority: authority.clone(), source })?;
-    match status {
-        Some(200) => Ok(()),
-        Some(status) => Err(Error::NotReady { authority, status }),
-        None => Err(Error::NotHttp { authority }),
+impl Health {
+    /// Asks the server whether it is ready.
+    ///
+    /// # Errors
+    ///
+    /// Everything but a 200 within a few seconds.
+    pub fn run(&self) -> Result<(), Error> {
+        let target = if let Some(url) = &self.url {
+            Target::of_url(url, self.cert.clone())?
+        } else {
+            let settings = config::load(self.config.as_deref(), config::variables(), &Flags::default());
+            Target::of_settings(&settings.map_err(|source| Error::Settings { source })?)?
+        };
+        target.check()
     }
 }
 
-/// Host and port of the URL, with the port that `http` has by itself.
-fn authority(url: &str) -> Result<String, Error> {
+impl Target {
+    fn of_url(url: &str, cert: Option<PathBuf>) -> Result<Self, Error> {
+        let (scheme, port) = if cert.is_some() { ("https://", 443) } else { ("http://", 80) };
+        if url.starts_with("https://") != cert.is_some() {
+            return Err(Error::Cert);
+        }
+        Ok(Self { authority: authority(url, scheme, port)?, cert })
+    }
+
+    /// The server of these settings, from the same machine.
+    fn of_settings(settings: &Settings) -> Result<Self, Error> {
+        let mut address = settings.server.listen;
+        if address.port() == 0 {
+            return Err(Error::AnyPort);
+        }
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        Ok(Self { authority: address.to_string(), cert: settings.server.tls_cert.clone() })
+    }
+
+    fn check(self) -> Result<(), Error> {
+        let Self { authority, cert } = self;
+        let trust = cert.map(|file| tls::trusting(&file)).transpose();
+        let trust = trust.map_err(|source| Error::Tls { source })?;
+        let mut stream = connect(&authority)?;
+        let status = match trust {
+            None => ask(&mut stream, &authority),
+            Some(trust) => tls::over(stream, trust).and_then(|mut stream| ask(&mut stream, &authority)),
+        };
+        match status.map_err(|source| Error::Answer { authority: authority.clone(), source })? {
+            Some(200) => Ok(()),
+            Some(status) => Err(Error::NotReady { authority, status }),
+            None => Err(Error::NotHttp { authority }),
+        }
+    }
+}
+
+/// Host and port of the URL, with the port that its scheme has by itself.
+fn authority(url: &str, scheme: &str, port: u16) -> Result<String, Error> {
     let refused = || Error::Url { url: url.to_owned() };
-    let rest = url.strip_prefix("http://").ok_or_else(refused)?;
+    let rest = url.strip_prefix(scheme).ok_or_else(refused)?;
     let authority = rest.strip_suffix('/').unwrap_or(rest);
     let allowed =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
@@ -89,7 +180,7 @@ fn authority(url: &str) -> Result<String, Error> {
         return Err(refused());
     }
     let after_ip = authority.rsplit(']').next().unwrap_or(authority);
-    Ok(if after_ip.contains(':') { authority.to_owned() } else { format!("{authority}:80") })
+    Ok(if after_ip.contains(':') { authority.to_owned() } else { format!("{authority}:{port}") })
 }
 
 /// The first of the host's addresses that takes the connection.
@@ -114,7 +205,7 @@ fn open(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// The status of the answer, if it is HTTP.
-fn ask(stream: &mut TcpStream, authority: &str) -> io::Result<Option<u16>> {
+fn ask(stream: &mut (impl Read + Write), authority: &str) -> io::Result<Option<u16>> {
     let request = format!(
         "GET /readyz HTTP/1.1\r\nhost: {authority}\r\nuser-agent: deltaq-health\r\nconnection: close\r\n\r\n"
     );
@@ -136,6 +227,10 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    fn check(url: &str) -> Result<(), Error> {
+        Target::of_url(url, None)?.check()
+    }
 
     /// A server that answers one request with these bytes; gives its URL, and the request in the end.
     fn answering(answer: &'static [u8]) -> (String, std::thread::JoinHandle<String>) {
@@ -195,7 +290,7 @@ mod tests {
             ("http://[::1]:7070", "[::1]:7070"),
             ("http://[::1]", "[::1]:80"),
         ] {
-            assert_eq!(authority(url).unwrap(), expected);
+            assert_eq!(authority(url, "http://", 80).unwrap(), expected);
         }
         for url in [
             "",
@@ -207,7 +302,32 @@ mod tests {
             "http://u@a",
             "http://a\r\nx",
         ] {
-            assert!(matches!(authority(url), Err(Error::Url { .. })), "{url:?}");
+            assert!(matches!(authority(url, "http://", 80), Err(Error::Url { .. })), "{url:?}");
         }
+    }
+
+    #[test]
+    fn the_settings_say_where_the_server_is() {
+        let mut settings = Settings::default();
+        let target = |settings: &Settings| Target::of_settings(settings).map(|target| target.authority);
+        for (listen, authority) in [
+            ("127.0.0.1:7070", "127.0.0.1:7070"),
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("[::]:80", "[::1]:80"),
+            ("10.0.0.7:80", "10.0.0.7:80"),
+        ] {
+            settings.server.listen = listen.parse().unwrap();
+            assert_eq!(target(&settings).unwrap(), authority);
+        }
+        settings.server.listen = "127.0.0.1:0".parse().unwrap();
+        assert!(matches!(target(&settings), Err(Error::AnyPort)));
+    }
+
+    #[test]
+    fn a_certificate_goes_with_https() {
+        assert!(matches!(Target::of_url("https://a:1", None), Err(Error::Cert)));
+        assert!(matches!(Target::of_url("http://a:1", Some("x.crt".into())), Err(Error::Cert)));
+        let target = Target::of_url("https://a", Some("x.crt".into())).unwrap();
+        assert_eq!(target, Target { authority: "a:443".to_owned(), cert: Some("x.crt".into()) });
     }
 }

@@ -61,6 +61,7 @@ impl Layers {
     pub(super) fn finish(self) -> Result<Table, Error> {
         self.check_complete()?;
         self.check_listeners()?;
+        self.check_tls()?;
         self.check_backoff()?;
         let mut document = Table::new();
         for (path, (value, _)) in self.values {
@@ -98,6 +99,17 @@ impl Layers {
                 listen,
                 "; leave it empty (\"\") to serve both there",
             ));
+        }
+        Ok(())
+    }
+
+    /// Certificate and key go together, and who asks callers for certificates has one.
+    fn check_tls(&self) -> Result<(), Error> {
+        let (cert, key) = ("server.tls_cert", "server.tls_key");
+        for (given, missing) in [(cert, key), (key, cert), ("server.tls_client_ca", cert)] {
+            if let Some((_, origin)) = self.values.get(given).filter(|_| !self.has(missing)) {
+                return Err(Error::Incomplete { setting: missing, given, origin: origin.clone() });
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use toml::Value;
 
+use super::access;
 use crate::duration;
 
 /// What switches off a setting that a lower layer has set: TOML has no null.
@@ -48,6 +49,10 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
     /// A path in the file system.
     Path,
+    /// A list of tokens.
+    Tokens,
+    /// The URL of a plain HTTP endpoint.
+    HttpUrl,
 }
 
 const fn table(path: &'static str) -> Setting {
@@ -68,14 +73,23 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("server.listen", Kind::Address { or_empty: false }),
     setting("server.metrics_listen", Kind::Address { or_empty: true }),
     setting("server.allowed_hosts", Kind::Hosts),
+    setting("server.drain_delay", Kind::Duration("0s", "1h")),
     setting("server.shutdown_timeout", Kind::Duration("0s", "1h")),
     setting("server.header_read_timeout", Kind::Duration("10ms", "1h")),
     setting("server.body_read_timeout", Kind::Duration("10ms", "1h")),
     setting("server.idle_timeout", Kind::Duration("10ms", "1d")),
     setting("server.max_header_bytes", Kind::Integer(8_192, 1 << 20)),
     setting("server.max_body_bytes", Kind::Integer(1_024, 16 << 30)),
+    setting("server.request_timeout", Kind::Duration("10ms", "1d")),
     setting("server.max_wait", Kind::Duration("0s", "1h")),
     setting("server.max_connections", Kind::Integer(1, 1_000_000)),
+    setting("server.max_reads_in_flight", Kind::Integer(2, 1_000_000)),
+    setting("server.max_writes_in_flight", Kind::Integer(2, 1_000_000)),
+    setting("server.max_waits_in_flight", Kind::Integer(2, 1_000_000)),
+    setting("server.max_body_bytes_in_flight", Kind::Integer(1_024, 1 << 40)),
+    optional("server.tls_cert", Kind::Path),
+    optional("server.tls_key", Kind::Path),
+    optional("server.tls_client_ca", Kind::Path),
     table("queues"),
     setting("queues.auto_create", Kind::Bool),
     setting("queues.max_queues", Kind::Integer(1, 1_000_000)),
@@ -120,9 +134,21 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("storage.data_dir", Kind::Path),
     setting("storage.in_memory", Kind::Bool),
     setting("storage.sync", Kind::Choice(&["full", "normal"])),
+    table("access"),
+    optional("access.tokens_file", Kind::Path),
+    setting("access.tokens", Kind::Tokens),
+    setting("access.insecure", Kind::Bool),
+    table("audit"),
+    setting("audit.calls", Kind::Choice(&["admin", "all"])),
+    optional("audit.file", Kind::Path),
+    setting("audit.max_file_bytes", Kind::Integer(65_536, 1 << 40)),
+    setting("audit.max_files", Kind::Integer(1, 10_000)),
     table("log"),
     setting("log.format", Kind::Choice(&["auto", "human", "json"])),
     setting("log.level", Kind::Choice(&["off", "error", "warn", "info", "debug", "trace"])),
+    table("trace"),
+    optional("trace.otlp_endpoint", Kind::HttpUrl),
+    setting("trace.sample", Kind::Number { min: 0.0, min_allowed: true, max: 1.0 }),
 ];
 
 /// The setting or table of this path.
@@ -165,6 +191,8 @@ impl Kind {
             (Self::Pointers, Value::Array(parts)) => {
                 (1..=KEY_PARTS_MAX).contains(&parts.len()) && parts.iter().all(is_key_part)
             }
+            (Self::HttpUrl, Value::String(text)) => is_http_url(text),
+            (Self::Tokens, Value::Array(tokens)) => tokens.iter().all(access::is_token),
             (Self::Choice(choices), Value::String(text)) => choices.contains(&text.as_str()),
             // What is not Unicode comes with replacement characters, and would lead elsewhere.
             (Self::Path, Value::String(text)) => !text.is_empty() && !text.contains(['\0', '\u{fffd}']),
@@ -174,7 +202,10 @@ impl Kind {
 
     /// Whether the environment's text is the value itself; else it is read as a TOML value.
     pub(super) const fn is_text(self) -> bool {
-        matches!(self, Self::Duration(..) | Self::Address { .. } | Self::Choice(_) | Self::Path)
+        matches!(
+            self,
+            Self::Duration(..) | Self::Address { .. } | Self::Choice(_) | Self::Path | Self::HttpUrl
+        )
     }
 
     fn allowed(self) -> String {
@@ -198,6 +229,8 @@ impl Kind {
             ),
             Self::Choice(choices) => format!("one of {}", choices.join(", ")),
             Self::Path => "a path in UTF-8".to_owned(),
+            Self::HttpUrl => "a URL such as \"http://localhost:4318/v1/traces\"".to_owned(),
+            Self::Tokens => "a list of tokens, such as [{ name = \"erp\", sha256 = \"..64 digits..\", grants = [{ verbs = [\"produce\"], queues = [\"erp-*\"] }] }]".to_owned(),
         }
     }
 }
@@ -227,6 +260,13 @@ fn is_host(text: &str) -> bool {
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
         }
     }
+}
+
+/// With a host, and without anything that needs TLS or tells a secret.
+fn is_http_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").unwrap_or_default();
+    let authority = rest.split('/').next().unwrap_or_default();
+    !authority.is_empty() && !authority.contains('@') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn is_key_part(part: &Value) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::schema::{self, Kind, SETTINGS};
 use super::*;
+use crate::duration::DurationText;
 
 const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
 

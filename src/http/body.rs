@@ -1,5 +1,6 @@
 //! Reading the body of a request: its type, its size, its pace.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::BodyDataStream;
@@ -13,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 use super::params::nearest;
 use super::problem::{Code, Problem};
-use super::state::AppState;
+use super::state::{AppState, Gate};
+use super::visit::Visit;
 use super::wire::strict::Named;
 use crate::engine::key::KeySpec;
 use crate::engine::object::{self, SyntaxError};
@@ -37,6 +39,9 @@ pub(super) struct Incoming {
     length: Option<u64>,
     pause_max: Duration,
     bytes_max: usize,
+    /// Where the bytes of the body are counted.
+    gate: Arc<Gate>,
+    visit: Option<Arc<Visit>>,
 }
 
 impl FromRequest<AppState> for Incoming {
@@ -46,10 +51,12 @@ impl FromRequest<AppState> for Incoming {
         let format = format_of(request.headers())?;
         check_encoding(request.headers())?;
         let (pause_max, bytes_max) = (state.limits.body_read_timeout, state.limits.max_body_bytes);
+        let visit = request.extensions().get::<Arc<Visit>>().cloned();
+        let gate = state.gate.clone();
         let body = request.into_body();
         let length = body.size_hint().exact();
         let body = body.into_data_stream();
-        Ok(Self { format, body, length, pause_max, bytes_max })
+        Ok(Self { format, body, length, pause_max, bytes_max, gate, visit })
     }
 }
 
@@ -58,7 +65,12 @@ impl Incoming {
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let piece = tokio::time::timeout(self.pause_max, self.body.next()).await;
         match piece {
-            Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
+            Ok(Some(Ok(bytes))) => {
+                if let Some(visit) = &self.visit {
+                    self.gate.budgets.reserve(visit, bytes.len())?;
+                }
+                Ok(Some(bytes))
+            }
             Ok(None) => Ok(None),
             Ok(Some(Err(_))) => Err(Problem::new(
                 Code::InvalidRequest,

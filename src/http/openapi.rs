@@ -57,12 +57,16 @@ pub fn document(limits: &HttpLimits) -> Value {
     let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
     if let Some(components) = document.get_mut("components").and_then(Value::as_object_mut) {
         components.insert("headers".to_owned(), answers::headers());
+        components.insert("securitySchemes".to_owned(), security_schemes());
         components.insert("responses".to_owned(), answers::shared().into());
         if let Some(schemas) = components.get_mut("schemas").and_then(Value::as_object_mut) {
             settings::complete(schemas);
             terms::insert_all(schemas, limits);
             schemas.sort_keys();
         }
+    }
+    if let Some(document) = document.as_object_mut() {
+        document.insert("security".to_owned(), json!([{ "token": [] }, {}]));
     }
     let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flatten();
     let operations = paths.filter_map(|(_, path)| path.as_object_mut()).flatten();
@@ -76,6 +80,17 @@ pub fn document(limits: &HttpLimits) -> Value {
         }
     }
     document
+}
+
+/// Where there are tokens, every call needs one but the health checks.
+fn security_schemes() -> Value {
+    json!({
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token that the server knows, with a grant of what the call does. A server without tokens takes calls without one.",
+        },
+    })
 }
 
 /// A body that may be left out is described as one that may be null, which none may.

@@ -69,6 +69,10 @@ codes! {
         "The detail names the parameter of the path or query, what it got and what it takes. Unknown parameters are refused, with the nearest known one.";
     InvalidRequest "invalid-request" 400 false "The request is wrong"
         "The request or its JSON document has a field that is unknown, missing or of a wrong type, or can't be read at all. The detail names it.";
+    Unauthorized "unauthorized" 401 false "A token is needed"
+        "Send a token that is known here and has not expired: authorization: Bearer TOKEN. Where the server asks for client certificates, the connection needs one, too. Whoever runs the server gives them out.";
+    Forbidden "forbidden" 403 false "The token does not allow this"
+        "The detail names the verb and the queue that the token has no grant for. Whoever runs the server can add the grant to its tokens and reload them.";
     CrossSite "cross-site" 403 false "The request comes from a foreign web page"
         "A browser's Origin or Sec-Fetch-Site, or a Host that is not this server's, is refused, so that no web page can reach a server on loopback. Add the name that you use to server.allowed_hosts.";
     NotFound "not-found" 404 false "There is no such route"
@@ -124,7 +128,7 @@ codes! {
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
         "limit is queues.max_waiters. Use fewer pops with a larger max.";
     TooManyRequests "too-many-requests" 429 true "The server has too much to do"
-        "Repeat the request after Retry-After.";
+        "The detail names the bound that was passed: of the token, of all tokens together, or of the queue. Nothing of the request was applied. Repeat it after Retry-After.";
     Internal "internal" 500 false "Something went wrong inside the server"
         "The request id leads to the cause in the server's log.";
     Draining "draining" 503 true "The server is shutting down"
@@ -133,6 +137,8 @@ codes! {
         "It answers once it is ready; see /readyz.";
     JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
         "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
+    Timeout "timeout" 504 true "The request took too long"
+        "It was given up after server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"
         "Whether the request took effect is unknown. Make room on the disk of storage.data_dir; the server heals by itself. Repeat the request then: settles and pops with an id are safe to repeat.";
 }
@@ -153,7 +159,7 @@ impl Problem {
     /// A problem; `detail` says what, where and what to do.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
-        let retry_after = matches!(code.status(), 429 | 503 | 507).then_some(RETRY_AFTER);
+        let retry_after = matches!(code.status(), 429 | 503 | 504 | 507).then_some(RETRY_AFTER);
         Self { code, detail: detail.into(), fields: Map::new(), retry_after }
     }
 
@@ -183,6 +189,13 @@ impl Problem {
     pub fn with_default(mut self, name: &str, value: impl serde::Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or_default();
         self.fields.entry(name).or_insert(value);
+        self
+    }
+
+    /// The time after which the same request may succeed.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
         self
     }
 
@@ -249,12 +262,13 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Writes the problem that rides in `response`, or one that fits its bare status, as its body.
+/// Writes the problem that rides in `response`, or one that fits its bare status, as its body; and tells
+/// which it is.
 #[must_use]
-pub fn render(response: Response, request_id: &str) -> Response {
+pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) {
     let status = response.status();
     if !(status.is_client_error() || status.is_server_error()) {
-        return response;
+        return (response, None);
     }
     let (mut parts, _) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| of_status(status));
@@ -264,15 +278,21 @@ pub fn render(response: Response, request_id: &str) -> Response {
     let json = HeaderValue::from_static("application/problem+json");
     parts.headers.insert(header::CONTENT_TYPE, json);
     if let Some(wait) = problem.retry_after {
-        parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        let seconds = (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1);
+        parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    Response::from_parts(parts, body.into())
+    if problem.code == Code::Unauthorized {
+        parts.headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"deltaq\""));
+    }
+    (Response::from_parts(parts, body.into()), Some(problem.code))
 }
 
 /// The problem for a status that a library gave without one.
 #[must_use]
 pub fn of_status(status: StatusCode) -> Problem {
     let (code, detail) = match status.as_u16() {
+        401 => (Code::Unauthorized, "a token is needed"),
+        403 => (Code::Forbidden, "this is not allowed"),
         404 => (Code::NotFound, "no route has this path; /openapi.json lists them"),
         405 => (Code::MethodNotAllowed, "the route does not take this method; see the Allow header"),
         406 => (Code::NotAcceptable, "no answer of the wanted type can be given"),

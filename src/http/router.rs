@@ -7,7 +7,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::routes::{consume, history, look, operate, produce, queues};
 use super::state::AppState;
-use super::{guard, leftover, telemetry};
+use super::{access, budget, guard, leftover, telemetry};
 
 /// The API.
 pub fn router(state: AppState) -> Router {
@@ -59,14 +59,21 @@ pub fn metrics_router(state: AppState) -> Router {
     with_layers(Router::new().route("/metrics", get(operate::metrics)), state)
 }
 
+/// The layers, the innermost first. A request comes in from the bottom of the list: it is told, kept from
+/// leaving a rest behind, looked at, let in, given a place, and answered.
 fn with_layers(router: Router<AppState>, state: AppState) -> Router {
     router
         .fallback(telemetry::not_found)
-        .layer(CatchPanicLayer::custom(telemetry::on_panic))
         .layer(from_fn_with_state(state.clone(), guard::recovered))
+        .layer(from_fn_with_state(state.clone(), budget::bound))
+        .layer(from_fn_with_state(state.clone(), access::authorize))
         .layer(from_fn_with_state(state.clone(), guard::same_site))
         .layer(from_fn_with_state(state.clone(), guard::check_head))
         .layer(from_fn(leftover::finish))
+        .layer(CatchPanicLayer::custom(telemetry::on_panic))
         .layer(from_fn_with_state(state.clone(), telemetry::observe))
         .with_state(state)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,9 @@ mod courtesy;
 mod pace;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,14 +18,17 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use self::courtesy::Courteous;
 use self::pace::Pace;
+use self::tls::Tls;
 use super::delivery::Outbox;
+use super::visit::Peer;
 use crate::clock::Clock;
 use crate::lifecycle::Shutdown;
 
@@ -52,6 +57,7 @@ pub struct Bounds {
 pub async fn serve(
     listener: TcpListener,
     router: Router,
+    tls: Option<Arc<Tls>>,
     bounds: Bounds,
     clock: Clock,
     closing: CancellationToken,
@@ -65,11 +71,23 @@ pub async fn serve(
             () = closing.cancelled() => return,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
                 // Answers are small and are waited for; they must not wait for more to send.
                 let _ = stream.set_nodelay(true);
                 let pace = Pace::new(clock.clone(), bounds.header_read_timeout, bounds.idle_timeout);
-                let connection = connection(stream, router.clone(), &bounds, pace, closing.clone());
+                let serving = Serving {
+                    router: router.clone(),
+                    bounds: bounds.clone(),
+                    pace,
+                    closing: closing.clone(),
+                };
+                let acceptor = tls.as_ref().map(|tls| tls.acceptor());
+                let connection = async move {
+                    match acceptor {
+                        None => serving.run(stream, Peer { address, has_certificate: false }).await,
+                        Some(acceptor) => serving.run_tls(acceptor, stream, address).await,
+                    }
+                };
                 let cut = shutdown.cut().clone();
                 shutdown.spawn("connection", async move {
                     tokio::select! {
@@ -87,32 +105,48 @@ pub async fn serve(
     }
 }
 
-fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
+/// What a connection needs of the server.
+struct Serving {
     router: Router,
-    bounds: &Bounds,
+    bounds: Bounds,
     pace: Pace,
     closing: CancellationToken,
-) -> impl Future<Output = ()> + Send + use<S> {
-    let (requests, outbox) = (pace.clone(), Outbox::default());
-    let stream = Courteous::new(stream, pace.clone(), outbox.clone());
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        requests.request();
-        request.extensions_mut().insert(outbox.clone());
-        let answer = router.clone().oneshot(request.map(Body::new));
-        let pace = requests.clone();
-        async move {
-            let answer = answer.await;
-            pace.answered();
-            answer
+}
+
+impl Serving {
+    async fn run_tls(self, acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) {
+        let shaken = tokio::time::timeout(self.bounds.header_read_timeout, acceptor.accept(stream)).await;
+        match shaken {
+            Ok(Ok(stream)) => {
+                let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                self.run(stream, Peer { address, has_certificate }).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, %address, "a connection made no TLS"),
+            Err(_) => tracing::debug!(%address, "a connection was too slow to make TLS"),
         }
-    });
-    let mut http = http1::Builder::new();
-    http.header_read_timeout(None)
-        .max_headers(HEADERS_MAX)
-        .max_buf_size(bounds.max_header_bytes.saturating_mul(2).max(BUFFER_BYTES_MIN));
-    let connection = http.serve_connection(TokioIo::new(stream), service);
-    async move {
+    }
+
+    async fn run<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S, peer: Peer) {
+        let Self { router, bounds, pace, closing } = self;
+        let (requests, outbox) = (pace.clone(), Outbox::default());
+        let stream = Courteous::new(stream, pace.clone(), outbox.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            requests.request();
+            request.extensions_mut().insert(outbox.clone());
+            request.extensions_mut().insert(peer);
+            let answer = router.clone().oneshot(request.map(Body::new));
+            let pace = requests.clone();
+            async move {
+                let answer = answer.await;
+                pace.answered();
+                answer
+            }
+        });
+        let mut http = http1::Builder::new();
+        http.header_read_timeout(None)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(bounds.max_header_bytes.saturating_mul(2).max(BUFFER_BYTES_MIN));
+        let connection = http.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             biased;

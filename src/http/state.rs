@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::budget::Budgets;
+use crate::access::Access;
+use crate::audit::Audit;
 use crate::clock::Clock;
+use crate::config::Settings;
 use crate::lifecycle::Shutdown;
 use crate::service::Registry;
+use crate::spans::Spans;
 
 /// What handlers share. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -14,6 +19,12 @@ pub struct AppState {
     pub registry: Arc<Registry>,
     /// Bounds of the HTTP layer.
     pub limits: Arc<HttpLimits>,
+    /// Who is let in, and how many.
+    pub gate: Arc<Gate>,
+    /// Where it is written down who did what.
+    pub audit: Audit,
+    /// Where spans of requests go.
+    pub spans: Spans,
     /// The clock of the process.
     pub clock: Clock,
     /// The stage of the process.
@@ -24,6 +35,26 @@ pub struct AppState {
     pub durability: Durability,
     /// Whether `/metrics` is served here too.
     pub serves_metrics: bool,
+}
+
+/// Who is let in, and how many.
+#[derive(Debug)]
+pub struct Gate {
+    /// The tokens.
+    pub access: Access,
+    /// Whether a caller needs a certificate.
+    pub demands_certificates: bool,
+    /// How much is answered at a time.
+    pub budgets: Budgets,
+}
+
+impl Gate {
+    /// Lets everybody in, as many as come.
+    #[must_use]
+    pub fn open() -> Self {
+        let budgets = Budgets::new(usize::MAX, usize::MAX, usize::MAX, usize::MAX);
+        Self { access: Access::default(), demands_certificates: false, budgets }
+    }
 }
 
 /// What an answer outlives.
@@ -60,6 +91,8 @@ pub struct HttpLimits {
     pub max_body_bytes: usize,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
+    /// Longest time from a request's head to its answer, besides its `wait`.
+    pub request_timeout: Duration,
     /// Longest `wait`.
     pub max_wait: Duration,
     /// Most objects in one produce call.
@@ -68,4 +101,23 @@ pub struct HttpLimits {
     pub max_replace_objects: usize,
     /// Most bytes of objects in one answer.
     pub max_reply_bytes: usize,
+}
+
+impl HttpLimits {
+    /// The bounds that the settings give.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Self {
+        let (server, queues) = (&settings.server, &settings.queues);
+        Self {
+            allowed_hosts: server.allowed_hosts.clone(),
+            body_read_timeout: server.body_read_timeout.get(),
+            max_body_bytes: server.max_body_bytes,
+            max_header_bytes: server.max_header_bytes,
+            request_timeout: server.request_timeout.get(),
+            max_wait: server.max_wait.get(),
+            max_batch: queues.max_batch,
+            max_replace_objects: queues.max_replace_objects,
+            max_reply_bytes: queues.max_reply_bytes,
+        }
+    }
 }

@@ -1,56 +1,41 @@
-//! What every request gets: an id, a line in the log, its place in the metrics, and a problem
-//! document if it failed without one.
+//! What every request gets: an id, a line in the log and in the audit, its place in the metrics, and a
+//! problem document if it failed without one.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use metrics::Label;
 
 use super::problem::{self, Problem};
 use super::state::AppState;
+use super::visit::{Counts, REQUEST_ID, Visit};
+use crate::audit::Line;
+use crate::config::access::Verb;
+use crate::engine::time::Time;
+use crate::name::Name;
+use crate::spans;
 
-static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Longest request id that is taken over from the caller, in bytes.
-const REQUEST_ID_BYTES_MAX: usize = 128;
+/// The route of a request that none has.
+const UNMATCHED: &str = "unmatched";
 
 /// The outermost layer.
 pub(super) async fn observe(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let begun_us = state.clock.now_us();
-    let id = request_id(&request, &state);
-    let method = method_label(request.method().as_str());
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let route = route.unwrap_or_else(|| "unmatched".to_owned());
-    let in_flight = InFlight::new(&state);
-
+    let (visit, request) = Visit::of(request, &state).await;
+    let mut observed = Observed::begin(state, visit);
     let response = next.run(request).await;
-    drop(in_flight);
-
-    let mut response = problem::render(response, &id);
-    let status = response.status();
-    let took = state.clock.since(begun_us);
-    let metrics = state.registry.metrics();
-    let route_label = Label::new("route", route.clone());
-    let method_label = Label::from_static_parts("method", method);
-    let status_label = Label::new("status", status.as_str().to_owned());
-    metrics
-        .counter("http_requests_total", vec![method_label.clone(), route_label.clone(), status_label])
-        .increment(1);
-    metrics
-        .histogram("http_request_duration_seconds", vec![method_label, route_label])
-        .record(took.as_secs_f64());
-    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-    tracing::debug!(method, route, status = status.as_u16(), took_us, request_id = %id, "request");
-
+    let visit = &observed.visit;
+    let (mut response, code) = problem::render(response, &visit.id);
     let headers = response.headers_mut();
-    if let Ok(value) = HeaderValue::from_str(&id) {
+    if let Ok(value) = HeaderValue::from_str(&visit.id) {
         headers.insert(&REQUEST_ID, value);
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let counts = response.extensions_mut().remove().unwrap_or_default();
+    observed.end(response.status().as_u16(), code.map_or("ok", problem::Code::name), counts);
     response
 }
 
@@ -70,44 +55,104 @@ pub(super) async fn not_found(request: Request) -> Problem {
     Problem::new(problem::Code::NotFound, detail)
 }
 
-/// A caller's own id is kept if it is harmless; else the process counts.
-fn request_id(request: &Request, state: &AppState) -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    let given = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
-    let harmless = |id: &&str| {
-        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
-    };
-    match given.filter(harmless) {
-        Some(id) => id.to_owned(),
-        None => format!("{:x}-{}", state.started_us, COUNT.fetch_add(1, Ordering::Relaxed)),
+/// A request in flight. It is told also when its caller has gone and the handler is dropped.
+struct Observed {
+    state: AppState,
+    visit: Arc<Visit>,
+    in_flight: metrics::Gauge,
+    is_told: bool,
+}
+
+impl Observed {
+    fn begin(state: AppState, visit: Arc<Visit>) -> Self {
+        let in_flight = state.registry.metrics().gauge("http_requests_in_flight", Vec::new());
+        in_flight.increment(1.0);
+        Self { state, visit, in_flight, is_told: false }
+    }
+
+    fn end(&mut self, status: u16, outcome: &'static str, counts: Counts) {
+        self.measure(status);
+        self.tell(Some(status), outcome, counts);
+        self.is_told = true;
+    }
+
+    fn measure(&self, status: u16) {
+        let visit = &self.visit;
+        let metrics = self.state.registry.metrics();
+        let route = Label::new("route", visit.route().unwrap_or(UNMATCHED).to_owned());
+        let method = Label::from_static_parts("method", visit.method);
+        let status = Label::new("status", status.to_string());
+        metrics.counter("http_requests_total", vec![method.clone(), route.clone(), status]).increment(1);
+        metrics
+            .histogram("http_request_duration_seconds", vec![method, route])
+            .record(self.state.clock.since(visit.begun_us).as_secs_f64());
+    }
+
+    fn tell(&self, status: Option<u16>, outcome: &'static str, counts: Counts) {
+        let visit = &self.visit;
+        let route = visit.route().unwrap_or(UNMATCHED);
+        let took = self.state.clock.since(visit.begun_us);
+        let (queued, ignored) = counts.queued.unzip();
+        let who = visit.caller_name();
+        tracing::info!(
+            method = visit.method,
+            route,
+            status,
+            outcome,
+            took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            request_id = visit.id,
+            queue = visit.queue.as_ref().map(Name::as_str),
+            who,
+            queued,
+            ignored,
+            items = counts.items,
+            leases = counts.leases,
+            keys = counts.keys,
+            "request"
+        );
+        if self.state.spans.are_sent() {
+            self.state.spans.record(&spans::Request {
+                method: visit.method,
+                route,
+                at_us: (visit.begun_us, self.state.clock.now_us()),
+                parent: visit.parent,
+                links: visit.links.get().map_or(&[], Vec::as_slice),
+                id: &visit.id,
+                queue: visit.queue.as_ref().map(Name::as_str),
+                status,
+                outcome,
+            });
+        }
+        let is_check = matches!(route, "/livez" | "/readyz");
+        let is_refused = matches!(status, Some(401 | 403 | 429));
+        let is_admin = visit.verb.get() == Some(&Verb::Admin);
+        let audit = &self.state.audit;
+        if is_check || !(audit.all || is_admin || is_refused) {
+            return;
+        }
+        let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
+        audit.record(&Line {
+            time: super::wire::instant(Time::from_micros(self.state.clock.now_us())),
+            request_id: &visit.id,
+            who,
+            from: visit.peer.map(|peer| peer.address.to_string()),
+            verb: visit.verb.get().map(|verb| verb.as_str()),
+            method: visit.method,
+            route,
+            queue: visit.queue.as_ref().map(Name::as_str),
+            keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
+            outcome,
+            status,
+        });
     }
 }
 
-/// Methods that no route takes are one label, so that callers can't make up new ones.
-fn method_label(method: &str) -> &'static str {
-    match method {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "DELETE" => "DELETE",
-        _ => "other",
-    }
-}
-
-/// Counts a request in flight; also when its caller has gone and the handler is dropped.
-struct InFlight(metrics::Gauge);
-
-impl InFlight {
-    fn new(state: &AppState) -> Self {
-        let gauge = state.registry.metrics().gauge("http_requests_in_flight", Vec::new());
-        gauge.increment(1.0);
-        Self(gauge)
-    }
-}
-
-impl Drop for InFlight {
+impl Drop for Observed {
     fn drop(&mut self) {
-        self.0.decrement(1.0);
+        self.in_flight.decrement(1.0);
+        self.state.gate.budgets.release(&self.visit);
+        if !self.is_told {
+            self.tell(None, "gone", Counts::default());
+        }
     }
 }

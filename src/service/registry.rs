@@ -302,13 +302,18 @@ impl Registry {
         Ok(())
     }
 
-    /// Up to `limit` queues whose name begins with `prefix`, behind `after`, in the order of names.
+    /// Up to `limit` queues whose name is `wanted`, behind `after`, in the order of names.
     #[must_use]
-    pub fn list(&self, prefix: &str, after: Option<&Name>, limit: usize) -> Vec<Arc<Handle>> {
+    pub fn list(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+        wanted: impl Fn(&Name) -> bool,
+    ) -> Vec<Arc<Handle>> {
         let queues = self.read();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = queues.live.range::<Name, _>((from, Bound::Unbounded));
-        let wanted = behind.filter(|(name, _)| name.as_str().starts_with(prefix));
+        let wanted = behind.filter(|(name, _)| wanted(name));
         wanted.take(limit).map(|(_, handle)| handle.clone()).collect()
     }
 

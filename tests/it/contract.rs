@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::config::Config;
-use deltaq::http::{AppState, Durability, HttpLimits, router};
+use deltaq::http::{AppState, Durability, Gate, HttpLimits, router};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
 use deltaq::service::{Limits, Registry};
+use deltaq::spans::Spans;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -54,19 +56,12 @@ impl Talk {
             shutdown.clone(),
             metrics,
         ));
-        let Settings { server, queues, .. } = Settings::default();
         let state = AppState {
             registry: registry.clone(),
-            limits: Arc::new(HttpLimits {
-                allowed_hosts: Vec::new(),
-                body_read_timeout: server.body_read_timeout.get(),
-                max_body_bytes: 2_000,
-                max_header_bytes: server.max_header_bytes,
-                max_wait: server.max_wait.get(),
-                max_batch: queues.max_batch,
-                max_replace_objects: queues.max_replace_objects,
-                max_reply_bytes: queues.max_reply_bytes,
-            }),
+            limits: Arc::new(HttpLimits { max_body_bytes: 2_000, ..HttpLimits::of(&Settings::default()) }),
+            gate: Arc::new(Gate::open()),
+            audit: Audit::default(),
+            spans: Spans::default(),
             started_us: clock.now_us(),
             clock,
             shutdown: shutdown.clone(),
@@ -136,7 +131,7 @@ impl Talk {
     }
 
     fn redacted(&mut self, mut text: String) -> String {
-        for handle in self.registry.list("", None, usize::MAX) {
+        for handle in self.registry.list(None, usize::MAX, |_| true) {
             let incarnation = handle.incarnation().to_string();
             if !self.random.iter().any(|(random, _)| *random == incarnation) {
                 let hex = incarnation.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use deltaq::config::Settings;
 use deltaq::lifecycle::Shutdown;
-use deltaq::server::{Error, Server};
+use deltaq::server::{Error, Reloadable, Server};
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -28,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) metrics: SocketAddr,
     /// Stops it.
     pub(crate) shutdown: Shutdown,
+    /// What SIGHUP would read again.
+    pub(crate) reloadable: Reloadable,
     running: JoinHandle<()>,
 }
 
@@ -55,8 +57,9 @@ impl Service {
         edit(&mut settings);
         let server = Server::start(&settings, shutdown.clone()).await?;
         let (api, metrics) = (server.api, server.metrics);
+        let reloadable = server.reloadable().clone();
         let running = spawn(server.run());
-        Ok(Self { api, metrics, shutdown, running })
+        Ok(Self { api, metrics, shutdown, reloadable, running })
     }
 
     /// A connection.
@@ -101,10 +104,15 @@ impl Drop for Service {
 
 /// A connection to the server. Dropping it closes it.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Duplex>,
     /// What has come and was not read yet.
     ahead: Vec<u8>,
 }
+
+/// What a connection may be: plain TCP, or TLS over it.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
 /// An answer.
 #[derive(Debug)]
@@ -128,7 +136,19 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = within(TcpStream::connect(address)).await.expect("the server accepts");
         stream.set_nodelay(true).expect("a socket option");
-        Self { stream, ahead: Vec::new() }
+        Self::over(stream)
+    }
+
+    /// A client over a connection that is there.
+    pub(crate) fn over(stream: impl Duplex + 'static) -> Self {
+        Self { stream: Box::new(stream), ahead: Vec::new() }
+    }
+
+    /// Sends a request with a token and reads its answer.
+    pub(crate) async fn call_as(&mut self, token: &str, method: &str, path: &str, body: &Value) -> Reply {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        self.send_text(method, path, &[("authorization", &format!("Bearer {token}"))], &text).await;
+        self.reply().await
     }
 
     /// Sends a request and reads its answer. `body` is JSON; `Null` is no body.
@@ -275,7 +295,7 @@ impl Reply {
         assert_eq!(self.header("x-request-id"), body["request_id"].as_str(), "{text}");
         assert_eq!(body["type"], format!("/problems/{code}"), "{text}");
         assert!(body["title"].is_string() && body["detail"].is_string(), "{text}");
-        let retries = matches!(status, 429 | 503 | 507);
+        let retries = matches!(status, 429 | 503 | 504 | 507);
         assert_eq!(self.header("retry-after").is_some(), retries, "{status} {text}");
         self.body
     }

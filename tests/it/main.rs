@@ -3,6 +3,8 @@
 #![expect(clippy::expect_used, reason = "a test that can't go on stops, and says what it expected")]
 #![expect(clippy::indexing_slicing, reason = "the same: a test that finds less than it expected has failed")]
 
+mod access;
+mod audit;
 mod bad_input;
 mod conformance;
 mod contract;
@@ -10,9 +12,11 @@ mod crash;
 mod example;
 mod faults;
 mod harness;
+mod limits;
 mod model;
 mod node;
 mod offline;
+mod process;
 mod properties;
 mod rules;
 mod server;

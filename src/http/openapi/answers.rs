@@ -26,7 +26,7 @@ macro_rules! answers {
 
 answers! {
     /// What any request may meet, in the layers around the handlers.
-    Always = 400, 403, 405, 414, 431, 500;
+    Always = 400, 401, 403, 405, 414, 429, 431, 500, 504;
     /// What any call on a queue may meet.
     OfQueue = 404, 410, 503;
     /// What any request with a body may meet.
@@ -65,10 +65,16 @@ fn response(status: u16) -> Value {
     let mut headers = Map::new();
     headers.insert("x-request-id".to_owned(), json!({ "$ref": "#/components/headers/RequestId" }));
     match status {
+        401 => {
+            headers.insert(
+                "www-authenticate".to_owned(),
+                json!({ "$ref": "#/components/headers/WwwAuthenticate" }),
+            );
+        }
         405 => {
             headers.insert("allow".to_owned(), json!({ "$ref": "#/components/headers/Allow" }));
         }
-        429 | 503 | 507 => {
+        429 | 503 | 504 | 507 => {
             headers.insert("retry-after".to_owned(), json!({ "$ref": "#/components/headers/RetryAfter" }));
         }
         _ => {}
@@ -94,6 +100,11 @@ pub(super) fn headers() -> Value {
             "description": "Seconds to wait before the request is repeated.",
             "required": true,
             "schema": { "type": "integer", "minimum": 1 },
+        },
+        "WwwAuthenticate": {
+            "description": "How to say who one is: with a bearer token.",
+            "required": true,
+            "schema": { "type": "string", "minLength": 1 },
         },
         "Allow": {
             "description": "The methods that the route takes.",

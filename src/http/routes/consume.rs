@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 
 use super::produce::DELAY_MAX;
 use crate::engine::Sweep;
@@ -16,12 +16,14 @@ use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::key::Key;
 use crate::engine::limits::ERROR_BYTES_MAX;
 use crate::http::body::Incoming;
+use crate::http::counted::Counted;
 use crate::http::delivery::{DeliveryBody, Outbox};
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::params::{Params, QueueName, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
+use crate::http::visit::{Counts, Visit};
 use crate::http::wire::{
     ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, PoppedItem,
     SettleBody, SettleCall, SettleHow, SettledDocument, SettledList,
@@ -54,10 +56,11 @@ pub(in crate::http) async fn pop(
     QueueName(name): QueueName,
     params: Params,
     outbox: Option<Extension<Outbox>>,
+    Extension(visit): Extension<Arc<Visit>>,
     incoming: Incoming,
 ) -> Result<Response, Problem> {
     let outbox = outbox.map(|Extension(outbox)| outbox);
-    let answer = pop_or_problem(&state, &name, params, incoming, outbox).await;
+    let answer = pop_or_problem(&state, &name, params, incoming, (outbox, &visit)).await;
     answer.map_err(|problem| problem.with_default("settled", Vec::<SettledDocument>::new()))
 }
 
@@ -67,7 +70,7 @@ async fn pop_or_problem(
     name: &Name,
     params: Params,
     incoming: Incoming,
-    outbox: Option<Outbox>,
+    (outbox, visit): (Option<Outbox>, &Visit),
 ) -> Result<Response, Problem> {
     let params = params.only::<PopQuery>()?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
@@ -96,15 +99,25 @@ async fn pop_or_problem(
             return Err(Problem::from(error).with_default("settled", settled));
         }
     };
+    if state.spans.are_sent() {
+        let deltas = delivered.items.iter().flat_map(|item| item.deltas.iter());
+        let traces = deltas.filter_map(|delta| delta.trace.as_deref().copied());
+        let _set_once = visit.links.set(traces.collect());
+    }
     let now = handle.now();
     let items = delivered.items.iter().map(|item| PoppedItem::new(&handle, item, now)).collect();
     let popped = Popped { items, settled };
+    let counts = Counts {
+        items: Some(popped.items.len() as u64),
+        leases: Some(popped.settled.len() as u64),
+        ..Counts::default()
+    };
     let text = serde_json::to_vec(&popped).map_err(|error| {
         tracing::error!(%error, "an answer could not be written");
         Problem::new(Code::Internal, "the answer could not be written")
     })?;
     let body = Body::new(DeliveryBody::new(text, delivered, outbox));
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    Ok(([(header::CONTENT_TYPE, "application/json")], Extension(counts), body).into_response())
 }
 
 /// Settle leases, each for itself.
@@ -122,7 +135,7 @@ pub(in crate::http) async fn settle(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<SettledList>, Problem> {
+) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
     let body: SettleBody = incoming.document().await?;
     settle_all(&state, &name, &body.settle).await
@@ -143,7 +156,7 @@ pub(in crate::http) async fn ack(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<SettledList>, Problem> {
+) -> Result<Counted<SettledList>, Problem> {
     settle_one_way(&state, &name, params, incoming, SettleHow::Ack).await
 }
 
@@ -162,7 +175,7 @@ pub(in crate::http) async fn nack(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<SettledList>, Problem> {
+) -> Result<Counted<SettledList>, Problem> {
     settle_one_way(&state, &name, params, incoming, SettleHow::Nack).await
 }
 
@@ -181,7 +194,7 @@ pub(in crate::http) async fn release(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<SettledList>, Problem> {
+) -> Result<Counted<SettledList>, Problem> {
     settle_one_way(&state, &name, params, incoming, SettleHow::Release).await
 }
 
@@ -200,7 +213,7 @@ pub(in crate::http) async fn reject(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<SettledList>, Problem> {
+) -> Result<Counted<SettledList>, Problem> {
     settle_one_way(&state, &name, params, incoming, SettleHow::Reject).await
 }
 
@@ -219,7 +232,7 @@ pub(in crate::http) async fn extend(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<ExtendedList>, Problem> {
+) -> Result<Counted<ExtendedList>, Problem> {
     params.none()?;
     let body: ExtendBody = incoming.document().await?;
     check_leases(body.leases.iter())?;
@@ -236,7 +249,7 @@ pub(in crate::http) async fn extend(
         let list = serde_json::to_value(&leases).unwrap_or_default();
         return Err(lease_lost("extended").with("leases", list));
     }
-    Ok(Json(ExtendedList { leases }))
+    Ok(Counted(ExtendedList { leases }))
 }
 
 /// Put parked keys back in line.
@@ -254,13 +267,13 @@ pub(in crate::http) async fn redrive(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<KeysCount>, Problem> {
+) -> Result<Counted<KeysCount>, Problem> {
     let (handle, keys) = parked_keys(&state, &name, params, incoming).await?;
     let mut sweep = Sweep::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
         Ok(queue.redrive_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
     };
-    Ok(Json(KeysCount { keys: handle.sliced(step).await? }))
+    Ok(Counted(KeysCount { keys: handle.sliced(step).await? }))
 }
 
 /// Drop parked keys and what waits for them.
@@ -278,13 +291,13 @@ pub(in crate::http) async fn discard(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<KeysCount>, Problem> {
+) -> Result<Counted<KeysCount>, Problem> {
     let (handle, keys) = parked_keys(&state, &name, params, incoming).await?;
     let mut sweep = Sweep::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
         Ok(queue.discard_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
     };
-    Ok(Json(KeysCount { keys: handle.sliced(step).await? }))
+    Ok(Counted(KeysCount { keys: handle.sliced(step).await? }))
 }
 
 async fn parked_keys(
@@ -316,7 +329,7 @@ async fn settle_one_way(
     params: Params,
     incoming: Incoming,
     how: SettleHow,
-) -> Result<Json<SettledList>, Problem> {
+) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
     let body: LeasesBody = incoming.document().await?;
     read_how(how, body.delay.as_deref(), body.error.as_deref())?;
@@ -330,7 +343,7 @@ async fn settle_all(
     state: &AppState,
     name: &Name,
     calls: &[SettleCall],
-) -> Result<Json<SettledList>, Problem> {
+) -> Result<Counted<SettledList>, Problem> {
     let hows = read_settles(calls)?;
     let handle = state.registry.get(name)?;
     let settles = settles_of(&handle, calls, hows);
@@ -340,7 +353,7 @@ async fn settle_all(
         let list = serde_json::to_value(&settled).unwrap_or_default();
         return Err(lease_lost("settled").with("settled", list));
     }
-    Ok(Json(SettledList { settled }))
+    Ok(Counted(SettledList { settled }))
 }
 
 fn all_lost(mut stale: impl ExactSizeIterator<Item = bool>) -> bool {

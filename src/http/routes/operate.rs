@@ -20,7 +20,7 @@ use crate::http::wire::{Info, InfoLimits, millis};
 
 /// Whether the process runs.
 #[utoipa::path(
-    get, path = "/livez", tag = "operating", operation_id = "livez",
+    get, path = "/livez", tag = "operating", operation_id = "livez", security(()),
     responses(
         (status = 200, description = "It runs.", body = String, content_type = "text/plain"),
         Always,
@@ -33,7 +33,7 @@ pub(in crate::http) async fn livez(params: Params) -> Result<&'static str, Probl
 
 /// Whether the server takes requests: 503 until it does, and while it drains.
 #[utoipa::path(
-    get, path = "/readyz", tag = "operating", operation_id = "readyz",
+    get, path = "/readyz", tag = "operating", operation_id = "readyz", security(()),
     responses(
         (status = 200, description = "It does.", body = String, content_type = "text/plain"),
         Always, Unavailable,

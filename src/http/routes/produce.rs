@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 
 use super::consume::read_keys;
@@ -21,6 +20,7 @@ use crate::engine::time::Time;
 use crate::engine::trace::Trace;
 use crate::engine::{Queue, Seed, Sweep};
 use crate::http::body::{Incoming, read_envelope};
+use crate::http::counted::Counted;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery};
 use crate::http::openapi::terms::{Deltas, Objects, Seeds};
@@ -53,7 +53,7 @@ pub(in crate::http) async fn add(
     params: Params,
     Traced(trace): Traced,
     incoming: Incoming,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     let params = params.only::<AddQuery>()?;
     produce(&state, &name, (&params, trace), incoming, DeltaKind::Added).await
 }
@@ -74,7 +74,7 @@ pub(in crate::http) async fn update(
     params: Params,
     Traced(trace): Traced,
     incoming: Incoming,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     let params = params.only::<UpdateQuery>()?;
     produce(&state, &name, (&params, trace), incoming, DeltaKind::Updated).await
 }
@@ -95,7 +95,7 @@ pub(in crate::http) async fn delete(
     params: Params,
     Traced(trace): Traced,
     incoming: Incoming,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     let params = params.only::<DeleteQuery>()?;
     produce(&state, &name, (&params, trace), incoming, DeltaKind::Deleted).await
 }
@@ -106,7 +106,7 @@ async fn produce(
     (params, trace): (&Params, Option<Trace>),
     incoming: Incoming,
     kind: DeltaKind,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
     let explicit = params.key("key")?;
@@ -178,7 +178,7 @@ pub(in crate::http) async fn deltas(
     params: Params,
     Traced(trace): Traced,
     incoming: Incoming,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let config = config_of(&state, &name);
     let texts = documents(incoming, state.limits.max_batch, &config).await?;
@@ -198,14 +198,14 @@ async fn apply(
     name: &Name,
     mut config: Arc<Config>,
     mut read: impl FnMut(&Config) -> Result<Vec<Call>, Problem>,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     for _ in 0..READINGS_MAX {
         let calls = read(&config)?;
         state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
         let handle = state.registry.get_or_create(name)?;
         match handle.produce(&config, &calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => config = handle.config(),
-            produced => return Ok(Json(produced?.into())),
+            produced => return Ok(Counted(produced?.into())),
         }
     }
     Err(Refusal::ConfigChanged.into())
@@ -269,7 +269,7 @@ pub(in crate::http) async fn replace(
     params: Params,
     Traced(trace): Traced,
     incoming: Incoming,
-) -> Result<Json<Replaced>, Problem> {
+) -> Result<Counted<Replaced>, Problem> {
     let params = params.only::<ReplaceQuery>()?;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
@@ -292,7 +292,7 @@ pub(in crate::http) async fn replace(
     };
     let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
     if dry_run && let Some(mut queue) = first {
-        return Ok(Json(whole_replace(&mut queue, replace)?.into()));
+        return Ok(Counted(whole_replace(&mut queue, replace)?.into()));
     }
     let handle = state.registry.get_or_create(&name)?;
     let now = handle.config();
@@ -320,7 +320,7 @@ pub(in crate::http) async fn replace(
             }
         })
         .await;
-    Ok(Json(replaced?.into()))
+    Ok(Counted(replaced?.into()))
 }
 
 /// Runs a Replace on a queue that nobody else uses.
@@ -349,14 +349,14 @@ pub(in crate::http) async fn resync(
     params: Params,
     Traced(trace): Traced,
     incoming: Incoming,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     incoming.nothing().await?;
     state.registry.rehearse(&name, Queue::check_resync)?;
     let handle = state.registry.get_or_create(&name)?;
     let mut sweep = Sweep::traced(trace);
     let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut sweep, SLICE_KEYS)).await?;
-    Ok(Json(resynced.into()))
+    Ok(Counted(resynced.into()))
 }
 
 /// Put known objects in place without a delta: restoring, moving in.
@@ -374,7 +374,7 @@ pub(in crate::http) async fn seed(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<Produced>, Problem> {
+) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let config = config_of(&state, &name);
     let texts = documents(incoming, state.limits.max_replace_objects, &config).await?;
@@ -387,7 +387,7 @@ pub(in crate::http) async fn seed(
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
     let resource_version = handle.seed(config, seeds, SLICE_KEYS).await?;
-    Ok(Json(Produced { resource_version, queued, ignored: 0 }))
+    Ok(Counted(Produced { resource_version, queued, ignored: 0 }))
 }
 
 /// Reads a line of seeds by the rules of `/seed`, for others than callers of it.
@@ -424,14 +424,14 @@ pub(in crate::http) async fn forget(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<KeysCount>, Problem> {
+) -> Result<Counted<KeysCount>, Problem> {
     params.none()?;
     let body: ForgetBody = incoming.document().await?;
     let keys = read_keys(&body.keys)?;
     let handle = state.registry.get(&name)?;
     let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
     let keys = handle.write(|queue, now| queue.forget(now, unique)).await?;
-    Ok(Json(KeysCount { keys }))
+    Ok(Counted(KeysCount { keys }))
 }
 
 /// The settings by which the objects of a call are read: the queue's, or those that it would get.

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 
 use super::look::{PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
+use crate::config::access::Verb;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
 use crate::http::body::Incoming;
+use crate::http::counted::Counted;
 use crate::http::cursor;
 use crate::http::openapi::answers::{
     Always, Conflict, Full, Gone, NotAcceptable, OfBody, OfQueue, Unprocessable,
@@ -21,6 +23,7 @@ use crate::http::openapi::terms::QueuePatch;
 use crate::http::params::{Params, QueueName, wrong};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
+use crate::http::visit::Visit;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
 use crate::service;
@@ -59,7 +62,7 @@ pub(in crate::http) async fn put(
     Ok((status, document(&handle).await?).into_response())
 }
 
-/// List queues in the order of their names.
+/// List queues in the order of their names: those that the caller may read.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
     params(ListQuery),
@@ -70,23 +73,29 @@ pub(in crate::http) async fn put(
 )]
 pub(in crate::http) async fn list(
     State(state): State<AppState>,
+    Extension(visit): Extension<Arc<Visit>>,
     params: Params,
     streams: Streams,
 ) -> Result<Response, Problem> {
     let params = params.only::<ListQuery>()?;
     let prefix = params.text("prefix").unwrap_or_default().to_owned();
+    let caller = visit.caller.get().cloned();
+    let wanted = move |name: &Name| {
+        let may_see = caller.as_ref().is_none_or(|caller| caller.may(Verb::Read, name.as_str()));
+        may_see && name.as_str().starts_with(&prefix)
+    };
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
     if streams.0 {
-        let page = move |after| list_page(state.clone(), prefix.clone(), after, PAGE_DEFAULT);
+        let page = move |after| list_page(state.clone(), wanted.clone(), after, PAGE_DEFAULT);
         return stream_pages(after, page).await;
     }
-    Ok(Json(list_page(state, prefix, after, limit).await?).into_response())
+    Ok(Json(list_page(state, wanted, after, limit).await?).into_response())
 }
 
 async fn list_page(
     state: AppState,
-    prefix: String,
+    wanted: impl Fn(&Name) -> bool,
     after: Option<String>,
     limit: u64,
 ) -> Result<Page<QueueDocument>, Problem> {
@@ -97,7 +106,7 @@ async fn list_page(
     let after = after.map_err(|_| cursor::expired())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     // One more than asked for tells whether there is another page.
-    let mut handles = state.registry.list(&prefix, after.as_ref(), limit.saturating_add(1));
+    let mut handles = state.registry.list(after.as_ref(), limit.saturating_add(1), wanted);
     let more = handles.len() > limit;
     handles.truncate(limit);
     let next = handles.last().filter(|_| more);
@@ -247,13 +256,13 @@ pub(in crate::http) async fn purge(
     QueueName(name): QueueName,
     params: Params,
     incoming: Incoming,
-) -> Result<Json<PurgedDocument>, Problem> {
+) -> Result<Counted<PurgedDocument>, Problem> {
     params.none()?;
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     let mut sweep = Sweep::default();
     let purged = handle.sliced(move |queue, now| Ok(queue.purge_step(now, &mut sweep, SLICE_KEYS))).await?;
-    Ok(Json(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
+    Ok(Counted(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
 
 async fn switch(

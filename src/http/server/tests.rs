@@ -7,11 +7,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::audit::Audit;
 use crate::config::Settings;
 use crate::engine::config::Config;
-use crate::http::{AppState, Durability, HttpLimits, router};
+use crate::http::{AppState, Durability, Gate, HttpLimits, router};
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Name, Registry};
+use crate::spans::Spans;
 
 /// What the connection takes beyond what its peer has read, in bytes.
 const PIPE_BYTES: usize = 512;
@@ -21,20 +23,18 @@ fn state(shutdown: &Shutdown) -> AppState {
     let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1 };
     let metrics = Metrics::new().expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
-    let server = Settings::default().server;
     let limits = HttpLimits {
-        allowed_hosts: Vec::new(),
-        body_read_timeout: server.body_read_timeout.get(),
-        max_body_bytes: server.max_body_bytes,
-        max_header_bytes: server.max_header_bytes,
-        max_wait: server.max_wait.get(),
         max_batch: 1,
         max_replace_objects: 1,
         max_reply_bytes: 1 << 20,
+        ..HttpLimits::of(&Settings::default())
     };
     AppState {
         registry: Arc::new(registry),
         limits: Arc::new(limits),
+        gate: Arc::new(Gate::open()),
+        audit: Audit::default(),
+        spans: Spans::default(),
         started_us: clock.now_us(),
         clock,
         shutdown: shutdown.clone(),
@@ -53,8 +53,9 @@ fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
         max_connections: 1,
     };
     let pace = Pace::new(state.clock.clone(), hour, hour);
-    let serving = connection(far, router(state.clone()), &bounds, pace, CancellationToken::new());
-    (near, state.shutdown.spawn("connection", serving))
+    let serving = Serving { router: router(state.clone()), bounds, pace, closing: CancellationToken::new() };
+    let peer = Peer { address: ([127, 0, 0, 1], 1).into(), has_certificate: false };
+    (near, state.shutdown.spawn("connection", serving.run(far, peer)))
 }
 
 /// Adds a key of an object that is larger than the pipe and smaller than every buffer, and pops it;

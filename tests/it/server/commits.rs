@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response};
+use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::event::{Ending, What};
-use deltaq::http::{AppState, Durability, HttpLimits, router};
+use deltaq::http::{AppState, Durability, Gate, HttpLimits, router};
 use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::Decoder;
 use deltaq::lifecycle::Shutdown;
+use deltaq::spans::Spans;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -41,19 +43,12 @@ impl Bench {
         let shutdown = Shutdown::manual(Duration::ZERO);
         let journal = Memory::default();
         let registry = node::start(&journal, &clock, &shutdown, u64::MAX).await.expect("an empty store");
-        let server = Settings::default().server;
         let state = AppState {
             registry,
-            limits: Arc::new(HttpLimits {
-                allowed_hosts: Vec::new(),
-                body_read_timeout: server.body_read_timeout.get(),
-                max_body_bytes: server.max_body_bytes,
-                max_header_bytes: server.max_header_bytes,
-                max_wait: server.max_wait.get(),
-                max_batch: 100,
-                max_replace_objects: 100,
-                max_reply_bytes: 1 << 20,
-            }),
+            limits: Arc::new(HttpLimits::of(&Settings::default())),
+            gate: Arc::new(Gate::open()),
+            audit: Audit::default(),
+            spans: Spans::default(),
             started_us: clock.now_us(),
             clock,
             shutdown: shutdown.clone(),

@@ -34,7 +34,7 @@ impl Run {
         self.probe(disk, registry)?;
         for (name, incarnation) in disk.live() {
             let found = registry
-                .list("", None, usize::MAX)
+                .list(None, usize::MAX, |_| true)
                 .into_iter()
                 .find(|handle| handle.name().as_str() == &*name);
             if found.is_none_or(|handle| handle.incarnation().0 != incarnation) {

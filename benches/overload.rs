@@ -1,0 +1,335 @@
+//! What the server does with more than it can take: four times the load that it sustains, and thousands of
+//! connections that are slow on purpose.
+//!
+//! Names of scenarios as arguments run only those: `flood`, `slow`. It prints what it measured; no measured
+//! time makes it fail.
+
+#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
+
+mod spawned;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use deltaq::clock::Clock;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use spawned::{Spawned, percentile_ms};
+
+/// Objects in a request, and bytes of each: so much work that the load is the server's and not the client's.
+const BATCH: u64 = 100;
+const OBJECT_BYTES: usize = 1_000;
+/// Requests that are sent at a time while it is measured what the server sustains.
+const SUSTAINED_CONNECTIONS: usize = 64;
+const SUSTAINED: Duration = Duration::from_secs(10);
+/// How much more is offered, and for how long.
+const FLOOD_TIMES: f64 = 4.0;
+const FLOOD: Duration = Duration::from_mins(1);
+/// How long it is looked at afterwards.
+const AFTER_SECONDS: usize = 5;
+/// Connections of the flood; past that a request is not sent, and counted.
+const CONNECTIONS_MAX: usize = 6_000;
+/// Connections that send a byte of a head at a time.
+const SLOW_CONNECTIONS: usize = 5_000;
+const SLOW_PAUSE: Duration = Duration::from_secs(1);
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with("--")).collect();
+    let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    let files = rlimit::increase_nofile_limit(20_000).expect("a limit of open files");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    if runs("flood") {
+        assert!(files > CONNECTIONS_MAX as u64 + 100, "ulimit -n is {files}");
+        runtime.block_on(flood());
+    }
+    if runs("slow") {
+        assert!(files > SLOW_CONNECTIONS as u64 + 100, "ulimit -n is {files}");
+        runtime.block_on(slow());
+    }
+}
+
+/// A data directory that is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let name = format!("overload-{}", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _absent = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    /// A server whose queue keeps the newest object of each key alone, so that it does not grow.
+    async fn server(&self, clock: &Clock) -> Spawned {
+        let server = Spawned::start(&["--data-dir", self.0.to_str().expect("a path in UTF-8")]);
+        let body = r#"{"mode":"latest"}"#;
+        let head = "PUT /v1/queues/flood HTTP/1.1\r\nhost: localhost\r\ncontent-length:";
+        let request = format!("{head} {}\r\n\r\n{body}", body.len());
+        let mut caller = Caller::connect(&server.address, clock).await;
+        assert_eq!(caller.call(request.as_bytes()).await.expect("an answer").status, 201);
+        server
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _left = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An answer, as far as it matters here.
+struct Answer {
+    status: u16,
+    retries_after: bool,
+    took_us: u64,
+}
+
+/// A kept connection.
+struct Caller {
+    stream: TcpStream,
+    clock: Clock,
+}
+
+impl Caller {
+    async fn connect(address: &str, clock: &Clock) -> Self {
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        stream.set_nodelay(true).expect("a socket");
+        Self { stream, clock: clock.clone() }
+    }
+
+    /// Sends a request; none if the connection was closed instead of being answered.
+    async fn call(&mut self, request: &[u8]) -> Option<Answer> {
+        let begun_us = self.clock.now_us();
+        // A server that refuses need not take all of it; its answer is there to read all the same.
+        let _refused = self.stream.write_all(request).await;
+        let mut text = Vec::new();
+        loop {
+            let read = self.stream.read_buf(&mut text).await.unwrap_or_default();
+            let took_us = self.clock.now_us() - begun_us;
+            let head = text.windows(4).position(|window| window == b"\r\n\r\n");
+            if let Some(head) = head {
+                let head = String::from_utf8_lossy(text.get(..head).unwrap_or_default()).to_ascii_lowercase();
+                self.rest(&head, text.len()).await?;
+                let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+                let retries_after = head.contains("\r\nretry-after: ");
+                return Some(Answer { status: status.expect("a status"), retries_after, took_us });
+            }
+            if read == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// Reads the rest of an answer whose head and first bytes are here.
+    async fn rest(&mut self, head: &str, have: usize) -> Option<()> {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.and_then(|length| length.trim().parse().ok()).expect("a length");
+        let mut missing = (head.len() + 4 + length).saturating_sub(have);
+        let mut buffer = vec![0; 4_096];
+        while missing > 0 {
+            let read = self.stream.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
+            missing = missing.saturating_sub(read);
+        }
+        (!head.contains("\r\nconnection: close")).then_some(())
+    }
+}
+
+/// A batch of adds.
+fn batch(number: u64) -> Vec<u8> {
+    let padding = "x".repeat(OBJECT_BYTES);
+    let objects = (0..BATCH)
+        .map(|object| format!("{{\"key\":\"{}\",\"text\":\"{padding}\"}}", number * BATCH + object));
+    let body = format!("[{}]", objects.collect::<Vec<_>>().join(","));
+    let head = "POST /v1/queues/flood/add HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// How many batches there are, each with keys of its own.
+const BATCHES: u64 = 100;
+
+fn batches() -> Arc<Vec<Vec<u8>>> {
+    Arc::new((0..BATCHES).map(batch).collect())
+}
+
+fn of(batches: &[Vec<u8>], number: u64) -> &[u8] {
+    let index = usize::try_from(number % BATCHES).unwrap_or_default();
+    batches.get(index).expect("a batch of each number")
+}
+
+/// Requests a second that are answered with 200 when each connection waits for its answer, and their times.
+async fn closed_loop(address: &str, clock: &Clock, connections: usize, time: Duration) -> (f64, Vec<u64>) {
+    let (batches, next) = (batches(), Arc::new(AtomicU64::new(0)));
+    let until_us = clock.now_us() + u64::try_from(time.as_micros()).expect("a short time");
+    let mut callers = JoinSet::new();
+    for _ in 0..connections {
+        let (batches, next, clock) = (batches.clone(), next.clone(), clock.clone());
+        let mut caller = Caller::connect(address, &clock).await;
+        callers.spawn(async move {
+            let mut times = Vec::new();
+            while clock.now_us() < until_us {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let answer = caller.call(of(&batches, number)).await.expect("an answer");
+                assert_eq!(answer.status, 200, "the load is one that the server sustains");
+                times.push(answer.took_us);
+            }
+            times
+        });
+    }
+    let mut times: Vec<u64> = callers.join_all().await.into_iter().flatten().collect();
+    times.sort_unstable();
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let rate = times.len() as f64 / time.as_secs_f64();
+    (rate, times)
+}
+
+/// What became of the requests of a flood.
+#[derive(Default)]
+struct Outcome {
+    taken: Vec<u64>,
+    refused: Vec<u64>,
+    others: Vec<u16>,
+    without_retry_after: usize,
+    broken_off: usize,
+    not_sent: usize,
+}
+
+async fn flood() {
+    let (folder, clock) = (Folder::new(), Clock::system());
+    let server = folder.server(&clock).await;
+    let (sustained, times) = closed_loop(&server.address, &clock, SUSTAINED_CONNECTIONS, SUSTAINED).await;
+    println!(
+        "sustained: {sustained:.0} requests/s of {BATCH} objects of {OBJECT_BYTES} bytes on {SUSTAINED_CONNECTIONS} connections, p50 {:.1} ms, p99 {:.1} ms, {} MiB",
+        percentile_ms(&times, 0.5),
+        percentile_ms(&times, 0.99),
+        server.memory("VmRSS:") >> 20
+    );
+    let mut outcome = open_loop(&server.address, &clock, sustained * FLOOD_TIMES).await;
+    outcome.taken.sort_unstable();
+    outcome.refused.sort_unstable();
+    let offered = outcome.taken.len() + outcome.refused.len() + outcome.not_sent + outcome.broken_off;
+    println!(
+        "flood: {offered} requests offered in {} s, {} taken (p50 {:.0} ms, p99 {:.0} ms), {} refused (p50 {:.1} ms, p99 {:.1} ms, longest {:.0} ms), {} of them without Retry-After",
+        FLOOD.as_secs(),
+        outcome.taken.len(),
+        percentile_ms(&outcome.taken, 0.5),
+        percentile_ms(&outcome.taken, 0.99),
+        outcome.refused.len(),
+        percentile_ms(&outcome.refused, 0.5),
+        percentile_ms(&outcome.refused, 0.99),
+        percentile_ms(&outcome.refused, 1.0),
+        outcome.without_retry_after,
+    );
+    println!(
+        "       {} answers of other statuses, {} connections broken off, {} requests not sent for want of a connection; at most {} MiB",
+        outcome.others.len(),
+        outcome.broken_off,
+        outcome.not_sent,
+        server.memory("VmHWM:") >> 20
+    );
+    for second in 1..=AFTER_SECONDS {
+        let (rate, times) =
+            closed_loop(&server.address, &clock, SUSTAINED_CONNECTIONS, Duration::from_secs(1)).await;
+        println!(
+            "second {second} after: {rate:.0} requests/s, p50 {:.1} ms, p99 {:.1} ms",
+            percentile_ms(&times, 0.5),
+            percentile_ms(&times, 0.99)
+        );
+    }
+}
+
+/// Sends requests at their times, whatever has become of those before.
+async fn open_loop(address: &str, clock: &Clock, rate: f64) -> Outcome {
+    let (batches, idle) = (batches(), Arc::new(Mutex::new(Vec::<Caller>::new())));
+    let (mut outcome, mut running, mut open) = (Outcome::default(), JoinSet::new(), 0);
+    let begun = tokio::time::Instant::now();
+    let mut number = 0;
+    while begun.elapsed() < FLOOD {
+        number += 1;
+        #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
+        let due = begun + Duration::from_secs_f64(number as f64 / rate);
+        tokio::time::sleep_until(due).await;
+        while let Some(done) = running.try_join_next() {
+            open -= note(&mut outcome, &done.expect("no panic"));
+        }
+        let caller = match idle.lock().await.pop() {
+            Some(caller) => caller,
+            None if open < CONNECTIONS_MAX => {
+                open += 1;
+                Caller::connect(address, clock).await
+            }
+            None => {
+                outcome.not_sent += 1;
+                continue;
+            }
+        };
+        let (batches, idle) = (batches.clone(), idle.clone());
+        running.spawn(async move {
+            let mut caller = caller;
+            let answer = caller.call(of(&batches, number)).await;
+            if answer.is_some() {
+                idle.lock().await.push(caller);
+            }
+            answer
+        });
+    }
+    while let Some(done) = running.join_next().await {
+        note(&mut outcome, &done.expect("no panic"));
+    }
+    outcome
+}
+
+/// Counts an answer; tells how many connections ended with it.
+fn note(outcome: &mut Outcome, answer: &Option<Answer>) -> usize {
+    match answer {
+        Some(Answer { status: 200, took_us, .. }) => outcome.taken.push(*took_us),
+        Some(Answer { status: 429 | 503, retries_after, took_us }) => {
+            outcome.refused.push(*took_us);
+            outcome.without_retry_after += usize::from(!retries_after);
+        }
+        Some(Answer { status, .. }) => outcome.others.push(*status),
+        None => {
+            outcome.broken_off += 1;
+            return 1;
+        }
+    }
+    0
+}
+
+/// Normal callers, without and with connections that never finish the head of a request.
+async fn slow() {
+    let (folder, clock) = (Folder::new(), Clock::system());
+    let server = folder.server(&clock).await;
+    let measured = Duration::from_secs(10);
+    let show = |what: &str, (rate, times): (f64, Vec<u64>)| {
+        let (p50, p99) = (percentile_ms(&times, 0.5), percentile_ms(&times, 0.99));
+        println!("{what}: {rate:.0} requests/s, p50 {p50:.1} ms, p99 {p99:.1} ms");
+    };
+    show("alone", closed_loop(&server.address, &clock, 8, measured).await);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut dripping = JoinSet::new();
+    for _ in 0..SLOW_CONNECTIONS {
+        let (address, stop) = (server.address.clone(), stop.clone());
+        dripping.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                // Each comes back as soon as it is cut off.
+                let Ok(mut stream) = TcpStream::connect(&address).await else { continue };
+                for byte in b"GET /v1/info HTTP/1.1\r\nx-slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" {
+                    tokio::time::sleep(SLOW_PAUSE).await;
+                    if stop.load(Ordering::Relaxed) || stream.write_all(&[*byte]).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+    }
+    let with = closed_loop(&server.address, &clock, 8, measured).await;
+    show(&format!("beside {SLOW_CONNECTIONS} slow connections"), with);
+    println!("at most {} MiB", server.memory("VmHWM:") >> 20);
+    stop.store(true, Ordering::Relaxed);
+    dripping.abort_all();
+}

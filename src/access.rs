@@ -1,0 +1,330 @@
+//! Who may do what: tokens, each with a name, an end and grants.
+//!
+//! A token is a secret of the caller's; of it only the SHA-256 is kept. A grant is a set of verbs on the
+//! queues whose names match a pattern. This module knows neither HTTP nor files: it is given the entries of
+//! tokens and the present time.
+//!
+//! It is not authentication of people: whoever has the token is the caller.
+
+mod glob;
+mod rate;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+pub use self::glob::Glob;
+use self::rate::Bucket;
+pub use self::rate::Rate;
+use crate::config::access::{GrantEntry, TokenEntry, Verb};
+
+/// Most tokens: each request is compared with all of them.
+pub const TOKENS_MAX: usize = 1_000;
+/// Most bytes of a token that is presented.
+pub const TOKEN_BYTES_MAX: usize = 512;
+
+/// Why the entries of tokens can't be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There are too many.
+    #[error("there are {have} tokens, and at most {TOKENS_MAX} are allowed")]
+    TooMany {
+        /// How many there are.
+        have: usize,
+    },
+    /// Two have one name.
+    #[error("two tokens have the name {name:?}")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Two are the same secret.
+    #[error("the tokens {left:?} and {right:?} are the same secret")]
+    Secret {
+        /// The name of one.
+        left: String,
+        /// The name of the other.
+        right: String,
+    },
+    /// An entry has a value that it can't have.
+    #[error("token {name:?}: {field} is {value:?}; allowed is {allowed}")]
+    Value {
+        /// The token's name.
+        name: String,
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        allowed: &'static str,
+    },
+}
+
+/// Why a token lets nobody in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// No entry has it.
+    Unknown,
+    /// It was good until then, in microseconds since the Unix epoch.
+    Expired(u64),
+}
+
+/// The tokens of a server, which a reload exchanges. Shared by all requests.
+#[derive(Debug, Default)]
+pub struct Access {
+    tokens: RwLock<Arc<Tokens>>,
+}
+
+/// A set of tokens.
+///
+/// Invariant: names and digests are unique.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    callers: Vec<Arc<Caller>>,
+}
+
+/// Who presents a token.
+#[derive(Debug)]
+pub struct Caller {
+    name: Arc<str>,
+    digest: [u8; 32],
+    expires_us: Option<u64>,
+    grants: Vec<Grant>,
+    rate: Option<Rate>,
+    standing: Arc<Standing>,
+}
+
+/// What a caller has taken of the server; it outlives a reload.
+#[derive(Debug, Default)]
+pub struct Standing {
+    bucket: Bucket,
+    /// What it holds of each budget.
+    pub held: Held,
+}
+
+/// How many requests of one caller are being answered, by kind.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// Those that look.
+    pub reads: std::sync::atomic::AtomicUsize,
+    /// Those that change something.
+    pub writes: std::sync::atomic::AtomicUsize,
+    /// Those that wait.
+    pub waits: std::sync::atomic::AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Grant {
+    verbs: Vec<Verb>,
+    queues: Vec<Glob>,
+}
+
+impl Access {
+    /// Lets in who has one of `tokens`, or everybody if there is none.
+    #[must_use]
+    pub fn new(tokens: Tokens) -> Self {
+        Self { tokens: RwLock::new(Arc::new(tokens)) }
+    }
+
+    /// The tokens as of now.
+    #[must_use]
+    pub fn tokens(&self) -> Arc<Tokens> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Exchanges the tokens.
+    pub fn replace(&self, tokens: Tokens) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+    }
+}
+
+impl Tokens {
+    /// The tokens of these entries. Who had a token of the same name in `former` keeps what it has taken of
+    /// the server, so that a reload gives nobody a second helping.
+    ///
+    /// # Errors
+    /// [`Error`] names the entry.
+    pub fn new(entries: &[TokenEntry], former: &Self) -> Result<Self, Error> {
+        if entries.len() > TOKENS_MAX {
+            return Err(Error::TooMany { have: entries.len() });
+        }
+        let standings: HashMap<&str, &Arc<Standing>> =
+            former.callers.iter().map(|caller| (caller.name(), &caller.standing)).collect();
+        let mut callers: Vec<Arc<Caller>> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let standing = standings.get(entry.name.as_str()).map(|standing| Arc::clone(standing));
+            let caller = Caller::new(entry, standing.unwrap_or_default())?;
+            if callers.iter().any(|other| other.name == caller.name) {
+                return Err(Error::Name { name: entry.name.clone() });
+            }
+            if let Some(other) = callers.iter().find(|other| other.digest == caller.digest) {
+                let (left, right) = (other.name().to_owned(), entry.name.clone());
+                return Err(Error::Secret { left, right });
+            }
+            callers.push(Arc::new(caller));
+        }
+        Ok(Self { callers })
+    }
+
+    /// Whether there is none, so that everybody may do everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.callers.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.callers.len()
+    }
+
+    /// Who presents this token. Takes as long for a wrong token as for a right one, whatever they have in
+    /// common.
+    ///
+    /// # Errors
+    /// [`Denied`] for a token that is not known, or no longer good.
+    pub fn caller(&self, token: &str, now_us: u64) -> Result<Arc<Caller>, Denied> {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        let mut found = None;
+        for caller in &self.callers {
+            if bool::from(caller.digest.ct_eq(&digest)) {
+                found = Some(caller);
+            }
+        }
+        let caller = found.ok_or(Denied::Unknown)?;
+        match caller.expires_us {
+            Some(expires_us) if expires_us <= now_us => Err(Denied::Expired(expires_us)),
+            _ => Ok(Arc::clone(caller)),
+        }
+    }
+}
+
+impl Caller {
+    fn new(entry: &TokenEntry, standing: Arc<Standing>) -> Result<Self, Error> {
+        let wrong = |field, value: &str, allowed| Error::Value {
+            name: entry.name.clone(),
+            field,
+            value: value.to_owned(),
+            allowed,
+        };
+        if !is_name(&entry.name) {
+            let allowed = "1 to 64 letters, digits, '.', '_', '-'";
+            return Err(wrong("name", &entry.name, allowed));
+        }
+        let digest = digest_of(&entry.sha256).ok_or_else(|| {
+            wrong("sha256", &entry.sha256, "64 hexadecimal digits, the SHA-256 of the token")
+        })?;
+        let expires_us = match &entry.expires {
+            Some(text) => Some(instant_of(text).ok_or_else(|| {
+                wrong("expires", text, "an instant in UTC, such as \"2027-01-31T00:00:00Z\"")
+            })?),
+            None => None,
+        };
+        if entry.grants.is_empty() {
+            return Err(wrong("grants", "[]", "at least one grant"));
+        }
+        let grants = entry
+            .grants
+            .iter()
+            .map(|grant| Grant::new(grant).map_err(|pattern| wrong("queues", &pattern, Glob::ALLOWED)));
+        let rate = match (entry.rate, entry.burst) {
+            (None, None) => None,
+            (Some(0), _) => return Err(wrong("rate", "0", "a whole number from 1")),
+            (_, Some(0)) => return Err(wrong("burst", "0", "a whole number from 1")),
+            (None, Some(burst)) => {
+                return Err(wrong("burst", &burst.to_string(), "only beside a rate"));
+            }
+            (Some(rate), burst) => Some(Rate { each_second: rate, burst: burst.unwrap_or(rate) }),
+        };
+        let name = entry.name.as_str().into();
+        Ok(Self { name, digest, expires_us, grants: grants.collect::<Result<_, _>>()?, rate, standing })
+    }
+
+    /// What the token is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it may do this to the queue of this name.
+    #[must_use]
+    pub fn may(&self, verb: Verb, queue: &str) -> bool {
+        self.grants
+            .iter()
+            .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(|glob| glob.matches(queue)))
+    }
+
+    /// Whether it may do this to every queue that there can be.
+    #[must_use]
+    pub fn may_everywhere(&self, verb: Verb) -> bool {
+        self.grants
+            .iter()
+            .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(Glob::matches_all))
+    }
+
+    /// Counts a request. Fails with the time after which one more will pass.
+    ///
+    /// # Errors
+    /// The rate of the token is exceeded.
+    pub fn count(&self, now_us: u64) -> Result<(), Duration> {
+        self.rate.map_or(Ok(()), |rate| self.standing.bucket.take(rate, now_us))
+    }
+
+    /// Requests a second that it may send, if that is bounded.
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
+    /// What it holds of the server.
+    #[must_use]
+    pub fn held(&self) -> &Held {
+        &self.standing.held
+    }
+}
+
+impl Grant {
+    /// Fails with the pattern that is none.
+    fn new(entry: &GrantEntry) -> Result<Self, String> {
+        let queues = entry.queues.iter().map(|text| Glob::parse(text).ok_or_else(|| text.clone()));
+        Ok(Self { verbs: entry.verbs.clone(), queues: queues.collect::<Result<_, _>>()? })
+    }
+}
+
+/// The SHA-256 of a token, as an entry has it.
+#[must_use]
+pub fn digest_text(token: &str) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(token).iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn digest_of(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut digest = [0; 32];
+    for (index, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(digest)
+}
+
+/// An instant in UTC, in microseconds since the Unix epoch.
+fn instant_of(text: &str) -> Option<u64> {
+    let instant = humantime::parse_rfc3339(text).ok()?;
+    let since = instant.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_micros()).ok()
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&text.len()) && text.bytes().all(allowed)
+}

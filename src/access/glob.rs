@@ -1,0 +1,86 @@
+//! Patterns of queue names.
+
+/// Most bytes of a pattern.
+const GLOB_BYTES_MAX: usize = 128;
+
+/// A pattern in which each `*` stands for any text, also none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob {
+    /// What stands between the stars; one part is a name without any.
+    parts: Vec<String>,
+}
+
+impl Glob {
+    /// What a pattern may be, in words.
+    pub const ALLOWED: &str = "a queue's name, in which * stands for any text, such as \"erp-*\"";
+
+    /// The pattern of this text; `None` if no queue's name could match it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let allowed = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'*' | b'.' | b'_' | b'-')
+        };
+        if text.is_empty() || text.len() > GLOB_BYTES_MAX || !text.bytes().all(allowed) {
+            return None;
+        }
+        Some(Self { parts: text.split('*').map(str::to_owned).collect() })
+    }
+
+    /// Whether every name matches.
+    #[must_use]
+    pub fn matches_all(&self) -> bool {
+        self.parts.len() > 1 && self.parts.iter().all(String::is_empty)
+    }
+
+    /// Whether the name matches.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let Some((first, rest)) = self.parts.split_first() else { return false };
+        let Some((last, middle)) = rest.split_last() else { return name == first };
+        let Some(name) = name.strip_prefix(first.as_str()) else { return false };
+        let Some(mut name) = name.strip_suffix(last.as_str()) else { return false };
+        // The first place that fits leaves the most for the parts behind it.
+        for part in middle {
+            let Some(at) = name.find(part.as_str()) else { return false };
+            name = name.get(at + part.len()..).unwrap_or_default();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for (pattern, name, matches) in [
+            ("prices", "prices", true),
+            ("prices", "prices-2", false),
+            ("erp-*", "erp-", true),
+            ("erp-*", "erp-a.b", true),
+            ("erp-*", "erp", false),
+            ("*", "anything", true),
+            ("**", "anything", true),
+            ("*-dev", "a-dev", true),
+            ("*-dev", "a-dev-b", false),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "ac", false),
+            ("a*a", "a", false),
+            ("a*bc*c", "abc", false),
+        ] {
+            assert_eq!(Glob::parse(pattern).unwrap().matches(name), matches, "{pattern} {name}");
+        }
+        assert!(Glob::parse("**").unwrap().matches_all());
+        assert!(!Glob::parse("a*").unwrap().matches_all());
+    }
+
+    #[test]
+    fn what_no_name_can_match_is_no_pattern() {
+        for text in ["", "Prices", "a/b", "a b", "[a]", "?", "ä"] {
+            assert_eq!(Glob::parse(text), None, "{text:?}");
+        }
+        assert_eq!(Glob::parse(&"a".repeat(GLOB_BYTES_MAX + 1)), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! How many requests a caller may send.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// So many requests a second, and so many at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests that come back each second.
+    pub each_second: u32,
+    /// Requests that may come at once after a pause.
+    pub burst: u32,
+}
+
+/// A token bucket, counted backwards: what is missing in it, in microseconds of refilling.
+#[derive(Debug, Default)]
+pub(super) struct Bucket(Mutex<Level>);
+
+#[derive(Debug, Default)]
+struct Level {
+    /// When the bucket will be full again, in microseconds since the Unix epoch.
+    full_at_us: u64,
+    /// What of a microsecond is missing beyond that, in parts of a second's requests.
+    rest: u64,
+}
+
+const SECOND_US: u64 = 1_000_000;
+
+impl Bucket {
+    /// Takes one request out. Fails with the time after which there is one.
+    pub(super) fn take(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
+        let each_second = u64::from(rate.each_second.max(1));
+        let depth_us = u64::from(rate.burst.max(1)).saturating_mul(SECOND_US) / each_second;
+        let mut level = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if level.full_at_us <= now_us {
+            *level = Level { full_at_us: now_us, rest: 0 };
+        }
+        let parts = level.rest + SECOND_US;
+        let full_at_us = level.full_at_us + parts / each_second;
+        let excess_us = (full_at_us - now_us).saturating_sub(depth_us);
+        if excess_us > 0 {
+            return Err(Duration::from_micros(excess_us));
+        }
+        *level = Level { full_at_us, rest: parts % each_second };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_the_rate() {
+        let (bucket, rate) = (Bucket::default(), Rate { each_second: 3, burst: 5 });
+        let taken = |now_us| (0..100).take_while(|_| bucket.take(rate, now_us).is_ok()).count();
+        let start = 7_000_000;
+        assert_eq!(taken(start), 5);
+        let wait = bucket.take(rate, start).unwrap_err();
+        assert!(wait <= Duration::from_micros(333_334), "{wait:?}");
+        assert_eq!(taken(start + 333_334), 1);
+        let later: usize = (1..=30).map(|second| taken(start + 333_334 + second * SECOND_US)).sum();
+        assert!((89..=91).contains(&later), "{later} in 30 seconds");
+        assert_eq!(taken(start + 1_000 * SECOND_US), 5, "no more than a burst after a pause");
+    }
+}

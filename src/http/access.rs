@@ -1,0 +1,169 @@
+//! Lets in only who belongs there: every route says what its caller must be allowed to do, and a route that
+//! does not is for those who may do everything.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::{Code, Problem};
+use super::state::AppState;
+use super::visit::Visit;
+use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
+use crate::config::access::Verb;
+use crate::name::Name;
+
+/// What the caller of a route must be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Nothing: a health check.
+    Nothing,
+    /// Anything at all; what is answered depends on what.
+    Token,
+    /// This, to the queue that the path names.
+    OnQueue(Verb),
+    /// This, to every queue that there can be.
+    Everywhere(Verb),
+}
+
+/// Refuses who does not belong here.
+pub(super) async fn authorize(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let Some(visit) = request.extensions().get::<Arc<Visit>>() else {
+        return Problem::new(Code::Internal, "the request was not looked at").into_response();
+    };
+    match check(&state, visit, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
+    let need = need(visit.method, visit.route());
+    if let Need::OnQueue(verb) | Need::Everywhere(verb) = need {
+        let _known = visit.verb.set(verb);
+    }
+    if need == Need::Nothing {
+        return Ok(());
+    }
+    let gate = &state.gate;
+    if gate.demands_certificates && !visit.peer.is_some_and(|peer| peer.has_certificate) {
+        let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
+        return Err(Problem::new(Code::Unauthorized, detail));
+    }
+    let tokens = gate.access.tokens();
+    if tokens.is_empty() {
+        return Ok(());
+    }
+    let now_us = state.clock.now_us();
+    let caller = tokens.caller(bearer(headers)?, now_us).map_err(|denied| match denied {
+        Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
+        Denied::Expired(at_us) => {
+            let at = super::wire::instant(crate::engine::time::Time::from_micros(at_us));
+            Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
+        }
+    })?;
+    let caller = visit.caller.get_or_init(|| caller);
+    allow(caller, need, visit.queue.as_ref().map(Name::as_str))?;
+    caller.count(now_us).map_err(|wait| {
+        let rate = caller.rate().map_or(0, |rate| rate.each_second);
+        let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
+        Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
+    })
+}
+
+fn allow(caller: &Caller, need: Need, queue: Option<&str>) -> Result<(), Problem> {
+    let (allowed, wanted) = match need {
+        Need::Nothing | Need::Token => return Ok(()),
+        Need::OnQueue(verb) => {
+            let queue = queue.unwrap_or_default();
+            (caller.may(verb, queue), format!("{} on the queue {queue:?}", verb.as_str()))
+        }
+        Need::Everywhere(verb) => {
+            (caller.may_everywhere(verb), format!("{} on all queues (\"*\")", verb.as_str()))
+        }
+    };
+    if allowed {
+        return Ok(());
+    }
+    let detail = format!("the token {:?} has no grant of {wanted}", caller.name());
+    Err(Problem::new(Code::Forbidden, detail))
+}
+
+/// The token of a request.
+fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing = |detail| Problem::new(Code::Unauthorized, detail);
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = given.next() else {
+        return Err(missing("a token is needed: send the header \"authorization: Bearer TOKEN\""));
+    };
+    if given.next().is_some() {
+        return Err(missing("the header authorization stands twice"));
+    }
+    let token = value.to_str().ok().and_then(|text| text.split_once(' '));
+    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = token.map(|(_, token)| token.trim()).filter(|token| !token.is_empty());
+    token
+        .filter(|token| token.len() <= TOKEN_BYTES_MAX)
+        .ok_or_else(|| missing("the header authorization is not \"Bearer TOKEN\""))
+}
+
+fn need(method: &str, route: Option<&str>) -> Need {
+    let Some(route) = route else { return Need::Token };
+    if let Some(call) = route.strip_prefix("/v1/queues/{queue}") {
+        return Need::OnQueue(match (method, call) {
+            ("GET" | "HEAD", _) => Verb::Read,
+            ("POST", "/add" | "/update" | "/delete" | "/replace" | "/deltas" | "/resync") => Verb::Produce,
+            (
+                "POST",
+                "/pop" | "/settle" | "/ack" | "/nack" | "/release" | "/reject" | "/extend" | "/forget",
+            ) => Verb::Consume,
+            _ => Verb::Admin,
+        });
+    }
+    match route {
+        "/livez" | "/readyz" => Need::Nothing,
+        "/v1/queues" | "/v1/info" | "/openapi.json" | "/problems/{name}" => Need::Token,
+        "/metrics" => Need::Everywhere(Verb::Read),
+        _ => Need::Everywhere(Verb::Admin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_is_not_known_is_for_those_who_may_do_everything() {
+        assert_eq!(need("GET", Some("/v1/secrets")), Need::Everywhere(Verb::Admin));
+        assert_eq!(need("POST", Some("/v1/queues/{queue}/new")), Need::OnQueue(Verb::Admin));
+        assert_eq!(need("other", Some("/v1/queues/{queue}/pop")), Need::OnQueue(Verb::Admin));
+        assert_eq!(need("GET", None), Need::Token);
+    }
+
+    #[test]
+    fn only_one_bearer_token_is_read() {
+        let read = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::AUTHORIZATION, value.parse().unwrap());
+            }
+            bearer(&headers).map(str::to_owned).ok()
+        };
+        assert_eq!(read(&["Bearer abc"]), Some("abc".to_owned()));
+        assert_eq!(read(&["bearer  abc "]), Some("abc".to_owned()));
+        let long = format!("Bearer {}", "a".repeat(TOKEN_BYTES_MAX + 1));
+        for values in [
+            &[][..],
+            &["abc"],
+            &["Basic abc"],
+            &["Bearer"],
+            &["Bearer "],
+            &["Bearer a", "Bearer a"],
+            &[&long],
+        ] {
+            assert_eq!(read(values), None, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! JSON answers that tell the log how much they are about.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::visit::Counts;
+use super::wire::{ExtendedList, KeysCount, Produced, PurgedDocument, Replaced, SettledList};
+
+/// An answer whose counts ride along until the outermost layer tells them.
+#[derive(Debug)]
+pub(super) struct Counted<T>(pub(super) T);
+
+impl<T: Serialize + Countable> IntoResponse for Counted<T> {
+    fn into_response(self) -> Response {
+        let counts = self.0.counts();
+        let mut response = Json(self.0).into_response();
+        response.extensions_mut().insert(counts);
+        response
+    }
+}
+
+/// What has counts.
+pub(super) trait Countable {
+    /// How much it is about.
+    fn counts(&self) -> Counts;
+}
+
+impl Countable for Produced {
+    fn counts(&self) -> Counts {
+        Counts { queued: Some((self.queued, self.ignored)), ..Counts::default() }
+    }
+}
+
+impl Countable for Replaced {
+    fn counts(&self) -> Counts {
+        Counts { queued: Some((self.queued, self.ignored)), ..Counts::default() }
+    }
+}
+
+impl Countable for SettledList {
+    fn counts(&self) -> Counts {
+        Counts { leases: Some(self.settled.len() as u64), ..Counts::default() }
+    }
+}
+
+impl Countable for ExtendedList {
+    fn counts(&self) -> Counts {
+        Counts { leases: Some(self.leases.len() as u64), ..Counts::default() }
+    }
+}
+
+impl Countable for KeysCount {
+    fn counts(&self) -> Counts {
+        Counts { keys: Some(self.keys), ..Counts::default() }
+    }
+}
+
+impl Countable for PurgedDocument {
+    fn counts(&self) -> Counts {
+        Counts { keys: Some(self.keys), ..Counts::default() }
+    }
+}

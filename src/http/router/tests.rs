@@ -1,0 +1,119 @@
+//! The layers that protect the server, around handlers that do what no handler of ours should.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::*;
+use crate::audit::Audit;
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::engine::config::Config;
+use crate::http::{Budgets, Durability, Gate, HttpLimits};
+use crate::lifecycle::Shutdown;
+use crate::service::metrics::Metrics;
+use crate::service::{Limits, Registry};
+use crate::spans::Spans;
+
+/// A server in which two reads and two writes are answered at a time, each for this long.
+fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::MethodRouter<AppState>) -> Router {
+    let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
+    let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1 };
+    let metrics = Metrics::new().expect("metrics");
+    let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
+    let gate = Gate { budgets: Budgets::new(2, 2, 2, usize::MAX), ..Gate::open() };
+    let state = AppState {
+        registry: Arc::new(registry),
+        limits: Arc::new(HttpLimits { request_timeout, ..HttpLimits::of(&Settings::default()) }),
+        gate: Arc::new(gate),
+        audit: Audit::default(),
+        spans: Spans::default(),
+        started_us: clock.now_us(),
+        clock,
+        shutdown,
+        durability: Durability::Memory,
+        serves_metrics: false,
+    };
+    with_layers(Router::new().route(route, handler).route("/livez", get(|| async { "ok" })), state)
+}
+
+async fn ask(router: &Router, method: &str, path: &str) -> (u16, Value, Option<String>) {
+    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
+    let retry_after = response.headers().get("retry-after").map(|wait| wait.to_str().unwrap().to_owned());
+    let status = response.status().as_u16();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap_or_default(), retry_after)
+}
+
+/// Far longer than any test runs.
+const HOUR: Duration = Duration::from_hours(1);
+
+#[tokio::test]
+async fn a_panic_is_a_500_without_its_text() {
+    async fn panics() -> &'static str {
+        panic!("the inside")
+    }
+    let router = guarded(HOUR, "/v1/boom", get(panics));
+    let (status, body, _) = ask(&router, "GET", "/v1/boom").await;
+    assert_eq!((status, &body["code"]), (500, &Value::from("internal")));
+    assert!(!body.to_string().contains("the inside"), "{body}");
+    for _ in 0..3 {
+        assert_eq!(ask(&router, "GET", "/v1/boom").await.0, 500, "a panic gives its place back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_too_long_is_given_up() {
+    let router = guarded(Duration::from_secs(5), "/v1/queues/{queue}/pop", post(std::future::pending::<()>));
+    let begun = tokio::time::Instant::now();
+    let (status, body, retry_after) = ask(&router, "POST", "/v1/queues/a/pop").await;
+    assert_eq!((status, &body["code"], &body["limit"]), (504, &"timeout".into(), &"5s".into()));
+    assert_eq!(retry_after.as_deref(), Some("1"));
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    let begun = tokio::time::Instant::now();
+    assert_eq!(ask(&router, "POST", "/v1/queues/a/pop?w%61it=20%73&max=1").await.0, 504);
+    assert_eq!(begun.elapsed().as_secs(), 25, "a wait that was asked for comes on top");
+    let begun = tokio::time::Instant::now();
+    assert_eq!(ask(&router, "POST", "/v1/queues/a/pop?wait=9000h").await.0, 504);
+    assert_eq!(begun.elapsed().as_secs(), 60, "but no longer one than server.max_wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_takes_as_long_as_it_takes() {
+    let slow = || tokio::time::sleep(HOUR);
+    let router = guarded(Duration::from_secs(5), "/v1/queues/{queue}/replace", post(slow));
+    assert_eq!(ask(&router, "POST", "/v1/queues/a/replace").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_writes_and_waits_have_places_of_their_own() {
+    let never = std::future::pending::<()>;
+    let router = guarded(HOUR, "/v1/queues/{queue}", get(never).post(never));
+    let calls = ["GET /v1/queues/a", "POST /v1/queues/a", "GET /v1/queues/a?wait=1s"];
+    for (index, call) in calls.iter().enumerate() {
+        let (method, path) = call.split_once(' ').unwrap();
+        let (one, two) = (ask(&router, method, path), ask(&router, method, path));
+        tokio::pin!(one, two);
+        assert!(futures_util::poll!(&mut one).is_pending() && futures_util::poll!(&mut two).is_pending());
+        let (status, body, retry_after) = ask(&router, method, path).await;
+        assert_eq!((status, &body["code"], &body["limit"]), (429, &"too-many-requests".into(), &2.into()));
+        assert_eq!(retry_after.as_deref(), Some("1"));
+        assert_eq!(
+            ask(&router, "GET", "/livez").await.0,
+            200,
+            "whoever looks after the server gets an answer"
+        );
+        let (method, path) = calls[(index + 1) % calls.len()].split_once(' ').unwrap();
+        let other = ask(&router, method, path);
+        tokio::pin!(other);
+        assert!(futures_util::poll!(&mut other).is_pending(), "{call} takes no place of {method} {path}");
+    }
+    let again = ask(&router, "GET", "/v1/queues/a");
+    tokio::pin!(again);
+    assert!(futures_util::poll!(&mut again).is_pending(), "a caller that left gives its place back");
+}

@@ -1,0 +1,155 @@
+//! Spans for a tracing system: one for each request, sent to a collector by OTLP, if a setting says where.
+//!
+//! A request with a `traceparent` is part of its caller's trace; a pop is also linked to the traces of the
+//! producers whose deltas it hands out. Nobody waits for the collector: spans gather in a buffer with a bound,
+//! and a thread sends them. Nothing of an object or a token is ever in one.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use opentelemetry::trace::{
+    Link, Span as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
+    TraceState, Tracer as _, TracerProvider as _,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+
+use crate::config;
+use crate::engine::trace::TraceContext;
+
+/// Longest time that one batch may take to be sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most links of a span.
+const LINKS_MAX: usize = 128;
+
+/// Why there are no spans.
+#[derive(Debug, thiserror::Error)]
+#[error("can't send spans to {endpoint}")]
+pub struct Error {
+    /// Where they were to go.
+    pub endpoint: String,
+    /// Why not.
+    pub source: ExporterBuildError,
+}
+
+/// Where spans go. Clones go to the same place.
+#[derive(Clone, Debug, Default)]
+pub struct Spans(Option<Sending>);
+
+#[derive(Clone, Debug)]
+struct Sending {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+}
+
+/// A request that was answered, or whose caller has left.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// Its method.
+    pub method: &'static str,
+    /// Its route.
+    pub route: &'a str,
+    /// When its head had come, and when its answer left, in microseconds since the Unix epoch.
+    pub at_us: (u64, u64),
+    /// Where in a trace its caller made it.
+    pub parent: Option<TraceContext>,
+    /// The traces of the deltas that it was answered with.
+    pub links: &'a [TraceContext],
+    /// Its id.
+    pub id: &'a str,
+    /// The queue that it names.
+    pub queue: Option<&'a str>,
+    /// The status of the answer.
+    pub status: Option<u16>,
+    /// `ok`, the code of the problem, or `gone`.
+    pub outcome: &'static str,
+}
+
+impl Spans {
+    /// Spans that go where the settings say, or nowhere.
+    ///
+    /// # Errors
+    /// [`Error`] if they can't be sent there.
+    pub fn new(settings: &config::Trace) -> Result<Self, Error> {
+        let Some(endpoint) = &settings.otlp_endpoint else { return Ok(Self(None)) };
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(endpoint)
+            .with_timeout(SEND_TIMEOUT)
+            .build()
+            .map_err(|source| Error { endpoint: endpoint.clone(), source })?;
+        // A caller that records its trace wants all of it.
+        let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample)));
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let resource = Resource::builder().with_service_name("deltaq").with_attribute(version).build();
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_sampler(sampler)
+            .with_resource(resource)
+            .build();
+        let tracer = provider.tracer("deltaq");
+        Ok(Self(Some(Sending { provider, tracer })))
+    }
+
+    /// Whether they go anywhere.
+    #[must_use]
+    pub const fn are_sent(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Makes a span of a request.
+    pub fn record(&self, request: &Request<'_>) {
+        let Some(Sending { tracer, .. }) = &self.0 else { return };
+        let at = |us| UNIX_EPOCH + Duration::from_micros(us);
+        let mut attributes = vec![
+            KeyValue::new("http.request.method", request.method),
+            KeyValue::new("http.route", request.route.to_owned()),
+            KeyValue::new("deltaq.request_id", request.id.to_owned()),
+        ];
+        attributes.extend(request.queue.map(|queue| KeyValue::new("deltaq.queue", queue.to_owned())));
+        attributes.extend(
+            request.status.map(|status| KeyValue::new("http.response.status_code", i64::from(status))),
+        );
+        if request.outcome != "ok" {
+            attributes.push(KeyValue::new("error.type", request.outcome));
+        }
+        let links = request.links.iter().take(LINKS_MAX).map(|link| Link::with_context(remote(*link)));
+        let builder = tracer
+            .span_builder(format!("{} {}", request.method, request.route))
+            .with_kind(SpanKind::Server)
+            .with_start_time(at(request.at_us.0))
+            .with_attributes(attributes)
+            .with_links(links.collect());
+        let parent = match request.parent {
+            Some(parent) => Context::new().with_remote_span_context(remote(parent)),
+            None => Context::new(),
+        };
+        let mut span = builder.start_with_context(tracer, &parent);
+        if request.status.is_some_and(|status| status >= 500) {
+            span.set_status(Status::error(request.outcome));
+        }
+        span.end_with_timestamp(at(request.at_us.1));
+    }
+
+    /// Sends what is left. It may take as long as a collector that does not answer is waited for.
+    pub async fn end(self) {
+        let Some(Sending { provider, .. }) = self.0 else { return };
+        let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(SEND_TIMEOUT)).await;
+        if let Ok(Err(error)) = ended {
+            tracing::warn!(%error, "the last spans could not be sent");
+        }
+    }
+}
+
+fn remote(context: TraceContext) -> SpanContext {
+    let flags = if context.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() };
+    SpanContext::new(
+        TraceId::from_bytes(context.trace_id()),
+        SpanId::from_bytes(context.parent_id()),
+        flags,
+        true,
+        TraceState::default(),
+    )
+}

@@ -1,0 +1,287 @@
+//! Who is let in: every route of the API's own description, by every kind of caller that does not belong.
+
+mod reload;
+pub(crate) mod tls;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use deltaq::access::digest_text;
+use deltaq::config::access::{GrantEntry, TokenEntry, Verb};
+use deltaq::lifecycle::Shutdown;
+use deltaq::server::Error;
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Reply, Service};
+
+/// The queue that tokens are given for.
+const QUEUE: &str = "prices";
+
+/// What each call that changes something needs; what only looks needs `read`.
+const VERBS: [(&str, Verb); 25] = [
+    ("put_queue", Verb::Admin),
+    ("delete_queue", Verb::Admin),
+    ("pause_queue", Verb::Admin),
+    ("resume_queue", Verb::Admin),
+    ("close_queue", Verb::Admin),
+    ("reopen_queue", Verb::Admin),
+    ("purge_queue", Verb::Admin),
+    ("seed", Verb::Admin),
+    ("redrive_parked", Verb::Admin),
+    ("discard_parked", Verb::Admin),
+    ("add", Verb::Produce),
+    ("update", Verb::Produce),
+    ("delete", Verb::Produce),
+    ("replace", Verb::Produce),
+    ("deltas", Verb::Produce),
+    ("resync", Verb::Produce),
+    ("pop", Verb::Consume),
+    ("settle", Verb::Consume),
+    ("ack", Verb::Consume),
+    ("nack", Verb::Consume),
+    ("release", Verb::Consume),
+    ("reject", Verb::Consume),
+    ("extend", Verb::Consume),
+    ("forget", Verb::Consume),
+    ("get_queue", Verb::Read),
+];
+
+/// A token whose secret is its name.
+pub(crate) fn token(name: &str, verbs: &[Verb], queue: &str) -> TokenEntry {
+    let grants = vec![GrantEntry { verbs: verbs.to_vec(), queues: vec![queue.to_owned()] }];
+    let (name, sha256) = (name.to_owned(), digest_text(name));
+    TokenEntry { name, sha256, expires: None, rate: None, burst: None, grants }
+}
+
+/// A token for everything.
+pub(crate) fn root() -> TokenEntry {
+    token("root", &Verb::ALL, "*")
+}
+
+/// A server with these tokens.
+pub(crate) async fn with_tokens(tokens: Vec<TokenEntry>) -> Service {
+    Service::with(|settings| settings.access.tokens = tokens).await
+}
+
+async fn call_as(service: &Service, token: &str, method: &str, path: &str) -> Reply {
+    service.client().await.call_as(token, method, path, &Value::Null).await
+}
+
+struct Operation {
+    id: String,
+    method: String,
+    path: String,
+    on_queue: bool,
+    is_open: bool,
+}
+
+/// All operations of the description, on a queue that is there.
+fn operations(document: &Value) -> Vec<Operation> {
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let filled = path.replace("{queue}", QUEUE).replace("{key}", "sku-1").replace("{name}", "no-key");
+        assert!(!filled.contains('{'), "{path} has a parameter that this test does not know");
+        for (method, operation) in methods.as_object().expect("methods") {
+            all.push(Operation {
+                id: operation["operationId"].as_str().expect("an id").to_owned(),
+                method: method.to_ascii_uppercase(),
+                path: filled.clone(),
+                on_queue: path.contains("{queue}"),
+                is_open: operation["security"] == json!([{}]),
+            });
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_who_does_not_belong() {
+    let mut tokens = vec![root(), token("elsewhere", &Verb::ALL, "other-*")];
+    tokens.push(TokenEntry {
+        expires: Some("2020-01-01T00:00:00Z".to_owned()),
+        ..token("old", &Verb::ALL, "*")
+    });
+    let service = with_tokens(tokens).await;
+    let mut root = service.client().await;
+    root.call_as("root", "POST", &format!("/v1/queues/{QUEUE}/add"), &json!({"key":"sku-1"})).await.ok();
+    let document = root.call_as("root", "GET", "/openapi.json", &Value::Null).await.ok();
+    let before = root.call_as("root", "GET", &format!("/v1/queues/{QUEUE}"), &Value::Null).await.ok();
+
+    let operations = operations(&document);
+    assert!(operations.len() > 35, "{}", operations.len());
+    let open: Vec<&str> = operations
+        .iter()
+        .filter(|operation| operation.is_open)
+        .map(|operation| operation.id.as_str())
+        .collect();
+    assert_eq!(open, ["livez", "readyz"]);
+    for Operation { id, method, path, on_queue, is_open } in &operations {
+        let mut client = service.client().await;
+        if *is_open {
+            assert_eq!(client.call(method, path, &Value::Null).await.status, 200, "{id}");
+            continue;
+        }
+        let reply = client.call(method, path, &Value::Null).await;
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer realm=\"deltaq\""), "{id}");
+        reply.problem("unauthorized");
+        for wrong in ["old", "wrong", &digest_text("root"), ""] {
+            client.call_as(wrong, method, path, &Value::Null).await.problem("unauthorized");
+        }
+        client.send_text(method, path, &[("authorization", "Basic cm9vdDpyb290")], "").await;
+        client.reply().await.problem("unauthorized");
+        if *on_queue {
+            client.call_as("elsewhere", method, path, &Value::Null).await.problem("forbidden");
+        }
+    }
+    let after = root.call_as("root", "GET", &format!("/v1/queues/{QUEUE}"), &Value::Null).await.ok();
+    assert_eq!(without_ages(after), without_ages(before), "a call that was refused has changed something");
+}
+
+fn without_ages(mut document: Value) -> Value {
+    document["status"]["oldest_ready_age_ms"] = Value::Null;
+    document
+}
+
+#[tokio::test]
+async fn each_verb_lets_in_to_its_own_calls_only() {
+    let tokens = Verb::ALL.iter().map(|verb| token(verb.as_str(), &[*verb], QUEUE));
+    let service = with_tokens(tokens.chain([root()]).collect()).await;
+    let document = call_as(&service, "root", "GET", "/openapi.json").await.ok();
+    let table: BTreeMap<&str, Verb> = VERBS.into_iter().collect();
+    for Operation { id, method, path, on_queue, .. } in operations(&document) {
+        if !on_queue {
+            continue;
+        }
+        let wanted = table.get(id.as_str()).copied();
+        let wanted = wanted.or((method == "GET").then_some(Verb::Read));
+        let wanted = wanted.unwrap_or_else(|| panic!("{id} is new: which verb does it need?"));
+        for verb in Verb::ALL {
+            let reply = call_as(&service, verb.as_str(), &method, &path).await;
+            if verb == wanted {
+                assert!(!matches!(reply.status, 401 | 403), "{id} {verb:?}: {}", reply.text);
+            } else {
+                let detail = reply.problem("forbidden")["detail"].to_string();
+                assert!(detail.contains(wanted.as_str()) && detail.contains(QUEUE), "{id}: {detail}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_in_the_description_needs_a_token_too() {
+    let service = with_tokens(vec![root()]).await;
+    for (method, path) in [
+        ("GET", "/nowhere"),
+        ("PATCH", "/v1/queues/prices"),
+        ("POST", "/v1/queues/prices/nothing"),
+        ("GET", "/v1/queues/%70rices"),
+        ("GET", "//v1/queues"),
+    ] {
+        assert_eq!(service.call(method, path, &Value::Null).await.status, 401, "{method} {path}");
+    }
+    let mut client = service.client().await;
+    client.send("HEAD", "/v1/queues/prices/items", &Value::Null).await;
+    assert_eq!(client.head().await.expect("an answer").0, 401);
+    call_as(&service, "root", "GET", "/nowhere").await.problem("not-found");
+    call_as(&service, "root", "PATCH", "/v1/queues/prices").await.problem("method-not-allowed");
+}
+
+#[tokio::test]
+async fn metrics_are_for_who_may_read_every_queue() {
+    let tokens = vec![
+        token("some", &[Verb::Read], "a*"),
+        token("writer", &[Verb::Admin, Verb::Produce, Verb::Consume], "*"),
+        token("prometheus", &[Verb::Read], "*"),
+    ];
+    for apart in [true, false] {
+        let service = Service::with(|settings| {
+            settings.access.tokens.clone_from(&tokens);
+            if !apart {
+                settings.server.metrics_listen = None;
+            }
+        })
+        .await;
+        let mut client = Client::connect(service.metrics).await;
+        client.call("GET", "/metrics", &Value::Null).await.problem("unauthorized");
+        for name in ["some", "writer"] {
+            client.call_as(name, "GET", "/metrics", &Value::Null).await.problem("forbidden");
+        }
+        assert_eq!(client.call_as("prometheus", "GET", "/metrics", &Value::Null).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_queues_has_those_that_the_caller_may_read() {
+    let tokens = vec![root(), token("some", &[Verb::Read], "*-2"), token("producer", &[Verb::Produce], "*")];
+    let service = with_tokens(tokens).await;
+    let mut client = service.client().await;
+    for name in ["a-1", "a-2", "b-1", "b-2", "c-2"] {
+        client.call_as("root", "PUT", &format!("/v1/queues/{name}"), &Value::Null).await.ok();
+    }
+    for (who, path, names) in [
+        ("root", "/v1/queues?prefix=a", json!(["a-1", "a-2"])),
+        ("some", "/v1/queues", json!(["a-2", "b-2", "c-2"])),
+        ("some", "/v1/queues?prefix=b", json!(["b-2"])),
+        ("producer", "/v1/queues", json!([])),
+    ] {
+        let body = client.call_as(who, "GET", path, &Value::Null).await.ok();
+        let listed: Vec<Value> =
+            body["items"].as_array().expect("items").iter().map(|queue| queue["name"].clone()).collect();
+        assert_eq!(Value::from(listed), names, "{who} {path}");
+    }
+    let first = client.call_as("some", "GET", "/v1/queues?limit=2", &Value::Null).await.ok();
+    let next = first["continue"].as_str().expect("another page");
+    let path = format!("/v1/queues?limit=2&continue={next}");
+    let second = client.call_as("some", "GET", &path, &Value::Null).await.ok();
+    assert_eq!((&second["items"][0]["name"], &second["continue"]), (&json!("c-2"), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_token_has_its_rate() {
+    let limited = TokenEntry { rate: Some(1), burst: Some(3), ..token("limited", &Verb::ALL, "*") };
+    let service = with_tokens(vec![root(), limited]).await;
+    let mut client = service.client().await;
+    for _ in 0..3 {
+        client.call_as("limited", "GET", "/v1/info", &Value::Null).await.ok();
+    }
+    let refused = client.call_as("limited", "GET", "/v1/info", &Value::Null).await;
+    let wait: u64 = refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("a time");
+    assert_eq!(wait, 1);
+    assert_eq!(refused.problem("too-many-requests")["limit"], 1);
+    client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+}
+
+#[tokio::test]
+async fn a_server_without_tokens_is_for_loopback_only() {
+    let anywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let start = |edit: fn(&mut deltaq::config::Settings)| async move {
+        let shutdown = Shutdown::manual(std::time::Duration::ZERO);
+        Service::try_with(edit, shutdown).await
+    };
+    let told = |started: Result<Service, Error>| started.err().expect("it must not start").to_string();
+    let error = told(start(|settings| settings.server.listen = ([0, 0, 0, 0], 0).into()).await);
+    assert!(error.contains("server.listen") && error.contains("--insecure"), "{error}");
+    let error = told(start(|settings| settings.server.metrics_listen = Some(([0, 0, 0, 0], 0).into())).await);
+    assert!(error.contains("server.metrics_listen"), "{error}");
+    let error = told(start(|settings| settings.server.listen = "[::]:0".parse().expect("an address")).await);
+    assert!(error.contains("[::]"), "{error}");
+
+    Service::with(|settings| {
+        settings.server.listen = anywhere;
+        settings.access.insecure = true;
+    })
+    .await;
+    let guarded = Service::with(|settings| {
+        settings.server.listen = anywhere;
+        settings.access.tokens = vec![root()];
+    })
+    .await;
+    assert_eq!(
+        Client::connect(([127, 0, 0, 1], guarded.api.port()).into())
+            .await
+            .call("GET", "/v1/info", &Value::Null)
+            .await
+            .status,
+        401
+    );
+}

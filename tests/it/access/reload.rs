@@ -1,0 +1,104 @@
+//! Tokens that are exchanged while the server works.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use deltaq::config::access::{TokenEntry, Verb};
+use deltaq::server::Error;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{root, token};
+use crate::harness::{Client, Service, spawn, within};
+
+/// A file of tokens, and a server that reads it.
+struct Fixture {
+    folder: TempDir,
+    service: Service,
+}
+
+impl Fixture {
+    async fn with(tokens: &[TokenEntry]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens.toml");
+        write(&folder, tokens);
+        let service = Service::with(|settings| settings.access.tokens_file = Some(path)).await;
+        Self { folder, service }
+    }
+
+    async fn reload(&self, tokens: &[TokenEntry]) -> Result<(), Error> {
+        write(&self.folder, tokens);
+        self.service.reloadable.reload().await
+    }
+}
+
+fn write(folder: &TempDir, tokens: &[TokenEntry]) {
+    let text = toml::to_string(&json!({ "tokens": tokens })).expect("tokens are TOML");
+    std::fs::write(folder.path().join("tokens.toml"), text).expect("a file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_under_load_drops_nothing() {
+    let fixture = Fixture::with(&[root(), token("old", &Verb::ALL, "*")]).await;
+    let api = fixture.service.api;
+    let mut poll = fixture.service.client().await;
+    poll.send_text("POST", "/v1/queues/idle/pop?wait=30s", &[("authorization", "Bearer old")], "").await;
+    let idle = "/v1/queues/idle";
+    let mut looking = fixture.service.client().await;
+    while looking.call_as("root", "GET", idle, &Value::Null).await.body["status"]["waiters"] != 1 {
+        tokio::task::yield_now().await;
+    }
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let workers = (0..8).map(|worker| {
+        let (stop, done) = (stop.clone(), done.clone());
+        spawn(async move {
+            let mut client = Client::connect(api).await;
+            while !stop.load(Ordering::Relaxed) {
+                let queue = format!("/v1/queues/load-{worker}");
+                client.call_as("root", "POST", &format!("{queue}/add"), &json!({"key":"a"})).await.ok();
+                let popped = client.call_as("root", "POST", &format!("{queue}/pop"), &Value::Null).await.ok();
+                let leases = json!({ "leases": [popped["items"][0]["lease"]["id"]] });
+                client.call_as("root", "POST", &format!("{queue}/ack"), &leases).await.ok();
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    for round in 0..50 {
+        let before = done.load(Ordering::Relaxed);
+        let tokens = [root(), token(&format!("new-{round}"), &Verb::ALL, "*")];
+        fixture.reload(&tokens).await.expect("the file is right");
+        let mut client = Client::connect(api).await;
+        let name = format!("new-{round}");
+        client.call_as(&name, "GET", "/v1/queues", &Value::Null).await.ok();
+        client.call_as("old", "GET", "/v1/queues", &Value::Null).await.problem("unauthorized");
+        while done.load(Ordering::Relaxed) == before {
+            tokio::task::yield_now().await;
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for worker in workers {
+        within(worker).await.expect("no call of a good token was refused");
+    }
+    // The poll began when its token was good, and goes on.
+    let mut client = Client::connect(api).await;
+    client.call_as("root", "POST", "/v1/queues/idle/add", &json!({"key":"a"})).await.ok();
+    assert_eq!(poll.reply().await.ok()["items"][0]["key"], "a");
+}
+
+#[tokio::test]
+async fn what_can_not_be_read_changes_nothing() {
+    let fixture = Fixture::with(&[root()]).await;
+    let mut client = fixture.service.client().await;
+    let twice = fixture.reload(&[root(), root()]).await.expect_err("one name twice");
+    assert!(matches!(twice, Error::Access { .. }), "{twice:?}");
+    let none = fixture.reload(&[]).await.expect_err("nobody may be let in by mistake");
+    assert!(matches!(none, Error::LastToken), "{none:?}");
+    std::fs::write(fixture.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
+    let wrong = fixture.service.reloadable.reload().await.expect_err("no list");
+    assert!(matches!(wrong, Error::Tokens { .. }), "{wrong:?}");
+    std::fs::remove_file(fixture.folder.path().join("tokens.toml")).expect("a file");
+    fixture.service.reloadable.reload().await.expect_err("no file");
+    client.call("GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+    client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+}

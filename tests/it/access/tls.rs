@@ -1,0 +1,165 @@
+//! TLS: certificates of the server, and of callers.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use deltaq::server::Error;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::root;
+use crate::harness::{Client, Service};
+
+/// Who signs certificates, and a folder for them.
+pub(crate) struct Authority {
+    folder: TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, in files.
+pub(crate) struct Pair {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("ca.crt"), issuer.pem()).expect("a file");
+        Self { folder, issuer }
+    }
+
+    pub(crate) fn certificates(&self) -> PathBuf {
+        self.folder.path().join("ca.crt")
+    }
+
+    /// Writes a certificate for `localhost` to files of this name, over what was there.
+    pub(crate) fn issue(&self, name: &str) -> Pair {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let at = |end: &str| self.folder.path().join(format!("{name}.{end}"));
+        let pair = Pair { cert: at("crt"), key: at("key") };
+        std::fs::write(&pair.cert, certificate.pem()).expect("a file");
+        std::fs::write(&pair.key, key.serialize_pem()).expect("a file");
+        pair
+    }
+
+    async fn serve(&self, pair: &Pair, clients: Option<&Self>) -> Service {
+        Service::with(|settings| {
+            settings.server.tls_cert = Some(pair.cert.clone());
+            settings.server.tls_key = Some(pair.key.clone());
+            settings.server.tls_client_ca = clients.map(Self::certificates);
+        })
+        .await
+    }
+
+    /// A connection that trusts this authority alone, and the certificate that the server showed.
+    async fn connect(
+        &self,
+        service: &Service,
+        own: Option<&Pair>,
+    ) -> std::io::Result<(Client, CertificateDer<'static>)> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).expect("a root");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_safe_default_protocol_versions().expect("versions");
+        let builder = builder.with_root_certificates(roots);
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                let cert = CertificateDer::from_pem_file(&pair.cert).expect("a certificate");
+                let key = PrivateKeyDer::from_pem_file(&pair.key).expect("a key");
+                builder.with_client_auth_cert(vec![cert], key).expect("they go together")
+            }
+        };
+        let stream = TcpStream::connect(service.api).await?;
+        let name = ServerName::try_from("localhost").expect("a name");
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let shown = stream.get_ref().1.peer_certificates().expect("a certificate")[0].clone();
+        Ok((Client::over(stream), shown))
+    }
+}
+
+async fn get(client: &mut Client, path: &str) -> u16 {
+    client.call("GET", path, &Value::Null).await.status
+}
+
+#[tokio::test]
+async fn calls_go_over_tls_and_nothing_else() {
+    let authority = Authority::new();
+    let service = authority.serve(&authority.issue("server"), None).await;
+    let (mut client, _) = authority.connect(&service, None).await.expect("it is trusted");
+    for _ in 0..2 {
+        assert_eq!(get(&mut client, "/v1/info").await, 200);
+    }
+    assert!(Authority::new().connect(&service, None).await.is_err(), "another authority is not trusted");
+    let mut plain = service.client().await;
+    plain.send("GET", "/v1/info", &Value::Null).await;
+    assert!(plain.try_reply().await.is_err(), "plain HTTP gets no answer");
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_for_new_connections() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let service = authority.serve(&pair, None).await;
+    let (mut early, first) = authority.connect(&service, None).await.expect("trusted");
+    authority.issue("server");
+    service.reloadable.reload().await.expect("both files are right");
+    let (mut late, second) = authority.connect(&service, None).await.expect("trusted");
+    assert_ne!(first, second);
+    assert_eq!((get(&mut early, "/v1/info").await, get(&mut late, "/v1/info").await), (200, 200));
+
+    std::fs::copy(authority.issue("other").key, &pair.key).expect("a file");
+    let error = service.reloadable.reload().await.expect_err("they do not go together");
+    assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    let (_, third) = authority.connect(&service, None).await.expect("trusted");
+    assert_eq!(second, third, "what can't be used changes nothing");
+}
+
+#[tokio::test]
+async fn callers_show_certificates_where_they_must() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let service = authority.serve(&authority.issue("server"), Some(&clients)).await;
+    let (mut nobody, _) = authority.connect(&service, None).await.expect("the health checks have none");
+    assert_eq!((get(&mut nobody, "/livez").await, get(&mut nobody, "/readyz").await), (200, 200));
+    let refused = nobody.call("GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("certificate")), "{refused}");
+    let own = clients.issue("worker");
+    let (mut worker, _) = authority.connect(&service, Some(&own)).await.expect("trusted");
+    assert_eq!(get(&mut worker, "/v1/info").await, 200);
+    let foreign = authority.issue("foreign");
+    let connected = authority.connect(&service, Some(&foreign)).await;
+    if let Ok((mut foreign, _)) = connected {
+        foreign.send("GET", "/livez", &Value::Null).await;
+        assert!(foreign.try_reply().await.is_err(), "a certificate of another authority is refused");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_does_not_stand_in_for_a_token() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let service = Service::with(|settings| {
+        settings.server.tls_cert = Some(pair.cert.clone());
+        settings.server.tls_key = Some(pair.key.clone());
+        settings.server.tls_client_ca = Some(authority.certificates());
+        settings.access.tokens = vec![root()];
+    })
+    .await;
+    let (mut client, _) = authority.connect(&service, Some(&pair)).await.expect("trusted");
+    assert_eq!(get(&mut client, "/v1/info").await, 401);
+    assert_eq!(client.call_as("root", "GET", "/v1/info", &Value::Null).await.status, 200);
+}

@@ -1,0 +1,155 @@
+//! What is written down of who did what.
+
+use std::path::{Path, PathBuf};
+
+use deltaq::config::AuditCalls;
+use deltaq::config::access::Verb;
+use serde_json::{Value, json};
+
+use crate::access::{root, token};
+use crate::harness::Service;
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
+}
+
+async fn audited(path: PathBuf, calls: AuditCalls) -> Service {
+    Service::with(|settings| {
+        settings.access.tokens = vec![root(), token("producer", &[Verb::Produce], "prices")];
+        settings.audit.calls = calls;
+        settings.audit.file = Some(path);
+    })
+    .await
+}
+
+/// A call of each kind.
+async fn traffic(service: &Service) {
+    let mut client = service.client().await;
+    let object = json!([{ "key": "sku-1", "text": "payload" }, { "key": "sku-2" }]);
+    client.call_as("producer", "POST", "/v1/queues/prices/add", &object).await.ok();
+    client.call_as("producer", "POST", "/v1/queues/prices/purge", &Value::Null).await.problem("forbidden");
+    client.call_as("stranger", "GET", "/v1/queues", &Value::Null).await.problem("unauthorized");
+    client.call_as("root", "GET", "/v1/queues/prices", &Value::Null).await.ok();
+    client.call("GET", "/readyz", &Value::Null).await;
+    client.call_as("root", "POST", "/v1/queues/prices/purge", &Value::Null).await.ok();
+    client
+        .call_as("root", "PUT", "/v1/queues/prices", &json!({ "lease": "1us" }))
+        .await
+        .problem("invalid-config");
+}
+
+async fn stopped(service: Service) {
+    service.shutdown.signal();
+    service.stopped().await;
+}
+
+#[tokio::test]
+async fn admins_and_the_refused_are_written_down() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let service = audited(path.clone(), AuditCalls::Admin).await;
+    traffic(&service).await;
+    stopped(service).await;
+    let lines = lines(&path);
+    let told: Vec<Value> = lines
+        .iter()
+        .map(|line| {
+            json!([
+                line["who"],
+                line["verb"],
+                line["method"],
+                line["route"],
+                line["queue"],
+                line["keys"],
+                line["outcome"],
+                line["status"]
+            ])
+        })
+        .collect();
+    let queue = "/v1/queues/{queue}";
+    assert_eq!(
+        told,
+        [
+            json!(["producer", "admin", "POST", format!("{queue}/purge"), "prices", null, "forbidden", 403]),
+            json!([null, null, "GET", "/v1/queues", null, null, "unauthorized", 401]),
+            json!(["root", "admin", "POST", format!("{queue}/purge"), "prices", 2, "ok", 200]),
+            json!(["root", "admin", "PUT", queue, "prices", null, "invalid-config", 422]),
+        ]
+    );
+    for line in &lines {
+        assert!(line["from"].as_str().is_some_and(|from| from.starts_with("127.0.0.1:")), "{line}");
+        assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+        assert!(line["request_id"].is_string(), "{line}");
+        assert!(!line.to_string().contains("stranger"), "a token is in the audit log: {line}");
+    }
+}
+
+#[tokio::test]
+async fn a_setting_writes_down_all_calls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let service = audited(path.clone(), AuditCalls::All).await;
+    traffic(&service).await;
+    stopped(service).await;
+    let lines = lines(&path);
+    assert_eq!(lines.len(), 6, "all but the health check: {lines:#?}");
+    assert_eq!((&lines[0]["who"], &lines[0]["keys"]), (&json!("producer"), &json!(2)));
+    assert!(!std::fs::read_to_string(&path).expect("a file").contains("payload"));
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_is_written_down_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let service = audited(path.clone(), AuditCalls::Admin).await;
+    let mut client = service.client().await;
+    client.call_as("root", "POST", "/v1/queues/prices/add", &json!({ "key": "a" })).await.ok();
+    let close = "/v1/queues/prices/close?drain=true&wait=30s";
+    client.send_text("POST", close, &[("authorization", "Bearer root")], "").await;
+    let mut other = service.client().await;
+    while other.call_as("root", "GET", "/v1/queues/prices", &Value::Null).await.ok()["status"]["closed"]
+        != true
+    {}
+    drop(client);
+    while lines(&path).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let line = lines(&path).remove(0);
+    assert_eq!(
+        (&line["outcome"], &line["status"], &line["queue"]),
+        (&json!("gone"), &Value::Null, &json!("prices"))
+    );
+}
+
+#[tokio::test]
+async fn files_are_put_aside_and_opened_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let service = Service::with(|settings| {
+        settings.audit.calls = AuditCalls::All;
+        settings.audit.file = Some(path.clone());
+        settings.audit.max_file_bytes = 65_536;
+        settings.audit.max_files = 9;
+    })
+    .await;
+    let mut client = service.client().await;
+    for _ in 0..1_000 {
+        client.call("GET", "/v1/info", &Value::Null).await.ok();
+    }
+    let moved = folder.path().join("moved");
+    while std::fs::rename(&path, &moved).is_err() {
+        tokio::task::yield_now().await;
+    }
+    service.reloadable.reload().await.expect("nothing to read");
+    client.call("GET", "/v1/queues", &Value::Null).await.ok();
+    stopped(service).await;
+    assert_eq!(lines(&path).last().expect("a line")["route"], "/v1/queues");
+    let files = std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let files: Vec<PathBuf> = files.collect();
+    assert!(files.len() >= 4 && files.contains(&folder.path().join("audit.jsonl.1")), "{files:?}");
+    assert_eq!(files.iter().map(|path| lines(path).len()).sum::<usize>(), 1_001);
+    for path in &files {
+        assert!(std::fs::metadata(path).expect("a file").len() <= 65_536, "{path:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! The real binary as its surroundings see it: its log, its signals, its supervisor, its exit code.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use deltaq::config::access::{TokenEntry, Verb};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::access::{root, token};
+use crate::harness::Client;
+
+/// Far longer than a start or a stop takes.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A server in a process of its own, with a folder for what belongs to it.
+struct Process {
+    child: Child,
+    folder: TempDir,
+    api: SocketAddr,
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+    command.env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn write_tokens(folder: &Path, tokens: &[TokenEntry]) {
+    let text = toml::to_string(&json!({ "tokens": tokens })).expect("tokens are TOML");
+    std::fs::write(folder.join("tokens.toml"), text).expect("a file");
+}
+
+impl Process {
+    /// Starts it with tokens in a file, and waits until it is ready.
+    async fn start(folder: TempDir, tokens: &[TokenEntry], adapt: impl FnOnce(&mut Command)) -> Self {
+        write_tokens(folder.path(), tokens);
+        let mut command = command();
+        command.args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""]);
+        command.arg("--ready-file").arg(folder.path().join("ready"));
+        command.env("DELTAQ_ACCESS__TOKENS_FILE", folder.path().join("tokens.toml"));
+        adapt(&mut command);
+        let mut child = command.spawn().expect("the binary runs");
+        let begun = tokio::time::Instant::now();
+        loop {
+            if let Ok(text) = std::fs::read_to_string(folder.path().join("ready")) {
+                let ready: Value = serde_json::from_str(&text).expect("JSON");
+                let api = ready["api"].as_str().and_then(|api| api.parse().ok()).expect("an address");
+                return Self { child, folder, api };
+            }
+            let ended = child.try_wait().expect("a child");
+            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "it does not start: {ended:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(self.api).await
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(kill.expect("kill runs").success());
+    }
+
+    /// Tells it to stop, and gives its log.
+    fn stop(mut self) -> String {
+        self.signal("TERM");
+        let mut log = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut log).expect("text");
+        assert!(self.child.wait().expect("it ends").success(), "{log}");
+        log
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[tokio::test]
+async fn the_log_has_a_line_for_each_request() {
+    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let mut client = process.client().await;
+    let objects = json!([{ "key": "sku-1", "text": "payload" }, { "key": "sku-2" }]);
+    client.call_as("root", "POST", "/v1/queues/prices/add", &objects).await.ok();
+    let popped = client.call_as("root", "POST", "/v1/queues/prices/pop?max=5", &Value::Null).await.ok();
+    let lease = &popped["items"][0]["lease"]["id"];
+    client.call_as("root", "POST", "/v1/queues/prices/ack", &json!({ "leases": [lease] })).await.ok();
+    let secret = "not-a-token-but-secret";
+    let refused =
+        client.call_as(secret, "GET", "/v1/queues/prices", &Value::Null).await.problem("unauthorized");
+    let log = process.stop();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let requests: Vec<&Value> = lines.iter().filter(|line| line["message"] == "request").collect();
+    let told = requests.iter().map(|line| {
+        let counts = ["queued", "ignored", "items", "leases"].map(|name| line[name].clone());
+        json!([
+            line["level"],
+            line["method"],
+            line["route"],
+            line["queue"],
+            line["who"],
+            line["status"],
+            line["outcome"],
+            counts
+        ])
+    });
+    let queue = "/v1/queues/{queue}";
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            json!(["INFO", "POST", format!("{queue}/add"), "prices", "root", 200, "ok", [2, 0, null, null]]),
+            json!(["INFO", "POST", format!("{queue}/pop"), "prices", "root", 200, "ok", [null, null, 2, 0]]),
+            json!([
+                "INFO",
+                "POST",
+                format!("{queue}/ack"),
+                "prices",
+                "root",
+                200,
+                "ok",
+                [null, null, null, 1]
+            ]),
+            json!(["INFO", "GET", queue, "prices", null, 401, "unauthorized", [null, null, null, null]]),
+        ]
+    );
+    assert_eq!(requests[3]["request_id"], refused["request_id"]);
+    assert!(requests.iter().all(|line| line["took_us"].is_u64()), "{log}");
+    assert!(lines.iter().any(|line| line["target"] == "audit" && line["outcome"] == "unauthorized"), "{log}");
+    for hidden in ["payload", secret, "sku-1"] {
+        assert!(!log.contains(hidden), "{hidden} is in the log");
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_stops_nobody() {
+    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let mut client = process.client().await;
+    // Far more lines than the pipe of the log takes.
+    for _ in 0..2_000 {
+        client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+    }
+    assert_eq!(process.stop().lines().filter(|line| line.contains("/v1/info")).count(), 2_000);
+}
+
+#[tokio::test]
+async fn a_hangup_reloads_and_the_supervisor_hears_of_all() {
+    let folder = folder();
+    let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
+    socket.set_read_timeout(Some(PATIENCE)).expect("an option");
+    let heard = || {
+        let mut buffer = [0; 512];
+        let length = socket.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let path = folder.path().join("notify");
+    let process = Process::start(folder, &[root()], |command| {
+        command.env("NOTIFY_SOCKET", path);
+    })
+    .await;
+    assert_eq!(heard().trim_end(), "READY=1");
+    let mut client = process.client().await;
+    client.call_as("late", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+    write_tokens(process.folder.path(), &[token("late", &[Verb::Read], "*")]);
+    process.signal("HUP");
+    let reloading = heard();
+    assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    assert_eq!(heard().trim_end(), "READY=1");
+    client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
+    client.call_as("root", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+    let log = process.stop();
+    assert_eq!(heard().trim_end(), "STOPPING=1");
+    assert!(log.contains("reloaded"), "{log}");
+}
+
+fn run(args: &[&str]) -> Output {
+    command().args(args).output().expect("the binary runs")
+}
+
+#[test]
+fn a_start_that_would_let_everybody_in_is_refused() {
+    let output = run(&["serve", "--in-memory", "--listen", "0.0.0.0:0"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("0.0.0.0") && said.contains("--insecure"), "{said}");
+}
+
+#[tokio::test]
+async fn health_finds_the_server_of_its_settings() {
+    let authority = crate::access::tls::Authority::new();
+    let pair = authority.issue("server");
+    for tls in [false, true] {
+        let settings = |command: &mut Command| {
+            if tls {
+                command.env("DELTAQ_SERVER__TLS_CERT", &pair.cert).env("DELTAQ_SERVER__TLS_KEY", &pair.key);
+                command.env("DELTAQ_SERVER__TLS_CLIENT_CA", authority.certificates());
+            }
+        };
+        let process = Process::start(folder(), &[root()], settings).await;
+        let health = |adapt: &dyn Fn(&mut Command)| {
+            let mut command = command();
+            command.arg("health").env("DELTAQ_SERVER__LISTEN", process.api.to_string());
+            adapt(&mut command);
+            command.output().expect("the binary runs")
+        };
+        let output = health(&settings);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        if tls {
+            let other = authority.issue("other");
+            let output = health(&|command| {
+                command.env("DELTAQ_SERVER__TLS_CERT", &other.cert).env("DELTAQ_SERVER__TLS_KEY", &other.key);
+            });
+            assert_eq!(output.status.code(), Some(1), "another certificate is not trusted");
+            let url = format!("https://{}", process.api);
+            let cert = pair.cert.display().to_string();
+            assert!(run(&["health", "--url", &url, "--cert", &cert]).status.success());
+        }
+        process.stop();
+        let output =
+            command().arg("health").env("DELTAQ_SERVER__LISTEN", "127.0.0.1:1").output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "nobody is there");
+    }
+}
