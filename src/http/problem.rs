@@ -133,6 +133,8 @@ codes! {
         "The request id leads to the cause in the server's log.";
     Draining "draining" 503 true "The server is shutting down"
         "Nothing is handed out any more; settles were still taken. Repeat the pop elsewhere or later.";
+    TooManyConnections "too-many-connections" 503 true "Too many connections are open"
+        "limit is server.max_connections. Each long poll holds one. Keep connections and use them again, or raise the limit.";
     Recovering "recovering" 503 true "The server is still starting"
         "It answers once it is ready; see /readyz.";
     JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
@@ -197,6 +199,12 @@ impl Problem {
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
+    }
+
+    /// The same in whole seconds, rounded up, as the header `Retry-After` has it.
+    #[must_use]
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after.map(|wait| (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1))
     }
 
     /// The code.
@@ -277,8 +285,7 @@ pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) 
     parts.headers.remove(header::CONTENT_LENGTH);
     let json = HeaderValue::from_static("application/problem+json");
     parts.headers.insert(header::CONTENT_TYPE, json);
-    if let Some(wait) = problem.retry_after {
-        let seconds = (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1);
+    if let Some(seconds) = problem.retry_after_seconds() {
         parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     if problem.code == Code::Unauthorized {

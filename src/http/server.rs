@@ -5,6 +5,7 @@ mod pace;
 #[cfg(test)]
 mod tests;
 pub mod tls;
+mod turned_away;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tower::ServiceExt;
 use self::courtesy::Courteous;
 use self::pace::Pace;
 use self::tls::Tls;
+use self::turned_away::Doorkeeper;
 use super::delivery::Outbox;
 use super::visit::Peer;
 use crate::clock::Clock;
@@ -48,7 +50,7 @@ pub struct Bounds {
     pub idle_timeout: Duration,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Most connections at once; more wait to be accepted.
+    /// Most connections at once; more are turned away.
     pub max_connections: usize,
 }
 
@@ -64,8 +66,8 @@ pub async fn serve(
     shutdown: Shutdown,
 ) {
     let permits = Arc::new(Semaphore::new(bounds.max_connections));
+    let doorkeeper = Doorkeeper::new(bounds.max_connections, tls.is_some());
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = closing.cancelled() => return,
@@ -74,6 +76,12 @@ pub async fn serve(
             Ok((stream, address)) => {
                 // Answers are small and are waited for; they must not wait for more to send.
                 let _ = stream.set_nodelay(true);
+                let Ok(permit) = permits.clone().try_acquire_owned() else {
+                    if let Some(telling) = doorkeeper.turn_away(stream) {
+                        shutdown.spawn("connection past the cap", telling);
+                    }
+                    continue;
+                };
                 let pace = Pace::new(clock.clone(), bounds.header_read_timeout, bounds.idle_timeout);
                 let serving = Serving {
                     router: router.clone(),

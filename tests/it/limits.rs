@@ -87,3 +87,25 @@ async fn bodies_in_memory_are_bounded() {
     let large = service.post("/v1/queues/c/add", &json!({ "key": "c", "text": "x".repeat(11_000) })).await;
     assert_eq!(large.problem("object-too-large")["limit"], 10_000);
 }
+
+#[tokio::test]
+async fn connections_past_the_cap_are_told_so() {
+    let service = Service::with(|settings| settings.server.max_connections = 2).await;
+    let mut kept = [service.client().await, service.client().await];
+    for client in &mut kept {
+        client.call("GET", "/v1/info", &Value::Null).await.ok();
+    }
+    for _ in 0..3 {
+        let mut third = service.client().await;
+        third.send("POST", "/v1/queues/a/add", &json!({ "key": "a" })).await;
+        let reply = third.reply().await;
+        assert_eq!((reply.header("retry-after"), reply.header("connection")), (Some("1"), Some("close")));
+        assert_eq!(reply.problem("too-many-connections")["limit"], 2);
+        third.closed().await;
+    }
+    for client in &mut kept {
+        client.call("GET", "/v1/queues/a", &Value::Null).await.problem("queue-not-found");
+    }
+    drop(kept);
+    while service.client().await.call("GET", "/v1/info", &Value::Null).await.status != 200 {}
+}

@@ -21,4 +21,5 @@ mod properties;
 mod rules;
 mod server;
 mod simulation;
+mod spans;
 mod tidy;

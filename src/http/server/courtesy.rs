@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::pace::Pace;
 use crate::http::delivery::Outbox;
-use crate::http::problem;
+use crate::http::problem::{self, Problem};
 
 /// A connection that never sends a bare error.
 #[derive(Debug)]
@@ -93,17 +93,24 @@ fn replacement(buf: &[u8]) -> Option<Bytes> {
     if head.contains("x-request-id") || !head.contains("content-length: 0") {
         return None;
     }
+    tracing::debug!(status = status.as_u16(), "a request could not be parsed");
+    Some(answer(&problem::of_status(status)))
+}
+
+/// A whole answer to a request that no layer of ours has seen, after which the connection ends.
+pub(super) fn answer(problem: &Problem) -> Bytes {
     let request_id = format!("unparsed-{:016x}", fastrand::u64(..));
-    let body = problem::of_status(status).document(&request_id).to_string();
-    let reason = status.canonical_reason().unwrap_or_default();
+    let (body, status) = (problem.document(&request_id).to_string(), problem.code().status());
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let retry_after = problem.retry_after_seconds().map(|wait| format!("retry-after: {wait}\r\n"));
     let text = format!(
-        "HTTP/1.1 {} {reason}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
-         x-request-id: {request_id}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        status.as_u16(),
+        "HTTP/1.1 {status} {}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+         x-request-id: {request_id}\r\n{}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        reason.unwrap_or_default(),
+        retry_after.unwrap_or_default(),
         body.len()
     );
-    tracing::debug!(status = status.as_u16(), request_id, "a request could not be parsed");
-    Some(text.into())
+    text.into()
 }
 
 #[cfg(test)]

@@ -1,0 +1,125 @@
+//! Spans, as a collector gets them.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
+use prost::Message as _;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::harness::{Service, spawn};
+
+/// A collector that keeps what it is sent.
+#[derive(Clone, Default)]
+struct Collector {
+    spans: Arc<Mutex<Vec<Span>>>,
+}
+
+impl Collector {
+    async fn start(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let collector = self.clone();
+        spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                spawn(collector.clone().take(stream));
+            }
+        });
+        address
+    }
+
+    /// Answers requests until the connection ends.
+    async fn take(self, mut stream: TcpStream) {
+        let mut text = Vec::new();
+        while stream.read_buf(&mut text).await.is_ok_and(|read| read > 0) {
+            let Some(head) = text.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+            let fields = String::from_utf8_lossy(&text[..head]).to_ascii_lowercase();
+            assert!(
+                fields.starts_with("post /v1/traces ") && fields.contains("application/x-protobuf"),
+                "{fields}"
+            );
+            let length = fields.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let end = head + 4 + length.expect("a length").parse::<usize>().expect("a number");
+            while text.len() < end {
+                stream.read_buf(&mut text).await.expect("the rest");
+            }
+            let request = ExportTraceServiceRequest::decode(&text[head + 4..end]).expect("protobuf");
+            let scopes = request.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+            self.spans.lock().expect("no panic").extend(scopes.flat_map(|scope| scope.spans));
+            text.drain(..end);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("an answer");
+        }
+    }
+
+    /// The spans of this name.
+    fn named(&self, name: &str) -> Vec<Span> {
+        self.spans.lock().expect("no panic").iter().filter(|span| span.name == name).cloned().collect()
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+fn attribute(span: &Span, name: &str) -> Option<String> {
+    let found = span.attributes.iter().find(|attribute| attribute.key == name)?;
+    found.value.as_ref().map(|value| format!("{:?}", value.value))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_parts_of_their_callers_traces() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    let collector = Collector::default();
+    let endpoint = format!("http://{}/v1/traces", collector.start().await);
+    let service = Service::with(|settings| settings.trace.otlp_endpoint = Some(endpoint)).await;
+    let mut client = service.client().await;
+    let traceparent = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let object = json!({ "key": "a", "text": "payload" }).to_string();
+    client.send_text("POST", "/v1/queues/prices/add", &[("traceparent", &traceparent)], &object).await;
+    client.reply().await.ok();
+    client.call("POST", "/v1/queues/prices/add", &json!({ "key": "b" })).await.ok();
+    let unsampled = format!("00-{}-b7ad6b7169203331-00", "1".repeat(32));
+    client.send_text("GET", "/v1/queues/prices", &[("traceparent", &unsampled)], "").await;
+    client.reply().await.ok();
+    let popped = client.call("POST", "/v1/queues/prices/pop?max=9", &Value::Null).await.ok();
+    assert_eq!(popped["items"][0]["deltas"][0]["traceparent"], traceparent.as_str());
+    client.call("GET", "/v1/queues/nothing", &Value::Null).await.problem("queue-not-found");
+    service.shutdown.signal();
+    service.stopped().await;
+
+    let adds = collector.named("POST /v1/queues/{queue}/add");
+    assert_eq!(adds.len(), 2, "{adds:#?}");
+    assert_eq!(
+        (hex(&adds[0].trace_id), hex(&adds[0].parent_span_id)),
+        (TRACE.to_owned(), "b7ad6b7169203331".to_owned())
+    );
+    assert_eq!(adds[0].kind, SpanKind::Server as i32);
+    assert!(adds[0].end_time_unix_nano >= adds[0].start_time_unix_nano);
+    assert!(attribute(&adds[0], "deltaq.queue").is_some_and(|queue| queue.contains("prices")));
+    assert!(adds[1].parent_span_id.is_empty(), "a caller without a trace begins one");
+    let pops = collector.named("POST /v1/queues/{queue}/pop");
+    let links: Vec<String> = pops[0].links.iter().map(|link| hex(&link.trace_id)).collect();
+    assert_eq!(links, [TRACE], "a pop leads to the producers' traces");
+    let looks = collector.named("GET /v1/queues/{queue}");
+    assert_eq!(looks.len(), 1, "a caller that does not record its trace is left out");
+    assert!(attribute(&looks[0], "error.type").is_some_and(|code| code.contains("queue-not-found")));
+    assert!(!format!("{:?}", collector.spans.lock().expect("no panic")).contains("payload"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_gone_holds_nobody_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));
+    drop(listener);
+    let service = Service::with(|settings| settings.trace.otlp_endpoint = Some(endpoint)).await;
+    let mut client = service.client().await;
+    // More than the buffer of spans takes.
+    for _ in 0..3_000 {
+        client.call("GET", "/v1/info", &Value::Null).await.ok();
+    }
+    service.shutdown.signal();
+    service.stopped().await;
+}
