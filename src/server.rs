@@ -102,7 +102,8 @@ impl Server {
         let clock = Clock::system();
         let defaults = to_engine(&settings.queue_defaults);
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
-        let metrics = Metrics::new().map_err(|source| Error::Metrics { source })?;
+        let metrics =
+            Metrics::new(settings.metrics.max_queues).map_err(|source| Error::Metrics { source })?;
         let listeners = Listeners::bind(&settings.server).await?;
         let unless_stopped = shutdown.draining().clone();
         let opened = unless_stopped.run_until_cancelled(open_journal(settings, &clock, &metrics, &shutdown));

@@ -120,6 +120,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("storage.data_dir", Kind::Path),
     setting("storage.in_memory", Kind::Bool),
     setting("storage.sync", Kind::Choice(&["full", "normal"])),
+    table("metrics"),
+    setting("metrics.max_queues", Kind::Integer(0, 1_000_000)),
     table("log"),
     setting("log.format", Kind::Choice(&["auto", "human", "json"])),
     setting("log.level", Kind::Choice(&["off", "error", "warn", "info", "debug", "trace"])),

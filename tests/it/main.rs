@@ -10,6 +10,7 @@ mod crash;
 mod example;
 mod faults;
 mod harness;
+mod metrics;
 mod model;
 mod node;
 mod offline;
