@@ -14,6 +14,7 @@ mod metrics;
 mod model;
 mod node;
 mod offline;
+mod prometheus;
 mod properties;
 mod rules;
 mod server;

@@ -155,7 +155,7 @@ impl Scene {
         let request = Request::builder().uri("/metrics").body(Body::empty()).expect("a request");
         let answer = self.talk.router.clone().oneshot(request).await.expect("routers answer");
         let bytes = to_bytes(answer.into_body(), usize::MAX).await.expect("a whole body");
-        let page = Page::read(&String::from_utf8(bytes.to_vec()).expect("text"));
+        let page = Page::read(std::str::from_utf8(&bytes).expect("text"));
         let own = page.of_queue(self.queue);
         [
             "depth",

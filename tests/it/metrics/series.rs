@@ -1,5 +1,7 @@
 //! Which series there are: as long as their queue, and no more than a setting allows.
 
+#![expect(clippy::float_cmp, reason = "counts and whole seconds are floats on a page, and exact")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
