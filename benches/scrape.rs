@@ -34,8 +34,8 @@ fn main() {
     println!("{QUEUES} queues with {KEYS_EACH} keys each; {WORKERS} workers pop and ack every {PACE_US} us");
     let (alone, ()) = beside(&clock, &server, 0, || std::thread::sleep(UNDISTURBED));
     print_pops("without scrapes", &alone);
-    let (scraped, (scrapes, bytes)) = beside(&clock, &server, QUEUES / 2, || scrape(&clock, &server));
-    print_pops("with a scrape each second", &scraped);
+    let (disturbed, (scrapes, bytes)) = beside(&clock, &server, QUEUES / 2, || scrape(&clock, &server));
+    print_pops("with a scrape each second", &disturbed);
     println!(
         "  scrapes  {SCRAPES} of {:.1} MiB: p50 {:.1} ms, max {:.1} ms (target < 200 ms)",
         mib(bytes),

@@ -33,12 +33,8 @@ const EXPECTED: [(&str, &[&str], &[&str]); 5] = [
 const SCRAPES: u32 = 50;
 
 /// Families that need no place on the dashboard.
-const NOT_SHOWN: [&str; 4] = [
-    "process_threads",
-    "process_virtual_memory_bytes",
-    "process_virtual_memory_max_bytes",
-    "process_max_fds_soft",
-];
+const NOT_SHOWN: [&str; 3] =
+    ["process_threads", "process_virtual_memory_bytes", "process_virtual_memory_max_bytes"];
 
 #[test]
 fn staged_troubles_fire_their_alerts_and_every_panel_has_data() {

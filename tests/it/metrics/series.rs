@@ -81,6 +81,44 @@ async fn the_series_of_a_queue_go_with_it_and_a_new_one_begins_at_zero() {
     assert_eq!(own["deltaq_items{state=\"leased\"}"], 0.0);
 }
 
+/// All series of a queue but for the buckets of histograms.
+const OF_A_QUEUE: [&str; 34] = [
+    "deltaq_deltas_coalesced_total",
+    r#"deltaq_deltas_ignored_total{reason="absent"}"#,
+    r#"deltaq_deltas_ignored_total{reason="closed"}"#,
+    r#"deltaq_deltas_ignored_total{reason="duplicate"}"#,
+    r#"deltaq_deltas_ignored_total{reason="superseded"}"#,
+    r#"deltaq_deltas_ignored_total{reason="unchanged"}"#,
+    r#"deltaq_deltas_total{type="Added"}"#,
+    r#"deltaq_deltas_total{type="Deleted"}"#,
+    r#"deltaq_deltas_total{type="Replaced"}"#,
+    r#"deltaq_deltas_total{type="Sync"}"#,
+    r#"deltaq_deltas_total{type="Updated"}"#,
+    "deltaq_has_synced",
+    r#"deltaq_items{state="delayed"}"#,
+    r#"deltaq_items{state="leased"}"#,
+    r#"deltaq_items{state="parked"}"#,
+    r#"deltaq_items{state="ready"}"#,
+    "deltaq_known_objects",
+    "deltaq_oldest_ready_age_seconds",
+    r#"deltaq_settled_total{outcome="ack"}"#,
+    r#"deltaq_settled_total{outcome="expired"}"#,
+    r#"deltaq_settled_total{outcome="nack"}"#,
+    r#"deltaq_settled_total{outcome="reject"}"#,
+    r#"deltaq_settled_total{outcome="release"}"#,
+    r#"deltaq_settled_total{outcome="stale"}"#,
+    "deltaq_waiters",
+    "workqueue_adds_total",
+    "workqueue_depth",
+    "workqueue_longest_running_processor_seconds",
+    "workqueue_queue_duration_seconds_count",
+    "workqueue_queue_duration_seconds_sum",
+    "workqueue_retries_total",
+    "workqueue_unfinished_work_seconds",
+    "workqueue_work_duration_seconds_count",
+    "workqueue_work_duration_seconds_sum",
+];
+
 #[tokio::test]
 async fn every_queue_has_the_same_series_however_little_happened() {
     let service = Service::start().await;
@@ -91,6 +129,31 @@ async fn every_queue_has_the_same_series_however_little_happened() {
     let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
     assert_eq!(names("busy"), names("idle"));
     assert_eq!(names("busy").len(), 60, "config/deltaq.toml and docs/operations.md say how many");
+    let without_buckets: Vec<_> =
+        names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
+    assert_eq!(without_buckets, OF_A_QUEUE);
+}
+
+#[tokio::test]
+async fn every_family_is_explained() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let text = std::fs::read_to_string(path).expect("the file is there");
+    let folder = crate::crash::server::Store::folder("families");
+    let crate::crash::server::Store::Folder(path) = &folder else { unreachable!("it is a folder") };
+    let service = Service::with(|settings| {
+        settings.storage.in_memory = false;
+        settings.storage.data_dir.clone_from(path);
+    })
+    .await;
+    add(&service, "q", &["a"]).await;
+    let families = page(&service).await.types;
+    assert!(families.contains_key("deltaq_journal_commit_duration_seconds"), "there is a journal");
+    for family in families.keys().filter(|family| !family.starts_with("process_")) {
+        let explained = text.contains(&format!("`{family}`")) || text.contains(&format!("`{family}{{"));
+        assert!(explained, "docs/operations.md does not say what {family} is");
+    }
+    service.shutdown.signal();
+    service.stopped().await;
 }
 
 #[tokio::test]
