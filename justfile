@@ -33,6 +33,10 @@ bench-replace:
 bench-journal *scenarios:
     cargo bench --locked --bench journal -- {{scenarios}}
 
+# Scrapes of 1,000 queues with 1,000,000 keys beside pops. Prints targets and results.
+bench-scrape:
+    cargo bench --locked --bench scrape
+
 # The HTTP API against its own description.
 schemathesis:
     ./scripts/schemathesis.sh

@@ -65,13 +65,11 @@ impl Folder {
     }
 
     /// A server whose queue keeps the newest object of each key alone, so that it does not grow.
-    async fn server(&self, clock: &Clock) -> Spawned {
+    fn server(&self) -> Spawned {
         let server = Spawned::start(&["--data-dir", self.0.to_str().expect("a path in UTF-8")]);
-        let body = r#"{"mode":"latest"}"#;
-        let head = "PUT /v1/queues/flood HTTP/1.1\r\nhost: localhost\r\ncontent-length:";
-        let request = format!("{head} {}\r\n\r\n{body}", body.len());
-        let mut caller = Caller::connect(&server.address, clock).await;
-        assert_eq!(caller.call(request.as_bytes()).await.expect("an answer").status, 201);
+        let mut connection = server.connect();
+        connection.call("POST", "/v1/queues/flood/pop", "{}");
+        connection.call("PUT", "/v1/queues/flood", r#"{"mode":"latest"}"#);
         server
     }
 }
@@ -200,7 +198,7 @@ struct Outcome {
 
 async fn flood() {
     let (folder, clock) = (Folder::new(), Clock::system());
-    let server = folder.server(&clock).await;
+    let server = folder.server();
     let (sustained, times) = closed_loop(&server.address, &clock, SUSTAINED_CONNECTIONS, SUSTAINED).await;
     println!(
         "sustained: {sustained:.0} requests/s of {BATCH} objects of {OBJECT_BYTES} bytes on {SUSTAINED_CONNECTIONS} connections, p50 {:.1} ms, p99 {:.1} ms, {} MiB",
@@ -254,7 +252,7 @@ async fn open_loop(address: &str, clock: &Clock, rate: f64) -> Outcome {
         let due = begun + Duration::from_secs_f64(number as f64 / rate);
         tokio::time::sleep_until(due).await;
         while let Some(done) = running.try_join_next() {
-            open -= note(&mut outcome, &done.expect("no panic"));
+            open -= note(&mut outcome, done.expect("no panic").as_ref());
         }
         let caller = match idle.lock().await.pop() {
             Some(caller) => caller,
@@ -278,13 +276,13 @@ async fn open_loop(address: &str, clock: &Clock, rate: f64) -> Outcome {
         });
     }
     while let Some(done) = running.join_next().await {
-        note(&mut outcome, &done.expect("no panic"));
+        note(&mut outcome, done.expect("no panic").as_ref());
     }
     outcome
 }
 
 /// Counts an answer; tells how many connections ended with it.
-fn note(outcome: &mut Outcome, answer: &Option<Answer>) -> usize {
+fn note(outcome: &mut Outcome, answer: Option<&Answer>) -> usize {
     match answer {
         Some(Answer { status: 200, took_us, .. }) => outcome.taken.push(*took_us),
         Some(Answer { status: 429 | 503, retries_after, took_us }) => {
@@ -303,7 +301,7 @@ fn note(outcome: &mut Outcome, answer: &Option<Answer>) -> usize {
 /// Normal callers, without and with connections that never finish the head of a request.
 async fn slow() {
     let (folder, clock) = (Folder::new(), Clock::system());
-    let server = folder.server(&clock).await;
+    let server = folder.server();
     let measured = Duration::from_secs(10);
     let show = |what: &str, (rate, times): (f64, Vec<u64>)| {
         let (p50, p99) = (percentile_ms(&times, 0.5), percentile_ms(&times, 0.99));

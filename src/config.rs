@@ -48,6 +48,8 @@ pub struct Settings {
     pub access: Access,
     /// What is written down of who did what.
     pub audit: Audit,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
     /// What is told about it all.
     pub log: Log,
     /// Where spans go.
@@ -92,6 +94,14 @@ pub enum Sync {
     Full,
     /// The system has it: it outlives the process, but a power loss may take the last moments.
     Normal,
+}
+
+/// The section `[metrics]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Most queues with series of their own.
+    pub max_queues: usize,
 }
 
 /// The section `[log]`.
@@ -402,6 +412,12 @@ impl Default for Queues {
 impl Default for Storage {
     fn default() -> Self {
         Self { data_dir: PathBuf::from("./deltaq-data"), in_memory: false, sync: Sync::Full }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { max_queues: 2_000 }
     }
 }
 

@@ -66,7 +66,8 @@ impl Server {
         let clock = Clock::system();
         let defaults = to_engine(&settings.queue_defaults);
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
-        let metrics = Metrics::new().map_err(|source| Error::Metrics { source })?;
+        let metrics =
+            Metrics::new(settings.metrics.max_queues).map_err(|source| Error::Metrics { source })?;
         // From here on a SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(&settings.server).await?;

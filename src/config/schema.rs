@@ -143,6 +143,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     optional("audit.file", Kind::Path),
     setting("audit.max_file_bytes", Kind::Integer(65_536, 1 << 40)),
     setting("audit.max_files", Kind::Integer(1, 10_000)),
+    table("metrics"),
+    setting("metrics.max_queues", Kind::Integer(0, 1_000_000)),
     table("log"),
     setting("log.format", Kind::Choice(&["auto", "human", "json"])),
     setting("log.level", Kind::Choice(&["off", "error", "warn", "info", "debug", "trace"])),

@@ -185,7 +185,11 @@ impl Queue {
             How::Done => Ending::Done,
             How::Release => Ending::Released,
             How::Reject { error } => Ending::Rejected { error: error.clone() },
-            How::Nack { delay, error } => self.failed(now, entry, *delay, error.as_ref(), expired),
+            How::Nack { delay, error } => {
+                let ending = self.failed(now, entry, *delay, error.as_ref(), expired);
+                self.tally.retries += u64::from(is_retry(&ending, *delay));
+                ending
+            }
         };
         self.emit(now, What::Settled { key, token, ending });
     }
@@ -221,6 +225,16 @@ impl Queue {
             None => Then::Tail { due: None },
         };
         Ending::Failed { expired, error: error.cloned(), then, rate_limited: asks_limiter }
+    }
+}
+
+/// Whether a failed key comes back by the rate limiter or a delay that was asked for: client-go's
+/// AddRateLimited and AddAfter, which count whatever the wait is.
+fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
+    match ending {
+        Ending::Failed { then: Then::Park | Then::Delayed, .. } => false,
+        Ending::Failed { rate_limited, .. } => *rate_limited || delay.is_some(),
+        _ => false,
     }
 }
 

@@ -99,6 +99,8 @@ impl Queue {
             }
             return false;
         }
+        // As in client-go, a delay of zero counts, and so does one of a key that is in line anyway.
+        self.tally.retries += u64::from(call.delay.is_some() || call.rate_limited);
         let mut wait = call.delay;
         if call.rate_limited {
             let standing = self.table.get(key.as_str()).map(|entry| &entry.standing);
@@ -126,6 +128,7 @@ impl Queue {
     /// Queues a delta for an Add, Update, or item of a Replace.
     fn append(&mut self, now: Time, call: &Call, object: Option<&Object>, origin: Origin) -> bool {
         let Some(object) = object else { return false };
+        self.tally.retries += u64::from(call.delay.is_some());
         let owner = call.source.clone().or_else(|| self.owner_of(&call.key));
         self.emit(
             now,

@@ -11,7 +11,7 @@ use super::checkpoint::Checkpoints;
 use super::command::{Outcome, Settled};
 use super::config::{Config, Mode};
 use super::delta::{DeltaKind, Rv, Source};
-use super::event::{Ending, Event, ReplaceCounts, Then, What};
+use super::event::{Ending, Event, ReplaceCounts, What};
 use super::rate_limit::BucketLevel;
 use super::refusal::Refusal;
 use super::replace::{Run, Spent};
@@ -145,7 +145,7 @@ pub struct Tally {
     pub ignored_closed: u64,
     /// How often a key got work to do (client-go's adds).
     pub adds: u64,
-    /// Delayed and rate-limited requeues (client-go's retries).
+    /// Requeues with a delay, however short, or by the rate limiter (client-go's retries).
     pub retries: u64,
     /// Leases by how they ended: ack, nack, release, reject, expired.
     pub settled: [u64; 5],
@@ -429,24 +429,16 @@ impl Queue {
 
     fn count(&mut self, now: Time, what: &What) {
         match what {
-            What::Appended { kind, due, .. } => {
+            What::Appended { kind, .. } => {
                 let place = DeltaKind::ALL.iter().position(|other| other == kind).unwrap_or_default();
                 if let Some(count) = self.tally.deltas.get_mut(place) {
                     *count += 1;
                 }
-                self.tally.retries += u64::from(due.is_some());
-            }
-            What::Queued { due, rate_limited, .. } => {
-                self.tally.retries += u64::from(due.is_some() || *rate_limited);
             }
             What::Settled { key, ending, .. } => {
                 let place = match ending {
                     Ending::Acked | Ending::Done => Some(0),
-                    Ending::Failed { expired, then, .. } => {
-                        let waits = matches!(then, Then::Wait { .. } | Then::Tail { due: Some(_) });
-                        self.tally.retries += u64::from(waits);
-                        Some(if *expired { 4 } else { 1 })
-                    }
+                    Ending::Failed { expired, .. } => Some(if *expired { 4 } else { 1 }),
                     Ending::Released => Some(2),
                     Ending::Rejected { .. } => Some(3),
                     Ending::Returned => None,

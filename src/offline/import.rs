@@ -132,7 +132,7 @@ struct Running {
 
 impl Running {
     async fn start(folder: &Path, rules: Rules, clock: &Clock) -> Result<Self, Error> {
-        let metrics = Metrics::new().map_err(Error::Metrics)?;
+        let metrics = Metrics::new(0).map_err(Error::Metrics)?;
         let (store, reader, opening) = Sqlite::open(folder, Sync::Full).await?;
         let (unclean, shutdown) = (!opening.clean, Shutdown::manual(CLOSING_MAX));
         let observer = Arc::new(metrics.of_journal());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::metrics::{Numbers, QueueMetrics};
+use super::metrics::{QueueMetrics, Sample};
 use super::popping::serve;
 use super::waiters::{Delivery, Waiters};
 use super::{Error, Incarnation, LeaseId, Name};
@@ -35,7 +35,7 @@ pub struct Handle {
     /// Where events go, and what the queue is called there; none in a service without a journal.
     journal: Option<(Journal, QueueId)>,
     shutdown: Shutdown,
-    metrics: QueueMetrics,
+    metrics: Arc<QueueMetrics>,
     inner: Mutex<Inner>,
     /// How often the lock was asked for, and got.
     asked: AtomicU64,
@@ -110,7 +110,7 @@ pub(super) struct Surroundings {
     pub(super) journal: Option<(Journal, QueueId)>,
     pub(super) shutdown: Shutdown,
     pub(super) max_waiters: usize,
-    pub(super) metrics: QueueMetrics,
+    pub(super) metrics: Arc<QueueMetrics>,
 }
 
 /// What a queue is, for its document.
@@ -360,6 +360,7 @@ impl Handle {
     pub(super) fn end(&self, mut inner: MutexGuard<'_, Inner>, error: &Error) {
         inner.deleted = true;
         let waiters = inner.waiters.take_all();
+        self.metrics.absorb(&mut inner.queue);
         let empty = Queue::new(inner.queue.config().clone(), 0, self.now());
         let content = std::mem::replace(&mut inner.queue, empty);
         drop(inner);
@@ -404,15 +405,16 @@ impl Handle {
         &self.shutdown
     }
 
-    /// Hands the counters and gauges of the queue to its metrics.
-    pub(super) fn publish(&self) {
-        let (status, tally, waiters, numbers) = {
-            let mut inner = self.lock();
-            let now = self.now();
-            let tally = inner.queue.take_tally();
-            (inner.queue.status(now), tally, inner.waiters.len(), Numbers::of(&inner.queue, now))
-        };
-        self.metrics.publish(&status, &tally, waiters, &numbers);
+    /// What `/metrics` says of the queue; nothing of one that is gone.
+    pub(super) fn sample(&self) -> Option<Sample> {
+        let mut inner = self.lock();
+        let waiters = inner.waiters.len();
+        (!inner.deleted).then(|| self.metrics.sample(&mut inner.queue, waiters, self.now()))
+    }
+
+    /// What is measured of the queue.
+    pub(super) fn metrics(&self) -> &QueueMetrics {
+        &self.metrics
     }
 
     pub(super) fn change<T>(

@@ -226,10 +226,10 @@ impl Registry {
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
         let failures = self.check_journal()?;
         let (former, commit) = handle.delete(failures)?;
+        self.metrics.forget(handle.metrics());
         queues.live.remove(name);
         queues.former.insert(name.clone(), former);
         queues.version += 1;
-        self.metrics.forget(name);
         Ok(commit)
     }
 
@@ -247,7 +247,7 @@ impl Registry {
         let mut queues = self.write();
         queues.live.remove(handle.name());
         queues.version += 1;
-        self.metrics.forget(handle.name());
+        self.metrics.forget(handle.metrics());
         if let Some((journal, id)) = handle.journal() {
             journal.detach(*id);
         }
@@ -395,10 +395,8 @@ impl Registry {
     /// All metrics in Prometheus' text format, the gauges as of now.
     #[must_use]
     pub fn render_metrics(&self) -> String {
-        for handle in self.handles() {
-            handle.publish();
-        }
-        self.metrics.render()
+        let samples: Vec<_> = self.handles().iter().filter_map(|handle| handle.sample()).collect();
+        self.metrics.render(&samples)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Queues> {

@@ -52,6 +52,7 @@ impl Handle {
             let mut inner = self.lock();
             let now = self.now();
             let last_rv = loaded.last_rv;
+            self.metrics().absorb(&mut inner.queue);
             let before = std::mem::replace(&mut inner.queue, loaded.queue);
             inner.generation += 1;
             inner.lost = None;

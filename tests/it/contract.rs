@@ -26,10 +26,10 @@ use tower::ServiceExt;
 const HEADERS: [&str; 6] = ["content-type", "allow", "cache-control", "connection", "etag", "retry-after"];
 
 /// The API without connections, and what was said.
-struct Talk {
-    router: axum::Router,
+pub(crate) struct Talk {
+    pub(crate) router: axum::Router,
     registry: Arc<Registry>,
-    hand: ManualClock,
+    pub(crate) hand: ManualClock,
     shutdown: Shutdown,
     transcript: String,
     /// What is drawn at random, and its name.
@@ -39,7 +39,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Limits { auto_create: true, max_queues: 3, max_waiters: 0 })
     }
 
@@ -47,7 +47,7 @@ impl Talk {
         // 2026-01-02T03:04:05.678Z
         let (clock, hand) = Clock::manual(1_767_323_045_678_000);
         let shutdown = Shutdown::manual(Duration::ZERO);
-        let metrics = Metrics::new().expect("metrics");
+        let metrics = Metrics::new(100).expect("metrics");
         let registry = Arc::new(Registry::new(
             limits,
             Config::default(),
@@ -111,13 +111,13 @@ impl Talk {
     }
 
     /// A request with a JSON body; `Null` is none.
-    async fn ask(&mut self, method: &str, path: &str, body: Value) -> Value {
+    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: Value) -> Value {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         self.say(method, path, &[], &text).await;
         self.last.clone()
     }
 
-    async fn post(&mut self, path: &str, body: Value) -> Value {
+    pub(crate) async fn post(&mut self, path: &str, body: Value) -> Value {
         self.ask("POST", &format!("/v1/queues/{path}"), body).await
     }
 

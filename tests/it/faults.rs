@@ -28,17 +28,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a server is to suffer.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+pub(crate) struct Plan {
     /// `fail`, `short`, `kill_before` or `kill_after`.
-    kind: &'static str,
+    pub(crate) kind: &'static str,
     /// `write`, `sync` or `any`.
-    calls: &'static str,
+    pub(crate) calls: &'static str,
     /// The first call that is hit, from 1.
-    from: u64,
+    pub(crate) from: u64,
     /// How many are hit.
-    count: u64,
+    pub(crate) count: u64,
     /// What `fail` says.
-    errno: i32,
+    pub(crate) errno: i32,
 }
 
 /// The library, built once.
@@ -58,7 +58,7 @@ fn shim() -> &'static Path {
 
 impl Plan {
     /// Puts the plan into effect for a process; with a `switch`, while that file exists.
-    fn set(&self, command: &mut Command, folder: &Path, switch: Option<&Path>) {
+    pub(crate) fn set(&self, command: &mut Command, folder: &Path, switch: Option<&Path>) {
         command.env("LD_PRELOAD", shim()).env("FAULTS_FOLDER", folder);
         command.env("FAULTS_KIND", self.kind).env("FAULTS_CALLS", self.calls);
         command.env("FAULTS_FROM", self.from.to_string()).env("FAULTS_COUNT", self.count.to_string());
@@ -70,7 +70,7 @@ impl Plan {
 }
 
 /// A folder for a store, and the path of a file beside it.
-fn place(test: &str) -> (Store, PathBuf, PathBuf) {
+pub(crate) fn place(test: &str) -> (Store, PathBuf, PathBuf) {
     let store = Store::folder(&format!("faults-{test}"));
     let Store::Folder(folder) = &store else { unreachable!("it is a folder") };
     let folder = folder.clone();

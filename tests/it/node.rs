@@ -68,7 +68,7 @@ pub(crate) async fn start_opened<S: Store>(
     let (journal, writer, contents) = writer::open(opened, clock.clone(), Arc::new(Deaf), cut, pace).await?;
     let writing = shutdown.spawn_last("journal writer", writer.run());
     let limits = Limits { auto_create: true, max_queues: 100, max_waiters: 100 };
-    let metrics = Metrics::new().expect("metrics");
+    let metrics = Metrics::new(100).expect("metrics");
     let registry =
         Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);
     let registry = Arc::new(registry);

@@ -23,7 +23,7 @@ use crate::spans::Spans;
 fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::MethodRouter<AppState>) -> Router {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
     let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1 };
-    let metrics = Metrics::new().expect("metrics");
+    let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let gate = Gate { budgets: Budgets::new(2, 2, 2, usize::MAX), ..Gate::open() };
     let state = AppState {

@@ -1,4 +1,7 @@
-//! Replays recorded workqueue traces at the engine in mode keys, on a clock of microseconds.
+//! Replays recorded workqueue traces at the engine in mode keys, on a clock of microseconds, and
+//! compares the seven metrics on the way.
+
+mod metrics;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -18,6 +21,7 @@ use deltaq::engine::time::Time;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::metrics::{Measured, Model};
 use super::report::Report;
 
 /// The only difference that the README of the recorded files allows.
@@ -97,6 +101,8 @@ struct Workqueue {
     now: Time,
     tick: Duration,
     processing: HashMap<String, Rv>,
+    measured: Measured,
+    model: Model,
 }
 
 impl Workqueue {
@@ -117,12 +123,16 @@ impl Workqueue {
             now: Time::default(),
             tick: Duration::from_micros(options.tick_us),
             processing: HashMap::new(),
+            measured: Measured::new(),
+            model: Model::new(options),
         }
     }
 
     fn step(&mut self, step: &Step, report: &mut Report) -> Result<(), String> {
         self.move_clock(self.tick);
+        self.model.move_clock(self.tick);
         let result = self.perform(&step.op);
+        self.model.perform(&step.op);
         if result != step.result {
             let waits = !self.processing.is_empty() && self.queue.schedule().ready_len() == 0;
             let waits = waits && step.state.shutting_down && result == json!({ "empty": true });
@@ -135,7 +145,8 @@ impl Workqueue {
         if state != step.state {
             return Err(format!("state\n  ours   {state:?}\n  theirs {:?}", step.state));
         }
-        self.check()
+        self.check()?;
+        self.measured.compare(&mut self.queue, self.now, &self.model)
     }
 
     fn perform(&mut self, op: &Op) -> Value {

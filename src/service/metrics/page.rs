@@ -1,0 +1,209 @@
+//! The page of `/metrics`, as far as it is about queues: each family once, with a line or several for each
+//! queue below it.
+//!
+//! The seven `workqueue_*` have client-go's names, labels and meaning, so that dashboards made for
+//! Kubernetes work unchanged.
+
+use metrics::{Key, Label};
+use metrics_exporter_prometheus::LabelSet;
+use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
+
+use super::queues::{BUCKETS, Durations, Gauges, Sample, Series, Totals};
+use crate::engine::delta::DeltaKind;
+
+/// Stands for all queues that share their series. No queue can have this name.
+const OTHERS: &str = "_other";
+
+/// The bounds of the buckets in seconds, as their label says it.
+const BOUNDS: [f64; BUCKETS] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+
+const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
+const REASONS: [&str; 5] = ["absent", "duplicate", "unchanged", "superseded", "closed"];
+const OUTCOMES: [&str; 6] = ["ack", "nack", "release", "reject", "expired", "stale"];
+
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+}
+
+/// Where the values of a family come from. Those with words have a series for each of them.
+enum Kind {
+    Gauge(fn(&Gauges) -> f64),
+    Items,
+    Counter(fn(&Totals) -> u64),
+    Counters(&'static str, &'static [&'static str], fn(&Totals) -> &[u64]),
+    Histogram(fn(&Series) -> &Durations),
+}
+
+const DELTA_TYPES: [&str; 5] = [
+    DeltaKind::ALL[0].as_str(),
+    DeltaKind::ALL[1].as_str(),
+    DeltaKind::ALL[2].as_str(),
+    DeltaKind::ALL[3].as_str(),
+    DeltaKind::ALL[4].as_str(),
+];
+
+const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
+    Family { name, help, kind }
+}
+
+/// All families, in the order of the page.
+const FAMILIES: [Family; 16] = [
+    family(
+        "workqueue_depth",
+        Kind::Gauge(|gauges| count(gauges.depth)),
+        "Keys in line, and leased keys that will be in line again.",
+    ),
+    family("workqueue_adds_total", Kind::Counter(|totals| totals.adds), "How often a key got work to do."),
+    family(
+        "workqueue_queue_duration_seconds",
+        Kind::Histogram(|series| &series.waits),
+        "From a key's work coming in to its handing out.",
+    ),
+    family(
+        "workqueue_work_duration_seconds",
+        Kind::Histogram(|series| &series.works),
+        "From handing a key out to the end of its lease.",
+    ),
+    family(
+        "workqueue_unfinished_work_seconds",
+        Kind::Gauge(|gauges| gauges.unfinished.as_secs_f64()),
+        "How long all live leases have lasted, added up.",
+    ),
+    family(
+        "workqueue_longest_running_processor_seconds",
+        Kind::Gauge(|gauges| gauges.longest.as_secs_f64()),
+        "How long the oldest live lease has lasted.",
+    ),
+    family(
+        "workqueue_retries_total",
+        Kind::Counter(|totals| totals.retries),
+        "Delayed and rate-limited requeues.",
+    ),
+    family("deltaq_items", Kind::Items, "Keys by state: ready, delayed, leased, parked."),
+    family(
+        "deltaq_known_objects",
+        Kind::Gauge(|gauges| count(gauges.known)),
+        "Objects that consumers acknowledged last.",
+    ),
+    family(
+        "deltaq_deltas_total",
+        Kind::Counters("type", &DELTA_TYPES, |totals| &totals.deltas),
+        "Deltas queued, by type.",
+    ),
+    family(
+        "deltaq_deltas_coalesced_total",
+        Kind::Counter(|totals| totals.coalesced),
+        "Deltas merged into newer ones by a key's cap.",
+    ),
+    family(
+        "deltaq_deltas_ignored_total",
+        Kind::Counters("reason", &REASONS, |totals| &totals.ignored),
+        "Calls and objects that queued nothing, by reason.",
+    ),
+    family(
+        "deltaq_settled_total",
+        Kind::Counters("outcome", &OUTCOMES, |totals| &totals.settled),
+        "Leases by how they ended, and settles that came too late.",
+    ),
+    family(
+        "deltaq_oldest_ready_age_seconds",
+        Kind::Gauge(|gauges| gauges.oldest_ready_age.as_secs_f64()),
+        "How long the first key has been in line; 0 while the queue is paused.",
+    ),
+    family("deltaq_waiters", Kind::Gauge(|gauges| count(gauges.waiters)), "Pops that wait."),
+    family(
+        "deltaq_has_synced",
+        Kind::Gauge(|gauges| f64::from(u8::from(gauges.has_synced))),
+        "1 once the initial list is acknowledged.",
+    ),
+];
+
+/// What the page says of one queue, or of those that share their series.
+struct Row<'a> {
+    series: &'a Series,
+    totals: Totals,
+    gauges: Gauges,
+    /// client-go's label, and ours.
+    by_name: LabelSet,
+    by_queue: LabelSet,
+}
+
+impl<'a> Row<'a> {
+    fn new(series: &'a Series, gauges: Gauges) -> Self {
+        let name = series.name.as_ref().map_or(OTHERS, |name| name.as_str());
+        let labels = |label: &'static str| {
+            let key = Key::from_parts("", vec![Label::new(label, name.to_owned())]);
+            LabelSet::from_key_and_global(&key, &<_>::default())
+        };
+        Self { series, totals: series.totals(), gauges, by_name: labels("name"), by_queue: labels("queue") }
+    }
+}
+
+/// Appends what was sampled of the queues.
+pub(super) fn write(text: &mut String, samples: &[Sample]) {
+    let (own, others): (Vec<_>, Vec<_>) = samples.iter().partition(|sample| sample.series.name.is_some());
+    let mut rows: Vec<Row<'_>> = own.iter().map(|sample| Row::new(&sample.series, sample.gauges)).collect();
+    if let Some((first, rest)) = others.split_first() {
+        let together = rest.iter().fold(first.gauges, |all, sample| all.with(&sample.gauges));
+        rows.push(Row::new(&first.series, together));
+    }
+    if rows.is_empty() {
+        return;
+    }
+    for family in &FAMILIES {
+        family.write(text, &rows);
+    }
+}
+
+impl Family {
+    fn write(&self, text: &mut String, rows: &[Row<'_>]) {
+        let kind = match self.kind {
+            Kind::Gauge(_) | Kind::Items => "gauge",
+            Kind::Counter(_) | Kind::Counters(..) => "counter",
+            Kind::Histogram(_) => "histogram",
+        };
+        write_help_line(text, self.name, None, None, self.help);
+        write_type_line(text, self.name, None, None, kind);
+        for row in rows {
+            self.write_row(text, row);
+        }
+        text.push('\n');
+    }
+
+    fn write_row(&self, text: &mut String, row: &Row<'_>) {
+        let labels = if self.name.starts_with("workqueue_") { &row.by_name } else { &row.by_queue };
+        let mut line = |suffix, more: Option<(&'static str, &str)>, value: &dyn std::fmt::Display| {
+            write_metric_line(text, self.name, suffix, labels, more, value, None);
+        };
+        match self.kind {
+            Kind::Gauge(value) => line(None, None, &value(&row.gauges)),
+            Kind::Counter(value) => line(None, None, &value(&row.totals)),
+            Kind::Items => {
+                for (state, keys) in STATES.iter().zip(row.gauges.items) {
+                    line(None, Some(("state", state)), &keys);
+                }
+            }
+            Kind::Counters(label, words, values) => {
+                for (word, value) in words.iter().zip(values(&row.totals)) {
+                    line(None, Some((label, word)), value);
+                }
+            }
+            Kind::Histogram(durations) => {
+                let (up_to, sum) = durations(row.series).read();
+                let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+                for (bound, count) in bounds.zip(up_to) {
+                    line(Some("bucket"), Some(("le", &bound)), &count);
+                }
+                line(Some("sum"), None, &sum.as_secs_f64());
+                line(Some("count"), None, up_to.last().unwrap_or(&0));
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
+pub(super) fn count(keys: usize) -> f64 {
+    keys as f64
+}

@@ -1,0 +1,311 @@
+//! What is measured of queues. It lives with the queue: nothing of it is left when the queue is gone, and
+//! one that is created again begins at zero.
+//!
+//! As many queues as the setting `metrics.max_queues` says have series of their own, in the order of their
+//! creation. Those behind them share one set, so that the number of series is bounded whatever names are
+//! made up. When a queue with series of its own goes, the oldest of the others takes its place: its own
+//! series begin at zero, and what it had added to the shared ones stays there. So no counter falls.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use super::super::Name;
+use super::Metrics;
+use crate::engine::time::Time;
+use crate::engine::{Queue, Tally};
+
+/// client-go's buckets, 1e-8 s to 1e3 s by tens, in the engine's microseconds: the first two hold what took
+/// none at all.
+const BOUNDS_US: [u64; BUCKETS] =
+    [0, 0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+/// Number of buckets but for the last, which has no bound.
+pub(super) const BUCKETS: usize = 12;
+
+/// The metrics of one queue.
+pub struct QueueMetrics {
+    /// Rises with each queue that is created.
+    number: u64,
+    name: Name,
+    /// Replaced once at most: when a queue that shared its series gets some of its own.
+    series: RwLock<Arc<Series>>,
+}
+
+/// Which queues have series of their own.
+#[derive(Debug)]
+pub(super) struct Places {
+    max_queues: usize,
+    taken: usize,
+    created: u64,
+    /// Those that share their series, by number.
+    others: BTreeMap<u64, Arc<QueueMetrics>>,
+    shared: Arc<Series>,
+}
+
+/// What has been counted for one queue, or for all that share their series.
+#[derive(Debug, Default)]
+pub(super) struct Series {
+    /// None for the shared ones.
+    pub(super) name: Option<Name>,
+    totals: Mutex<Totals>,
+    pub(super) waits: Durations,
+    pub(super) works: Durations,
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) adds: u64,
+    pub(super) retries: u64,
+    pub(super) deltas: [u64; 5],
+    pub(super) coalesced: u64,
+    pub(super) ignored: [u64; 5],
+    pub(super) settled: [u64; 6],
+}
+
+/// A histogram of durations.
+#[derive(Debug, Default)]
+pub(super) struct Durations {
+    /// How many were in each bucket and in none before it; the last has no bound.
+    counts: [AtomicU64; BUCKETS + 1],
+    sum_us: AtomicU64,
+}
+
+/// A queue, or several, at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gauges {
+    pub(super) depth: usize,
+    pub(super) unfinished: Duration,
+    pub(super) longest: Duration,
+    /// Ready, delayed, leased, parked.
+    pub(super) items: [usize; 4],
+    pub(super) known: usize,
+    pub(super) oldest_ready_age: Duration,
+    pub(super) waiters: usize,
+    pub(super) has_synced: bool,
+}
+
+/// What a page says of a queue.
+#[derive(Debug)]
+pub struct Sample {
+    pub(super) series: Arc<Series>,
+    pub(super) gauges: Gauges,
+}
+
+impl Metrics {
+    /// The metrics of a queue that has just come into being.
+    #[must_use]
+    pub fn of_queue(&self, name: &Name) -> Arc<QueueMetrics> {
+        self.lock_places().join(name)
+    }
+
+    /// The queue is gone.
+    pub fn forget(&self, queue: &QueueMetrics) {
+        self.lock_places().leave(queue);
+    }
+
+    fn lock_places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    pub(super) fn new(max_queues: usize) -> Self {
+        let (others, shared) = (BTreeMap::new(), Arc::default());
+        Self { max_queues, taken: 0, created: 0, others, shared }
+    }
+
+    fn join(&mut self, name: &Name) -> Arc<QueueMetrics> {
+        self.created += 1;
+        let has_own = self.taken < self.max_queues;
+        let series = if has_own { Series::of(name) } else { self.shared.clone() };
+        let queue = QueueMetrics { number: self.created, name: name.clone(), series: RwLock::new(series) };
+        let queue = Arc::new(queue);
+        if has_own {
+            self.taken += 1;
+        } else {
+            self.others.insert(queue.number, queue.clone());
+        }
+        queue
+    }
+
+    fn leave(&mut self, queue: &QueueMetrics) {
+        if self.others.remove(&queue.number).is_some() {
+            return;
+        }
+        match self.others.pop_first() {
+            Some((_, oldest)) => oldest.set_series(Series::of(&oldest.name)),
+            None => self.taken -= 1,
+        }
+    }
+}
+
+impl QueueMetrics {
+    /// Feeds the histograms: how long keys had waited that were handed out, and how long leases had lasted
+    /// that ended.
+    pub fn record(&self, waits: &[Duration], works: &[Duration]) {
+        if waits.is_empty() && works.is_empty() {
+            return;
+        }
+        let series = self.series();
+        for wait in waits {
+            series.waits.record(*wait);
+        }
+        for work in works {
+            series.works.record(*work);
+        }
+    }
+
+    /// Takes over what the queue has counted since the last time.
+    pub fn absorb(&self, queue: &mut Queue) {
+        self.series().add(&queue.take_tally());
+    }
+
+    /// Takes over what the queue has counted, and how it is now. It goes over no keys, as it is done under
+    /// the queue's lock.
+    pub fn sample(&self, queue: &mut Queue, waiters: usize, now: Time) -> Sample {
+        let series = self.series();
+        series.add(&queue.take_tally());
+        let status = queue.status(now);
+        let gauges = Gauges {
+            depth: queue.schedule().depth(),
+            unfinished: queue.schedule().leased_for(now),
+            longest: queue.longest_lease(now).unwrap_or_default(),
+            items: [status.ready, status.delayed, status.leased, status.parked],
+            known: status.known,
+            // Nobody is late with what nobody may have.
+            oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
+            waiters,
+            has_synced: status.has_synced,
+        };
+        Sample { series, gauges }
+    }
+
+    fn series(&self) -> Arc<Series> {
+        self.series.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_series(&self, series: Arc<Series>) {
+        *self.series.write().unwrap_or_else(PoisonError::into_inner) = series;
+    }
+}
+
+impl Series {
+    fn of(name: &Name) -> Arc<Self> {
+        Arc::new(Self { name: Some(name.clone()), ..Self::default() })
+    }
+
+    fn add(&self, tally: &Tally) {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner).add(tally);
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Totals {
+    fn add(&mut self, tally: &Tally) {
+        let ignored = [
+            tally.ignored_absent,
+            tally.ignored_duplicate,
+            tally.ignored_unchanged,
+            tally.ignored_superseded,
+            tally.ignored_closed,
+        ];
+        let settled = tally.settled.iter().chain([&tally.stale]);
+        self.adds += tally.adds;
+        self.retries += tally.retries;
+        self.coalesced += tally.coalesced;
+        add_each(&mut self.deltas, &tally.deltas);
+        add_each(&mut self.ignored, &ignored);
+        add_each(&mut self.settled, settled);
+    }
+}
+
+fn add_each<'a>(sums: &mut [u64], more: impl IntoIterator<Item = &'a u64>) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum += more;
+    }
+}
+
+impl Durations {
+    fn record(&self, took: Duration) {
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_US.partition_point(|bound| *bound < took_us);
+        if let Some(count) = self.counts.get(bucket) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        self.sum_us.fetch_add(took_us, Ordering::Relaxed);
+    }
+
+    /// How many were in each bucket or in one before it, all of them last; and their sum.
+    pub(super) fn read(&self) -> ([u64; BUCKETS + 1], Duration) {
+        let mut count = 0;
+        let up_to = self.counts.each_ref().map(|own| {
+            count += own.load(Ordering::Relaxed);
+            count
+        });
+        (up_to, Duration::from_micros(self.sum_us.load(Ordering::Relaxed)))
+    }
+}
+
+impl Gauges {
+    /// As if the two were one queue. The oldest age counts, and it has synced once both have.
+    pub(super) fn with(mut self, other: &Self) -> Self {
+        for (keys, more) in self.items.iter_mut().zip(other.items) {
+            *keys += more;
+        }
+        self.depth += other.depth;
+        self.unfinished = self.unfinished.saturating_add(other.unfinished);
+        self.longest = self.longest.max(other.longest);
+        self.known += other.known;
+        self.oldest_ready_age = self.oldest_ready_age.max(other.oldest_ready_age);
+        self.waiters += other.waiters;
+        self.has_synced &= other.has_synced;
+        self
+    }
+}
+
+impl fmt::Debug for QueueMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueueMetrics({})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_of_a_queue_that_is_gone() {
+        let metrics = Metrics::new(1).expect("metrics");
+        let [first, second, third] =
+            ["a", "b", "c"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
+        let left = [&first, &second, &third].map(Arc::downgrade);
+        metrics.forget(&third);
+        metrics.forget(&first);
+        drop((first, third));
+        assert!(left[0].upgrade().is_none() && left[2].upgrade().is_none());
+        let series = Arc::downgrade(&second.series());
+        assert_eq!(second.series().name.as_ref().map(Name::as_str), Some("b"), "it has taken the place");
+        metrics.forget(&second);
+        drop(second);
+        assert!(left[1].upgrade().is_none() && series.upgrade().is_none());
+        assert_eq!(metrics.lock_places().taken, 0);
+        assert!(metrics.lock_places().others.is_empty());
+    }
+
+    #[test]
+    fn a_duration_counts_in_the_first_bucket_that_holds_it() {
+        let durations = Durations::default();
+        for micros in [0, 1, 2, 10, 999_999_999, 1_000_000_000, 1_000_000_001] {
+            durations.record(Duration::from_micros(micros));
+        }
+        let (up_to, sum) = durations.read();
+        assert_eq!(up_to, [1, 1, 2, 4, 4, 4, 4, 4, 4, 4, 4, 6, 7]);
+        assert_eq!(sum, Duration::from_micros(3_000_000_013));
+    }
+}

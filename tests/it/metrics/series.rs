@@ -1,0 +1,312 @@
+//! Which series there are: as long as their queue, and no more than a setting allows.
+
+#![expect(clippy::float_cmp, reason = "counts and whole seconds are floats on a page, and exact")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::engine::Queue;
+use deltaq::engine::command::{Call, Pop};
+use deltaq::engine::config::Config;
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::time::Time;
+use deltaq::service::Name;
+use deltaq::service::metrics::Metrics;
+use serde_json::{Value, json};
+
+use super::page::Page;
+use crate::harness::{Client, Service};
+
+async fn page(service: &Service) -> Page {
+    let mut client = Client::connect(service.metrics).await;
+    Page::read(&client.call("GET", "/metrics", &Value::Null).await.text)
+}
+
+async fn add(service: &Service, queue: &str, keys: &[&str]) {
+    let objects: Value = keys.iter().map(|key| json!({"key": key})).collect();
+    service.post(&format!("/v1/queues/{queue}/add"), &objects).await.ok();
+}
+
+async fn pop(service: &Service, queue: &str) {
+    service.post(&format!("/v1/queues/{queue}/pop"), &Value::Null).await.ok();
+}
+
+async fn delete(service: &Service, queue: &str) {
+    assert_eq!(service.call("DELETE", &format!("/v1/queues/{queue}"), &Value::Null).await.status, 204);
+}
+
+/// No counter of `before` is smaller in `after`, unless its series is gone.
+fn never_falls(before: &Page, after: &Page) {
+    for (series, value) in &before.values {
+        let name = series.split('{').next().unwrap_or_default();
+        let counts = ["_total", "_bucket", "_count", "_sum"].iter().any(|end| name.ends_with(end));
+        if let Some(now) = after.values.get(series).filter(|_| counts) {
+            assert!(now >= value, "{series} fell from {value} to {now}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_series_of_a_queue_go_with_it_and_a_new_one_begins_at_zero() {
+    let service = Service::start().await;
+    let before = page(&service).await.values.len();
+    for round in 0..3 {
+        for number in 0..20 {
+            let queue = format!("q{round}-{number}");
+            add(&service, &queue, &["a"]).await;
+            pop(&service, &queue).await;
+        }
+        assert_eq!(page(&service).await.queues().len(), 20);
+        for number in 0..20 {
+            delete(&service, &format!("q{round}-{number}")).await;
+        }
+    }
+    let after = page(&service).await;
+    assert_eq!(after.queues(), Vec::<String>::new());
+    let http = |series: &&String| series.starts_with("http_");
+    let grown = after.values.keys().filter(http).count();
+    assert!(after.values.len() <= before + grown, "{} series, {before} before", after.values.len());
+
+    add(&service, "q", &["a", "b"]).await;
+    pop(&service, "q").await;
+    delete(&service, "q").await;
+    add(&service, "q", &["a"]).await;
+    let own = page(&service).await.of_queue("q");
+    assert_eq!(own["workqueue_adds_total"], 1.0);
+    assert_eq!(own["deltaq_deltas_total{type=\"Added\"}"], 1.0);
+    assert_eq!(own["workqueue_queue_duration_seconds_count"], 0.0);
+    assert_eq!(own["deltaq_items{state=\"leased\"}"], 0.0);
+}
+
+/// All series of a queue but for the buckets of histograms.
+const OF_A_QUEUE: [&str; 34] = [
+    "deltaq_deltas_coalesced_total",
+    r#"deltaq_deltas_ignored_total{reason="absent"}"#,
+    r#"deltaq_deltas_ignored_total{reason="closed"}"#,
+    r#"deltaq_deltas_ignored_total{reason="duplicate"}"#,
+    r#"deltaq_deltas_ignored_total{reason="superseded"}"#,
+    r#"deltaq_deltas_ignored_total{reason="unchanged"}"#,
+    r#"deltaq_deltas_total{type="Added"}"#,
+    r#"deltaq_deltas_total{type="Deleted"}"#,
+    r#"deltaq_deltas_total{type="Replaced"}"#,
+    r#"deltaq_deltas_total{type="Sync"}"#,
+    r#"deltaq_deltas_total{type="Updated"}"#,
+    "deltaq_has_synced",
+    r#"deltaq_items{state="delayed"}"#,
+    r#"deltaq_items{state="leased"}"#,
+    r#"deltaq_items{state="parked"}"#,
+    r#"deltaq_items{state="ready"}"#,
+    "deltaq_known_objects",
+    "deltaq_oldest_ready_age_seconds",
+    r#"deltaq_settled_total{outcome="ack"}"#,
+    r#"deltaq_settled_total{outcome="expired"}"#,
+    r#"deltaq_settled_total{outcome="nack"}"#,
+    r#"deltaq_settled_total{outcome="reject"}"#,
+    r#"deltaq_settled_total{outcome="release"}"#,
+    r#"deltaq_settled_total{outcome="stale"}"#,
+    "deltaq_waiters",
+    "workqueue_adds_total",
+    "workqueue_depth",
+    "workqueue_longest_running_processor_seconds",
+    "workqueue_queue_duration_seconds_count",
+    "workqueue_queue_duration_seconds_sum",
+    "workqueue_retries_total",
+    "workqueue_unfinished_work_seconds",
+    "workqueue_work_duration_seconds_count",
+    "workqueue_work_duration_seconds_sum",
+];
+
+#[tokio::test]
+async fn every_queue_has_the_same_series_however_little_happened() {
+    let service = Service::start().await;
+    add(&service, "busy", &["a", "b"]).await;
+    pop(&service, "busy").await;
+    service.call("PUT", "/v1/queues/idle", &json!({})).await.ok();
+    let page = page(&service).await;
+    let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
+    assert_eq!(names("busy"), names("idle"));
+    assert_eq!(names("busy").len(), 60, "config/deltaq.toml and docs/operations.md say how many");
+    let without_buckets: Vec<_> =
+        names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
+    assert_eq!(without_buckets, OF_A_QUEUE);
+}
+
+#[tokio::test]
+async fn every_family_is_explained() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let text = std::fs::read_to_string(path).expect("the file is there");
+    let folder = crate::crash::server::Store::folder("families");
+    let crate::crash::server::Store::Folder(path) = &folder else { unreachable!("it is a folder") };
+    let service = Service::with(|settings| {
+        settings.storage.in_memory = false;
+        settings.storage.data_dir.clone_from(path);
+    })
+    .await;
+    add(&service, "q", &["a"]).await;
+    let families = page(&service).await.types;
+    assert!(families.contains_key("deltaq_journal_commit_duration_seconds"), "there is a journal");
+    for family in families.keys().filter(|family| !family.starts_with("process_")) {
+        let explained = text.contains(&format!("`{family}`")) || text.contains(&format!("`{family}{{"));
+        assert!(explained, "docs/operations.md does not say what {family} is");
+    }
+    service.shutdown.signal();
+    service.stopped().await;
+}
+
+#[tokio::test]
+async fn queues_past_the_cap_share_their_series() {
+    let service = Service::with(|settings| settings.metrics.max_queues = 2).await;
+    for queue in ["one", "two", "three", "four"] {
+        add(&service, queue, &["a", "b", "c"]).await;
+        pop(&service, queue).await;
+    }
+    let full = page(&service).await;
+    assert_eq!(full.queues(), ["_other", "one", "two"]);
+    let others = full.of_queue("_other");
+    assert_eq!(others["workqueue_adds_total"], 6.0);
+    assert_eq!(others["workqueue_queue_duration_seconds_count"], 2.0);
+    assert_eq!(others["workqueue_queue_duration_seconds_bucket{le=\"+Inf\"}"], 2.0);
+    assert_eq!(others["deltaq_items{state=\"ready\"}"], 4.0);
+    assert_eq!(others["workqueue_depth"], 4.0);
+
+    // The oldest of the others has a place of its own now, and begins there at zero. What it has
+    // counted before stays where it was counted.
+    add(&service, "three", &["d"]).await;
+    let told = page(&service).await;
+    never_falls(&full, &told);
+    delete(&service, "one").await;
+    let moved = page(&service).await;
+    never_falls(&told, &moved);
+    assert_eq!(moved.queues(), ["_other", "three", "two"]);
+    assert_eq!(moved.of_queue("_other")["workqueue_adds_total"], 7.0);
+    assert_eq!(moved.of_queue("_other")["workqueue_depth"], 2.0);
+    assert_eq!(moved.of_queue("three")["workqueue_adds_total"], 0.0);
+    assert_eq!(moved.of_queue("three")["workqueue_depth"], 3.0);
+    add(&service, "three", &["e"]).await;
+    pop(&service, "three").await;
+    let counted = page(&service).await;
+    assert_eq!(counted.of_queue("three")["workqueue_adds_total"], 1.0);
+    assert_eq!(counted.of_queue("three")["workqueue_queue_duration_seconds_count"], 1.0);
+
+    // What an other one counted last is not lost with it.
+    add(&service, "five", &["a"]).await;
+    add(&service, "four", &["d"]).await;
+    delete(&service, "four").await;
+    let fewer = page(&service).await;
+    never_falls(&counted, &fewer);
+    assert_eq!(fewer.of_queue("_other")["workqueue_adds_total"], 9.0);
+    assert_eq!(fewer.of_queue("_other")["workqueue_depth"], 1.0);
+    delete(&service, "five").await;
+    assert_eq!(page(&service).await.queues(), ["three", "two"]);
+}
+
+/// A queue with one key that came at `added_s` and is leased from `popped_s` on.
+fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Queue {
+    let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
+    let mut queue = Queue::new(config.clone(), 0, Time::default());
+    let add = |queue: &mut Queue, key: &str, seconds: u64| {
+        let object = Object::from_valid(&json!({"key": key}).to_string());
+        let call = Call {
+            kind: DeltaKind::Added,
+            key: Key::new(key).expect("a key"),
+            object: Some(object),
+            source: None,
+            delay: None,
+            final_state_unknown: false,
+            rate_limited: false,
+            trace: None,
+        };
+        queue.produce(at(seconds), &[call]).expect("there is room");
+    };
+    add(&mut queue, "leased", added_s);
+    let (lease, worker, id) = (Some(Duration::from_hours(1)), None, None);
+    let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
+    assert_eq!(queue.pop(at(popped_s), &pop).expect("it is open").len(), 1);
+    for (number, seconds) in ready.iter().enumerate() {
+        add(&mut queue, &format!("ready-{number}"), *seconds);
+    }
+    queue
+}
+
+#[test]
+fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
+    let config = Arc::new(Config::default());
+    let metrics = Metrics::new(0).expect("metrics");
+    let mut queues =
+        [queue(&config, 1, 4, &[5, 6]), queue(&config, 2, 3, &[7]), Queue::new(config, 0, Time::default())];
+    let places = ["x", "y", "z"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
+    let mut page = || {
+        let now = Time::from_micros(10_000_000);
+        let samples: Vec<_> =
+            places.iter().zip(&mut queues).map(|(place, queue)| place.sample(queue, 2, now)).collect();
+        Page::read(&metrics.render(&samples)).of_queue("_other")
+    };
+    let expected = BTreeMap::from([
+        ("workqueue_depth", 3.0),
+        ("workqueue_unfinished_work_seconds", 13.0),
+        ("workqueue_longest_running_processor_seconds", 7.0),
+        ("workqueue_adds_total", 5.0),
+        ("deltaq_items{state=\"ready\"}", 3.0),
+        ("deltaq_items{state=\"leased\"}", 2.0),
+        ("deltaq_oldest_ready_age_seconds", 5.0),
+        ("deltaq_waiters", 6.0),
+        // The third has seen no call yet.
+        ("deltaq_has_synced", 0.0),
+    ]);
+    let found = page();
+    assert_eq!(expected, expected.keys().map(|series| (*series, found[*series])).collect());
+    assert_eq!(found, page(), "a second look counts nothing twice");
+    queues[2] = queue(queues[0].config(), 1, 2, &[]);
+    let samples =
+        places.iter().zip(&mut queues).map(|(place, queue)| place.sample(queue, 0, Time::default()));
+    let text = metrics.render(&samples.collect::<Vec<_>>());
+    assert_eq!(Page::read(&text).of_queue("_other")["deltaq_has_synced"], 1.0);
+}
+
+#[tokio::test]
+async fn nobody_is_late_with_a_paused_queue() {
+    let service = Service::start().await;
+    for queue in ["open", "paused"] {
+        add(&service, queue, &["a"]).await;
+    }
+    service.post("/v1/queues/paused/pause", &Value::Null).await.ok();
+    let ages = page(&service).await;
+    assert!(ages.value("deltaq_oldest_ready_age_seconds{queue=\"open\"}") > 0.0);
+    assert_eq!(ages.value("deltaq_oldest_ready_age_seconds{queue=\"paused\"}"), 0.0);
+    assert!(service.get("/v1/queues/paused").await.ok()["status"]["oldest_ready_age_ms"].is_u64());
+    service.post("/v1/queues/paused/resume", &Value::Null).await.ok();
+    assert!(page(&service).await.value("deltaq_oldest_ready_age_seconds{queue=\"paused\"}") > 0.0);
+}
+
+#[tokio::test]
+async fn callers_cannot_make_up_labels_of_requests() {
+    let service = Service::start().await;
+    let requests = ["GET", "POST", "BREW", "PATCH"].iter().flat_map(|method| {
+        ["/nowhere/a", "/nowhere/b", "/v1/queues/a/items/x", "/v1/queues/b/items/y/z", "/v1/queues/a/nothing"]
+            .map(|path| (*method, path))
+    });
+    for (method, path) in requests {
+        service.call(method, path, &Value::Null).await;
+    }
+    let seen: Vec<String> = page(&service)
+        .await
+        .values
+        .into_keys()
+        .filter(|series| series.starts_with("http_requests_total"))
+        .map(|series| series.replace("http_requests_total", ""))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            r#"{method="GET",route="/v1/queues/{queue}/items/{*key}",status="404"}"#,
+            r#"{method="GET",route="unmatched",status="404"}"#,
+            r#"{method="POST",route="/v1/queues/{queue}/items/{*key}",status="405"}"#,
+            r#"{method="POST",route="unmatched",status="404"}"#,
+            r#"{method="other",route="/v1/queues/{queue}/items/{*key}",status="405"}"#,
+            r#"{method="other",route="unmatched",status="404"}"#,
+        ]
+    );
+}

@@ -1,0 +1,144 @@
+//! The alert rules and the dashboard in a real Prometheus, which watches real servers.
+//!
+//! One server has all kinds of work, and all is well with it; each of the others has one trouble. The rules
+//! run sixty times as fast as in life. `prometheus` and `promtool` come with the Debian package `prometheus`.
+
+mod board;
+mod files;
+mod runbook;
+mod scene;
+mod tools;
+mod work;
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use self::board::Board;
+use self::scene::{HEALTHY, Scene};
+use self::tools::{Monitor, promtool, until};
+use crate::metrics::page::Page;
+
+/// What each server may fire: what it must, and what comes of it.
+const EXPECTED: [(&str, &[&str], &[&str]); 5] = [
+    (HEALTHY, &[], &[]),
+    ("stuck", &["DeltaqWorkerStuck"], &[]),
+    ("backlog", &["DeltaqBacklogGrowing"], &[]),
+    // Nobody can be handed anything there.
+    ("stalled", &["DeltaqJournalStalled"], &["DeltaqCallsRefused", "DeltaqBacklogGrowing"]),
+    ("parked", &["DeltaqKeysParked"], &[]),
+];
+
+/// So many scrapes are 25 s: longer than any alert here needs that must not fire.
+const SCRAPES: u32 = 50;
+
+/// Families that need no place on the dashboard.
+const NOT_SHOWN: [&str; 3] =
+    ["process_threads", "process_virtual_memory_bytes", "process_virtual_memory_max_bytes"];
+
+#[test]
+fn staged_troubles_fire_their_alerts_and_every_panel_has_data() {
+    let mut scene = Scene::stage();
+    let monitor = Monitor::start(&scene.targets());
+    until("a first scrape of all", || monitor.query("up == 1").len() == EXPECTED.len());
+    scene.work();
+    for (server, must, _) in EXPECTED {
+        for alert in must {
+            let firing = format!(r#"ALERTS{{alertname="{alert}",alertstate="firing",instance="{server}"}}"#);
+            until(&format!("{alert} of {server}"), || !monitor.query(&firing).is_empty());
+        }
+    }
+    let scrapes = format!(r#"count_over_time(up{{instance="{HEALTHY}"}}[10m])"#);
+    until("enough scrapes", || monitor.number(&scrapes) >= f64::from(SCRAPES));
+
+    let ever = monitor.query(r#"max_over_time(ALERTS{alertstate="firing"}[10m])"#);
+    for (server, must, may) in EXPECTED {
+        let fired: BTreeSet<&str> = ever
+            .iter()
+            .filter(|sample| sample.labels["instance"] == server)
+            .filter_map(|sample| sample.labels["alertname"].as_str())
+            .collect();
+        let wrong: Vec<_> =
+            fired.iter().filter(|alert| !must.contains(alert) && !may.contains(alert)).collect();
+        assert!(wrong.is_empty(), "{server} fires {wrong:?}: {ever:?}\n{}", scene.last_words());
+    }
+
+    until("a checkpoint", || {
+        monitor.number(&format!(r#"deltaq_checkpoint_duration_seconds_count{{instance="{HEALTHY}"}}"#)) > 0.0
+    });
+    every_panel_has_data(&monitor);
+    every_selector_of_an_alert_has_data(&monitor);
+    the_page_is_clean(&scene);
+    scene.end();
+}
+
+fn every_panel_has_data(monitor: &Monitor) {
+    let board = Board::read();
+    let mut without = Vec::new();
+    for (place, expr) in board.queries() {
+        let expr = Board::substitute(&expr, HEALTHY, &work::QUEUES);
+        // A rate needs some work between two scrapes.
+        let found = (0..tools::LOOKS).any(|look| {
+            if look > 0 {
+                tools::pause();
+            }
+            monitor.query(&expr).iter().any(|sample| !sample.value.is_nan())
+        });
+        if !found {
+            without.push(format!("{place}: {expr}"));
+        }
+    }
+    assert!(without.is_empty(), "no data:\n{}", without.join("\n"));
+}
+
+fn every_selector_of_an_alert_has_data(monitor: &Monitor) {
+    let rules = monitor.rules();
+    assert_eq!(rules.len(), files::alerts().len(), "Prometheus has taken all rules");
+    for rule in rules {
+        assert_eq!(rule["health"], "ok", "{rule}");
+        let expr = rule["query"].as_str().expect("an expression");
+        let selectors = board::selectors(expr);
+        assert!(!selectors.is_empty(), "{expr}");
+        for selector in selectors {
+            let found = monitor.query(&format!("last_over_time({selector}[10m])"));
+            assert!(!found.is_empty(), "{}: {selector} has no data", rule["name"]);
+        }
+    }
+}
+
+fn the_page_is_clean(scene: &Scene) {
+    let text = scene.page(HEALTHY);
+    let said = promtool(&["check", "metrics"], &text);
+    assert_eq!(said, "", "promtool has something to say of the page");
+    let board = Board::read();
+    let shown: String = board.queries().map(|(_, expr)| expr).collect();
+    let page = Page::read(&text);
+    let absent = page.types.keys().filter(|family| !shown.contains(family.as_str()));
+    let absent: Vec<_> = absent.filter(|family| !NOT_SHOWN.contains(&family.as_str())).collect();
+    assert!(absent.is_empty(), "the dashboard does not show {absent:?}");
+}
+
+#[test]
+fn promtool_has_nothing_to_say_of_the_files() {
+    tools::require();
+    let folder = files::folder();
+    for (check, file) in [
+        (["check", "config"], "prometheus.yml"),
+        (["check", "rules"], "deltaq.rules.yml"),
+        (["test", "rules"], "deltaq.rules.test.yml"),
+    ] {
+        let path = folder.join(file).display().to_string();
+        let said = promtool(&[check[0], check[1], &path], "");
+        assert!(said.contains("SUCCESS") && !said.contains("WARNING"), "{check:?} {file}: {said}");
+    }
+    assert!(promtool_refuses(&["check", "metrics"], "# TYPE a counter\na 1\n"), "promtool checks nothing");
+}
+
+fn promtool_refuses(arguments: &[&str], input: &str) -> bool {
+    !tools::try_promtool(arguments, input).0
+}
+
+/// A member of a document that is text.
+fn text<'a>(document: &'a Value, name: &str) -> &'a str {
+    document[name].as_str().unwrap_or_else(|| panic!("{name} is no text: {document}"))
+}

@@ -1,0 +1,141 @@
+//! The servers that Prometheus watches: a healthy one with all kinds of work, and one for each trouble.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+
+use super::tools::pause;
+use super::work::{self, Caller};
+use crate::crash::server::{Spawned, Store};
+use crate::faults::{self, Plan};
+
+/// The server with which all is well.
+pub(super) const HEALTHY: &str = "healthy";
+/// The queue of those with a trouble.
+const QUEUE: &str = "/v1/queues/q";
+/// What a disk says that fails.
+const EIO: i32 = 5;
+/// More calls than a test makes.
+const ALL: u64 = 1_000_000_000;
+
+pub(super) struct Scene {
+    working: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    servers: Vec<(&'static str, Spawned)>,
+    /// While this file is there, the disk fails.
+    switch: PathBuf,
+    _stores: [Store; 2],
+}
+
+impl Scene {
+    pub(super) fn stage() -> Self {
+        super::tools::require();
+        let store = Store::folder("prometheus-healthy");
+        let (failing, folder, switch) = faults::place("prometheus-stalled");
+        let plan = Plan { kind: "fail", calls: "sync", from: 1, count: ALL, errno: EIO };
+        let stalled = Spawned::start_with(&failing, |command| plan.set(command, &folder, Some(&switch)));
+        let servers = vec![
+            (HEALTHY, Spawned::start(&store)),
+            ("stuck", Spawned::start(&Store::Memory)),
+            ("backlog", Spawned::start(&Store::Memory)),
+            ("stalled", stalled),
+            ("parked", Spawned::start(&Store::Memory)),
+        ];
+        let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing]);
+        let scene = Self { working, stop, servers, switch, _stores: stores };
+        scene.trouble();
+        scene
+    }
+
+    /// Begins the work. Prometheus must watch by then, or it would miss what happens only once.
+    pub(super) fn work(&mut self) {
+        for task in work::TASKS {
+            self.run(HEALTHY, task);
+        }
+        self.run("backlog", |caller, number| {
+            caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": number.to_string()}));
+        });
+        self.run("stalled", |caller, _| {
+            // What it answers is what the alert is about.
+            let _refused = caller.call("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
+            let _unready = caller.call("GET", "/readyz", &Value::Null);
+        });
+    }
+
+    /// One key that a worker keeps, one that a worker rejects, and a disk that fails after its first commit.
+    fn trouble(&self) {
+        let mut leases = ["stuck", "parked"].map(|server| {
+            let mut caller = Caller::new(self.address(server));
+            caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
+            let popped = caller.ok("POST", &format!("{QUEUE}/pop?lease=1h"), &Value::Null);
+            (caller, popped["items"][0]["lease"]["id"].clone())
+        });
+        let (caller, lease) = &mut leases[1];
+        caller.ok(
+            "POST",
+            &format!("{QUEUE}/reject"),
+            &json!({"leases": [lease], "error": "no such currency"}),
+        );
+        let mut caller = Caller::new(self.address("stalled"));
+        caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
+        fs::write(&self.switch, "").expect("a file");
+    }
+
+    /// Repeats a task until the end.
+    fn run(&mut self, server: &str, task: impl Fn(&mut Caller, usize) + Send + 'static) {
+        let (mut caller, stop) = (Caller::new(self.address(server)), self.stop.clone());
+        self.working.push(std::thread::spawn(move || {
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                task(&mut caller, number);
+                pause();
+            }
+        }));
+    }
+
+    fn address(&self, server: &str) -> SocketAddr {
+        let found = self.servers.iter().find(|(name, _)| *name == server);
+        found.expect("a server of the scene").1.api
+    }
+
+    /// The servers, by their label `instance`.
+    pub(super) fn targets(&self) -> Vec<(&'static str, SocketAddr)> {
+        self.servers.iter().map(|(name, server)| (*name, server.api)).collect()
+    }
+
+    /// The page of a server's metrics.
+    pub(super) fn page(&self, server: &str) -> String {
+        Caller::new(self.address(server)).text("/metrics")
+    }
+
+    /// What the servers wrote to their logs last.
+    pub(super) fn last_words(&self) -> String {
+        let words = self.servers.iter().map(|(name, server)| [*name, ":\n", &server.last_words()].concat());
+        words.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Ends the work; none of it may have gone wrong.
+    pub(super) fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.working.drain(..) {
+            task.join().expect("all calls are answered as they should be");
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.working.drain(..) {
+            let _ended = task.join();
+        }
+        let _ = fs::remove_file(&self.switch);
+    }
+}
