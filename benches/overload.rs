@@ -243,7 +243,7 @@ async fn flood() {
 /// Sends requests at their times, whatever has become of those before.
 async fn open_loop(address: &str, clock: &Clock, rate: f64) -> Outcome {
     let (batches, idle) = (batches(), Arc::new(Mutex::new(Vec::<Caller>::new())));
-    let (mut outcome, mut running, mut open) = (Outcome::default(), JoinSet::new(), 0);
+    let (mut outcome, mut running, mut open) = (Outcome::default(), JoinSet::<Option<Answer>>::new(), 0);
     let begun = tokio::time::Instant::now();
     let mut number = 0;
     while begun.elapsed() < FLOOD {

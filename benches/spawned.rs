@@ -1,47 +1,65 @@
 //! A server in a process of its own, what the system says of it, and requests over plain sockets.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
 /// Far longer than any answer takes.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// How often it is looked whether a server is ready.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// A server that runs until it is dropped.
 pub(crate) struct Spawned {
     pub(crate) process: Child,
-    /// Kept open, so that the server can go on writing its log.
-    _log: BufReader<ChildStderr>,
+    /// Its log and its ready file.
+    folder: PathBuf,
     /// Where it listens.
     pub(crate) address: String,
 }
 
 impl Spawned {
     /// A server on a free port with the default settings, but for where it keeps its queues: as in
-    /// `--in-memory`, or `--data-dir` and a folder.
+    /// `--in-memory`, or `--data-dir` and a folder. Its log goes to a file.
     pub(crate) fn start(storage: &[&str]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_deltaq"))
-            .arg("serve")
-            .args(storage)
-            .args(["--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
-        let address = loop {
-            let mut line = String::new();
-            let read = log.read_line(&mut line).expect("a line of the log");
-            assert!(read > 0, "the server ended before it listened");
-            let said: Value = serde_json::from_str(&line).expect("the log is JSON");
-            if let Some(address) = said.get("api").and_then(Value::as_str) {
-                break address.to_owned();
-            }
-        };
-        Self { process, _log: log, address }
+        Self::start_with(|command| {
+            command.args(storage);
+        })
+    }
+
+    /// The same, with a command that `adapt` has completed.
+    pub(crate) fn start_with(adapt: impl FnOnce(&mut Command)) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("server-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (ready, log) = (folder.join("ready"), File::create(folder.join("log")).expect("a file"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]);
+        adapt(command.arg("--ready-file").arg(&ready).stderr(log));
+        let process = command.spawn().expect("the binary runs");
+        let mut server = Self { process, folder, address: String::new() };
+        while server.address.is_empty() {
+            let ended = server.process.try_wait().expect("a child");
+            assert!(ended.is_none(), "the server ended: {}", server.log());
+            let text = std::fs::read_to_string(&ready).unwrap_or_default();
+            let said: Value = serde_json::from_str(&text).unwrap_or_default();
+            said.get("api").and_then(Value::as_str).unwrap_or_default().clone_into(&mut server.address);
+            std::thread::sleep(LOOK);
+        }
+        server
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     /// A line of `/proc/PID/status`, in bytes: `VmRSS:` is resident memory now, `VmHWM:` the most that there was.
@@ -67,6 +85,7 @@ impl Drop for Spawned {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let _left = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -74,6 +93,8 @@ impl Drop for Spawned {
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) host: String,
+    /// Headers of each request, each with its end.
+    pub(crate) headers: String,
 }
 
 impl Connection {
@@ -81,13 +102,13 @@ impl Connection {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_nodelay(true).expect("a socket");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        Self { stream, host: address.to_owned() }
+        Self { stream, host: address.to_owned(), headers: String::new() }
     }
 
     /// Sends a request with a JSON body and does not wait for its answer.
     pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) {
-        let (host, bytes) = (&self.host, body.len());
-        let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
+        let (host, headers, bytes) = (&self.host, &self.headers, body.len());
+        let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n{headers}");
         let _ = write!(text, "content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n{body}");
         self.stream.write_all(text.as_bytes()).expect("the request is sent");
     }

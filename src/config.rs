@@ -100,6 +100,8 @@ pub enum Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
+    /// Whether anything is measured.
+    pub enabled: bool,
     /// Most queues with series of their own.
     pub max_queues: usize,
 }
@@ -417,7 +419,7 @@ impl Default for Storage {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { max_queues: 2_000 }
+        Self { enabled: true, max_queues: 2_000 }
     }
 }
 

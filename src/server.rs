@@ -68,9 +68,10 @@ impl Server {
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
         let metrics =
             Metrics::new(settings.metrics.max_queues).map_err(|source| Error::Metrics { source })?;
+        let metrics = metrics.switched(settings.metrics.enabled);
         // From here on a SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
-        let listeners = Listeners::bind(&settings.server).await?;
+        let listeners = Listeners::bind(settings).await?;
         let (reloadable, audit_writer) = Reloadable::of(settings)?;
         listeners.check(settings.access.insecure || !reloadable.lets_everybody_in())?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
@@ -98,7 +99,7 @@ impl Server {
             clock: clock.clone(),
             shutdown: shutdown.clone(),
             durability: durability(settings),
-            serves_metrics: listeners.metrics.is_none(),
+            serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
         };
         let tls = reloadable.tls.clone();
         Serving { settings: &settings.server, state, tls, closing: closing.clone() }.start(listeners);

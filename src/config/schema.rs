@@ -144,6 +144,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("audit.max_file_bytes", Kind::Integer(65_536, 1 << 40)),
     setting("audit.max_files", Kind::Integer(1, 10_000)),
     table("metrics"),
+    setting("metrics.enabled", Kind::Bool),
     setting("metrics.max_queues", Kind::Integer(0, 1_000_000)),
     table("log"),
     setting("log.format", Kind::Choice(&["auto", "human", "json"])),

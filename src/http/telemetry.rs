@@ -77,8 +77,10 @@ impl Observed {
     }
 
     fn measure(&self, status: u16) {
-        let visit = &self.visit;
-        let metrics = self.state.registry.metrics();
+        let (visit, metrics) = (&self.visit, self.state.registry.metrics());
+        if !metrics.is_on() {
+            return;
+        }
         let route = Label::new("route", visit.route().unwrap_or(UNMATCHED).to_owned());
         let method = Label::from_static_parts("method", visit.method);
         let status = Label::new("status", status.to_string());

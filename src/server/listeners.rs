@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::config;
+use crate::config::{self, Settings};
 use crate::http::server::tls::Tls;
 use crate::http::server::{Bounds, serve};
 use crate::http::{AppState, metrics_router, router};
@@ -27,9 +27,10 @@ pub(super) struct Listening {
 
 impl Listeners {
     /// Before anything else is done, so that a start without a free port leaves no trace.
-    pub(super) async fn bind(server: &config::Server) -> Result<Self, Error> {
+    pub(super) async fn bind(settings: &Settings) -> Result<Self, Error> {
+        let server = &settings.server;
         let api = Listening::bind(server.listen).await?;
-        let metrics = match server.metrics_listen {
+        let metrics = match server.metrics_listen.filter(|_| settings.metrics.enabled) {
             Some(wanted) => Some(Listening::bind(wanted).await?),
             None => None,
         };

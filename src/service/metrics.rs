@@ -67,6 +67,7 @@ pub struct Metrics {
     handle: PrometheusHandle,
     process: metrics_process::Collector,
     places: Arc<Mutex<Places>>,
+    is_on: bool,
 }
 
 impl Metrics {
@@ -96,24 +97,45 @@ impl Metrics {
         let process = metrics_process::Collector::default();
         metrics::with_local_recorder(&recorder, || process.describe());
         let places = Arc::new(Mutex::new(Places::new(max_queues)));
-        let metrics = Self { recorder: Arc::new(recorder), handle, process, places };
+        let metrics = Self { recorder: Arc::new(recorder), handle, process, places, is_on: true };
         let version = Label::from_static_parts("version", env!("CARGO_PKG_VERSION"));
         metrics.gauge("deltaq_build_info", vec![version]).set(1.0);
         Ok(metrics)
     }
 
+    /// Whether requests and the journal are to be measured; they are, unless this says otherwise.
+    #[must_use]
+    pub fn switched(self, is_on: bool) -> Self {
+        Self { is_on, ..self }
+    }
+
+    /// Whether requests and the journal are measured.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
     /// A counter with these labels.
     pub fn counter(&self, name: &'static str, labels: Vec<Label>) -> Counter {
+        if !self.is_on {
+            return Counter::noop();
+        }
         self.recorder.register_counter(&Key::from_parts(name, labels), &METADATA)
     }
 
     /// A gauge with these labels.
     pub fn gauge(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
+        if !self.is_on {
+            return Gauge::noop();
+        }
         self.recorder.register_gauge(&Key::from_parts(name, labels), &METADATA)
     }
 
     /// A histogram with these labels.
     pub fn histogram(&self, name: &'static str, labels: Vec<Label>) -> Histogram {
+        if !self.is_on {
+            return Histogram::noop();
+        }
         self.recorder.register_histogram(&Key::from_parts(name, labels), &METADATA)
     }
 
