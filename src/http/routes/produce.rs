@@ -296,6 +296,7 @@ pub(in crate::http) async fn replace(
     }
     let handle = state.registry.get_or_create(&name)?;
     let now = handle.config();
+    // By other rules of admission the objects can't be read again, since they are not kept as they came.
     if now.admission == config.admission && now.key != config.key {
         config = now;
         let items = read_keys_again(replace.items, &config)?;

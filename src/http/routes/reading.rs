@@ -161,6 +161,8 @@ fn check_count(objects: usize, most: usize) -> Result<(), Problem> {
 
 /// How many lines of a fast stream are read before other requests get their turn: about a millisecond.
 const LINES_AT_A_STRETCH: usize = 1_000;
+/// The same, where each object has to be admitted.
+const ADMITTED_AT_A_STRETCH: usize = 100;
 
 /// The whole list of a Replace.
 #[derive(Debug, Default)]
@@ -192,6 +194,7 @@ impl Listing {
         if listing.lines {
             let longest = line_bytes_max(&incoming, config);
             let mut lines = Lines::new(incoming, longest);
+            let stretch = config.admission.as_ref().map_or(LINES_AT_A_STRETCH, |_| ADMITTED_AT_A_STRETCH);
             while let Some(line) = lines.next().await? {
                 if let Some(end) = end {
                     return Err(incomplete(&format!(
@@ -204,7 +207,7 @@ impl Listing {
                     check_count(listing.items.len() + 1, most)?;
                     let parsed = parsed_line(&line, lines.number(), listing.items.len(), config)?;
                     listing.push(parsed, config)?;
-                    if listing.items.len().is_multiple_of(LINES_AT_A_STRETCH) {
+                    if listing.items.len().is_multiple_of(stretch) {
                         tokio::task::yield_now().await;
                     }
                 }
