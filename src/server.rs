@@ -66,9 +66,7 @@ impl Server {
         let clock = Clock::system();
         let defaults = to_engine(&settings.queue_defaults);
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
-        let metrics =
-            Metrics::new(settings.metrics.max_queues).map_err(|source| Error::Metrics { source })?;
-        let metrics = metrics.switched(settings.metrics.enabled);
+        let metrics = metrics(&settings.metrics)?;
         // From here on a SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(settings).await?;
@@ -244,6 +242,11 @@ async fn open_journal(
         opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
     let writing = Some(shutdown.spawn_last("journal writer", writer.run()));
     Ok(Opened { journal: Some(journal), writing, contents, unclean })
+}
+
+fn metrics(settings: &config::Metrics) -> Result<Metrics, Error> {
+    let metrics = Metrics::new(settings.max_queues).map_err(|source| Error::Metrics { source })?;
+    Ok(metrics.switched(settings.enabled))
 }
 
 fn durability(settings: &Settings) -> Durability {

@@ -1,11 +1,5 @@
 //! What it costs to see and to guard: the same load on a server with metrics, tokens, an audit log and a line
 //! in the log for each request, and on one with none of these, in turns.
-//!
-//! It prints what it measured; no measured time makes it fail.
-
-#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
-
-mod spawned;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +8,7 @@ use std::time::Duration;
 use deltaq::access::digest_text;
 use deltaq::clock::Clock;
 
-use spawned::{Connection, Spawned};
+use crate::spawned::{Connection, Spawned};
 
 /// Callers that each wait for their answers.
 const CONNECTIONS: usize = 32;
@@ -23,7 +17,8 @@ const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_secs(3);
 const TOKEN: &str = "dq_0000000000000000000000000000000000000000000000000000000000000000";
 
-fn main() {
+/// Measures both in turns.
+pub(crate) fn run() {
     let clock = Clock::system();
     for (name, in_memory) in [("in memory", true), ("with an fsync before each answer", false)] {
         let (guarded, bare) = (Measured::guarded(in_memory), Measured::bare(in_memory));
@@ -79,10 +74,11 @@ impl Measured {
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cost-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let server = Spawned::start_with(|command| {
-            match in_memory {
-                true => command.arg("--in-memory"),
-                false => command.arg("--data-dir").arg(folder.join("data")),
-            };
+            if in_memory {
+                command.arg("--in-memory");
+            } else {
+                command.arg("--data-dir").arg(folder.join("data"));
+            }
             if name == "guarded" {
                 command.env("DELTAQ_AUDIT__FILE", folder.join("audit.jsonl"));
             }

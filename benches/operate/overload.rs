@@ -1,12 +1,5 @@
 //! What the server does with more than it can take: four times the load that it sustains, and thousands of
 //! connections that are slow on purpose.
-//!
-//! Names of scenarios as arguments run only those: `flood`, `slow`. It prints what it measured; no measured
-//! time makes it fail.
-
-#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
-
-mod spawned;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use spawned::{Spawned, percentile_ms};
+use crate::spawned::{Spawned, percentile_ms};
 
 /// Objects in a request, and bytes of each: so much work that the load is the server's and not the client's.
 const BATCH: u64 = 100;
@@ -38,19 +31,12 @@ const CONNECTIONS_MAX: usize = 6_000;
 const SLOW_CONNECTIONS: usize = 5_000;
 const SLOW_PAUSE: Duration = Duration::from_secs(1);
 
-fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with("--")).collect();
-    let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+/// Runs a scenario, for which many files may be open.
+pub(crate) fn run(scenario: impl Future<Output = ()>) {
     let files = rlimit::increase_nofile_limit(20_000).expect("a limit of open files");
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    if runs("flood") {
-        assert!(files > CONNECTIONS_MAX as u64 + 100, "ulimit -n is {files}");
-        runtime.block_on(flood());
-    }
-    if runs("slow") {
-        assert!(files > SLOW_CONNECTIONS as u64 + 100, "ulimit -n is {files}");
-        runtime.block_on(slow());
-    }
+    let wanted = CONNECTIONS_MAX.max(SLOW_CONNECTIONS) as u64 + 100;
+    assert!(files > wanted, "ulimit -Hn is {files}, and {wanted} files are opened");
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(scenario);
 }
 
 /// A data directory that is removed in the end.
@@ -196,7 +182,8 @@ struct Outcome {
     not_sent: usize,
 }
 
-async fn flood() {
+/// Four times the load that the server sustains.
+pub(crate) async fn flood() {
     let (folder, clock) = (Folder::new(), Clock::system());
     let server = folder.server();
     let (sustained, times) = closed_loop(&server.address, &clock, SUSTAINED_CONNECTIONS, SUSTAINED).await;
@@ -299,7 +286,7 @@ fn note(outcome: &mut Outcome, answer: Option<&Answer>) -> usize {
 }
 
 /// Normal callers, without and with connections that never finish the head of a request.
-async fn slow() {
+pub(crate) async fn slow() {
     let (folder, clock) = (Folder::new(), Clock::system());
     let server = folder.server();
     let measured = Duration::from_secs(10);
