@@ -37,6 +37,10 @@ bench-journal *scenarios:
 bench-scrape:
     cargo bench --locked --bench scrape
 
+# What seeing and guarding costs, and what becomes of too much load. Prints results.
+bench-operate *scenarios:
+    cargo bench --locked --bench operate -- {{scenarios}}
+
 # The HTTP API against its own description.
 schemathesis:
     ./scripts/schemathesis.sh

@@ -4,8 +4,8 @@
 # MAX_EXAMPLES (default 25) says how many requests each operation gets at random, beside those at its edges.
 #
 # What holds by the state of a queue only, and so in no OpenAPI document, is said in scripts/schemathesis.toml and
-# scripts/schemathesis_hooks.py. Two checks have nothing to look at yet, since there is no access control: ignored_auth
-# and object_level_authorization.
+# scripts/schemathesis_hooks.py. The server has a token, so that it is also seen that nobody is let in without it. One check has
+# nothing to look at, since there are no objects that belong to one user: object_level_authorization.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,9 +37,11 @@ if [ -z "$binary" ]; then
     binary=$target/debug/deltaq
 fi
 
+token=$("$binary" token schemathesis --verbs read,produce,consume,admin --queues '*' --file "$work/tokens.toml")
+
 # One worker: Python 3.11 loses count in ast.parse when two threads call it (python/cpython#106905), and hypothesis does.
 # Long polls are short here: a request that waits tests nothing meanwhile.
-DELTAQ_SERVER__MAX_WAIT=100ms "$binary" serve --in-memory --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \
+DELTAQ_SERVER__MAX_WAIT=100ms DELTAQ_ACCESS__TOKENS_FILE=$work/tokens.toml "$binary" serve --in-memory --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \
     --ready-file "$work/ready" --log-format json --log-level warn > "$work/log" 2>&1 &
 server=$!
 for _ in $(seq 100); do
@@ -55,11 +57,11 @@ fi
 api=http://$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["api"])' "$work/ready")
 
 # The names that the document gives as examples are there.
-curl --silent --show-error --fail --json '{"object":{"key":"sku-1","price":10}}' "$api/v1/queues/prices/seed" > /dev/null
+curl --silent --show-error --fail --header "authorization: Bearer $token" --json '{"object":{"key":"sku-1","price":10}}' "$api/v1/queues/prices/seed" > /dev/null
 
 status=0
 PYTHONPATH=scripts PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=schemathesis_hooks \
-    timeout 300 "$venv/bin/schemathesis" --config-file scripts/schemathesis.toml run "$api/openapi.json" \
+    timeout 300 "$venv/bin/schemathesis" --config-file scripts/schemathesis.toml run "$api/openapi.json" --header "Authorization: Bearer $token" \
     --checks all --max-examples "${MAX_EXAMPLES:-25}" --seed "$seed" --workers 1 --request-timeout 20 \
     --continue-on-failure --generation-database none --report-dir "$work" || status=$?
 if ! kill -0 "$server" 2> /dev/null; then

@@ -18,6 +18,7 @@ mod cursor;
 mod delivery;
 mod guard;
 mod leftover;
+mod measures;
 mod ndjson;
 mod params;
 mod routes;
@@ -26,6 +27,7 @@ mod trace;
 mod visit;
 
 pub use budget::Budgets;
+pub use measures::Measures;
 pub use router::{metrics_router, router};
 pub use routes::read_seed;
-pub use state::{AppState, Durability, Gate, HttpLimits};
+pub use state::{AppState, Durability, Gate, HttpLimits, Parts};

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 fn run(serve: &Serve) -> Result<(), Failure> {
     let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags())?;
-    let log = telemetry::init(settings.log, config::rust_log().as_deref())?;
+    let _log = telemetry::init(settings.log, config::rust_log().as_deref())?;
     let files = raise_file_limit(settings.server.max_connections);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -51,7 +51,7 @@ fn run(serve: &Serve) -> Result<(), Failure> {
             // neither can it be written, which is told below.
             let _absent = std::fs::remove_file(path);
         }
-        let server = match Server::start(&settings, shutdown.clone()).await {
+        let server = match Server::start(&settings, shutdown).await {
             Err(said @ server::Error::Stopped) => {
                 tracing::info!("{said}");
                 return Ok(());
@@ -61,7 +61,6 @@ fn run(serve: &Serve) -> Result<(), Failure> {
         if let Some(path) = &serve.ready_file {
             server.write_ready_file(path)?;
         }
-        shutdown.spawn("log watch", log.watch(shutdown.draining().clone()));
         supervisor::ready();
         match files {
             Ok((limit, wanted)) if limit < wanted => tracing::warn!(

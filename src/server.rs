@@ -20,7 +20,7 @@ use crate::audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
 use crate::http::wire::config::to_engine;
-use crate::http::{AppState, Durability, HttpLimits};
+use crate::http::{AppState, Durability, HttpLimits, Measures, Parts};
 use crate::journal::recovery::Contents;
 use crate::journal::sqlite::{self, Sqlite};
 use crate::journal::store::Reader;
@@ -87,9 +87,10 @@ impl Server {
         let registry = Arc::new(registry);
         let closing = CancellationToken::new();
         let (api, metrics_address) = (listeners.api.address, listeners.metrics_address());
-        let state = AppState {
+        let state = AppState::from(Parts {
+            measures: Measures::new(registry.metrics()),
             registry: registry.clone(),
-            limits: Arc::new(HttpLimits::of(settings)),
+            limits: HttpLimits::of(settings),
             gate: reloadable.gate.clone(),
             audit: reloadable.audit.clone(),
             spans: spans.clone(),
@@ -98,7 +99,7 @@ impl Server {
             shutdown: shutdown.clone(),
             durability: durability(settings),
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
-        };
+        });
         let tls = reloadable.tls.clone();
         Serving { settings: &settings.server, state, tls, closing: closing.clone() }.start(listeners);
         let auditing = Auditing::start(audit_writer, &shutdown);

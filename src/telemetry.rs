@@ -1,20 +1,18 @@
 //! The log: what is written to stderr, how it looks, and how much of it. Nothing else of the program knows.
 //!
-//! Nobody waits for the log: a task writes it, and if whoever reads stderr stands still for so long that too many
-//! lines wait, lines are dropped and counted.
+//! Nobody waits for the log: see `gathering`.
 //!
 //! It is not the metrics, which have a module and a listener of their own.
 
-use std::io::{self, IsTerminal as _};
-use std::time::Duration;
+mod gathering;
 
-use tokio_util::sync::CancellationToken;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use self::gathering::{Gathering, Writer};
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// Why there is no log.
@@ -28,6 +26,12 @@ pub enum Error {
         /// What is wrong with it.
         source: ParseError,
     },
+    /// There is no thread to write it.
+    #[error("the log's thread can't be started")]
+    Thread {
+        /// What the system said.
+        source: io::Error,
+    },
     /// The process has a log already.
     #[error("the log can't be started")]
     Start {
@@ -36,34 +40,9 @@ pub enum Error {
     },
 }
 
-/// Most lines that wait to be written.
-const LINES_MAX: usize = 65_536;
-/// How often it is looked whether lines were dropped.
-const WATCH_PERIOD: Duration = Duration::from_secs(10);
-
 /// A log that is running. Dropping it writes what is left.
 #[derive(Debug)]
-pub struct Running {
-    _writer: WorkerGuard,
-    dropped: ErrorCounter,
-}
-
-impl Running {
-    /// Tells how many lines were dropped, until `ended`.
-    pub fn watch(&self, ended: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let dropped = self.dropped.clone();
-        async move {
-            let mut told = 0;
-            while ended.run_until_cancelled(tokio::time::sleep(WATCH_PERIOD)).await.is_some() {
-                let now = dropped.dropped_lines();
-                if now > told {
-                    tracing::warn!(lines = now - told, "lines of the log were dropped: stderr was not read");
-                    told = now;
-                }
-            }
-        }
-    }
-}
+pub struct Running(#[expect(dead_code, reason = "it is there to be dropped")] Writer);
 
 /// Starts the log of the process, on stderr. `rust_log` is the value of `RUST_LOG`, which beats the level of the settings.
 ///
@@ -73,9 +52,8 @@ impl Running {
 pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     let terminal = io::stderr().is_terminal();
     let filter = filter(log.level, rust_log)?;
-    let (writer, guard) = NonBlockingBuilder::default().buffered_lines_limit(LINES_MAX).finish(io::stderr());
-    let running = Running { dropped: writer.error_counter(), _writer: guard };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    let (lines, writer) = Gathering::start(io::stderr()).map_err(|source| Error::Thread { source })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     // On a terminal the library's own rule for colours stands, which honours NO_COLOR.
     let started = match (is_json(log.format, terminal), terminal) {
         (true, _) => builder.json().flatten_event(true).with_span_list(false).finish().try_init(),
@@ -83,7 +61,7 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
         (false, false) => builder.with_ansi(false).finish().try_init(),
     };
     started.map_err(|source| Error::Start { source })?;
-    Ok(running)
+    Ok(Running(writer))
 }
 
 fn is_json(format: LogFormat, terminal: bool) -> bool {

@@ -51,9 +51,9 @@ use super::wire;
 )]
 struct Api;
 
-/// The document, with the bounds of this server.
+/// The document, with the bounds of this server; and whether it has tokens, of which calls then need one.
 #[must_use]
-pub fn document(limits: &HttpLimits) -> Value {
+pub fn document(limits: &HttpLimits, has_tokens: bool) -> Value {
     let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
     if let Some(components) = document.get_mut("components").and_then(Value::as_object_mut) {
         components.insert("headers".to_owned(), answers::headers());
@@ -66,7 +66,9 @@ pub fn document(limits: &HttpLimits) -> Value {
         }
     }
     if let Some(document) = document.as_object_mut() {
-        document.insert("security".to_owned(), json!([{ "token": [] }, {}]));
+        let token = json!({ "token": [] });
+        let security = if has_tokens { json!([token]) } else { json!([token, {}]) };
+        document.insert("security".to_owned(), security);
     }
     let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flatten();
     let operations = paths.filter_map(|(_, path)| path.as_object_mut()).flatten();

@@ -1,9 +1,11 @@
 //! What the handlers share.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::budget::Budgets;
+use super::measures::Measures;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -12,13 +14,33 @@ use crate::lifecycle::Shutdown;
 use crate::service::Registry;
 use crate::spans::Spans;
 
-/// What handlers share. Cheap to clone.
+/// What handlers share. Each layer and handler gets a clone, so it is one pointer.
 #[derive(Clone, Debug)]
-pub struct AppState {
+pub struct AppState(Arc<Parts>);
+
+impl From<Parts> for AppState {
+    fn from(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for AppState {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// What an [`AppState`] is made of.
+#[derive(Debug)]
+pub struct Parts {
     /// All queues.
     pub registry: Arc<Registry>,
+    /// What is measured of requests.
+    pub measures: Measures,
     /// Bounds of the HTTP layer.
-    pub limits: Arc<HttpLimits>,
+    pub limits: HttpLimits,
     /// Who is let in, and how many.
     pub gate: Arc<Gate>,
     /// Where it is written down who did what.

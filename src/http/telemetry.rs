@@ -8,7 +8,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use metrics::Label;
 
 use super::problem::{self, Problem};
 use super::state::AppState;
@@ -59,35 +58,21 @@ pub(super) async fn not_found(request: Request) -> Problem {
 struct Observed {
     state: AppState,
     visit: Arc<Visit>,
-    in_flight: metrics::Gauge,
     is_told: bool,
 }
 
 impl Observed {
     fn begin(state: AppState, visit: Arc<Visit>) -> Self {
-        let in_flight = state.registry.metrics().gauge("http_requests_in_flight", Vec::new());
-        in_flight.increment(1.0);
-        Self { state, visit, in_flight, is_told: false }
+        state.measures.in_flight().increment(1.0);
+        Self { state, visit, is_told: false }
     }
 
     fn end(&mut self, status: u16, outcome: &'static str, counts: Counts) {
-        self.measure(status);
+        let (visit, took) = (&self.visit, self.state.clock.since(self.visit.begun_us));
+        let route = visit.route().unwrap_or(UNMATCHED);
+        self.state.measures.answered(visit.method, route, status, took);
         self.tell(Some(status), outcome, counts);
         self.is_told = true;
-    }
-
-    fn measure(&self, status: u16) {
-        let (visit, metrics) = (&self.visit, self.state.registry.metrics());
-        if !metrics.is_on() {
-            return;
-        }
-        let route = Label::new("route", visit.route().unwrap_or(UNMATCHED).to_owned());
-        let method = Label::from_static_parts("method", visit.method);
-        let status = Label::new("status", status.to_string());
-        metrics.counter("http_requests_total", vec![method.clone(), route.clone(), status]).increment(1);
-        metrics
-            .histogram("http_request_duration_seconds", vec![method, route])
-            .record(self.state.clock.since(visit.begun_us).as_secs_f64());
     }
 
     fn tell(&self, status: Option<u16>, outcome: &'static str, counts: Counts) {
@@ -151,7 +136,7 @@ impl Observed {
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        self.in_flight.decrement(1.0);
+        self.state.measures.in_flight().decrement(1.0);
         self.state.gate.budgets.release(&self.visit);
         if !self.is_told {
             self.tell(None, "gone", Counts::default());

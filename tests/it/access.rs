@@ -107,6 +107,7 @@ async fn nobody_is_let_in_who_does_not_belong() {
     let document = root.call_as("root", "GET", "/openapi.json", &Value::Null).await.ok();
     let before = root.call_as("root", "GET", &format!("/v1/queues/{QUEUE}"), &Value::Null).await.ok();
 
+    assert_eq!(document["security"], json!([{ "token": [] }]), "the document says that a token is needed");
     let operations = operations(&document);
     assert!(operations.len() > 35, "{}", operations.len());
     let open: Vec<&str> = operations

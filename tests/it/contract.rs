@@ -13,7 +13,7 @@ use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::config::Config;
-use deltaq::http::{AppState, Durability, Gate, HttpLimits, router};
+use deltaq::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts, router};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
 use deltaq::service::{Limits, Registry};
@@ -56,9 +56,10 @@ impl Talk {
             shutdown.clone(),
             metrics,
         ));
-        let state = AppState {
+        let state = AppState::from(Parts {
+            measures: Measures::new(registry.metrics()),
             registry: registry.clone(),
-            limits: Arc::new(HttpLimits { max_body_bytes: 2_000, ..HttpLimits::of(&Settings::default()) }),
+            limits: HttpLimits { max_body_bytes: 2_000, ..HttpLimits::of(&Settings::default()) },
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
             spans: Spans::default(),
@@ -67,7 +68,7 @@ impl Talk {
             shutdown: shutdown.clone(),
             durability: Durability::Memory,
             serves_metrics: true,
-        };
+        });
         let router = router(state);
         let (transcript, random) = (String::new(), Vec::new());
         Self { router, registry, hand, shutdown, transcript, random, last: Value::Null }

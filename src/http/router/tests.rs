@@ -13,7 +13,7 @@ use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::config::Config;
-use crate::http::{Budgets, Durability, Gate, HttpLimits};
+use crate::http::{Budgets, Durability, Gate, HttpLimits, Measures, Parts};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
@@ -26,9 +26,10 @@ fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::Metho
     let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let gate = Gate { budgets: Budgets::new(2, 2, 2, usize::MAX), ..Gate::open() };
-    let state = AppState {
+    let state = AppState::from(Parts {
+        measures: Measures::new(registry.metrics()),
         registry: Arc::new(registry),
-        limits: Arc::new(HttpLimits { request_timeout, ..HttpLimits::of(&Settings::default()) }),
+        limits: HttpLimits { request_timeout, ..HttpLimits::of(&Settings::default()) },
         gate: Arc::new(gate),
         audit: Audit::default(),
         spans: Spans::default(),
@@ -37,7 +38,7 @@ fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::Metho
         shutdown,
         durability: Durability::Memory,
         serves_metrics: false,
-    };
+    });
     with_layers(Router::new().route(route, handler).route("/livez", get(|| async { "ok" })), state)
 }
 

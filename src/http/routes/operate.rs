@@ -97,7 +97,7 @@ pub(in crate::http) async fn metrics(
 ) -> Result<Response, Problem> {
     params.none()?;
     // With thousands of queues it takes a while; no worker thread should stand still for it.
-    let registry = state.registry;
+    let registry = state.registry.clone();
     let text = tokio::task::spawn_blocking(move || registry.render_metrics()).await;
     let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be written"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
@@ -116,7 +116,8 @@ pub(in crate::http) async fn openapi_json(
     params: Params,
 ) -> Result<Json<serde_json::Value>, Problem> {
     params.none()?;
-    Ok(Json(openapi::document(&state.limits)))
+    let has_tokens = !state.gate.access.tokens().is_empty();
+    Ok(Json(openapi::document(&state.limits, has_tokens)))
 }
 
 /// What a problem means and what to do.

@@ -10,7 +10,7 @@ use super::*;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::engine::config::Config;
-use crate::http::{AppState, Durability, Gate, HttpLimits, router};
+use crate::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts, router};
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Name, Registry};
 use crate::spans::Spans;
@@ -29,9 +29,10 @@ fn state(shutdown: &Shutdown) -> AppState {
         max_reply_bytes: 1 << 20,
         ..HttpLimits::of(&Settings::default())
     };
-    AppState {
+    AppState::from(Parts {
+        measures: Measures::new(registry.metrics()),
         registry: Arc::new(registry),
-        limits: Arc::new(limits),
+        limits,
         gate: Arc::new(Gate::open()),
         audit: Audit::default(),
         spans: Spans::default(),
@@ -40,7 +41,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         shutdown: shutdown.clone(),
         durability: Durability::Memory,
         serves_metrics: false,
-    }
+    })
 }
 
 fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {

@@ -12,7 +12,7 @@ use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::event::{Ending, What};
-use deltaq::http::{AppState, Durability, Gate, HttpLimits, router};
+use deltaq::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts, router};
 use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::Decoder;
 use deltaq::lifecycle::Shutdown;
@@ -43,9 +43,10 @@ impl Bench {
         let shutdown = Shutdown::manual(Duration::ZERO);
         let journal = Memory::default();
         let registry = node::start(&journal, &clock, &shutdown, u64::MAX).await.expect("an empty store");
-        let state = AppState {
+        let state = AppState::from(Parts {
+            measures: Measures::new(registry.metrics()),
             registry,
-            limits: Arc::new(HttpLimits::of(&Settings::default())),
+            limits: HttpLimits::of(&Settings::default()),
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
             spans: Spans::default(),
@@ -54,7 +55,7 @@ impl Bench {
             shutdown: shutdown.clone(),
             durability: Durability::Memory,
             serves_metrics: false,
-        };
+        });
         Self { router: router(state), journal, hand, shutdown }
     }
 

@@ -1,0 +1,187 @@
+//! Lines that gather while those before are written, so that whoever logs waits for nobody.
+//!
+//! A thread writes what has gathered, some milliseconds after the first line came: waking it for each line
+//! would cost more than the line. If whoever reads stands still until too many bytes wait, lines are dropped
+//! and counted, and the next line that is taken tells how many.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Most bytes that wait.
+const BYTES_MAX: usize = 16 << 20;
+/// How long lines gather.
+const GATHER: Duration = Duration::from_millis(5);
+/// Longest time that the end waits for a reader that stands still.
+const END_MAX: Duration = Duration::from_secs(1);
+
+/// Where lines gather. Clones are the same place.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathering(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    lines: Mutex<Lines>,
+    /// Lines have come, or the end has.
+    come: Condvar,
+    /// The thread has written all there was and is no more.
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    waiting: Vec<u8>,
+    dropped: u64,
+    is_ending: bool,
+    is_done: bool,
+}
+
+/// The thread that writes. Dropping it writes what is left.
+#[derive(Debug)]
+pub(super) struct Writer {
+    gathering: Gathering,
+    _thread: JoinHandle<()>,
+}
+
+impl Gathering {
+    /// Starts the thread that writes to `out`.
+    pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<(Self, Writer)> {
+        let gathering = Self::default();
+        let own = gathering.clone();
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || own.write_to(out))?;
+        Ok((gathering.clone(), Writer { gathering, _thread: thread }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_to(&self, mut out: impl Write) {
+        let mut batch = Vec::new();
+        loop {
+            let mut lines = self.lock();
+            while lines.waiting.is_empty() && !lines.is_ending {
+                lines = self.0.come.wait(lines).unwrap_or_else(PoisonError::into_inner);
+            }
+            if lines.waiting.is_empty() {
+                lines.is_done = true;
+                self.0.done.notify_all();
+                return;
+            }
+            if !lines.is_ending {
+                drop(lines);
+                std::thread::sleep(GATHER);
+                lines = self.lock();
+            }
+            std::mem::swap(&mut lines.waiting, &mut batch);
+            drop(lines);
+            // Nobody could be told of a log that can't be written.
+            let _unwritten = out.write_all(&batch);
+            batch.clear();
+        }
+    }
+}
+
+/// A line at a time, whole.
+impl Write for Gathering {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut lines = self.lock();
+        if lines.waiting.len() + line.len() > BYTES_MAX {
+            lines.dropped += 1;
+            return Ok(line.len());
+        }
+        let was_empty = lines.waiting.is_empty();
+        let dropped = std::mem::take(&mut lines.dropped);
+        if dropped > 0 {
+            let told = format!(
+                "{{\"level\":\"WARN\",\"message\":\"lines of the log were dropped\",\"lines\":{dropped}}}\n"
+            );
+            lines.waiting.extend_from_slice(told.as_bytes());
+        }
+        lines.waiting.extend_from_slice(line);
+        drop(lines);
+        if was_empty {
+            self.0.come.notify_one();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Gathering {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let mut lines = self.gathering.lock();
+        lines.is_ending = true;
+        self.gathering.0.come.notify_one();
+        let waiting = |lines: &mut Lines| !lines.is_done;
+        let _ended = self.gathering.0.done.wait_timeout_while(lines, END_MAX, waiting);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    use super::*;
+
+    /// Takes a piece only when it is let.
+    struct Slow {
+        leave: Receiver<()>,
+        taken: SyncSender<Vec<u8>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.leave.recv().map_err(io::Error::other)?;
+            self.taken.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_costs_lines_and_not_time() {
+        let (let_go, leave) = sync_channel(10);
+        let (taken, written) = sync_channel(10);
+        let (mut log, writer) = Gathering::start(Slow { leave, taken }).unwrap();
+        log.write_all(b"first\n").unwrap();
+        let_go.send(()).unwrap();
+        assert_eq!(written.recv().unwrap(), b"first\n");
+        let line = vec![b'x'; 1 << 20];
+        log.write_all(b"taken by the thread\n").unwrap();
+        // The thread takes what there is, and is stuck with it.
+        while !log.lock().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        for _ in 0..20 {
+            log.write_all(&line).unwrap();
+        }
+        assert_eq!(log.lock().dropped, 4, "16 MiB wait, and no more");
+        let_go.send(()).unwrap();
+        let_go.send(()).unwrap();
+        assert_eq!(written.recv().unwrap(), b"taken by the thread\n");
+        assert_eq!(written.recv().unwrap().len(), 16 << 20);
+        log.write_all(b"last\n").unwrap();
+        let_go.send(()).unwrap();
+        drop(writer);
+        let end = String::from_utf8(written.recv().unwrap()).unwrap();
+        assert!(end.contains("\"lines\":4") && end.ends_with("last\n"), "{end}");
+    }
+}
