@@ -12,6 +12,7 @@ mod rate;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -107,15 +108,17 @@ pub struct Standing {
     pub held: Held,
 }
 
-/// How many requests of one caller are being answered, by kind.
+/// How many requests of one caller are being answered, by kind, and how large they are.
 #[derive(Debug, Default)]
 pub struct Held {
     /// Those that look.
-    pub reads: std::sync::atomic::AtomicUsize,
+    pub reads: AtomicUsize,
     /// Those that change something.
-    pub writes: std::sync::atomic::AtomicUsize,
+    pub writes: AtomicUsize,
     /// Those that wait.
-    pub waits: std::sync::atomic::AtomicUsize,
+    pub waits: AtomicUsize,
+    /// Bytes of their bodies.
+    pub body_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -216,8 +219,10 @@ impl Caller {
             let allowed = "1 to 64 letters, digits, '.', '_', '-'";
             return Err(wrong("name", &entry.name, allowed));
         }
+        // What was put there by mistake may be the token itself.
         let digest = digest_of(&entry.sha256).ok_or_else(|| {
-            wrong("sha256", &entry.sha256, "64 hexadecimal digits, the SHA-256 of the token")
+            let shape = format!("a text of {} bytes", entry.sha256.len());
+            wrong("sha256", &shape, "64 hexadecimal digits, the SHA-256 of the token")
         })?;
         let expires_us = match &entry.expires {
             Some(text) => Some(instant_of(text).ok_or_else(|| {

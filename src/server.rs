@@ -103,7 +103,7 @@ impl Server {
         let tls = reloadable.tls.clone();
         Serving { settings: &settings.server, state, tls, closing: closing.clone() }.start(listeners);
         let auditing = Auditing::start(audit_writer, &shutdown);
-        shutdown.spawn("reload", reloadable.clone().run(hangups, shutdown.clone()));
+        shutdown.spawn("reload", reloadable.clone().run(hangups, registry.clone(), shutdown.clone()));
         shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
         let recovering = registry.recover(opened.contents, opened.unclean);
         let recovered = unless_stopped.run_until_cancelled(recovering).await;

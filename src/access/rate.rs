@@ -35,6 +35,8 @@ impl Bucket {
         if level.full_at_us <= now_us {
             *level = Level { full_at_us: now_us, rest: 0 };
         }
+        // A rate that was raised since then takes effect at once.
+        level.full_at_us = level.full_at_us.min(now_us.saturating_add(depth_us));
         let parts = level.rest + SECOND_US;
         let full_at_us = level.full_at_us + parts / each_second;
         let excess_us = (full_at_us - now_us).saturating_sub(depth_us);
@@ -62,5 +64,14 @@ mod tests {
         let later: usize = (1..=30).map(|second| taken(start + 333_334 + second * SECOND_US)).sum();
         assert!((89..=91).contains(&later), "{later} in 30 seconds");
         assert_eq!(taken(start + 1_000 * SECOND_US), 5, "no more than a burst after a pause");
+    }
+
+    #[test]
+    fn a_raised_rate_takes_effect_at_once() {
+        let (bucket, slow) = (Bucket::default(), Rate { each_second: 1, burst: 1_000 });
+        while bucket.take(slow, 0).is_ok() {}
+        let fast = Rate { each_second: 1_000, burst: 1_000 };
+        assert!(bucket.take(fast, 0).unwrap_err() <= Duration::from_millis(1));
+        assert!(bucket.take(fast, 2_000).is_ok());
     }
 }

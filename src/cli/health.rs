@@ -13,17 +13,13 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::config::{self, Flags, Settings};
-use crate::http::server::tls as server_tls;
 
 /// `deltaq health`.
 #[derive(Debug, Clone, Args)]
 pub struct Health {
-    /// The server's address, such as http://127.0.0.1:7070 [default: that of the settings].
+    /// The server's address, such as http://127.0.0.1:7070 or https://.. [default: that of the settings].
     #[arg(long)]
     pub url: Option<String>,
-    /// For an https URL: the certificate (PEM) that the server must show.
-    #[arg(long, value_name = "FILE", requires = "url")]
-    pub cert: Option<PathBuf>,
     /// Settings file of the server.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
@@ -34,8 +30,7 @@ pub struct Health {
 struct Target {
     /// Host and port.
     authority: String,
-    /// The certificate that must be shown; none speaks no TLS.
-    cert: Option<PathBuf>,
+    speaks_tls: bool,
 }
 
 /// Longest time for each of connecting, sending and every read.
@@ -56,15 +51,6 @@ pub enum Error {
     /// The settings do not say where the server is.
     #[error("server.listen has port 0, so only --url can say where the server is")]
     AnyPort,
-    /// A URL of https needs a certificate, and one of http has none.
-    #[error("--cert goes with an https URL, and an https URL needs it")]
-    Cert,
-    /// The certificate can't be used.
-    #[error("can't check the server's certificate")]
-    Tls {
-        /// Why not.
-        source: server_tls::Error,
-    },
     /// Not `http://host:port`.
     #[error("{url:?} is no address such as http://127.0.0.1:7070")]
     Url {
@@ -119,7 +105,7 @@ impl Health {
     /// Everything but a 200 within a few seconds.
     pub fn run(&self) -> Result<(), Error> {
         let target = if let Some(url) = &self.url {
-            Target::of_url(url, self.cert.clone())?
+            Target::of_url(url)?
         } else {
             let settings = config::load(self.config.as_deref(), config::variables(), &Flags::default());
             Target::of_settings(&settings.map_err(|source| Error::Settings { source })?)?
@@ -129,12 +115,10 @@ impl Health {
 }
 
 impl Target {
-    fn of_url(url: &str, cert: Option<PathBuf>) -> Result<Self, Error> {
-        let (scheme, port) = if cert.is_some() { ("https://", 443) } else { ("http://", 80) };
-        if url.starts_with("https://") != cert.is_some() {
-            return Err(Error::Cert);
-        }
-        Ok(Self { authority: authority(url, scheme, port)?, cert })
+    fn of_url(url: &str) -> Result<Self, Error> {
+        let speaks_tls = url.starts_with("https://");
+        let (scheme, port) = if speaks_tls { ("https://", 443) } else { ("http://", 80) };
+        Ok(Self { authority: authority(url, scheme, port)?, speaks_tls })
     }
 
     /// The server of these settings, from the same machine.
@@ -149,17 +133,16 @@ impl Target {
                 IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
-        Ok(Self { authority: address.to_string(), cert: settings.server.tls_cert.clone() })
+        Ok(Self { authority: address.to_string(), speaks_tls: settings.server.tls_cert.is_some() })
     }
 
     fn check(self) -> Result<(), Error> {
-        let Self { authority, cert } = self;
-        let trust = cert.map(|file| tls::trusting(&file)).transpose();
-        let trust = trust.map_err(|source| Error::Tls { source })?;
+        let Self { authority, speaks_tls } = self;
         let mut stream = connect(&authority)?;
-        let status = match trust {
-            None => ask(&mut stream, &authority),
-            Some(trust) => tls::over(stream, trust).and_then(|mut stream| ask(&mut stream, &authority)),
+        let status = if speaks_tls {
+            tls::over(stream).and_then(|mut stream| ask(&mut stream, &authority))
+        } else {
+            ask(&mut stream, &authority)
         };
         match status.map_err(|source| Error::Answer { authority: authority.clone(), source })? {
             Some(200) => Ok(()),
@@ -229,7 +212,7 @@ mod tests {
     use super::*;
 
     fn check(url: &str) -> Result<(), Error> {
-        Target::of_url(url, None)?.check()
+        Target::of_url(url)?.check()
     }
 
     /// A server that answers one request with these bytes; gives its URL, and the request in the end.
@@ -324,10 +307,9 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_goes_with_https() {
-        assert!(matches!(Target::of_url("https://a:1", None), Err(Error::Cert)));
-        assert!(matches!(Target::of_url("http://a:1", Some("x.crt".into())), Err(Error::Cert)));
-        let target = Target::of_url("https://a", Some("x.crt".into())).unwrap();
-        assert_eq!(target, Target { authority: "a:443".to_owned(), cert: Some("x.crt".into()) });
+    fn https_has_a_port_of_its_own() {
+        let target = |url: &str| Target::of_url(url).unwrap();
+        assert_eq!(target("https://a"), Target { authority: "a:443".to_owned(), speaks_tls: true });
+        assert_eq!(target("http://a"), Target { authority: "a:80".to_owned(), speaks_tls: false });
     }
 }

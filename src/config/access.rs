@@ -99,13 +99,15 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The file is not a list of tokens.
-    #[error("the file of tokens {} is wrong", path.display())]
+    /// The file is not a list of tokens. What stands there is not told: it may be a token.
+    #[error("the file of tokens {} is wrong at line {line}: {why}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where and why.
-        source: toml::de::Error,
+        /// Where.
+        line: usize,
+        /// What is wrong there.
+        why: String,
     },
 }
 
@@ -119,8 +121,11 @@ impl Access {
         if let Some(path) = &self.tokens_file {
             let text =
                 std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
-            let file: File =
-                toml::from_str(&text).map_err(|source| Error::Parse { path: path.clone(), source })?;
+            let file: File = toml::from_str(&text).map_err(|error| {
+                let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+                let line = before.matches('\n').count() + 1;
+                Error::Parse { path: path.clone(), line, why: error.message().to_owned() }
+            })?;
             entries.extend(file.tokens);
         }
         Ok(entries)

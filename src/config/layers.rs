@@ -33,7 +33,7 @@ impl Layers {
         if !setting.kind.accepts(&value) {
             return Err(Error::Invalid {
                 setting: setting.path,
-                value: value.to_string(),
+                value: setting.kind.shown(&value),
                 origin: origin.clone(),
                 allowed: setting.allowed(),
             });
@@ -62,6 +62,7 @@ impl Layers {
         self.check_complete()?;
         self.check_listeners()?;
         self.check_tls()?;
+        self.check_drain()?;
         self.check_backoff()?;
         let mut document = Table::new();
         for (path, (value, _)) in self.values {
@@ -110,6 +111,16 @@ impl Layers {
             if let Some((_, origin)) = self.values.get(given).filter(|_| !self.has(missing)) {
                 return Err(Error::Incomplete { setting: missing, given, origin: origin.clone() });
             }
+        }
+        Ok(())
+    }
+
+    /// What is cut before it begins to end drops requests.
+    fn check_drain(&self) -> Result<(), Error> {
+        let (delay, timeout) = ("server.drain_delay", "server.shutdown_timeout");
+        let us = |path| self.text(path).and_then(|text| duration::parse_us(text).ok());
+        if us(delay).is_some_and(|delay| delay > 0) && us(delay) >= us(timeout) {
+            return Err(self.conflict(delay, "must be below", timeout, ""));
         }
         Ok(())
     }

@@ -203,6 +203,11 @@ impl Kind {
         }
     }
 
+    /// The value as a message shows it: of tokens nothing, as what is wrong in them may be a secret.
+    pub(super) fn shown(self, value: &Value) -> String {
+        if matches!(self, Self::Tokens) { "what it is".to_owned() } else { value.to_string() }
+    }
+
     /// Whether the environment's text is the value itself; else it is read as a TOML value.
     pub(super) const fn is_text(self) -> bool {
         matches!(

@@ -299,3 +299,17 @@ fn every_parent_is_a_table_and_every_name_is_known_once() {
         }
     }
 }
+
+#[test]
+fn wrong_tokens_are_not_shown() {
+    let error = message(with_variable("DELTAQ_ACCESS__TOKENS", "[{ name = \"a\", token = \"dq_5ec2e7\" }]"));
+    assert!(error.contains("access.tokens") && !error.contains("5ec2e7"), "{error}");
+}
+
+#[test]
+fn draining_begins_to_end_before_it_is_cut() {
+    let error = message(with_file("[server]\ndrain_delay = \"30s\""));
+    assert!(error.contains("server.drain_delay") && error.contains("server.shutdown_timeout"), "{error}");
+    with_file("[server]\ndrain_delay = \"29s\"").unwrap();
+    with_file("[server]\nshutdown_timeout = \"0s\"").unwrap();
+}

@@ -1,21 +1,26 @@
 //! How much is answered at a time: reads, writes and waits apart, and the bytes of bodies.
 //!
 //! What is past a bound is refused at once, so that what is within it stays fast. Where there are tokens,
-//! one of them gets at most as many places as are still free. So one that floods takes half, two take a
-//! third each, and there is always room for the next.
+//! one of them gets at most three times as much as is still free. So one that floods takes three quarters,
+//! two take three sevenths each, and there is always room for the next.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 
 use super::problem::{Code, Problem};
-use super::state::AppState;
+use super::state::{AppState, Gate};
 use super::visit::Visit;
 use crate::access::{Caller, Held};
 use crate::duration;
@@ -46,11 +51,14 @@ enum Kind {
 }
 
 /// A place that is given back when it is dropped.
-struct Place<'a> {
-    budgets: &'a Budgets,
-    caller: Option<&'a Caller>,
+struct Place {
+    gate: Arc<Gate>,
+    caller: Option<Arc<Caller>>,
     kind: Kind,
 }
+
+/// How many times as much as is free one token may have.
+const SHARE: usize = 3;
 
 impl Budgets {
     /// Nothing is taken yet.
@@ -75,30 +83,6 @@ impl Budgets {
         }
     }
 
-    fn place<'a>(&'a self, kind: Kind, caller: Option<&'a Caller>) -> Result<Place<'a>, Problem> {
-        let budget = self.of(kind);
-        if !budget.take(1) {
-            let detail =
-                format!("{} requests of this kind are being answered ({})", budget.limit, budget.setting);
-            return Err(Problem::new(Code::TooManyRequests, detail).with("limit", budget.limit));
-        }
-        let place = Place { budgets: self, caller, kind };
-        let Some(caller) = caller else { return Ok(place) };
-        let own = kind.of(caller.held()).fetch_add(1, Ordering::Relaxed) + 1;
-        let free = budget.limit.saturating_sub(budget.taken.load(Ordering::Relaxed)) + 1;
-        if own > free {
-            let detail = format!(
-                "the token {:?} has {} requests of this kind that are being answered, and others need the rest of {} ({})",
-                caller.name(),
-                own - 1,
-                budget.limit,
-                budget.setting
-            );
-            return Err(Problem::new(Code::TooManyRequests, detail).with("limit", free));
-        }
-        Ok(place)
-    }
-
     /// Counts bytes of a body that is read into memory; they stay counted until the visit ends.
     pub(super) fn reserve(&self, visit: &Visit, bytes: usize) -> Result<(), Problem> {
         let budget = &self.body_bytes;
@@ -107,28 +91,49 @@ impl Budgets {
             let detail = format!("the body has more than {} bytes ({})", budget.limit, budget.setting);
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", budget.limit));
         }
-        if !budget.take(bytes) {
-            let detail = format!("bodies of {} bytes are being read ({})", budget.limit, budget.setting);
-            return Err(Problem::new(Code::TooManyRequests, detail).with("limit", budget.limit));
-        }
+        let caller = visit.caller.get().map(|caller| &**caller);
+        budget.take(
+            bytes,
+            caller.map(|caller| (caller.name(), &caller.held().body_bytes)),
+            "bytes of bodies",
+        )?;
         visit.body_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
     /// Gives back what was counted of the visit's body.
     pub(super) fn release(&self, visit: &Visit) {
-        self.body_bytes.give(visit.body_bytes.swap(0, Ordering::Relaxed));
+        let bytes = visit.body_bytes.swap(0, Ordering::Relaxed);
+        self.body_bytes.give(bytes, visit.caller.get().map(|caller| &caller.held().body_bytes));
     }
 }
 
 impl Budget {
-    fn take(&self, amount: usize) -> bool {
-        let after = |taken: usize| taken.checked_add(amount).filter(|taken| *taken <= self.limit);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).is_ok()
+    /// Takes so much, for somebody who has a name and holds some already.
+    fn take(&self, amount: usize, own: Option<(&str, &AtomicUsize)>, what: &str) -> Result<(), Problem> {
+        let Self { setting, limit, taken } = self;
+        let after = |taken: usize| taken.checked_add(amount).filter(|taken| taken <= limit);
+        let before = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).map_err(|_| {
+            let detail = format!("the server has {limit} {what} in hand ({setting})");
+            Problem::new(Code::TooManyRequests, detail).with("limit", *limit)
+        })?;
+        let Some((name, held)) = own else { return Ok(()) };
+        let share = limit.saturating_sub(before).saturating_mul(SHARE);
+        let after = |held: usize| held.checked_add(amount).filter(|held| *held <= share);
+        held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).map(drop).map_err(|held| {
+            taken.fetch_sub(amount, Ordering::Relaxed);
+            let detail = format!(
+                "the token {name:?} has {held} {what} in hand; others need the rest of {limit} ({setting})"
+            );
+            Problem::new(Code::TooManyRequests, detail).with("limit", share)
+        })
     }
 
-    fn give(&self, amount: usize) {
+    fn give(&self, amount: usize, own: Option<&AtomicUsize>) {
         self.taken.fetch_sub(amount, Ordering::Relaxed);
+        if let Some(held) = own {
+            held.fetch_sub(amount, Ordering::Relaxed);
+        }
     }
 }
 
@@ -142,12 +147,44 @@ impl Kind {
     }
 }
 
-impl Drop for Place<'_> {
+impl Place {
+    fn take(gate: &Arc<Gate>, kind: Kind, caller: Option<&Arc<Caller>>) -> Result<Self, Problem> {
+        let own = caller.map(|caller| (caller.name(), kind.of(caller.held())));
+        gate.budgets.of(kind).take(1, own, "requests of this kind")?;
+        Ok(Self { gate: Arc::clone(gate), caller: caller.cloned(), kind })
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(caller) = self.caller {
-            self.kind.of(caller.held()).fetch_sub(1, Ordering::Relaxed);
-        }
-        self.budgets.of(self.kind).give(1);
+        let held = self.caller.as_ref().map(|caller| self.kind.of(caller.held()));
+        self.gate.budgets.of(self.kind).give(1, held);
+    }
+}
+
+/// A body that keeps its request's place until all of it is sent.
+struct Kept {
+    body: Body,
+    _place: Place,
+}
+
+impl http_body::Body for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -164,15 +201,22 @@ pub(super) async fn bound(State(state): State<AppState>, request: Request, next:
     };
     // Whoever looks after an overloaded server must still get an answer.
     let is_watching = matches!(visit.route(), Some("/livez" | "/readyz" | "/metrics"));
-    let place = if is_watching {
-        None
-    } else {
-        Some(state.gate.budgets.place(kind, visit.caller.get().map(|caller| &**caller)))
-    };
-    let _place = match place.transpose() {
+    if is_watching {
+        return in_time(&state, &visit, wait, request, next).await;
+    }
+    let place = match Place::take(&state.gate, kind, visit.caller.get()) {
         Ok(place) => place,
         Err(problem) => return problem.into_response(),
     };
+    let response = in_time(&state, &visit, wait, request, next).await;
+    // A list whose length is not known is made while it is sent.
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    response.map(|body| Body::new(Kept { body, _place: place }))
+}
+
+async fn in_time(state: &AppState, visit: &Visit, wait: Duration, request: Request, next: Next) -> Response {
     let is_long = visit.route().is_some_and(|route| route.ends_with("/replace") || route.ends_with("/seed"));
     if is_long {
         return next.run(request).await;

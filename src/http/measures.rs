@@ -9,6 +9,11 @@ use metrics::{Counter, Gauge, Histogram, Label};
 
 use crate::service::metrics::Metrics;
 
+/// The route of a request that none has.
+pub(super) const UNMATCHED: &str = "unmatched";
+/// The method of a request that no route takes: one label, so that callers can't make up new ones.
+pub(super) const UNKNOWN: &str = "other";
+
 /// The metrics of requests.
 pub struct Measures {
     metrics: Metrics,
@@ -35,6 +40,11 @@ impl Measures {
     /// How many requests are being answered.
     pub(super) fn in_flight(&self) -> &Gauge {
         &self.in_flight
+    }
+
+    /// Counts connections past the cap: each had a request, of which nothing is known.
+    pub fn turned_away(&self) -> Counter {
+        self.series(UNKNOWN, UNMATCHED, 503).total
     }
 
     /// A request was answered.

@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use metrics::Counter;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -42,7 +43,7 @@ const BUFFER_BYTES_MIN: usize = 256 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bounds of a listener.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Bounds {
     /// Longest time that the head of a request may take.
     pub header_read_timeout: Duration,
@@ -52,6 +53,8 @@ pub struct Bounds {
     pub max_header_bytes: usize,
     /// Most connections at once; more are turned away.
     pub max_connections: usize,
+    /// Counts those that are.
+    pub turned_away: Counter,
 }
 
 /// Serves `router` on `listener` until `closing`; then the requests that run are finished, unless the
@@ -66,7 +69,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) {
     let permits = Arc::new(Semaphore::new(bounds.max_connections));
-    let doorkeeper = Doorkeeper::new(bounds.max_connections, tls.is_some());
+    let mut doorkeeper = Doorkeeper::new(bounds.max_connections, tls.is_some(), clock.clone());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -77,6 +80,7 @@ pub async fn serve(
                 // Answers are small and are waited for; they must not wait for more to send.
                 let _ = stream.set_nodelay(true);
                 let Ok(permit) = permits.clone().try_acquire_owned() else {
+                    bounds.turned_away.increment(1);
                     if let Some(telling) = doorkeeper.turn_away(stream) {
                         shutdown.spawn("connection past the cap", telling);
                     }

@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::measures::UNMATCHED;
 use super::problem::{self, Problem};
 use super::state::AppState;
 use super::visit::{Counts, REQUEST_ID, Visit};
@@ -18,8 +19,8 @@ use crate::engine::time::Time;
 use crate::name::Name;
 use crate::spans;
 
-/// The route of a request that none has.
-const UNMATCHED: &str = "unmatched";
+/// The route whose problems tell what was settled.
+const POP: &str = "/v1/queues/{queue}/pop";
 
 /// The outermost layer.
 pub(super) async fn observe(State(state): State<AppState>, request: Request, next: Next) -> Response {
@@ -27,6 +28,7 @@ pub(super) async fn observe(State(state): State<AppState>, request: Request, nex
     let mut observed = Observed::begin(state, visit);
     let response = next.run(request).await;
     let visit = &observed.visit;
+    let response = if visit.route() == Some(POP) { with_settled(response) } else { response };
     let (mut response, code) = problem::render(response, &visit.id);
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&visit.id) {
@@ -35,6 +37,19 @@ pub(super) async fn observe(State(state): State<AppState>, request: Request, nex
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let counts = response.extensions_mut().remove().unwrap_or_default();
     observed.end(response.status().as_u16(), code.map_or("ok", problem::Code::name), counts);
+    response
+}
+
+/// A pop that is refused before it is looked at has settled nothing, and of one that took too long it is not
+/// known; its problem says so in the same words as all others.
+fn with_settled(mut response: Response) -> Response {
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        let problem = response.extensions_mut().remove::<Problem>();
+        let problem = problem.unwrap_or_else(|| problem::of_status(status));
+        let settled = problem.with_default("settled", Vec::<()>::new());
+        response.extensions_mut().insert(settled);
+    }
     response
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::HeaderName;
 
+use super::measures::UNKNOWN;
 use super::state::AppState;
 use super::trace;
 use crate::access::Caller;
@@ -115,7 +116,6 @@ fn request_id(parts: &axum::http::request::Parts, state: &AppState) -> String {
     }
 }
 
-/// Methods that no route takes are one label, so that callers can't make up new ones.
 fn method_label(method: &str) -> &'static str {
     match method {
         "GET" => "GET",
@@ -123,6 +123,6 @@ fn method_label(method: &str) -> &'static str {
         "POST" => "POST",
         "PUT" => "PUT",
         "DELETE" => "DELETE",
-        _ => "other",
+        _ => UNKNOWN,
     }
 }

@@ -48,6 +48,12 @@ pub enum Error {
         /// Which, and why.
         source: access::Error,
     },
+    /// There is a file of tokens without tokens.
+    #[error("there is no token in {}, which would let everybody in; add one (deltaq token), or say --insecure", path.display())]
+    NoToken {
+        /// The file.
+        path: PathBuf,
+    },
     /// A reload would let everybody in.
     #[error("there is no token left, which would let everybody in; the ones before stay")]
     LastToken,

@@ -88,6 +88,7 @@ impl Serving<'_> {
             idle_timeout: self.settings.idle_timeout.get(),
             max_header_bytes: self.settings.max_header_bytes,
             max_connections: self.settings.max_connections,
+            turned_away: self.state.measures.turned_away(),
         };
         let (state, tls, closing) = (&self.state, self.tls.clone(), self.closing.clone());
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());

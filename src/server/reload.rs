@@ -13,6 +13,7 @@ use crate::config::{self, Settings};
 use crate::http::server::tls::{self, Tls};
 use crate::http::{Budgets, Gate};
 use crate::lifecycle::Shutdown;
+use crate::service::Registry;
 use crate::supervisor;
 
 /// What is read again.
@@ -46,6 +47,12 @@ impl Reloadable {
                 server.max_body_bytes_in_flight,
             ),
         };
+        let is_empty = gate.access.tokens().is_empty();
+        if let Some(path) =
+            settings.access.tokens_file.clone().filter(|_| is_empty && !settings.access.insecure)
+        {
+            return Err(Error::NoToken { path });
+        }
         let (audit, writer) = Audit::open(&settings.audit).map_err(|source| Error::Audit { source })?;
         Ok((Self { settings: settings.access.clone(), gate: Arc::new(gate), tls, audit }, writer))
     }
@@ -77,19 +84,25 @@ impl Reloadable {
     }
 
     /// Reads everything again whenever the process is told to.
-    pub(super) async fn run(self, mut hangups: Signal, shutdown: Shutdown) {
+    pub(super) async fn run(self, mut hangups: Signal, registry: Arc<Registry>, shutdown: Shutdown) {
         loop {
             tokio::select! {
                 Some(()) = hangups.recv() => {}
                 () = shutdown.draining().cancelled() => return,
                 else => return,
             }
-            supervisor::reloading();
+            // Who waits for the server to be ready must not hear so because it was told to reload.
+            let is_ready = registry.is_ready() && !shutdown.is_draining();
+            if is_ready {
+                supervisor::reloading();
+            }
             match self.reload().await {
                 Ok(()) => tracing::info!(tokens = self.gate.access.tokens().len(), "reloaded"),
                 Err(error) => tracing::error!(error = with_causes(&error), "could not reload"),
             }
-            supervisor::ready();
+            if is_ready && !shutdown.is_draining() {
+                supervisor::ready();
+            }
         }
     }
 }

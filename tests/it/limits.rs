@@ -48,15 +48,79 @@ async fn one_token_leaves_room_for_the_next() {
     .await;
     service.client().await.call_as("flood", "PUT", "/v1/queues/idle", &Value::Null).await.ok();
     let (waiting, refused) = refused(&service, "flood", 40).await;
-    assert_eq!((waiting.len(), refused), (6, 34), "alone it gets half");
+    assert_eq!((waiting.len(), refused), (9, 31), "alone it gets three quarters");
     let mut others = Vec::new();
     for name in ["second", "second", "third"] {
         others.push(poll(&service, name).await);
         let looked = service.client().await.call_as(name, "GET", "/v1/queues/idle", &Value::Null).await.ok();
-        assert_eq!(looked["status"]["waiters"], 6 + others.len(), "{name}");
+        assert_eq!(looked["status"]["waiters"], 9 + others.len(), "{name}");
     }
     drop(others);
     drop(waiting);
+    let waiters = |document: Value| document["status"]["waiters"].clone();
+    let mut looking = service.client().await;
+    let idle = "/v1/queues/idle";
+    while waiters(looking.call_as("flood", "GET", idle, &Value::Null).await.ok()) != 0 {}
+    // Whose callers have left has all places again.
+    let (waiting, _) = self::refused(&service, "flood", 9).await;
+    assert_eq!(waiting.len(), 9);
+}
+
+#[tokio::test]
+async fn bodies_of_one_token_leave_room_for_those_of_the_next() {
+    let tokens: Vec<TokenEntry> =
+        ["flood", "second"].iter().map(|name| token(name, &Verb::ALL, "*")).collect();
+    let service = Service::with(|settings| {
+        settings.access.tokens = tokens;
+        settings.server.max_body_bytes_in_flight = 10_000;
+    })
+    .await;
+    let mut floods = Vec::new();
+    for _ in 0..20 {
+        let mut flood = service.client().await;
+        let head = "POST /v1/queues/a/add HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer flood\r\ncontent-length: 900\r\n\r\n";
+        flood.send_bytes(format!("{head}{}", "x".repeat(800)).as_bytes()).await;
+        floods.push(flood);
+    }
+    // The flood is in when one of its own calls is refused.
+    let object = |bytes: usize| json!({ "key": "a", "text": "x".repeat(bytes) });
+    let mut client = service.client().await;
+    while client.call_as("flood", "POST", "/v1/queues/b/add", &object(800)).await.status == 200 {}
+    client.call_as("second", "POST", "/v1/queues/b/add", &object(800)).await.ok();
+}
+
+#[tokio::test]
+async fn a_list_keeps_its_place_until_all_of_it_is_sent() {
+    let service = Service::with(|settings| settings.server.max_reads_in_flight = 2).await;
+    let seeds: Vec<Value> = (0..4_000)
+        .map(|n| json!({ "object": { "key": n.to_string(), "text": "x".repeat(4_000) } }))
+        .collect();
+    service.post("/v1/queues/a/seed", &Value::from(seeds)).await.ok();
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let mut stream = service.client().await;
+        stream.send_text("GET", "/v1/queues/a/known", &[("accept", "application/x-ndjson")], "").await;
+        assert_eq!(stream.head().await.expect("a head").0, 200);
+        streams.push(stream);
+    }
+    assert_eq!(service.get("/v1/info").await.problem("too-many-requests")["limit"], 2);
+    drop(streams);
+    while service.get("/v1/info").await.status != 200 {}
+}
+
+#[tokio::test]
+async fn a_pop_that_is_refused_tells_what_was_settled() {
+    let service = Service::with(|settings| {
+        settings.access.tokens = vec![TokenEntry { rate: Some(1), ..token("slow", &Verb::ALL, "*") }];
+    })
+    .await;
+    let mut client = service.client().await;
+    let settle = json!({ "settle": [{ "lease": "1-1", "as": "ack" }] });
+    client.call_as("slow", "POST", "/v1/queues/a/pop", &settle).await.ok();
+    for (token, code) in [("slow", "too-many-requests"), ("nobody", "unauthorized")] {
+        let problem = client.call_as(token, "POST", "/v1/queues/a/pop", &settle).await.problem(code);
+        assert_eq!(problem["settled"], json!([]), "{problem}");
+    }
 }
 
 #[tokio::test]
@@ -84,6 +148,13 @@ async fn bodies_in_memory_are_bounded() {
     slow.send_bytes(rest.as_bytes()).await;
     slow.reply().await.ok();
     service.post("/v1/queues/b/add", &second).await.ok();
+    // A caller that leaves gives back what it has sent.
+    let mut gone = service.client().await;
+    gone.send_bytes(head.as_bytes()).await;
+    gone.send_bytes(begun.as_bytes()).await;
+    while service.post("/v1/queues/b/add", &second).await.status == 200 {}
+    drop(gone);
+    while service.post("/v1/queues/b/add", &second).await.status != 200 {}
     let large = service.post("/v1/queues/c/add", &json!({ "key": "c", "text": "x".repeat(11_000) })).await;
     assert_eq!(large.problem("object-too-large")["limit"], 10_000);
 }

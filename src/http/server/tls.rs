@@ -134,10 +134,7 @@ fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
 }
 
 /// The certificates of a file, of which there is at least one.
-///
-/// # Errors
-/// [`Error`] names the file.
-pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let failed = |source| Error::File { what: "certificates", path: path.to_owned(), source };
     let all = CertificateDer::pem_file_iter(path).map_err(failed)?;
     let all: Vec<_> = all.collect::<Result<_, _>>().map_err(failed)?;

@@ -102,3 +102,27 @@ async fn what_can_not_be_read_changes_nothing() {
     client.call("GET", "/v1/info", &Value::Null).await.problem("unauthorized");
     client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
 }
+
+#[tokio::test]
+async fn what_may_be_a_secret_is_not_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tokens.toml");
+    let secret = format!("dq_{}", "5ec2e7".repeat(10));
+    let grants = "grants = [{ verbs = [\"read\"], queues = [\"*\"] }]";
+    for text in [
+        format!("[[tokens]]\nname = \"a\"\nsha256 = \"{secret}\"\n{grants}\n"),
+        format!("[[tokens]]\nname = \"a\"\ntoken = \"{secret}\"\n{grants}\n"),
+        format!("[[tokens]]\nname = \"a\"\nsha256 = {secret}\n{grants}\n"),
+        String::new(),
+    ] {
+        std::fs::write(&path, &text).expect("a file");
+        let started = Service::try_with(
+            |settings| settings.access.tokens_file = Some(path.clone()),
+            deltaq::lifecycle::Shutdown::manual(std::time::Duration::ZERO),
+        );
+        let error = started.await.err().expect("it must not start");
+        let said = format!("{error:?} {}", deltaq::causes::with_causes(&error));
+        assert!(!said.contains("5ec2e7"), "{said}");
+        assert!(said.contains("tokens.toml") || said.contains("sha256"), "{said}");
+    }
+}

@@ -307,6 +307,8 @@ async fn callers_cannot_make_up_labels_of_requests() {
             r#"{method="POST",route="unmatched",status="404"}"#,
             r#"{method="other",route="/v1/queues/{queue}/items/{*key}",status="405"}"#,
             r#"{method="other",route="unmatched",status="404"}"#,
+            // Connections past the cap: there from the start, at 0.
+            r#"{method="other",route="unmatched",status="503"}"#,
         ]
     );
 }

@@ -1,5 +1,6 @@
 //! How a server ends while work is out.
 
+use deltaq::duration::DurationText;
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, object, objects, settled, settling, take, waiters};
@@ -50,6 +51,22 @@ async fn a_lease_that_nobody_settles_does_not_hold_up_the_end_longer_than_it_las
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     service.post(&format!("{QUEUE}/pop?lease=1s"), &Value::Null).await.ok();
+    service.shutdown.signal();
+    service.stopped().await;
+}
+
+#[tokio::test]
+async fn connections_are_taken_for_a_while_after_readiness_has_dropped() {
+    let service = Service::with(|settings| {
+        settings.server.drain_delay = DurationText::from_secs(20);
+    })
+    .await;
+    service.shutdown.signal();
+    for _ in 0..3 {
+        service.get("/readyz").await.problem("draining");
+        service.post(&format!("{QUEUE}/pop?wait=30s"), &Value::Null).await.problem("draining");
+    }
+    service.get("/v1/info").await.ok();
     service.shutdown.signal();
     service.stopped().await;
 }
