@@ -3,6 +3,8 @@
 # Build: docker build -t deltaq .
 # Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq serve --insecure
 #        or with tokens: -v ./tokens.toml:/etc/deltaq/tokens.toml:ro -e DELTAQ_ACCESS__TOKENS_FILE=/etc/deltaq/tokens.toml
+#        The file is read by the image's user, 65532 (nonroot), and `deltaq token` makes it for its own only (0600):
+#        chown 65532 tokens.toml
 
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /build
