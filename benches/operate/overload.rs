@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use crate::spawned::{Spawned, percentile_ms};
 
 /// Objects in a request, and bytes of each: so much work that the load is the server's and not the client's.
-const BATCH: u64 = 100;
-const OBJECT_BYTES: usize = 1_000;
+const BATCH: u64 = 20;
+const OBJECT_BYTES: usize = 200;
 /// Requests that are sent at a time while it is measured what the server sustains.
 const SUSTAINED_CONNECTIONS: usize = 64;
 const SUSTAINED: Duration = Duration::from_secs(10);
