@@ -8,7 +8,7 @@ use axum::extract::State;
 
 use super::consume::read_keys;
 use super::reading::{
-    Fate, Listing, Parsed, admitted, documents, key_or_explicit, keys_of, objects, read_keys_again,
+    Fate, Listing, Parsed, admitted, documents, give_way, key_or_explicit, keys_of, objects, read_keys_again,
 };
 use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
@@ -379,10 +379,11 @@ pub(in crate::http) async fn seed(
     params.none()?;
     let config = config_of(&state, &name);
     let texts = documents(incoming, state.limits.max_replace_objects, &config).await?;
-    let seeds = texts.iter().enumerate().map(|(index, (text, line))| {
-        seed_call(text, &config).map_err(|problem| problem.in_item(index, *line))
-    });
-    let seeds: Vec<_> = seeds.collect::<Result<_, _>>()?;
+    let mut seeds = Vec::with_capacity(texts.len());
+    for (index, (text, line)) in texts.iter().enumerate() {
+        seeds.push(seed_call(text, &config).map_err(|problem| problem.in_item(index, *line))?);
+        give_way(seeds.len(), &config).await;
+    }
     drop(texts);
     let queued = seeds.len() as u64;
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;

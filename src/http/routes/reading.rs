@@ -140,6 +140,14 @@ pub(super) fn keys_of(
     keyed.collect()
 }
 
+/// Gives other requests their turn, now and then, while many objects are read.
+pub(super) async fn give_way(objects: usize, config: &Config) {
+    let stretch = config.admission.as_ref().map_or(LINES_AT_A_STRETCH, |_| ADMITTED_AT_A_STRETCH);
+    if objects.is_multiple_of(stretch) {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// The object's own key, which an explicit one must equal, or stands in for.
 pub(super) fn key_or_explicit(own: Result<Key, KeyError>, explicit: Option<&Key>) -> Result<Key, KeyError> {
     match (own, explicit) {
@@ -194,7 +202,6 @@ impl Listing {
         if listing.lines {
             let longest = line_bytes_max(&incoming, config);
             let mut lines = Lines::new(incoming, longest);
-            let stretch = config.admission.as_ref().map_or(LINES_AT_A_STRETCH, |_| ADMITTED_AT_A_STRETCH);
             while let Some(line) = lines.next().await? {
                 if let Some(end) = end {
                     return Err(incomplete(&format!(
@@ -207,9 +214,7 @@ impl Listing {
                     check_count(listing.items.len() + 1, most)?;
                     let parsed = parsed_line(&line, lines.number(), listing.items.len(), config)?;
                     listing.push(parsed, config)?;
-                    if listing.items.len().is_multiple_of(stretch) {
-                        tokio::task::yield_now().await;
-                    }
+                    give_way(listing.items.len(), config).await;
                 }
             }
             if count.is_none() && end.is_none() {
@@ -224,7 +229,10 @@ impl Listing {
             if parsed.is_empty() && !many && !empty {
                 return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
             }
-            parsed.into_iter().try_for_each(|parsed| listing.push(parsed, config))?;
+            for parsed in parsed {
+                listing.push(parsed, config)?;
+                give_way(listing.items.len(), config).await;
+            }
         }
         for stated in [count, end].into_iter().flatten() {
             let have = listing.items.len() as u64;
