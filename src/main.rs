@@ -1,6 +1,7 @@
 //! The `deltaq` binary.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use deltaq::causes::with_causes;
@@ -14,6 +15,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Files that are open besides connections: the store's, the log's, the listeners.
 const FILES_BESIDE_CONNECTIONS: u64 = 128;
+/// How long threads that write may hold up the end of the process: one that a disk has stopped would for ever.
+const THREADS_END_MAX: Duration = Duration::from_secs(1);
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -42,9 +45,10 @@ fn main() -> ExitCode {
 fn run(serve: &Serve) -> Result<(), Failure> {
     let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags())?;
     let _log = telemetry::init(settings.log, config::rust_log().as_deref())?;
+    telemetry::tell_panics();
     let files = raise_file_limit(settings.server.max_connections);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         let shutdown = Shutdown::on_signals(settings.server.shutdown_timeout.get())?;
         if let Some(path) = &serve.ready_file {
             // One of a former run would say too early that this one is ready. If it can't be removed,
@@ -73,7 +77,9 @@ fn run(serve: &Serve) -> Result<(), Failure> {
         }
         server.run().await;
         Ok(())
-    })
+    });
+    runtime.shutdown_timeout(THREADS_END_MAX);
+    done
 }
 
 /// Each connection is an open file, and the system's default bound is often far too low for long polls. Answers

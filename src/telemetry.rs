@@ -7,6 +7,7 @@
 mod gathering;
 
 use std::io::{self, IsTerminal as _};
+use std::panic::Location;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
@@ -14,6 +15,9 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use self::gathering::{Gathering, Writer};
 use crate::config::{Log, LogFormat, LogLevel};
+
+/// The target of the lines of the audit, for what the log is asked to show.
+const AUDIT_TARGET: &str = "audit";
 
 /// Why there is no log.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +68,14 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     Ok(Running(writer))
 }
 
+/// Has panics told by the log, and not as plain text beside it. Their text is left out: it may hold a piece of an object.
+pub fn tell_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(Location::to_string);
+        tracing::error!(location, "a panic");
+    }));
+}
+
 fn is_json(format: LogFormat, terminal: bool) -> bool {
     match format {
         LogFormat::Auto => !terminal,
@@ -74,20 +86,97 @@ fn is_json(format: LogFormat, terminal: bool) -> bool {
 
 fn filter(level: LogLevel, rust_log: Option<&str>) -> Result<EnvFilter, Error> {
     let text = rust_log.unwrap_or(level.as_str());
-    EnvFilter::builder().parse(text).map_err(|source| Error::Filter { filter: text.to_owned(), source })
+    let failed = |source| Error::Filter { filter: text.to_owned(), source };
+    let filter = EnvFilter::builder().parse(text).map_err(failed)?;
+    if decides_on_audit(text) {
+        return Ok(filter);
+    }
+    // How much is told of the server says nothing about who did what.
+    let audit = format!("{AUDIT_TARGET}=info").parse().map_err(failed)?;
+    Ok(filter.add_directive(audit))
+}
+
+/// Whether a filter says what becomes of the audit's lines: by their target, or because it is `off` and nothing else.
+fn decides_on_audit(filter: &str) -> bool {
+    let names_it = |directive: &str| {
+        let target = directive.split(['=', '[']).next().unwrap_or_default();
+        target.trim() == AUDIT_TARGET
+    };
+    filter.trim().eq_ignore_ascii_case(LogLevel::Off.as_str()) || filter.split(',').any(names_it)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
     fn rust_log_beats_the_level() {
-        assert_eq!(filter(LogLevel::Warn, None).unwrap().to_string(), "warn");
-        assert_eq!(filter(LogLevel::Off, None).unwrap().to_string(), "off");
-        assert_eq!(filter(LogLevel::Warn, Some("deltaq=trace")).unwrap().to_string(), "deltaq=trace");
+        let lines = lines_of("deltaq=trace");
+        assert_eq!((lines.contains("a detail"), lines.contains("a stranger")), (true, false), "{lines}");
         let error = filter(LogLevel::Warn, Some("deltaq=loud")).unwrap_err();
         assert!(error.to_string().contains("deltaq=loud"), "{error}");
+    }
+
+    /// A log in a file, which can be read when it is written.
+    fn log() -> (Arc<File>, tempfile::TempPath) {
+        let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
+        (Arc::new(file), path)
+    }
+
+    /// What a filter lets through of three lines.
+    fn lines_of(text: &str) -> String {
+        let (log, path) = log();
+        let filter = filter(LogLevel::Warn, Some(text)).unwrap();
+        let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(log).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::trace!("a detail");
+            tracing::info!(target: "elsewhere", "a stranger");
+            tracing::info!(target: "audit", "a call");
+        });
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn the_audit_passes_whatever_does_not_name_it() {
+        for (text, passes) in [
+            ("info", true),
+            ("warn", true),
+            ("deltaq=debug", true),
+            ("auditor=warn", true),
+            ("off,deltaq=debug", true),
+            ("", true),
+            ("off", false),
+            (" OFF ", false),
+            ("info,audit=off", false),
+            ("audit=warn,info", false),
+            ("warn,audit", true),
+        ] {
+            assert_eq!(lines_of(text).contains("a call"), passes, "{text:?}");
+        }
+        assert!(lines_of("deltaq=trace").contains("a call"));
+        let of_level = |level| filter(level, None).unwrap().to_string();
+        assert_eq!(
+            (of_level(LogLevel::Warn), of_level(LogLevel::Off)),
+            ("audit=info,warn".into(), "off".into())
+        );
+    }
+
+    #[test]
+    fn a_panic_is_told_by_its_place_alone() {
+        let former = std::panic::take_hook();
+        let (log, path) = log();
+        let subscriber = tracing_subscriber::fmt().json().with_writer(log).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tell_panics();
+            std::panic::catch_unwind(|| panic!("the inside")).unwrap_err();
+        });
+        std::panic::set_hook(former);
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains("\"location\":\"src/telemetry.rs:"), "{text}");
+        assert!(!text.contains("the inside"), "{text}");
     }
 
     #[test]
