@@ -4,24 +4,33 @@
 //! enough. Whoever answers a call never waits for the disk: lines are handed to a task that writes them, and
 //! if it falls too far behind, lines are counted instead and the count is written as soon as it can be.
 //!
+//! Nobody but an admin can push the lines of admins out of it. What comes in floods is bounded for each second, see
+//! `flood`, and the last quarter of the places for lines that wait is for admins alone.
+//!
 //! It is not the journal: it says who asked for what, not what happened to a key.
 
 mod file;
+mod flood;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::Serialize;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio_util::sync::CancellationToken;
 
 use self::file::Files;
+use self::flood::Floods;
 use crate::config;
 
 /// Most lines that wait to be written.
 const LINES_MAX: usize = 65_536;
+/// How many of these places are for the lines of admins alone.
+const LINES_RESERVED: usize = LINES_MAX / 4;
 /// Most lines that are written at once.
 const BATCH_MAX: usize = 1_024;
 
@@ -68,10 +77,31 @@ pub struct Line<'a> {
     pub status: Option<u16>,
 }
 
-/// What stands in place of lines that are not there.
+/// How a call is treated when there are too many to be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Of a caller who was let in and needed `admin`: it has places of its own.
+    Admin,
+    /// Any other of a caller who is known.
+    Call,
+    /// One of those that cost nothing to send, so that there may be any number: of a caller who is not known, or beyond the
+    /// rate of one who is. Only some of each caller's are written in a second.
+    Flood,
+}
+
+/// What stands in place of lines that could not be written.
 #[derive(Serialize)]
 struct LostLine {
     lost: u64,
+}
+
+/// What stands in place of lines that were too many.
+#[derive(Serialize)]
+struct SuppressedLine<'a> {
+    time: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    who: Option<&'a str>,
+    suppressed: u64,
 }
 
 /// Where lines go. Clones are the same log.
@@ -81,26 +111,29 @@ pub struct Audit {
     file: Option<FileLog>,
     /// Whether every call is written down; else those of admins, and those that were refused.
     pub all: bool,
+    floods: Arc<Floods>,
 }
 
 #[derive(Clone, Debug)]
 struct FileLog {
-    messages: Sender<Message>,
-    lost: Arc<AtomicU64>,
+    lines: Sender<String>,
+    shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
-enum Message {
-    Line(String),
-    /// The file may have been moved away.
-    Reopen,
+/// What the writer is told beside lines. It is no message among them, because they may wait for a disk that stands still.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Lines that are to be told as lost.
+    lost: AtomicU64,
+    /// Whether the file may have been moved away.
+    is_moved: AtomicBool,
 }
 
 /// The task that writes the lines.
 #[derive(Debug)]
 pub struct Writer {
-    messages: Receiver<Message>,
-    lost: Arc<AtomicU64>,
+    lines: Receiver<String>,
+    shared: Arc<Shared>,
     files: Files,
 }
 
@@ -111,17 +144,20 @@ impl Audit {
     /// [`Error`] if the file can't be opened.
     pub fn open(settings: &config::Audit) -> Result<(Self, Option<Writer>), Error> {
         let all = settings.calls == config::AuditCalls::All;
-        let Some(path) = &settings.file else { return Ok((Self { file: None, all }, None)) };
+        let Some(path) = &settings.file else { return Ok((Self { all, ..Self::default() }, None)) };
         let files = Files::open(path.clone(), settings.max_file_bytes, settings.max_files)
             .map_err(|source| Error { path: path.clone(), source })?;
-        let (sender, messages) = mpsc::channel(LINES_MAX);
-        let lost = Arc::new(AtomicU64::new(0));
-        let file = Some(FileLog { messages: sender, lost: lost.clone() });
-        Ok((Self { file, all }, Some(Writer { messages, lost, files })))
+        let (sender, lines) = mpsc::channel(LINES_MAX);
+        let shared = Arc::<Shared>::default();
+        let file = Some(FileLog { lines: sender, shared: shared.clone() });
+        Ok((Self { file, all, floods: Arc::default() }, Some(Writer { lines, shared, files })))
     }
 
     /// Writes a call down.
-    pub fn record(&self, line: &Line<'_>) {
+    pub fn record(&self, class: Class, line: &Line<'_>) {
+        if class == Class::Flood && !self.floods.admits(line.who) {
+            return;
+        }
         let Some(file) = &self.file else {
             tracing::info!(
                 target: "audit",
@@ -139,17 +175,36 @@ impl Audit {
             );
             return;
         };
-        let text = serde_json::to_string(line).unwrap_or_default() + "\n";
-        if file.messages.try_send(Message::Line(text)).is_err() {
-            file.lost.fetch_add(1, Ordering::Relaxed);
+        file.push(class, line);
+    }
+
+    /// Tells how many lines there were too many since it was called last, which should be a second ago.
+    pub fn tell_suppressed(&self, time: &str) {
+        for (who, suppressed) in self.floods.take() {
+            let who = who.as_deref();
+            if let Some(file) = &self.file {
+                // One for each caller in a second is not many, and tells what an admin needs to know.
+                file.push(Class::Admin, &SuppressedLine { time, who, suppressed });
+            } else {
+                tracing::info!(target: "audit", who, suppressed, "audit");
+            }
         }
     }
 
-    /// Opens the file anew, which may have been moved away.
-    pub async fn reopen(&self) {
+    /// Has the file opened anew for the next lines, because it may have been moved away. Waits for nothing.
+    pub fn reopen(&self) {
         if let Some(file) = &self.file {
-            // Fails only when the writer has ended, and then there is nothing to open.
-            let _ended = file.messages.send(Message::Reopen).await;
+            file.shared.is_moved.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl FileLog {
+    fn push(&self, class: Class, line: &impl Serialize) {
+        let has_place = class == Class::Admin || self.lines.capacity() > LINES_RESERVED;
+        let text = serde_json::to_string(line).unwrap_or_default() + "\n";
+        if !has_place || self.lines.try_send(text).is_err() {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -161,22 +216,26 @@ impl Writer {
         loop {
             tokio::select! {
                 biased;
-                count = self.messages.recv_many(&mut batch, BATCH_MAX) => {
+                count = self.lines.recv_many(&mut batch, BATCH_MAX) => {
                     if count == 0 {
                         return;
                     }
                 }
-                () = closing.cancelled(), if !self.messages.is_closed() => {
-                    self.messages.close();
+                () = closing.cancelled(), if !self.lines.is_closed() => {
+                    self.lines.close();
                     continue;
                 }
             }
-            let messages = std::mem::take(&mut batch);
-            let lost = self.lost.swap(0, Ordering::Relaxed);
+            let lines = std::mem::take(&mut batch);
+            let lost = self.shared.lost.swap(0, Ordering::Relaxed);
             let mut files = self.files;
+            let is_moved = self.shared.is_moved.swap(false, Ordering::Relaxed);
             // A disk that stands still must not hold up a thread that answers requests.
             let written = tokio::task::spawn_blocking(move || {
-                let lost_again = write(&mut files, messages, lost);
+                if is_moved {
+                    files.reopen();
+                }
+                let lost_again = write(&mut files, &lines, lost);
                 (files, lost_again)
             });
             let Ok((files, lost_again)) = written.await else {
@@ -184,56 +243,23 @@ impl Writer {
                 return;
             };
             self.files = files;
-            self.lost.fetch_add(lost_again, Ordering::Relaxed);
+            self.shared.lost.fetch_add(lost_again, Ordering::Relaxed);
         }
     }
 }
 
 /// Writes a batch; answers how many lines are lost by now, those of the batch included.
-fn write(files: &mut Files, messages: Vec<Message>, lost: u64) -> u64 {
+fn write(files: &mut Files, lines: &[String], lost: u64) -> u64 {
     let mut text = String::new();
-    let mut lines = 0;
     if lost > 0 {
         text += &(serde_json::to_string(&LostLine { lost }).unwrap_or_default() + "\n");
     }
-    for message in messages {
-        match message {
-            Message::Line(line) => {
-                text += &line;
-                lines += 1;
-            }
-            Message::Reopen => files.reopen(),
-        }
-    }
-    if text.is_empty() {
-        return 0;
-    }
+    text.extend(lines.iter().map(String::as_str));
     match files.append(text.as_bytes()) {
         Ok(()) => 0,
         Err(error) => {
-            tracing::error!(%error, lines, "lines of the audit log are lost");
-            lost + lines
+            tracing::error!(%error, lines = lines.len(), "lines of the audit log are lost");
+            lost + lines.len() as u64
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_that_are_lost_are_counted_and_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
-        let line = |text: &str| Message::Line(format!("\"{text}\"\n"));
-        // Every write to it fails for want of room.
-        let mut full = Files::open("/dev/full".into(), 1 << 20, 1).unwrap();
-        let lost = write(&mut full, vec![line("a"), line("b")], 0);
-        assert_eq!(lost, 2);
-        let lost = write(&mut full, vec![line("c")], lost);
-        assert_eq!(lost, 3);
-        let mut files = Files::open(path.clone(), 1 << 20, 1).unwrap();
-        assert_eq!(write(&mut files, vec![line("d")], lost), 0);
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "{\"lost\":3}\n\"d\"\n");
     }
 }

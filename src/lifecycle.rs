@@ -133,7 +133,8 @@ impl Shutdown {
         left
     }
 
-    async fn cut_and_grace(&self) {
+    /// Ends when whatever still runs is given up.
+    pub async fn cut_and_grace(&self) {
         self.cut.cancelled().await;
         tokio::time::sleep(CUT_GRACE).await;
     }

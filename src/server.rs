@@ -1,5 +1,6 @@
 //! The process: settings in, a running server out.
 
+mod auditing;
 mod error;
 mod listeners;
 mod reload;
@@ -13,10 +14,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use self::auditing::Auditing;
 pub use self::error::Error;
 use self::listeners::{Listeners, Serving};
 pub use self::reload::Reloadable;
-use crate::audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
 use crate::http::wire::config::to_engine;
@@ -102,7 +103,7 @@ impl Server {
         });
         let tls = reloadable.tls.clone();
         Serving { settings: &settings.server, state, tls, closing: closing.clone() }.start(listeners);
-        let auditing = Auditing::start(audit_writer, &shutdown);
+        let auditing = Auditing::start(&reloadable.audit, audit_writer, &clock, &shutdown);
         shutdown.spawn("reload", reloadable.clone().run(hangups, registry.clone(), shutdown.clone()));
         shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
         let recovering = registry.recover(opened.contents, opened.unclean);
@@ -183,30 +184,6 @@ impl Server {
         self.auditing.end().await;
         self.spans.end().await;
         tracing::info!("stopped");
-    }
-}
-
-/// The task that writes the audit log, if it has a file.
-#[derive(Debug)]
-struct Auditing {
-    writing: Option<JoinHandle<()>>,
-    closing: CancellationToken,
-}
-
-impl Auditing {
-    fn start(writer: Option<audit::Writer>, shutdown: &Shutdown) -> Self {
-        let closing = CancellationToken::new();
-        let run = |writer: audit::Writer| shutdown.spawn_last("audit writer", writer.run(closing.clone()));
-        Self { writing: writer.map(run), closing }
-    }
-
-    /// Writes what is left.
-    async fn end(self) {
-        self.closing.cancel();
-        if let Some(writing) = self.writing {
-            // A panic of the task is in the log already.
-            let _ended = writing.await;
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! does not is for those who may do everything.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
@@ -34,7 +35,10 @@ pub(super) async fn authorize(State(state): State<AppState>, request: Request, n
         return Problem::new(Code::Internal, "the request was not looked at").into_response();
     };
     match check(&state, visit, request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            visit.is_let_in.store(true, Ordering::Relaxed);
+            next.run(request).await
+        }
         Err(problem) => problem.into_response(),
     }
 }

@@ -3,7 +3,6 @@
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
-use tower_http::catch_panic::CatchPanicLayer;
 
 use super::routes::{consume, history, look, operate, produce, queues};
 use super::state::AppState;
@@ -70,7 +69,6 @@ fn with_layers(router: Router<AppState>, state: AppState) -> Router {
         .layer(from_fn_with_state(state.clone(), guard::same_site))
         .layer(from_fn_with_state(state.clone(), guard::check_head))
         .layer(from_fn(leftover::finish))
-        .layer(CatchPanicLayer::custom(telemetry::on_panic))
         .layer(from_fn_with_state(state.clone(), telemetry::observe))
         .with_state(state)
 }

@@ -1,19 +1,21 @@
 //! What every request gets: an id, a line in the log and in the audit, its place in the metrics, and a
 //! problem document if it failed without one.
 
-use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
 
 use super::measures::UNMATCHED;
 use super::problem::{self, Problem};
 use super::state::AppState;
 use super::visit::{Counts, REQUEST_ID, Visit};
-use crate::audit::Line;
+use crate::audit::{Class, Line};
 use crate::config::access::Verb;
 use crate::engine::time::Time;
 use crate::name::Name;
@@ -26,8 +28,10 @@ const POP: &str = "/v1/queues/{queue}/pop";
 pub(super) async fn observe(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let (visit, request) = Visit::of(request, &state).await;
     let mut observed = Observed::begin(state, visit);
-    let response = next.run(request).await;
+    // A panic leaves nothing half done that anybody would see: a queue that is being changed closes itself.
+    let response = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let visit = &observed.visit;
+    let response = response.unwrap_or_else(|_| panicked(visit));
     let response = if visit.route() == Some(POP) { with_settled(response) } else { response };
     let (mut response, code) = problem::render(response, &visit.id);
     let headers = response.headers_mut();
@@ -53,13 +57,12 @@ fn with_settled(mut response: Response) -> Response {
     response
 }
 
-/// Turns a panic into a 500 whose cause is in the log only.
-#[expect(clippy::needless_pass_by_value, reason = "the panic layer calls it so")]
-pub(super) fn on_panic(panic: Box<dyn Any + Send + 'static>) -> Response {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(panic = text.unwrap_or("of an unknown kind"), "a request panicked");
-    axum::http::StatusCode::INTERNAL_SERVER_ERROR.into_response()
+/// The answer of a handler that has panicked. Where it did is in the log already; the text of a panic is nowhere, for it may hold
+/// a piece of an object.
+fn panicked(visit: &Visit) -> Response {
+    let route = visit.route().unwrap_or(UNMATCHED);
+    tracing::error!(request_id = visit.id, route, method = visit.method, "a request panicked");
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
 /// A route that is not there.
@@ -125,15 +128,9 @@ impl Observed {
                 outcome,
             });
         }
-        let is_check = matches!(route, "/livez" | "/readyz");
-        let is_refused = matches!(status, Some(401 | 403 | 429));
-        let is_admin = visit.verb.get() == Some(&Verb::Admin);
-        let audit = &self.state.audit;
-        if is_check || !(audit.all || is_admin || is_refused) {
-            return;
-        }
+        let Some(class) = self.class(route, status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
-        audit.record(&Line {
+        let line = Line {
             time: super::wire::instant(Time::from_micros(self.state.clock.now_us())),
             request_id: &visit.id,
             who,
@@ -145,7 +142,28 @@ impl Observed {
             keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
             outcome,
             status,
-        });
+        };
+        self.state.audit.record(class, &line);
+    }
+
+    /// How it is written down, if it is.
+    fn class(&self, route: &str, status: Option<u16>) -> Option<Class> {
+        let visit = &self.visit;
+        let is_check = matches!(route, "/livez" | "/readyz");
+        let is_refused = matches!(status, Some(401 | 403 | 429));
+        let is_admin = visit.verb.get() == Some(&Verb::Admin);
+        if is_check || !(self.state.audit.all || is_admin || is_refused) {
+            return None;
+        }
+        let is_let_in = visit.is_let_in.load(Ordering::Relaxed);
+        let is_stranger = !is_let_in && visit.caller.get().is_none();
+        Some(if is_stranger || status == Some(429) {
+            Class::Flood
+        } else if is_admin && is_let_in {
+            Class::Admin
+        } else {
+            Class::Call
+        })
     }
 }
 

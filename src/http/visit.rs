@@ -2,7 +2,7 @@
 //! server. Nothing of an object or a token is ever in it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
@@ -44,6 +44,8 @@ pub(super) struct Visit {
     pub(super) verb: OnceLock<Verb>,
     /// Who does it, once that is known.
     pub(super) caller: OnceLock<Arc<Caller>>,
+    /// Whether it may do that: who has shown a good token may lack a grant, and without tokens everybody may.
+    pub(super) is_let_in: AtomicBool,
     /// Where in a trace its caller made it.
     pub(super) parent: Option<TraceContext>,
     /// The traces of the deltas that it is answered with, if spans are made.
@@ -71,6 +73,7 @@ impl Visit {
             peer: parts.extensions.get().copied(),
             verb: OnceLock::new(),
             caller: OnceLock::new(),
+            is_let_in: AtomicBool::new(false),
             parent: trace::context_of(&parts.headers),
             links: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),

@@ -66,8 +66,8 @@ impl Reloadable {
     ///
     /// # Errors
     /// What can't be read first. It stays as it was, and the rest is read nonetheless.
-    pub async fn reload(&self) -> Result<(), Error> {
-        self.audit.reopen().await;
+    pub fn reload(&self) -> Result<(), Error> {
+        self.audit.reopen();
         let tls = self.tls.as_ref().map_or(Ok(()), |tls| tls.reload());
         self.reload_tokens()?;
         tls.map_err(|source| Error::Tls { source })
@@ -96,7 +96,7 @@ impl Reloadable {
             if is_ready {
                 supervisor::reloading();
             }
-            match self.reload().await {
+            match self.reload() {
                 Ok(()) => tracing::info!(tokens = self.gate.access.tokens().len(), "reloaded"),
                 Err(error) => tracing::error!(error = with_causes(&error), "could not reload"),
             }

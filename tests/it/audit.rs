@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use deltaq::config::AuditCalls;
-use deltaq::config::access::Verb;
+use deltaq::config::access::{TokenEntry, Verb};
 use serde_json::{Value, json};
 
 use crate::access::{root, token};
@@ -141,7 +141,7 @@ async fn files_are_put_aside_and_opened_anew() {
     while std::fs::rename(&path, &moved).is_err() {
         tokio::task::yield_now().await;
     }
-    service.reloadable.reload().await.expect("nothing to read");
+    service.reloadable.reload().expect("nothing to read");
     client.call("GET", "/v1/queues", &Value::Null).await.ok();
     stopped(service).await;
     assert_eq!(lines(&path).last().expect("a line")["route"], "/v1/queues");
@@ -152,4 +152,46 @@ async fn files_are_put_aside_and_opened_anew() {
     for path in &files {
         assert!(std::fs::metadata(path).expect("a file").len() <= 65_536, "{path:?}");
     }
+}
+
+#[tokio::test]
+async fn strangers_cannot_flood_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let service = Service::with(|settings| {
+        let limited = TokenEntry { rate: Some(1), ..token("limited", &[Verb::Read], "*") };
+        settings.access.tokens = vec![root(), token("producer", &[Verb::Produce], "prices"), limited];
+        settings.audit.file = Some(path.clone());
+    })
+    .await;
+    let purge = "/v1/queues/prices/purge";
+    let begun = tokio::time::Instant::now();
+    let mut client = service.client().await;
+    for _ in 0..400 {
+        client.call_as("stranger", "POST", purge, &Value::Null).await.problem("unauthorized");
+        let foreign = [("authorization", "Bearer root"), ("origin", "http://elsewhere.example")];
+        client.send_text("POST", purge, &foreign, "").await;
+        client.reply().await.problem("cross-site");
+        client.call_as("limited", "GET", "/v1/queues", &Value::Null).await;
+        client.call_as("producer", "POST", purge, &Value::Null).await.problem("forbidden");
+        client.call_as("root", "DELETE", "/v1/queues/none", &Value::Null).await;
+    }
+    let seconds = usize::try_from(begun.elapsed().as_secs()).expect("few");
+    stopped(service).await;
+    let lines = lines(&path);
+    let count = |name: &str, value: &str| lines.iter().filter(|line| line[name] == value).count();
+    assert_eq!((count("who", "root"), count("outcome", "forbidden")), (400, 400), "of tokens that are known");
+    let suppressed = |who: &Value| -> u64 {
+        lines.iter().filter(|line| line["who"] == *who).filter_map(|line| line["suppressed"].as_u64()).sum()
+    };
+    let strangers = count("outcome", "unauthorized") + count("outcome", "cross-site");
+    let most = 100 * (seconds + 2);
+    assert!(strangers <= most && strangers < 800, "{strangers} in {seconds} seconds");
+    assert_eq!(strangers as u64 + suppressed(&Value::Null), 800, "each is told or counted");
+    let limited = count("outcome", "too-many-requests");
+    assert!((100..=most).contains(&limited), "{limited} in {seconds} seconds");
+    assert!(
+        limited as u64 + suppressed(&json!("limited")) >= 398 - seconds as u64,
+        "each is told or counted"
+    );
 }

@@ -1,5 +1,6 @@
 //! The real binary as its surroundings see it: its log, its signals, its supervisor, its exit code.
 
+use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
@@ -182,6 +183,105 @@ async fn a_hangup_reloads_and_the_supervisor_hears_of_all() {
     let log = process.stop();
     assert_eq!(heard().trim_end(), "STOPPING=1");
     assert!(log.contains("reloaded"), "{log}");
+}
+
+/// Waits for what must come.
+async fn until(come: impl Fn() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !come() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_quiet_log_shows_the_audit_nonetheless() {
+    for (name, filter, shows) in [
+        ("DELTAQ_LOG__LEVEL", "warn", true),
+        ("RUST_LOG", "deltaq=debug", true),
+        ("RUST_LOG", "warn,audit=off", false),
+        ("DELTAQ_LOG__LEVEL", "off", false),
+    ] {
+        let process = Process::start(folder(), &[root()], |command| {
+            command.env(name, filter);
+        })
+        .await;
+        let mut client = process.client().await;
+        client.call_as("other", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+        client.call_as("root", "PUT", "/v1/queues/prices", &json!({})).await.ok();
+        let log = process.stop();
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let outcomes = lines.filter(|line| line["target"] == "audit").map(|line| line["outcome"].clone());
+        let wanted: &[Value] = if shows { &["unauthorized".into(), "ok".into()] } else { &[] };
+        assert_eq!(outcomes.collect::<Vec<_>>(), wanted, "{name}={filter}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn lines_of_the_audit_that_a_disk_did_not_take_are_counted() {
+    let folder = folder();
+    let (audit, log) = (folder.path().join("audit.jsonl"), folder.path().join("log"));
+    std::os::unix::fs::symlink("/dev/full", &audit).expect("a link");
+    let file = File::create(&log).expect("a file");
+    let process = Process::start(folder, &[root()], |command| {
+        command.env("DELTAQ_AUDIT__FILE", &audit).stderr(file);
+    })
+    .await;
+    let mut client = process.client().await;
+    for _ in 0..3 {
+        client.call_as("other", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+    }
+    let lost = || {
+        let text = std::fs::read_to_string(&log).expect("a log");
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
+        let lost = lines.filter(|line| line["message"] == "lines of the audit log are lost");
+        lost.filter_map(|line| line["lines"].as_u64()).sum::<u64>()
+    };
+    until(|| lost() == 3).await;
+    std::fs::remove_file(&audit).expect("a link");
+    client.call_as("root", "PUT", "/v1/queues/prices", &json!({})).await.ok();
+    let written = || std::fs::read_to_string(&audit).unwrap_or_default();
+    until(|| written().ends_with('\n')).await;
+    let lines: Vec<Value> = written().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines[0], json!({ "lost": 3 }));
+    assert_eq!((lines.len(), &lines[1]["who"]), (2, &json!("root")), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_disk_of_the_audit_that_stands_still_stops_neither_a_reload_nor_the_end() {
+    let folder = folder();
+    let (audit, log) = (folder.path().join("audit"), folder.path().join("log"));
+    // A pipe that nobody reads takes some lines, and then the writer waits for ever.
+    assert!(Command::new("mkfifo").arg(&audit).status().expect("mkfifo runs").success());
+    let pipe = File::options().read(true).write(true).open(&audit).expect("a pipe");
+    let file = File::create(&log).expect("a file");
+    let mut process = Process::start(folder, &[root()], |command| {
+        command.env("DELTAQ_AUDIT__FILE", &audit).env("DELTAQ_AUDIT__CALLS", "all").stderr(file);
+    })
+    .await;
+    let mut client = process.client().await;
+    for _ in 0..1_000 {
+        client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+    }
+    write_tokens(process.folder.path(), &[token("late", &[Verb::Read], "*")]);
+    process.signal("HUP");
+    let said = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
+    until(|| said("\"reloaded\"")).await;
+    client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
+    process.signal("TERM");
+    until(|| said("a second signal cuts")).await;
+    process.signal("TERM");
+    let begun = tokio::time::Instant::now();
+    let ended = loop {
+        if let Some(ended) = process.child.try_wait().expect("a child") {
+            break ended;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!(ended.success(), "{ended}");
+    assert!(said("the disk of the audit log stands still"));
+    drop(pipe);
 }
 
 fn run(args: &[&str]) -> Output {

@@ -59,12 +59,23 @@ async fn a_panic_is_a_500_without_its_text() {
     async fn panics() -> &'static str {
         panic!("the inside")
     }
-    let router = guarded(HOUR, "/v1/boom", get(panics));
-    let (status, body, _) = ask(&router, "GET", "/v1/boom").await;
+    let (log, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
+    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(Arc::new(log)).finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let router = guarded(HOUR, "/v1/boom/{key}", get(panics));
+    let (status, body, _) = ask(&router, "GET", "/v1/boom/secret").await;
+    drop(guard);
     assert_eq!((status, &body["code"]), (500, &Value::from("internal")));
     assert!(!body.to_string().contains("the inside"), "{body}");
+    let log = std::fs::read_to_string(path).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told: Vec<Value> = lines.filter(|line| line["message"] == "a request panicked").collect();
+    assert_eq!(told.len(), 1, "{log}");
+    assert_eq!((&told[0]["request_id"], &told[0]["level"]), (&body["request_id"], &"ERROR".into()));
+    assert_eq!((&told[0]["route"], &told[0]["method"]), (&"/v1/boom/{key}".into(), &"GET".into()));
+    assert!(!log.contains("the inside") && !log.contains("secret"), "{log}");
     for _ in 0..3 {
-        assert_eq!(ask(&router, "GET", "/v1/boom").await.0, 500, "a panic gives its place back");
+        assert_eq!(ask(&router, "GET", "/v1/boom/a").await.0, 500, "a panic gives its place back");
     }
 }
 

@@ -26,9 +26,9 @@ impl Fixture {
         Self { folder, service }
     }
 
-    async fn reload(&self, tokens: &[TokenEntry]) -> Result<(), Error> {
+    fn reload(&self, tokens: &[TokenEntry]) -> Result<(), Error> {
         write(&self.folder, tokens);
-        self.service.reloadable.reload().await
+        self.service.reloadable.reload()
     }
 }
 
@@ -67,7 +67,7 @@ async fn a_reload_under_load_drops_nothing() {
     for round in 0..50 {
         let before = done.load(Ordering::Relaxed);
         let tokens = [root(), token(&format!("new-{round}"), &Verb::ALL, "*")];
-        fixture.reload(&tokens).await.expect("the file is right");
+        fixture.reload(&tokens).expect("the file is right");
         let mut client = Client::connect(api).await;
         let name = format!("new-{round}");
         client.call_as(&name, "GET", "/v1/queues", &Value::Null).await.ok();
@@ -90,15 +90,15 @@ async fn a_reload_under_load_drops_nothing() {
 async fn what_can_not_be_read_changes_nothing() {
     let fixture = Fixture::with(&[root()]).await;
     let mut client = fixture.service.client().await;
-    let twice = fixture.reload(&[root(), root()]).await.expect_err("one name twice");
+    let twice = fixture.reload(&[root(), root()]).expect_err("one name twice");
     assert!(matches!(twice, Error::Access { .. }), "{twice:?}");
-    let none = fixture.reload(&[]).await.expect_err("nobody may be let in by mistake");
+    let none = fixture.reload(&[]).expect_err("nobody may be let in by mistake");
     assert!(matches!(none, Error::LastToken), "{none:?}");
     std::fs::write(fixture.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
-    let wrong = fixture.service.reloadable.reload().await.expect_err("no list");
+    let wrong = fixture.service.reloadable.reload().expect_err("no list");
     assert!(matches!(wrong, Error::Tokens { .. }), "{wrong:?}");
     std::fs::remove_file(fixture.folder.path().join("tokens.toml")).expect("a file");
-    fixture.service.reloadable.reload().await.expect_err("no file");
+    fixture.service.reloadable.reload().expect_err("no file");
     client.call("GET", "/v1/info", &Value::Null).await.problem("unauthorized");
     client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
 }

@@ -117,13 +117,13 @@ async fn a_new_certificate_is_for_new_connections() {
     let service = authority.serve(&pair, None).await;
     let (mut early, first) = authority.connect(&service, None).await.expect("trusted");
     authority.issue("server");
-    service.reloadable.reload().await.expect("both files are right");
+    service.reloadable.reload().expect("both files are right");
     let (mut late, second) = authority.connect(&service, None).await.expect("trusted");
     assert_ne!(first, second);
     assert_eq!((get(&mut early, "/v1/info").await, get(&mut late, "/v1/info").await), (200, 200));
 
     std::fs::copy(authority.issue("other").key, &pair.key).expect("a file");
-    let error = service.reloadable.reload().await.expect_err("they do not go together");
+    let error = service.reloadable.reload().expect_err("they do not go together");
     assert!(matches!(error, Error::Tls { .. }), "{error:?}");
     let (_, third) = authority.connect(&service, None).await.expect("trusted");
     assert_eq!(second, third, "what can't be used changes nothing");
