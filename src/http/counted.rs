@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::visit::Counts;
-use super::wire::{ExtendedList, KeysCount, Produced, PurgedDocument, Replaced, SettledList};
+use super::wire::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Replaced, SettledList};
 
 /// An answer whose counts ride along until the outermost layer tells them.
 #[derive(Debug)]
@@ -53,6 +53,12 @@ impl Countable for ExtendedList {
 impl Countable for KeysCount {
     fn counts(&self) -> Counts {
         Counts { keys: Some(self.keys), ..Counts::default() }
+    }
+}
+
+impl<T> Countable for Page<T> {
+    fn counts(&self) -> Counts {
+        Counts { items: Some(self.items.len() as u64), ..Counts::default() }
     }
 }
 

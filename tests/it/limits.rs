@@ -19,17 +19,32 @@ async fn poll(service: &Service, name: &str) -> Client {
     client
 }
 
-/// How many polls of a token are answered with 429 when it sends so many.
+/// How many polls wait.
+async fn waiters(service: &Service, name: &str) -> u64 {
+    let looked = service.client().await.call_as(name, "GET", "/v1/queues/idle", &Value::Null).await.ok();
+    looked["status"]["waiters"].as_u64().expect("a number")
+}
+
+/// Of so many polls that a token sends, those that wait; and how many were answered with 429.
 async fn refused(service: &Service, name: &str, polls: usize) -> (Vec<Client>, usize) {
     let (mut waiting, mut refused) = (Vec::new(), 0);
     for _ in 0..polls {
         let mut client = poll(service, name).await;
-        let looked = service.client().await.call_as(name, "GET", "/v1/queues/idle", &Value::Null).await.ok();
-        if looked["status"]["waiters"] == waiting.len() + 1 {
+        let reply = {
+            let reply = client.reply();
+            tokio::pin!(reply);
+            loop {
+                tokio::select! {
+                    biased;
+                    reply = &mut reply => break Some(reply),
+                    now = waiters(service, name) => if now == waiting.len() as u64 + 1 { break None },
+                }
+            }
+        };
+        let Some(reply) = reply else {
             waiting.push(client);
             continue;
-        }
-        let reply = client.reply().await;
+        };
         assert_eq!(reply.header("retry-after"), Some("1"));
         reply.problem("too-many-requests");
         refused += 1;
@@ -52,15 +67,11 @@ async fn one_token_leaves_room_for_the_next() {
     let mut others = Vec::new();
     for name in ["second", "second", "third"] {
         others.push(poll(&service, name).await);
-        let looked = service.client().await.call_as(name, "GET", "/v1/queues/idle", &Value::Null).await.ok();
-        assert_eq!(looked["status"]["waiters"], 9 + others.len(), "{name}");
+        while waiters(&service, name).await != 9 + others.len() as u64 {}
     }
     drop(others);
     drop(waiting);
-    let waiters = |document: Value| document["status"]["waiters"].clone();
-    let mut looking = service.client().await;
-    let idle = "/v1/queues/idle";
-    while waiters(looking.call_as("flood", "GET", idle, &Value::Null).await.ok()) != 0 {}
+    while waiters(&service, "flood").await != 0 {}
     // Whose callers have left has all places again.
     let (waiting, _) = self::refused(&service, "flood", 9).await;
     assert_eq!(waiting.len(), 9);

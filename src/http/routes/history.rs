@@ -1,11 +1,11 @@
 //! What has happened to a key, newest first, as far back as the journal is kept.
 
-use axum::Json;
 use axum::extract::State;
 
 use super::look::{PAGE_DEFAULT, PAGE_MAX};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
+use crate::http::counted::Counted;
 use crate::http::cursor;
 use crate::http::openapi::answers::{Always, OfQueue, Unavailable, Unprocessable};
 use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
@@ -29,7 +29,7 @@ pub(in crate::http) async fn of_key(
     QueueName(name): QueueName,
     PathKey(key): PathKey,
     params: Params,
-) -> Result<Json<Page<EventDocument>>, Problem> {
+) -> Result<Counted<Page<EventDocument>>, Problem> {
     let params = params.only::<KeyHistoryQuery>()?;
     page(&state, &name, &key, &params).await
 }
@@ -47,7 +47,7 @@ pub(in crate::http) async fn history(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
-) -> Result<Json<Page<EventDocument>>, Problem> {
+) -> Result<Counted<Page<EventDocument>>, Problem> {
     let params = params.only::<HistoryQuery>()?;
     let key = params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
     page(&state, &name, &key, &params).await
@@ -58,7 +58,7 @@ async fn page(
     name: &Name,
     key: &Key,
     params: &Params,
-) -> Result<Json<Page<EventDocument>>, Problem> {
+) -> Result<Counted<Page<EventDocument>>, Problem> {
     let handle = state.registry.get(name)?;
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let before = match params.text("continue") {
@@ -70,7 +70,7 @@ async fn page(
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let history = handle.history(key, before, limit).await?;
-    Ok(Json(Page {
+    Ok(Counted(Page {
         items: history.events.iter().map(|event| EventDocument::new(&handle, event)).collect(),
         next: history.next.map(|rv| cursor::encode(handle.incarnation(), &rv.to_string())),
         resource_version: history.resource_version,

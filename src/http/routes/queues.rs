@@ -90,7 +90,7 @@ pub(in crate::http) async fn list(
         let page = move |after| list_page(state.clone(), wanted.clone(), after, PAGE_DEFAULT);
         return stream_pages(after, page).await;
     }
-    Ok(Json(list_page(state, wanted, after, limit).await?).into_response())
+    Ok(Counted(list_page(state, wanted, after, limit).await?).into_response())
 }
 
 async fn list_page(
