@@ -32,6 +32,8 @@ if [ "$("$venv/bin/schemathesis" --version 2> /dev/null || true)" != "schemathes
 fi
 
 binary=${DELTAQ_BIN:-}
+# The server would take it for a setting that it does not know.
+unset DELTAQ_BIN
 if [ -z "$binary" ]; then
     cargo build --locked --quiet
     binary=$target/debug/deltaq
@@ -41,7 +43,9 @@ token=$("$binary" token schemathesis --verbs read,produce,consume,admin --queues
 
 # One worker: Python 3.11 loses count in ast.parse when two threads call it (python/cpython#106905), and hypothesis does.
 # Long polls are short here: a request that waits tests nothing meanwhile.
-DELTAQ_SERVER__MAX_WAIT=100ms DELTAQ_ACCESS__TOKENS_FILE=$work/tokens.toml "$binary" serve --in-memory --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \
+# The audit goes to a file, so that the log has only what somebody should look at.
+DELTAQ_SERVER__MAX_WAIT=100ms DELTAQ_ACCESS__TOKENS_FILE=$work/tokens.toml DELTAQ_AUDIT__FILE=$work/audit.jsonl \
+    "$binary" serve --in-memory --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \
     --ready-file "$work/ready" --log-format json --log-level warn > "$work/log" 2>&1 &
 server=$!
 for _ in $(seq 100); do
