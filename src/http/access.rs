@@ -78,21 +78,17 @@ fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Pro
 }
 
 fn allow(caller: &Caller, need: Need, queue: Option<&str>) -> Result<(), Problem> {
-    let (allowed, wanted) = match need {
+    let (verb, queue) = match need {
         Need::Nothing | Need::Token => return Ok(()),
-        Need::OnQueue(verb) => {
-            let queue = queue.unwrap_or_default();
-            (caller.may(verb, queue), format!("{} on the queue {queue:?}", verb.as_str()))
-        }
-        Need::Everywhere(verb) => {
-            (caller.may_everywhere(verb), format!("{} on all queues (\"*\")", verb.as_str()))
-        }
+        Need::OnQueue(verb) => (verb, Some(queue.unwrap_or_default())),
+        Need::Everywhere(verb) => (verb, None),
     };
-    if allowed {
+    if queue.map_or_else(|| caller.may_everywhere(verb), |queue| caller.may(verb, queue)) {
         return Ok(());
     }
-    let detail = format!("the token {:?} has no grant of {wanted}", caller.name());
-    Err(Problem::new(Code::Forbidden, detail))
+    let (name, verb) = (caller.name(), verb.as_str());
+    let place = queue.map_or("all queues (\"*\")".to_owned(), |queue| format!("the queue {queue:?}"));
+    Err(Problem::new(Code::Forbidden, format!("the token {name:?} has no grant of {verb} on {place}")))
 }
 
 /// The token of a request.

@@ -4,10 +4,8 @@
 //! one of them gets at most three times as much as is still free. So one that floods takes three quarters,
 //! two take three sevenths each, and there is always room for the next.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,8 +13,8 @@ use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use futures_util::StreamExt as _;
+use http_body::Body as _;
 use percent_encoding::percent_decode_str;
 
 use super::problem::{Code, Problem};
@@ -162,32 +160,6 @@ impl Drop for Place {
     }
 }
 
-/// A body that keeps its request's place until all of it is sent.
-struct Kept {
-    body: Body,
-    _place: Place,
-}
-
-impl http_body::Body for Kept {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// Refuses what is past a bound, and ends what takes too long.
 pub(super) async fn bound(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let Some(visit) = request.extensions().get::<Arc<Visit>>().cloned() else {
@@ -213,7 +185,13 @@ pub(super) async fn bound(State(state): State<AppState>, request: Request, next:
     if response.body().size_hint().exact().is_some() {
         return response;
     }
-    response.map(|body| Body::new(Kept { body, _place: place }))
+    response.map(|body| {
+        let pieces = body.into_data_stream().inspect(move |_| {
+            // The place goes with the stream that it was moved into.
+            let _kept = &place;
+        });
+        Body::from_stream(pieces)
+    })
 }
 
 async fn in_time(state: &AppState, visit: &Visit, wait: Duration, request: Request, next: Next) -> Response {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Label};
 
+use super::problem::Code;
 use crate::service::metrics::Metrics;
 
 /// The route of a request that none has.
@@ -44,7 +45,7 @@ impl Measures {
 
     /// Counts connections past the cap: each had a request, of which nothing is known.
     pub fn turned_away(&self) -> Counter {
-        self.series(UNKNOWN, UNMATCHED, 503).total
+        self.series(UNKNOWN, UNMATCHED, Code::TooManyConnections.status()).total
     }
 
     /// A request was answered.

@@ -294,6 +294,12 @@ pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) 
     (Response::from_parts(parts, body.into()), Some(problem.code))
 }
 
+/// Whether an answer of this status refuses its caller, and not what was asked for.
+#[must_use]
+pub fn refuses_caller(status: u16) -> bool {
+    [Code::Unauthorized, Code::Forbidden, Code::TooManyRequests].iter().any(|code| code.status() == status)
+}
+
 /// The problem for a status that a library gave without one.
 #[must_use]
 pub fn of_status(status: StatusCode) -> Problem {

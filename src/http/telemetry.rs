@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 
 use super::measures::UNMATCHED;
-use super::problem::{self, Problem};
+use super::problem::{self, Code, Problem};
 use super::state::AppState;
 use super::visit::{Counts, REQUEST_ID, Visit};
 use crate::audit::{Class, Line};
@@ -40,7 +40,7 @@ pub(super) async fn observe(State(state): State<AppState>, request: Request, nex
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let counts = response.extensions_mut().remove().unwrap_or_default();
-    observed.end(response.status().as_u16(), code.map_or("ok", problem::Code::name), counts);
+    observed.end(response.status().as_u16(), code.map_or("ok", Code::name), counts);
     response
 }
 
@@ -69,7 +69,7 @@ fn panicked(visit: &Visit) -> Response {
 pub(super) async fn not_found(request: Request) -> Problem {
     let path: String = request.uri().path().chars().take(200).collect();
     let detail = format!("no route has the path {path:?}; /openapi.json lists them");
-    Problem::new(problem::Code::NotFound, detail)
+    Problem::new(Code::NotFound, detail)
 }
 
 /// A request in flight. It is told also when its caller has gone and the handler is dropped.
@@ -150,14 +150,14 @@ impl Observed {
     fn class(&self, route: &str, status: Option<u16>) -> Option<Class> {
         let visit = &self.visit;
         let is_check = matches!(route, "/livez" | "/readyz");
-        let is_refused = matches!(status, Some(401 | 403 | 429));
+        let is_refused = status.is_some_and(problem::refuses_caller);
         let is_admin = visit.verb.get() == Some(&Verb::Admin);
         if is_check || !(self.state.audit.all || is_admin || is_refused) {
             return None;
         }
         let is_let_in = visit.is_let_in.load(Ordering::Relaxed);
         let is_stranger = !is_let_in && visit.caller.get().is_none();
-        Some(if is_stranger || status == Some(429) {
+        Some(if is_stranger || status == Some(Code::TooManyRequests.status()) {
             Class::Flood
         } else if is_admin && is_let_in {
             Class::Admin
