@@ -153,11 +153,12 @@ impl Audit {
         Ok((Self { file, all, floods: Arc::default() }, Some(Writer { lines, shared, files })))
     }
 
-    /// Writes a call down.
-    pub fn record(&self, class: Class, line: &Line<'_>) {
-        if class == Class::Flood && !self.floods.admits(line.who) {
+    /// Writes a call of this caller down. Of a flood most lines are never made.
+    pub fn record<'a>(&self, class: Class, who: Option<&str>, line: impl FnOnce() -> Line<'a>) {
+        if class == Class::Flood && !self.floods.admits(who) {
             return;
         }
+        let line = line();
         let Some(file) = &self.file else {
             tracing::info!(
                 target: "audit",
@@ -175,7 +176,7 @@ impl Audit {
             );
             return;
         };
-        file.push(class, line);
+        file.push(class, &line);
     }
 
     /// Tells how many lines there were too many since it was called last, which should be a second ago.

@@ -13,6 +13,7 @@ pub mod wire;
 mod access;
 mod body;
 mod budget;
+mod chain;
 mod counted;
 mod cursor;
 mod delivery;

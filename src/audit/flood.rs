@@ -13,7 +13,7 @@ pub(super) const LINES_MAX: u32 = 100;
 #[derive(Debug, Default)]
 pub(super) struct Floods(Mutex<BTreeMap<String, Flood>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Flood {
     lines: u32,
     suppressed: u64,
@@ -22,8 +22,11 @@ struct Flood {
 impl Floods {
     /// Whether one more line of this caller is written; it is counted otherwise.
     pub(super) fn admits(&self, who: Option<&str>) -> bool {
-        let mut floods = self.lock();
-        let flood = floods.entry(who.unwrap_or_default().to_owned()).or_default();
+        let (mut floods, who) = (self.lock(), who.unwrap_or_default());
+        let Some(flood) = floods.get_mut(who) else {
+            floods.insert(who.to_owned(), Flood { lines: 1, suppressed: 0 });
+            return true;
+        };
         if flood.lines == LINES_MAX {
             flood.suppressed += 1;
             return false;

@@ -10,8 +10,8 @@ fn open(path: &Path) -> (Audit, Writer) {
     (audit, writer.unwrap())
 }
 
-fn line<'a>(who: Option<&'a str>, outcome: &'a str) -> Line<'a> {
-    Line {
+fn record(audit: &Audit, class: Class, who: Option<&str>, outcome: &str) {
+    audit.record(class, who, || Line {
         time: "2026-11-21T15:12:44.018Z".to_owned(),
         request_id: "1",
         who,
@@ -23,7 +23,7 @@ fn line<'a>(who: Option<&'a str>, outcome: &'a str) -> Line<'a> {
         keys: None,
         outcome,
         status: None,
-    }
+    });
 }
 
 /// Lets the writer write all there is, and gives the lines.
@@ -57,10 +57,10 @@ async fn a_flood_leaves_places_for_admins() {
     let path = folder.path().join("audit.jsonl");
     let (audit, writer) = open(&path);
     for _ in 0..LINES_MAX {
-        audit.record(Class::Call, &line(Some("worker"), "forbidden"));
+        record(&audit, Class::Call, Some("worker"), "forbidden");
     }
     for _ in 0..10 {
-        audit.record(Class::Admin, &line(Some("root"), "ok"));
+        record(&audit, Class::Admin, Some("root"), "ok");
     }
     let lines = written(writer, &path).await;
     assert_eq!(lines[0]["lost"], LINES_RESERVED);
@@ -74,13 +74,13 @@ async fn each_caller_has_so_many_refusals_a_second() {
     let path = folder.path().join("audit.jsonl");
     let (audit, writer) = open(&path);
     for _ in 0..300 {
-        audit.record(Class::Flood, &line(None, "unauthorized"));
-        audit.record(Class::Flood, &line(Some("erp"), "too-many-requests"));
-        audit.record(Class::Call, &line(Some("worker"), "forbidden"));
+        record(&audit, Class::Flood, None, "unauthorized");
+        record(&audit, Class::Flood, Some("erp"), "too-many-requests");
+        record(&audit, Class::Call, Some("worker"), "forbidden");
     }
-    audit.record(Class::Flood, &line(Some("other"), "too-many-requests"));
+    record(&audit, Class::Flood, Some("other"), "too-many-requests");
     audit.tell_suppressed("now");
-    audit.record(Class::Flood, &line(None, "unauthorized"));
+    record(&audit, Class::Flood, None, "unauthorized");
     audit.tell_suppressed("then");
     let lines = written(writer, &path).await;
     let count = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).count();
@@ -105,7 +105,7 @@ async fn opening_anew_waits_for_nobody() {
     let path = folder.path().join("audit.jsonl");
     let (audit, writer) = open(&path);
     for _ in 0..LINES_MAX {
-        audit.record(Class::Admin, &line(Some("root"), "ok"));
+        record(&audit, Class::Admin, Some("root"), "ok");
     }
     std::fs::rename(&path, folder.path().join("moved")).unwrap();
     audit.reopen();
@@ -121,7 +121,7 @@ fn without_a_file_floods_are_bounded_too() {
     tracing::subscriber::with_default(subscriber, || {
         let audit = Audit::default();
         for _ in 0..=flood::LINES_MAX {
-            audit.record(Class::Flood, &line(None, "unauthorized"));
+            record(&audit, Class::Flood, None, "unauthorized");
         }
         audit.tell_suppressed("now");
     });

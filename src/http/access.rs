@@ -1,13 +1,9 @@
 //! Lets in only who belongs there: every route says what its caller must be allowed to do, and a route that
 //! does not is for those who may do everything.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use super::problem::{Code, Problem};
 use super::state::AppState;
@@ -30,17 +26,10 @@ enum Need {
 }
 
 /// Refuses who does not belong here.
-pub(super) async fn authorize(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let Some(visit) = request.extensions().get::<Arc<Visit>>() else {
-        return Problem::new(Code::Internal, "the request was not looked at").into_response();
-    };
-    match check(&state, visit, request.headers()) {
-        Ok(()) => {
-            visit.is_let_in.store(true, Ordering::Relaxed);
-            next.run(request).await
-        }
-        Err(problem) => problem.into_response(),
-    }
+pub(super) fn authorize(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
+    check(state, visit, headers)?;
+    visit.is_let_in.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
 fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {

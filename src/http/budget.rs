@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
 use axum::http::Method;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use http_body::Body as _;
@@ -49,7 +47,7 @@ enum Kind {
 }
 
 /// A place that is given back when it is dropped.
-struct Place {
+pub(super) struct Place {
     gate: Arc<Gate>,
     caller: Option<Arc<Caller>>,
     kind: Kind,
@@ -151,6 +149,20 @@ impl Place {
         gate.budgets.of(kind).take(1, own, "requests of this kind")?;
         Ok(Self { gate: Arc::clone(gate), caller: caller.cloned(), kind })
     }
+
+    /// Keeps the place until the answer is made: a list whose length is not known is made while it is sent.
+    pub(super) fn keep(self, response: Response) -> Response {
+        if response.body().size_hint().exact().is_some() {
+            return response;
+        }
+        response.map(|body| {
+            let pieces = body.into_data_stream().inspect(move |_| {
+                // The place goes with the stream that it was moved into.
+                let _kept = &self;
+            });
+            Body::from_stream(pieces)
+        })
+    }
 }
 
 impl Drop for Place {
@@ -160,48 +172,38 @@ impl Drop for Place {
     }
 }
 
-/// Refuses what is past a bound, and ends what takes too long.
-pub(super) async fn bound(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let Some(visit) = request.extensions().get::<Arc<Visit>>().cloned() else {
-        return Problem::new(Code::Internal, "the request was not looked at").into_response();
-    };
-    let wait = wait_of(request.uri().query());
-    let kind = match (wait.is_zero(), request.method()) {
+/// A place for a request; none for those of who looks after an overloaded server and must still get an answer.
+pub(super) fn place(
+    state: &AppState,
+    visit: &Visit,
+    method: &Method,
+    wait: Duration,
+) -> Result<Option<Place>, Problem> {
+    if matches!(visit.route(), Some("/livez" | "/readyz" | "/metrics")) {
+        return Ok(None);
+    }
+    let kind = match (wait.is_zero(), method) {
         (false, _) => Kind::Wait,
         (true, &Method::GET | &Method::HEAD) => Kind::Read,
         (true, _) => Kind::Write,
     };
-    // Whoever looks after an overloaded server must still get an answer.
-    let is_watching = matches!(visit.route(), Some("/livez" | "/readyz" | "/metrics"));
-    if is_watching {
-        return in_time(&state, &visit, wait, request, next).await;
-    }
-    let place = match Place::take(&state.gate, kind, visit.caller.get()) {
-        Ok(place) => place,
-        Err(problem) => return problem.into_response(),
-    };
-    let response = in_time(&state, &visit, wait, request, next).await;
-    // A list whose length is not known is made while it is sent.
-    if response.body().size_hint().exact().is_some() {
-        return response;
-    }
-    response.map(|body| {
-        let pieces = body.into_data_stream().inspect(move |_| {
-            // The place goes with the stream that it was moved into.
-            let _kept = &place;
-        });
-        Body::from_stream(pieces)
-    })
+    Place::take(&state.gate, kind, visit.caller.get()).map(Some)
 }
 
-async fn in_time(state: &AppState, visit: &Visit, wait: Duration, request: Request, next: Next) -> Response {
+/// Ends what takes too long. A list that is streamed takes as long as it takes.
+pub(super) async fn in_time(
+    state: &AppState,
+    visit: &Visit,
+    wait: Duration,
+    answer: impl Future<Output = Response>,
+) -> Response {
     let is_long = visit.route().is_some_and(|route| route.ends_with("/replace") || route.ends_with("/seed"));
     if is_long {
-        return next.run(request).await;
+        return answer.await;
     }
     let limit = state.limits.request_timeout;
     let time = limit.saturating_add(wait.min(state.limits.max_wait));
-    tokio::time::timeout(time, next.run(request)).await.unwrap_or_else(|_| took_too_long(limit))
+    tokio::time::timeout(time, answer).await.unwrap_or_else(|_| took_too_long(limit))
 }
 
 fn took_too_long(limit: Duration) -> Response {
@@ -213,7 +215,7 @@ fn took_too_long(limit: Duration) -> Response {
 }
 
 /// How long the request asks to wait; the handler refuses what is none.
-fn wait_of(query: Option<&str>) -> Duration {
+pub(super) fn wait_of(query: Option<&str>) -> Duration {
     let pairs = query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
     let text = |encoded| percent_decode_str(encoded).decode_utf8_lossy();
     let wait = pairs.filter(|(name, _)| text(name) == "wait").map(|(_, value)| text(value)).next();

@@ -5,51 +5,43 @@
 
 use std::net::IpAddr;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Uri, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::http::{Uri, header};
 
 use super::problem::{Code, Problem};
-use super::state::AppState;
+use super::state::{AppState, HttpLimits};
 
 /// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, with room for the rest.
 const URI_BYTES_MAX: usize = 8_192;
 
 /// Refuses a head that is too large.
-pub(super) async fn check_head(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(super) fn check_head(request: &Request, limits: &HttpLimits) -> Result<(), Problem> {
     let uri = request.uri().path_and_query().map_or(0, |uri| uri.as_str().len());
     if uri > URI_BYTES_MAX {
         let detail = format!("the URI has {uri} bytes, and at most {URI_BYTES_MAX} are allowed");
-        return Problem::new(Code::UriTooLong, detail).with("limit", URI_BYTES_MAX).into_response();
+        return Err(Problem::new(Code::UriTooLong, detail).with("limit", URI_BYTES_MAX));
     }
     let headers = request.headers().iter();
     let bytes: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    let limit = state.limits.max_header_bytes;
+    let limit = limits.max_header_bytes;
     if bytes > limit {
         let detail = format!("the headers have {bytes} bytes; server.max_header_bytes is {limit}");
-        return Problem::new(Code::HeadersTooLarge, detail).with("limit", limit).into_response();
+        return Err(Problem::new(Code::HeadersTooLarge, detail).with("limit", limit));
     }
-    next.run(request).await
+    Ok(())
 }
 
 /// Refuses calls on queues until all queues are loaded.
-pub(super) async fn recovered(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    if !state.registry.is_ready() && request.uri().path().starts_with("/v1/queues") {
-        return Problem::recovering(state.registry.progress()).into_response();
+pub(super) fn check_recovered(state: &AppState, uri: &Uri) -> Result<(), Problem> {
+    if !state.registry.is_ready() && uri.path().starts_with("/v1/queues") {
+        return Err(Problem::recovering(state.registry.progress()));
     }
-    next.run(request).await
+    Ok(())
 }
 
 /// Refuses what a foreign web page sent.
-pub(super) async fn same_site(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    match check(request.headers(), request.uri(), &state.limits.allowed_hosts) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-fn check(headers: &HeaderMap, uri: &Uri, allowed: &[String]) -> Result<(), Problem> {
+pub(super) fn check_site(request: &Request, allowed: &[String]) -> Result<(), Problem> {
+    let (headers, uri) = (request.headers(), request.uri());
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let host = uri.authority().map(axum::http::uri::Authority::as_str).or_else(|| text(header::HOST));
     if headers.get_all(header::HOST).iter().count() > 1 {
@@ -95,14 +87,16 @@ fn is_own(name: &str, allowed: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
 
     fn verdict(headers: &[(&'static str, &str)]) -> bool {
-        let mut map = HeaderMap::new();
+        let mut request = Request::builder().uri("/v1/info");
         for (name, value) in headers {
-            map.insert(*name, value.parse().expect("header"));
+            request = request.header(*name, *value);
         }
-        check(&map, &Uri::from_static("/v1/info"), &["queue.example".to_owned()]).is_ok()
+        check_site(&request.body(Body::empty()).unwrap(), &["queue.example".to_owned()]).is_ok()
     }
 
     #[test]

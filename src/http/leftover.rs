@@ -12,7 +12,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -23,21 +22,43 @@ const BYTES_MAX: usize = 1 << 20;
 /// Longest time that is waited for them.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Leaves nothing of the body behind, or closes the connection.
-pub(super) async fn finish(request: Request, next: Next) -> Response {
-    if request.body().is_end_stream() {
-        return next.run(request).await;
+/// What is left of a body.
+pub(super) struct Leftover {
+    rest: Rest,
+    /// A caller that waits for leave to send the body is not given it for nothing.
+    waits: bool,
+}
+
+/// Where a body goes that was not read to its end.
+type Rest = Arc<Mutex<Option<Body>>>;
+
+impl Leftover {
+    /// The whole body of a request that no handler sees.
+    pub(super) fn whole(request: Request) -> Self {
+        let waits = request.headers().contains_key(header::EXPECT);
+        Self { rest: Arc::new(Mutex::new(Some(request.into_body()))), waits }
     }
-    // A caller that waits for leave to send the body is not given it for nothing.
-    let waits = request.headers().contains_key(header::EXPECT);
-    let leftover = Leftover::default();
-    let response = next.run(request.map(|body| Body::new(Lent { body, leftover: leftover.clone() }))).await;
-    let Some(body) = leftover.take() else { return response };
-    if !waits && is_drained(body).await {
-        return response;
+
+    /// What a handler will leave of a body that is lent to it.
+    pub(super) fn lend(request: Request) -> (Request, Self) {
+        let leftover = Self { rest: Rest::default(), waits: request.headers().contains_key(header::EXPECT) };
+        let rest = leftover.rest.clone();
+        (
+            request.map(|body| if body.is_end_stream() { body } else { Body::new(Lent { body, rest }) }),
+            leftover,
+        )
     }
-    let close = (header::CONNECTION, HeaderValue::from_static("close"));
-    ([close], response).into_response()
+
+    /// Leaves nothing behind, or closes the connection.
+    pub(super) async fn clear(self, response: Response) -> Response {
+        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(body) = rest.filter(|body| !body.is_end_stream()) else { return response };
+        if !self.waits && is_drained(body).await {
+            return response;
+        }
+        let close = (header::CONNECTION, HeaderValue::from_static("close"));
+        ([close], response).into_response()
+    }
 }
 
 async fn is_drained(body: Body) -> bool {
@@ -55,24 +76,10 @@ async fn is_drained(body: Body) -> bool {
     tokio::time::timeout(TIME_MAX, drain).await.unwrap_or(false)
 }
 
-/// Where a body goes that was not read to its end.
-#[derive(Clone, Default)]
-struct Leftover(Arc<Mutex<Option<Body>>>);
-
-impl Leftover {
-    fn put(&self, body: Body) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
-    }
-
-    fn take(&self) -> Option<Body> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 /// A body that comes back when it is dropped before its end.
 struct Lent {
     body: Body,
-    leftover: Leftover,
+    rest: Rest,
 }
 
 impl http_body::Body for Lent {
@@ -98,7 +105,8 @@ impl http_body::Body for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if !self.body.is_end_stream() {
-            self.leftover.put(std::mem::take(&mut self.body));
+            let body = std::mem::take(&mut self.body);
+            *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
         }
     }
 }

@@ -2,11 +2,13 @@
 //! 5xx of every layer. HTTP status and problem code of an error are given here and nowhere else.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::wire::ViolationDocument;
 use crate::engine::admission::{self, Unfit};
@@ -154,6 +156,23 @@ pub struct Problem {
     retry_after: Option<Duration>,
 }
 
+/// A problem on the wire.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(rename = "type")]
+    kind: fmt::Arguments<'a>,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    code: &'static str,
+    retryable: bool,
+    request_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(flatten)]
+    fields: &'a Map<String, Value>,
+}
+
 /// How long a caller should wait before it repeats a request, unless the problem knows better.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -228,24 +247,19 @@ impl Problem {
 
     /// The document, with the id of the request that it answers.
     #[must_use]
-    pub fn document(&self, request_id: &str) -> Value {
-        let mut document = json!({
-            "type": format!("/problems/{}", self.code.name()),
-            "title": self.code.title(),
-            "status": self.code.status(),
-            "detail": self.detail,
-            "code": self.code.name(),
-            "retryable": self.code.is_retryable(),
-            "request_id": request_id,
-        });
-        if let (Some(all), Some(wait)) = (document.as_object_mut(), self.retry_after) {
-            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            all.insert("retry_after_ms".to_owned(), wait_ms.into());
-        }
-        if let Some(all) = document.as_object_mut() {
-            all.extend(self.fields.clone());
-        }
-        document
+    pub fn document(&self, request_id: &str) -> String {
+        let document = Document {
+            kind: format_args!("/problems/{}", self.code.name()),
+            title: self.code.title(),
+            status: self.code.status(),
+            detail: &self.detail,
+            code: self.code.name(),
+            retryable: self.code.is_retryable(),
+            request_id,
+            retry_after_ms: self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            fields: &self.fields,
+        };
+        serde_json::to_string(&document).unwrap_or_default()
     }
 
     /// An object of a request's list is wrong: `index` from 0, and the line of an NDJSON list.
@@ -280,7 +294,7 @@ pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) 
     }
     let (mut parts, _) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| of_status(status));
-    let body = problem.document(request_id).to_string();
+    let body = problem.document(request_id);
     parts.status = StatusCode::from_u16(problem.code.status()).unwrap_or(status);
     parts.headers.remove(header::CONTENT_LENGTH);
     let json = HeaderValue::from_static("application/problem+json");

@@ -1,12 +1,12 @@
-//! Every route, and the layers around them.
+//! Every route, and the chain around them.
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 
 use super::routes::{consume, history, look, operate, produce, queues};
 use super::state::AppState;
-use super::{access, budget, guard, leftover, telemetry};
+use super::{chain, telemetry};
 
 /// The API.
 pub fn router(state: AppState) -> Router {
@@ -50,26 +50,18 @@ pub fn router(state: AppState) -> Router {
     if state.serves_metrics {
         router = router.route("/metrics", get(operate::metrics));
     }
-    with_layers(router, state)
+    with_chain(router, state)
 }
 
 /// Only `/metrics`, for a listener of its own.
 pub fn metrics_router(state: AppState) -> Router {
-    with_layers(Router::new().route("/metrics", get(operate::metrics)), state)
+    with_chain(Router::new().route("/metrics", get(operate::metrics)), state)
 }
 
-/// The layers, the innermost first. A request comes in from the bottom of the list: it is told, kept from
-/// leaving a rest behind, looked at, let in, given a place, and answered.
-fn with_layers(router: Router<AppState>, state: AppState) -> Router {
+fn with_chain(router: Router<AppState>, state: AppState) -> Router {
     router
         .fallback(telemetry::not_found)
-        .layer(from_fn_with_state(state.clone(), guard::recovered))
-        .layer(from_fn_with_state(state.clone(), budget::bound))
-        .layer(from_fn_with_state(state.clone(), access::authorize))
-        .layer(from_fn_with_state(state.clone(), guard::same_site))
-        .layer(from_fn_with_state(state.clone(), guard::check_head))
-        .layer(from_fn(leftover::finish))
-        .layer(from_fn_with_state(state.clone(), telemetry::observe))
+        .layer(from_fn_with_state(state.clone(), chain::answer))
         .with_state(state)
 }
 

@@ -1,15 +1,13 @@
 //! What every request gets: an id, a line in the log and in the audit, its place in the metrics, and a
 //! problem document if it failed without one.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures_util::FutureExt as _;
 
 use super::measures::UNMATCHED;
 use super::problem::{self, Code, Problem};
@@ -23,26 +21,6 @@ use crate::spans;
 
 /// The route whose problems tell what was settled.
 const POP: &str = "/v1/queues/{queue}/pop";
-
-/// The outermost layer.
-pub(super) async fn observe(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let (visit, request) = Visit::of(request, &state).await;
-    let mut observed = Observed::begin(state, visit);
-    // A panic leaves nothing half done that anybody would see: a queue that is being changed closes itself.
-    let response = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    let visit = &observed.visit;
-    let response = response.unwrap_or_else(|_| panicked(visit));
-    let response = if visit.route() == Some(POP) { with_settled(response) } else { response };
-    let (mut response, code) = problem::render(response, &visit.id);
-    let headers = response.headers_mut();
-    if let Ok(value) = HeaderValue::from_str(&visit.id) {
-        headers.insert(&REQUEST_ID, value);
-    }
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    let counts = response.extensions_mut().remove().unwrap_or_default();
-    observed.end(response.status().as_u16(), code.map_or("ok", Code::name), counts);
-    response
-}
 
 /// A pop that is refused before it is looked at has settled nothing, and of one that took too long it is not
 /// known; its problem says so in the same words as all others.
@@ -59,7 +37,7 @@ fn with_settled(mut response: Response) -> Response {
 
 /// The answer of a handler that has panicked. Where it did is in the log already; the text of a panic is nowhere, for it may hold
 /// a piece of an object.
-fn panicked(visit: &Visit) -> Response {
+pub(super) fn panicked(visit: &Visit) -> Response {
     let route = visit.route().unwrap_or(UNMATCHED);
     tracing::error!(request_id = visit.id, route, method = visit.method, "a request panicked");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -73,30 +51,42 @@ pub(super) async fn not_found(request: Request) -> Problem {
 }
 
 /// A request in flight. It is told also when its caller has gone and the handler is dropped.
-struct Observed {
+pub(super) struct Observed {
     state: AppState,
     visit: Arc<Visit>,
     is_told: bool,
 }
 
 impl Observed {
-    fn begin(state: AppState, visit: Arc<Visit>) -> Self {
+    pub(super) fn begin(state: AppState, visit: Arc<Visit>) -> Self {
         state.measures.in_flight().increment(1.0);
         Self { state, visit, is_told: false }
     }
 
-    fn end(&mut self, status: u16, outcome: &'static str, counts: Counts) {
-        let (visit, took) = (&self.visit, self.state.clock.since(self.visit.begun_us));
-        let route = visit.route().unwrap_or(UNMATCHED);
-        self.state.measures.answered(visit.method, route, status, took);
-        self.tell(Some(status), outcome, counts);
+    /// Completes the answer and tells what it is.
+    pub(super) fn end(&mut self, response: Response) -> Response {
+        let visit = &self.visit;
+        let response = if visit.route() == Some(POP) { with_settled(response) } else { response };
+        let (mut response, code) = problem::render(response, &visit.id);
+        let headers = response.headers_mut();
+        if let Ok(value) = HeaderValue::from_str(&visit.id) {
+            headers.insert(&REQUEST_ID, value);
+        }
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        let counts = response.extensions_mut().remove().unwrap_or_default();
+        self.tell(Some(response.status().as_u16()), code.map_or("ok", Code::name), counts);
         self.is_told = true;
+        response
     }
 
     fn tell(&self, status: Option<u16>, outcome: &'static str, counts: Counts) {
         let visit = &self.visit;
+        let now_us = self.state.clock.now_us();
+        let took = Duration::from_micros(now_us.saturating_sub(visit.begun_us));
         let route = visit.route().unwrap_or(UNMATCHED);
-        let took = self.state.clock.since(visit.begun_us);
+        if let Some(status) = status {
+            self.state.measures.answered(visit.method, route, status, took);
+        }
         let (queued, ignored) = counts.queued.unzip();
         let who = visit.caller_name();
         tracing::info!(
@@ -119,7 +109,7 @@ impl Observed {
             self.state.spans.record(&spans::Request {
                 method: visit.method,
                 route,
-                at_us: (visit.begun_us, self.state.clock.now_us()),
+                at_us: (visit.begun_us, now_us),
                 parent: visit.parent,
                 links: visit.links.get().map_or(&[], Vec::as_slice),
                 id: &visit.id,
@@ -130,8 +120,8 @@ impl Observed {
         }
         let Some(class) = self.class(route, status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
-        let line = Line {
-            time: super::wire::instant(Time::from_micros(self.state.clock.now_us())),
+        self.state.audit.record(class, who, || Line {
+            time: super::wire::instant(Time::from_micros(now_us)),
             request_id: &visit.id,
             who,
             from: visit.peer.map(|peer| peer.address.to_string()),
@@ -142,8 +132,7 @@ impl Observed {
             keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
             outcome,
             status,
-        };
-        self.state.audit.record(class, &line);
+        });
     }
 
     /// How it is written down, if it is.

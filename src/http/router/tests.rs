@@ -1,4 +1,4 @@
-//! The layers that protect the server, around handlers that do what no handler of ours should.
+//! The chain that protects the server, around handlers that do what no handler of ours should.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::Metho
         durability: Durability::Memory,
         serves_metrics: false,
     });
-    with_layers(Router::new().route(route, handler).route("/livez", get(|| async { "ok" })), state)
+    with_chain(Router::new().route(route, handler).route("/livez", get(|| async { "ok" })), state)
 }
 
 async fn ask(router: &Router, method: &str, path: &str) -> (u16, Value, Option<String>) {

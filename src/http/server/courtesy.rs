@@ -100,7 +100,7 @@ fn replacement(buf: &[u8]) -> Option<Bytes> {
 /// A whole answer to a request that no layer of ours has seen, after which the connection ends.
 pub(super) fn answer(problem: &Problem) -> Bytes {
     let request_id = format!("unparsed-{:016x}", fastrand::u64(..));
-    let (body, status) = (problem.document(&request_id).to_string(), problem.code().status());
+    let (body, status) = (problem.document(&request_id), problem.code().status());
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let retry_after = problem.retry_after_seconds().map(|wait| format!("retry-after: {wait}\r\n"));
     let text = format!(

@@ -1,0 +1,61 @@
+//! What becomes of a request on its way to its handler and back.
+//!
+//! It is one layer, and what refuses a request is a plain function of its head: so little is spent on a refusal,
+//! and there are the most of these when there is the least time.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
+
+use super::budget::{self, Place};
+use super::leftover::Leftover;
+use super::problem::Problem;
+use super::state::AppState;
+use super::telemetry::{self, Observed};
+use super::visit::Visit;
+use super::{access, guard};
+
+/// The layer around all routes.
+pub(super) async fn answer(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let (visit, request) = Visit::of(request, &state).await;
+    let mut observed = Observed::begin(state.clone(), visit.clone());
+    // A panic leaves nothing half done that anybody would see: a queue that is being changed closes itself.
+    let response = AssertUnwindSafe(pass(&state, &visit, request, next)).catch_unwind().await;
+    observed.end(response.unwrap_or_else(|_| telemetry::panicked(&visit)))
+}
+
+/// Lets the request pass to its handler, unless something speaks against it.
+async fn pass(state: &AppState, visit: &Arc<Visit>, request: Request, next: Next) -> Response {
+    let wait = budget::wait_of(request.uri().query());
+    let place = match admit(state, visit, &request, wait) {
+        Ok(place) => place,
+        Err(problem) => return Leftover::whole(request).clear(problem.into_response()).await,
+    };
+    let (request, leftover) = Leftover::lend(request);
+    let response = budget::in_time(state, visit, wait, next.run(request)).await;
+    let response = match place {
+        Some(place) => place.keep(response),
+        None => response,
+    };
+    leftover.clear(response).await
+}
+
+/// Refuses what is too large, comes from a foreign page, is not allowed to its caller, or is too much.
+fn admit(
+    state: &AppState,
+    visit: &Visit,
+    request: &Request,
+    wait: Duration,
+) -> Result<Option<Place>, Problem> {
+    guard::check_head(request, &state.limits)?;
+    guard::check_site(request, &state.limits.allowed_hosts)?;
+    access::authorize(state, visit, request.headers())?;
+    let place = budget::place(state, visit, request.method(), wait)?;
+    guard::check_recovered(state, request.uri())?;
+    Ok(place)
+}
