@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::telemetry::Json;
 
 fn open(path: &Path) -> (Audit, Writer) {
     let settings = config::Audit { file: Some(path.to_owned()), ..config::Audit::default() };
@@ -117,7 +118,7 @@ fn without_a_file_floods_are_bounded_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let log = Arc::new(std::fs::File::create(&path).unwrap());
-    let subscriber = tracing_subscriber::fmt().json().with_writer(log).finish();
+    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(log).finish();
     tracing::subscriber::with_default(subscriber, || {
         let audit = Audit::default();
         for _ in 0..=flood::LINES_MAX {

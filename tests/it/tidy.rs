@@ -160,7 +160,7 @@ fn expand(prefix: &str, rest: &str, paths: &mut Vec<String>) -> usize {
 #[test]
 fn imports_go_one_way() {
     let mut wrong = Vec::new();
-    for source in sources("src") {
+    for source in sources("src").iter().filter(|source| !source.path.ends_with("/tests.rs")) {
         let own = module(&source.path);
         let Some((_, allowed)) = MAY_USE.iter().find(|(module, _)| *module == own) else {
             wrong.push(format!("{}: {own} is not in the table", source.path));

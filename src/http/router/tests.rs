@@ -11,13 +11,14 @@ use tower::ServiceExt;
 use super::*;
 use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::engine::config::Config;
 use crate::http::{Budgets, Durability, Gate, HttpLimits, Measures, Parts};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
 use crate::spans::Spans;
+use crate::telemetry::Json;
 
 /// A server in which two reads and two writes are answered at a time, each for this long.
 fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::MethodRouter<AppState>) -> Router {
@@ -25,7 +26,14 @@ fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::Metho
     let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1 };
     let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
-    let gate = Gate { budgets: Budgets::new(2, 2, 2, usize::MAX), ..Gate::open() };
+    let bounds = config::Server {
+        max_reads_in_flight: 2,
+        max_writes_in_flight: 2,
+        max_lists_in_flight: 2,
+        max_waits_in_flight: 2,
+        ..config::Server::default()
+    };
+    let gate = Gate { budgets: Budgets::new(&bounds), ..Gate::open() };
     let state = AppState::from(Parts {
         measures: Measures::new(registry.metrics()),
         registry: Arc::new(registry),
@@ -60,7 +68,7 @@ async fn a_panic_is_a_500_without_its_text() {
         panic!("the inside")
     }
     let (log, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
-    let subscriber = tracing_subscriber::fmt().json().flatten_event(true).with_writer(Arc::new(log)).finish();
+    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(Arc::new(log)).finish();
     let guard = tracing::subscriber::set_default(subscriber);
     let router = guarded(HOUR, "/v1/boom/{key}", get(panics));
     let (status, body, _) = ask(&router, "GET", "/v1/boom/secret").await;
