@@ -10,6 +10,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,17 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// The runtime of a task that runs apart; it goes with the task.
+struct Apart(Option<Runtime>);
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// The stage of the process's life, and its tasks. Cheap to clone; all clones are the same shutdown.
@@ -114,6 +126,27 @@ impl Shutdown {
             let _reporter = PanicReporter { name };
             task.await
         })
+    }
+
+    /// Runs a task that outlives the others on a thread of its own, so that it never stands in line behind thousands of
+    /// requests. Whoever holds the handle waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The thread can't be started.
+    pub fn spawn_apart<F>(&self, name: &'static str, task: F) -> std::io::Result<JoinHandle<F::Output>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let runtime =
+            runtime::Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_time().build()?;
+        let handle = runtime.handle().clone();
+        Ok(handle.spawn(async move {
+            let _apart = Apart(Some(runtime));
+            let _reporter = PanicReporter { name };
+            task.await
+        }))
     }
 
     /// Waits until every task has ended, and answers how many have not: after the cut they get two seconds more.

@@ -218,7 +218,8 @@ async fn open_journal(
     let opened = writer::open(opened, clock.clone(), observer, cut, Pace::default()).await;
     let (journal, writer, contents) =
         opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
-    let writing = Some(shutdown.spawn_last("journal writer", writer.run()));
+    let writing = shutdown.spawn_apart("journal writer", writer.run());
+    let writing = Some(writing.map_err(|source| Error::Thread { source })?);
     Ok(Opened { journal: Some(journal), writing, contents, unclean })
 }
 

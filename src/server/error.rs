@@ -19,6 +19,12 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The journal's thread can't be started.
+    #[error("can't start a thread for the journal")]
+    Thread {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The metrics can't be set up.
     #[error("can't set up the metrics")]
     Metrics {
