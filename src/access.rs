@@ -115,8 +115,12 @@ pub struct Held {
     pub reads: AtomicUsize,
     /// Those that change something.
     pub writes: AtomicUsize,
+    /// Those that bring a list.
+    pub lists: AtomicUsize,
     /// Those that wait.
     pub waits: AtomicUsize,
+    /// Those that scrape the metrics.
+    pub scrapes: AtomicUsize,
     /// Bytes of their bodies.
     pub body_bytes: AtomicUsize,
 }

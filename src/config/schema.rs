@@ -85,6 +85,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("server.max_connections", Kind::Integer(1, 1_000_000)),
     setting("server.max_reads_in_flight", Kind::Integer(2, 1_000_000)),
     setting("server.max_writes_in_flight", Kind::Integer(2, 1_000_000)),
+    setting("server.max_lists_in_flight", Kind::Integer(2, 1_000_000)),
     setting("server.max_waits_in_flight", Kind::Integer(2, 1_000_000)),
     setting("server.max_body_bytes_in_flight", Kind::Integer(1_024, 1 << 40)),
     optional("server.tls_cert", Kind::Path),

@@ -40,6 +40,8 @@ pub struct Server {
     pub max_reads_in_flight: usize,
     /// Most requests that change something, answered at a time.
     pub max_writes_in_flight: usize,
+    /// Most lists, which are the requests that replace or seed, taken at a time.
+    pub max_lists_in_flight: usize,
     /// Most requests that wait at a time.
     pub max_waits_in_flight: usize,
     /// Most bytes of bodies that are in memory at a time.
@@ -74,6 +76,7 @@ impl Default for Server {
             max_wait: DurationText::from_secs(55),
             max_reads_in_flight: 512,
             max_writes_in_flight: 512,
+            max_lists_in_flight: 64,
             max_waits_in_flight: 20_000,
             max_body_bytes_in_flight: 4 << 30,
             max_connections: 20_000,

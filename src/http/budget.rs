@@ -1,37 +1,44 @@
-//! How much is answered at a time: reads, writes and waits apart, and the bytes of bodies.
+//! How much is answered at a time: reads, writes, lists and waits apart, and the bytes of bodies.
 //!
 //! What is past a bound is refused at once, so that what is within it stays fast. Where there are tokens,
 //! one of them gets at most three times as much as is still free. So one that floods takes three quarters,
 //! two take three sevenths each, and there is always room for the next.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
-use futures_util::StreamExt as _;
-use http_body::Body as _;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 
+use super::delivery::PIECE_BYTES;
 use super::problem::{Code, Problem};
 use super::state::{AppState, Gate};
 use super::visit::Visit;
 use crate::access::{Caller, Held};
-use crate::duration;
+use crate::{config, duration};
 
 /// The bounds, and what is taken of them.
 #[derive(Debug)]
 pub struct Budgets {
     reads: Budget,
     writes: Budget,
+    lists: Budget,
     waits: Budget,
+    scrapes: Budget,
     body_bytes: Budget,
 }
 
 #[derive(Debug)]
 struct Budget {
+    /// What is counted.
+    what: &'static str,
     /// The setting that gives the limit.
     setting: &'static str,
     limit: usize,
@@ -43,7 +50,11 @@ struct Budget {
 enum Kind {
     Read,
     Write,
+    /// A Replace or a seed, which may take as long as its caller likes.
+    List,
     Wait,
+    /// Of the metrics. Whoever looks after an overloaded server must still get an answer.
+    Scrape,
 }
 
 /// A place that is given back when it is dropped.
@@ -53,21 +64,31 @@ pub(super) struct Place {
     kind: Kind,
 }
 
+/// Most scrapes at a time: there are a few who scrape, and each page may be large.
+const SCRAPES_MAX: usize = 8;
 /// How many times as much as is free one token may have.
 const SHARE: usize = 3;
 
 impl Budgets {
-    /// Nothing is taken yet.
+    /// What the settings give; nothing is taken yet.
     #[must_use]
-    pub const fn new(reads: usize, writes: usize, waits: usize, body_bytes: usize) -> Self {
-        const fn budget(setting: &'static str, limit: usize) -> Budget {
-            Budget { setting, limit, taken: AtomicUsize::new(0) }
-        }
+    pub fn new(settings: &config::Server) -> Self {
+        let budget = |what, setting, limit| Budget { what, setting, limit, taken: AtomicUsize::new(0) };
         Self {
-            reads: budget("server.max_reads_in_flight", reads),
-            writes: budget("server.max_writes_in_flight", writes),
-            waits: budget("server.max_waits_in_flight", waits),
-            body_bytes: budget("server.max_body_bytes_in_flight", body_bytes),
+            reads: budget("requests that look", "server.max_reads_in_flight", settings.max_reads_in_flight),
+            writes: budget(
+                "requests that change",
+                "server.max_writes_in_flight",
+                settings.max_writes_in_flight,
+            ),
+            lists: budget("lists", "server.max_lists_in_flight", settings.max_lists_in_flight),
+            waits: budget("requests that wait", "server.max_waits_in_flight", settings.max_waits_in_flight),
+            scrapes: budget("scrapes", "fixed", SCRAPES_MAX),
+            body_bytes: budget(
+                "bytes of bodies",
+                "server.max_body_bytes_in_flight",
+                settings.max_body_bytes_in_flight,
+            ),
         }
     }
 
@@ -75,7 +96,9 @@ impl Budgets {
         match kind {
             Kind::Read => &self.reads,
             Kind::Write => &self.writes,
+            Kind::List => &self.lists,
             Kind::Wait => &self.waits,
+            Kind::Scrape => &self.scrapes,
         }
     }
 
@@ -88,11 +111,7 @@ impl Budgets {
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", budget.limit));
         }
         let caller = visit.caller.get().map(|caller| &**caller);
-        budget.take(
-            bytes,
-            caller.map(|caller| (caller.name(), &caller.held().body_bytes)),
-            "bytes of bodies",
-        )?;
+        budget.take(bytes, caller.map(|caller| (caller.name(), &caller.held().body_bytes)))?;
         visit.body_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -106,8 +125,8 @@ impl Budgets {
 
 impl Budget {
     /// Takes so much, for somebody who has a name and holds some already.
-    fn take(&self, amount: usize, own: Option<(&str, &AtomicUsize)>, what: &str) -> Result<(), Problem> {
-        let Self { setting, limit, taken } = self;
+    fn take(&self, amount: usize, own: Option<(&str, &AtomicUsize)>) -> Result<(), Problem> {
+        let Self { what, setting, limit, taken } = self;
         let after = |taken: usize| taken.checked_add(amount).filter(|taken| taken <= limit);
         let before = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).map_err(|_| {
             let detail = format!("the server has {limit} {what} in hand ({setting})");
@@ -138,7 +157,9 @@ impl Kind {
         match self {
             Self::Read => &held.reads,
             Self::Write => &held.writes,
+            Self::List => &held.lists,
             Self::Wait => &held.waits,
+            Self::Scrape => &held.scrapes,
         }
     }
 }
@@ -146,22 +167,60 @@ impl Kind {
 impl Place {
     fn take(gate: &Arc<Gate>, kind: Kind, caller: Option<&Arc<Caller>>) -> Result<Self, Problem> {
         let own = caller.map(|caller| (caller.name(), kind.of(caller.held())));
-        gate.budgets.of(kind).take(1, own, "requests of this kind")?;
+        gate.budgets.of(kind).take(1, own)?;
         Ok(Self { gate: Arc::clone(gate), caller: caller.cloned(), kind })
     }
 
-    /// Keeps the place until the answer is made: a list whose length is not known is made while it is sent.
+    /// Keeps the place while the answer is not taken by its connection, unless it is short.
     pub(super) fn keep(self, response: Response) -> Response {
-        if response.body().size_hint().exact().is_some() {
+        let is_short = response.body().size_hint().exact().is_some_and(|bytes| bytes <= PIECE_BYTES as u64);
+        if is_short {
             return response;
         }
-        response.map(|body| {
-            let pieces = body.into_data_stream().inspect(move |_| {
-                // The place goes with the stream that it was moved into.
-                let _kept = &self;
-            });
-            Body::from_stream(pieces)
-        })
+        response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _place: self }))
+    }
+}
+
+/// The body of an answer that keeps a place. It comes in pieces, and the connection takes the next one when most of
+/// those before are written: so the place is kept for as long as the answer takes memory.
+struct Kept {
+    body: Body,
+    rest: Bytes,
+    _place: Place,
+}
+
+impl http_body::Body for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => self.rest = data,
+                Some(Ok(Err(frame))) => return Poll::Ready(Some(Ok(frame))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        let piece = self.rest.len().min(PIECE_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, mut hint) = (self.rest.len() as u64, self.body.size_hint());
+        // The upper bound first: it must never be below the lower one.
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }
 
@@ -172,22 +231,26 @@ impl Drop for Place {
     }
 }
 
-/// A place for a request; none for those of who looks after an overloaded server and must still get an answer.
+/// A place for a request; health checks need none.
 pub(super) fn place(
     state: &AppState,
     visit: &Visit,
     method: &Method,
     wait: Duration,
 ) -> Result<Option<Place>, Problem> {
-    if matches!(visit.route(), Some("/livez" | "/readyz" | "/metrics")) {
-        return Ok(None);
-    }
-    let kind = match (wait.is_zero(), method) {
-        (false, _) => Kind::Wait,
-        (true, &Method::GET | &Method::HEAD) => Kind::Read,
-        (true, _) => Kind::Write,
+    let kind = match (visit.route(), method) {
+        (Some("/livez" | "/readyz"), _) => return Ok(None),
+        (Some("/metrics"), _) => Kind::Scrape,
+        (Some(route), &Method::POST) if is_list(route) => Kind::List,
+        _ if !wait.is_zero() => Kind::Wait,
+        (_, &Method::GET | &Method::HEAD) => Kind::Read,
+        _ => Kind::Write,
     };
     Place::take(&state.gate, kind, visit.caller.get()).map(Some)
+}
+
+fn is_list(route: &str) -> bool {
+    route.ends_with("/replace") || route.ends_with("/seed")
 }
 
 /// Ends what takes too long. A list that is streamed takes as long as it takes.
@@ -197,8 +260,7 @@ pub(super) async fn in_time(
     wait: Duration,
     answer: impl Future<Output = Response>,
 ) -> Response {
-    let is_long = visit.route().is_some_and(|route| route.ends_with("/replace") || route.ends_with("/seed"));
-    if is_long {
+    if visit.route().is_some_and(is_list) {
         return answer.await;
     }
     let limit = state.limits.request_timeout;

@@ -12,7 +12,7 @@ use crate::service::Delivered;
 
 /// How much of the answer is given to the connection at once. The connection takes the next piece
 /// only when it has written most of the one before, so a caller that is gone is noticed.
-const PIECE_BYTES: usize = 64 << 10;
+pub(super) const PIECE_BYTES: usize = 64 << 10;
 
 /// What a connection has taken over but not written yet. Each connection has one; what is in it when
 /// the connection ends goes back to its queue.

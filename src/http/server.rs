@@ -37,8 +37,9 @@ use crate::lifecycle::Shutdown;
 
 /// Most header fields of a request.
 const HEADERS_MAX: usize = 256;
-/// Smallest buffer of a connection, in bytes: bodies are read in pieces of up to this size.
-const BUFFER_BYTES_MIN: usize = 256 << 10;
+/// Smallest buffer of a connection, in bytes: bodies are read in pieces of up to this size, and a head that is not
+/// complete, of whose caller nothing is known yet, takes no more.
+const BUFFER_BYTES_MIN: usize = 64 << 10;
 /// How long accepting pauses after it failed, as it does when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

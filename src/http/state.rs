@@ -9,7 +9,7 @@ use super::measures::Measures;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::lifecycle::Shutdown;
 use crate::service::Registry;
 use crate::spans::Spans;
@@ -74,7 +74,14 @@ impl Gate {
     /// Lets everybody in, as many as come.
     #[must_use]
     pub fn open() -> Self {
-        let budgets = Budgets::new(usize::MAX, usize::MAX, usize::MAX, usize::MAX);
+        let budgets = Budgets::new(&config::Server {
+            max_reads_in_flight: usize::MAX,
+            max_writes_in_flight: usize::MAX,
+            max_lists_in_flight: usize::MAX,
+            max_waits_in_flight: usize::MAX,
+            max_body_bytes_in_flight: usize::MAX,
+            ..config::Server::default()
+        });
         Self { access: Access::default(), demands_certificates: false, budgets }
     }
 }

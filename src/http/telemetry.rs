@@ -22,11 +22,11 @@ use crate::spans;
 /// The route whose problems tell what was settled.
 const POP: &str = "/v1/queues/{queue}/pop";
 
-/// A pop that is refused before it is looked at has settled nothing, and of one that took too long it is not
-/// known; its problem says so in the same words as all others.
+/// A pop that is refused before it is looked at has settled nothing, and says so in the words of all others. Of one
+/// that took too long it is not known what it has settled: its problem says nothing of it.
 fn with_settled(mut response: Response) -> Response {
     let status = response.status();
-    if status.is_client_error() || status.is_server_error() {
+    if (status.is_client_error() || status.is_server_error()) && status != Code::Timeout.status() {
         let problem = response.extensions_mut().remove::<Problem>();
         let problem = problem.unwrap_or_else(|| problem::of_status(status));
         let settled = problem.with_default("settled", Vec::<()>::new());
@@ -159,7 +159,6 @@ impl Observed {
 impl Drop for Observed {
     fn drop(&mut self) {
         self.state.measures.in_flight().decrement(1.0);
-        self.state.gate.budgets.release(&self.visit);
         if !self.is_told {
             self.tell(None, "gone", Counts::default());
         }

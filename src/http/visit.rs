@@ -9,7 +9,7 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::HeaderName;
 
 use super::measures::UNKNOWN;
-use super::state::AppState;
+use super::state::{AppState, Gate};
 use super::trace;
 use crate::access::Caller;
 use crate::config::access::Verb;
@@ -50,8 +50,9 @@ pub(super) struct Visit {
     pub(super) parent: Option<TraceContext>,
     /// The traces of the deltas that it is answered with, if spans are made.
     pub(super) links: OnceLock<Vec<TraceContext>>,
-    /// Bytes of its body that are counted in the budget of bodies.
+    /// Bytes of its body that are counted in the budget of bodies, until nobody holds the visit any more.
     pub(super) body_bytes: AtomicUsize,
+    gate: Arc<Gate>,
 }
 
 impl Visit {
@@ -77,6 +78,7 @@ impl Visit {
             parent: trace::context_of(&parts.headers),
             links: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),
+            gate: Arc::clone(&state.gate),
         });
         parts.extensions.insert(Arc::clone(&visit));
         (visit, Request::from_parts(parts, body))
@@ -90,6 +92,12 @@ impl Visit {
     /// The name of who presented a good token.
     pub(super) fn caller_name(&self) -> Option<&str> {
         self.caller.get().map(|caller| caller.name())
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.gate.budgets.release(self);
     }
 }
 

@@ -40,12 +40,7 @@ impl Reloadable {
         let gate = Gate {
             access: Access::new(read_tokens(&settings.access, &Tokens::default())?),
             demands_certificates: server.tls_client_ca.is_some(),
-            budgets: Budgets::new(
-                server.max_reads_in_flight,
-                server.max_writes_in_flight,
-                server.max_waits_in_flight,
-                server.max_body_bytes_in_flight,
-            ),
+            budgets: Budgets::new(server),
         };
         let is_empty = gate.access.tokens().is_empty();
         if let Some(path) =

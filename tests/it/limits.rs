@@ -1,6 +1,8 @@
 //! Bounds over all requests, as callers meet them.
 
+use deltaq::config::Settings;
 use deltaq::config::access::{TokenEntry, Verb};
+use deltaq::duration::DurationText;
 use serde_json::{Value, json};
 
 use crate::access::token;
@@ -100,23 +102,49 @@ async fn bodies_of_one_token_leave_room_for_those_of_the_next() {
     client.call_as("second", "POST", "/v1/queues/b/add", &object(800)).await.ok();
 }
 
-#[tokio::test]
-async fn a_list_keeps_its_place_until_all_of_it_is_sent() {
-    let service = Service::with(|settings| settings.server.max_reads_in_flight = 2).await;
+/// A server with two places for reads and sixteen megabytes of known objects.
+async fn with_large_answers(adapt: impl FnOnce(&mut Settings)) -> Service {
+    let service = Service::with(|settings| {
+        settings.server.max_reads_in_flight = 2;
+        adapt(settings);
+    })
+    .await;
     let seeds: Vec<Value> = (0..4_000)
         .map(|n| json!({ "object": { "key": n.to_string(), "text": "x".repeat(4_000) } }))
         .collect();
     service.post("/v1/queues/a/seed", &Value::from(seeds)).await.ok();
-    let mut streams = Vec::new();
-    for _ in 0..2 {
-        let mut stream = service.client().await;
-        stream.send_text("GET", "/v1/queues/a/known", &[("accept", "application/x-ndjson")], "").await;
-        assert_eq!(stream.head().await.expect("a head").0, 200);
-        streams.push(stream);
+    service
+}
+
+/// Two callers that have the heads of large answers and read no more.
+async fn two_readers(service: &Service, accept: &str) -> [Client; 2] {
+    let mut readers = [service.client().await, service.client().await];
+    for reader in &mut readers {
+        reader.send_text("GET", "/v1/queues/a/known?limit=5000", &[("accept", accept)], "").await;
+        assert_eq!(reader.head().await.expect("a head").0, 200);
     }
-    assert_eq!(service.get("/v1/info").await.problem("too-many-requests")["limit"], 2);
-    drop(streams);
-    while service.get("/v1/info").await.status != 200 {}
+    readers
+}
+
+#[tokio::test]
+async fn a_large_answer_keeps_its_place_until_it_is_sent() {
+    let service = with_large_answers(|_| ()).await;
+    for accept in ["application/x-ndjson", "application/json"] {
+        let readers = two_readers(&service, accept).await;
+        assert_eq!(service.get("/v1/info").await.problem("too-many-requests")["limit"], 2, "{accept}");
+        drop(readers);
+        while service.get("/v1/info").await.status != 200 {}
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_is_cut() {
+    let short = |settings: &mut Settings| settings.server.idle_timeout = DurationText::from_us(100_000);
+    let service = with_large_answers(short).await;
+    for accept in ["application/x-ndjson", "application/json"] {
+        let _readers = two_readers(&service, accept).await;
+        while service.get("/v1/info").await.status != 200 {}
+    }
 }
 
 #[tokio::test]

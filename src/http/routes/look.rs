@@ -38,7 +38,7 @@ const LOOK_MAX: usize = 20_000;
 
 /// Most bytes of objects in a page, which may end before its limit; each delta counts for
 /// [`DELTA_BYTES`] more.
-const PAGE_BYTES_MAX: usize = 8 << 20;
+pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
 /// What a delta takes in an answer beside its object, about.
 const DELTA_BYTES: usize = 256;
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 
 use super::consume::read_keys;
@@ -28,6 +29,7 @@ use crate::http::params::{Params, QueueName, check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::trace::Traced;
+use crate::http::visit::Visit;
 use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced, SeedCall};
 use crate::service::{self, Name, SLICE_KEYS};
 
@@ -268,6 +270,7 @@ pub(in crate::http) async fn replace(
     QueueName(name): QueueName,
     params: Params,
     Traced(trace): Traced,
+    Extension(visit): Extension<Arc<Visit>>,
     incoming: Incoming,
 ) -> Result<Counted<Replaced>, Problem> {
     let params = params.only::<ReplaceQuery>()?;
@@ -307,6 +310,8 @@ pub(in crate::http) async fn replace(
     let mut id = None;
     let replaced = handle
         .sliced(move |queue, now| {
+            // The list goes on without its caller, and its bytes count until it is done.
+            let _counted = &visit;
             // A refused list stays here, and is dropped when the queue's lock is free again.
             if let Some(replace) = &accepting {
                 queue.check_config(&config)?;

@@ -8,8 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
-use super::look::{PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
+use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
 use crate::config::access::Verb;
+use crate::engine::config::Config;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
 use crate::http::body::Incoming;
@@ -106,19 +107,28 @@ async fn list_page(
     let after = after.map_err(|_| cursor::expired())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     // One more than asked for tells whether there is another page.
-    let mut handles = state.registry.list(after.as_ref(), limit.saturating_add(1), wanted);
-    let more = handles.len() > limit;
-    handles.truncate(limit);
-    let next = handles.last().filter(|_| more);
-    let next = next.map(|handle| cursor::encode(LIST, handle.name().as_str()));
-    let mut items = Vec::with_capacity(handles.len());
-    for handle in &handles {
+    let handles = state.registry.list(after.as_ref(), limit.saturating_add(1), wanted);
+    let (mut items, mut bytes, mut last, mut more) = (Vec::with_capacity(handles.len()), 0, None, false);
+    for (index, handle) in handles.iter().enumerate() {
+        more = index == limit || bytes >= PAGE_BYTES_MAX;
+        if more {
+            break;
+        }
+        last = Some(handle.name());
         // A queue that was deleted since is not there; that is no problem of the list.
         if let Ok(document) = handle.document().await {
+            bytes += schema_bytes(&document.config);
             items.push(QueueDocument::from(&document));
         }
     }
+    let next = last.filter(|_| more).map(|name| cursor::encode(LIST, name.as_str()));
     Ok(Page { items, next, resource_version: state.registry.version() })
+}
+
+/// What is large of a queue's document, if anything is.
+fn schema_bytes(config: &Config) -> usize {
+    let schema = config.admission.as_ref().and_then(|admission| admission.schema());
+    schema.map_or(0, |schema| schema.as_str().len())
 }
 
 /// One queue.

@@ -50,12 +50,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Courteous<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Courteous<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        this.pace.sent();
         if this.instead.is_none() {
             this.instead = replacement(buf).map(|text| (text, buf.len()));
         }
         let Some((text, replaced)) = &mut this.instead else {
-            return Pin::new(&mut this.stream).poll_write(cx, buf);
+            // A caller that takes nothing does not win time by being offered more.
+            let written = ready!(Pin::new(&mut this.stream).poll_write(cx, buf))?;
+            this.pace.sent();
+            return Poll::Ready(Ok(written));
         };
         while text.has_remaining() {
             let written = ready!(Pin::new(&mut this.stream).poll_write(cx, text))?;
