@@ -26,7 +26,7 @@ use toml::{Table, Value};
 
 pub use self::access::Access;
 pub use self::audit::{Audit, AuditCalls};
-pub use self::environment::{rust_log, variables};
+pub use self::environment::{is_supervised, rust_log, variables};
 use self::layers::Layers;
 use self::queue::QueueDefaults;
 pub use self::server::Server;

@@ -185,6 +185,16 @@ async fn a_hangup_reloads_and_the_supervisor_hears_of_all() {
     assert!(log.contains("reloaded"), "{log}");
 }
 
+#[tokio::test]
+async fn an_empty_name_of_the_supervisor_is_none() {
+    let process = Process::start(folder(), &[root()], |command| {
+        command.env("NOTIFY_SOCKET", "");
+    })
+    .await;
+    let log = process.stop();
+    assert!(!log.contains("supervisor"), "{log}");
+}
+
 /// Waits for what must come.
 async fn until(come: impl Fn() -> bool) {
     let begun = tokio::time::Instant::now();
