@@ -63,6 +63,8 @@ fn wrong_entries_are_named() {
         (change(|entry| entry.rate = Some(0)), "rate"),
         (change(|entry| entry.burst = Some(5)), "burst"),
     ] {
+        (change(|entry| entry.grants[0].queues.clear()), "queues"),
+        (change(|entry| entry.grants[0].verbs.clear()), "verbs"),
         assert!(told.contains(said), "{told}");
     }
     let twice = tokens(&[entry("a", "x"), entry("a", "y")]).unwrap_err();

@@ -294,6 +294,33 @@ async fn a_disk_of_the_audit_that_stands_still_stops_neither_a_reload_nor_the_en
     drop(pipe);
 }
 
+#[test]
+fn settings_that_are_wrong_are_told_without_what_may_be_a_secret() {
+    let folder = folder();
+    let path = folder.path().join("deltaq.toml");
+    let secret = format!("dq_{}", "5ec2e75e".repeat(8));
+    for (text, told) in [
+        ("[server]\nmax_body_bytes = 99999999999999999999\n".to_owned(), "line 2 (server.max_body_bytes)"),
+        ("[server]\nidle_timeout = 5 s\n".to_owned(), "line 2 (server.idle_timeout)"),
+        ("[log]\nlevel = \"warn\n".to_owned(), "line 2 (log.level)"),
+        (format!("[access]\ntokens = [\"{secret}]\n"), "line 2 (access.tokens)"),
+        (format!("[access]\ntokens = [{secret}]\n"), "line 2 (access.tokens)"),
+        (format!("[access]\ntokens = [\"{secret}\"]\n"), "entry 1"),
+        (format!("[access]\ntokens = \"{secret}\"\n"), "allowed is a list"),
+        (format!("[access]\ntokens = [{{ name = \"a\", token = \"{secret}\" }}]\n"), "entry 1"),
+        (format!("[access]\n{secret} = 5\n"), "access."),
+        (format!("access = \"{secret}\"\n"), "access can't be"),
+        (format!("[access]\ninsecure = \"{secret}\"\n"), "access.insecure"),
+    ] {
+        std::fs::write(&path, &text).expect("a file");
+        let output = run(&["serve", "--in-memory", "--config", &path.display().to_string()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(!said.contains("5ec2e7"), "{text}: {said}");
+        assert!(said.contains(told), "{text}: {said}");
+    }
+}
+
 fn run(args: &[&str]) -> Output {
     command().args(args).output().expect("the binary runs")
 }
