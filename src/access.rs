@@ -67,12 +67,17 @@ pub enum Error {
 }
 
 /// Why a token lets nobody in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// No entry has it.
     Unknown,
-    /// It was good until then, in microseconds since the Unix epoch.
-    Expired(u64),
+    /// It is good no more.
+    Expired {
+        /// Until when it was, in microseconds since the Unix epoch.
+        at_us: u64,
+        /// What it is called: for the log and the audit, and not for whoever shows it.
+        name: Arc<str>,
+    },
 }
 
 /// The tokens of a server, which a reload exchanges. Shared by all requests.
@@ -201,7 +206,7 @@ impl Tokens {
         }
         let caller = found.ok_or(Denied::Unknown)?;
         match caller.expires_us {
-            Some(expires_us) if expires_us <= now_us => Err(Denied::Expired(expires_us)),
+            Some(at_us) if at_us <= now_us => Err(Denied::Expired { at_us, name: caller.name.clone() }),
             _ => Ok(Arc::clone(caller)),
         }
     }
