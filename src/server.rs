@@ -71,7 +71,7 @@ impl Server {
         // From here on a SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(settings).await?;
-        let (reloadable, audit_writer) = Reloadable::of(settings)?;
+        let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.lets_everybody_in())?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let unless_stopped = shutdown.draining().clone();

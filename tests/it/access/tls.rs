@@ -124,7 +124,7 @@ async fn a_new_certificate_is_for_new_connections() {
 
     std::fs::copy(authority.issue("other").key, &pair.key).expect("a file");
     let error = service.reloadable.reload().expect_err("they do not go together");
-    assert!(matches!(error, Error::Tls { .. }), "{error:?}");
+    assert!(matches!(error[..], [Error::Tls { .. }]), "{error:?}");
     let (_, third) = authority.connect(&service, None).await.expect("trusted");
     assert_eq!(second, third, "what can't be used changes nothing");
 }
