@@ -176,13 +176,18 @@ impl Server {
             journal.close(self.registry.handled());
         }
         if let Some(writing) = self.writing {
-            let ended = writing.await;
-            if let Err(error) = ended {
-                tracing::error!(%error, "the journal's writer did not end in good order");
+            tokio::select! {
+                biased;
+                ended = writing => if let Err(error) = ended {
+                    tracing::error!(%error, "the journal's writer did not end in good order");
+                },
+                () = self.shutdown.cut_and_grace() => {
+                    tracing::error!("the disk of the journal stands still; the next start replays what it has");
+                }
             }
         }
         self.auditing.end().await;
-        self.spans.end().await;
+        self.spans.end(self.shutdown.cut()).await;
         tracing::info!("stopped");
     }
 }
