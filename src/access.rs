@@ -53,13 +53,13 @@ pub enum Error {
         right: String,
     },
     /// An entry has a value that it can't have.
-    #[error("token {name:?}: {field} is {value:?}; allowed is {allowed}")]
+    #[error("token {token}: {field} is {value}; allowed is {allowed}")]
     Value {
-        /// The token's name.
-        name: String,
+        /// The token's name, or its number if that is no name.
+        token: String,
         /// The field.
         field: &'static str,
-        /// What it is.
+        /// What it is; of a text only its length, as it may be a token that was put there by mistake.
         value: String,
         /// What it may be.
         allowed: &'static str,
@@ -67,12 +67,17 @@ pub enum Error {
 }
 
 /// Why a token lets nobody in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     /// No entry has it.
     Unknown,
-    /// It was good until then, in microseconds since the Unix epoch.
-    Expired(u64),
+    /// It is good no more.
+    Expired {
+        /// Until when it was, in microseconds since the Unix epoch.
+        at_us: u64,
+        /// What it is called: for the log and the audit, and not for whoever shows it.
+        name: Arc<str>,
+    },
 }
 
 /// The tokens of a server, which a reload exchanges. Shared by all requests.
@@ -163,9 +168,9 @@ impl Tokens {
         let standings: HashMap<&str, &Arc<Standing>> =
             former.callers.iter().map(|caller| (caller.name(), &caller.standing)).collect();
         let mut callers: Vec<Arc<Caller>> = Vec::with_capacity(entries.len());
-        for entry in entries {
+        for (index, entry) in entries.iter().enumerate() {
             let standing = standings.get(entry.name.as_str()).map(|standing| Arc::clone(standing));
-            let caller = Caller::new(entry, standing.unwrap_or_default())?;
+            let caller = Caller::new(index + 1, entry, standing.unwrap_or_default())?;
             if callers.iter().any(|other| other.name == caller.name) {
                 return Err(Error::Name { name: entry.name.clone() });
             }
@@ -205,42 +210,48 @@ impl Tokens {
         }
         let caller = found.ok_or(Denied::Unknown)?;
         match caller.expires_us {
-            Some(expires_us) if expires_us <= now_us => Err(Denied::Expired(expires_us)),
+            Some(at_us) if at_us <= now_us => Err(Denied::Expired { at_us, name: caller.name.clone() }),
             _ => Ok(Arc::clone(caller)),
         }
     }
 }
 
 impl Caller {
-    fn new(entry: &TokenEntry, standing: Arc<Standing>) -> Result<Self, Error> {
+    fn new(number: usize, entry: &TokenEntry, standing: Arc<Standing>) -> Result<Self, Error> {
+        let is_named = is_name(&entry.name);
         let wrong = |field, value: &str, allowed| Error::Value {
-            name: entry.name.clone(),
+            token: if is_named { format!("{:?}", entry.name) } else { format!("number {number}") },
             field,
             value: value.to_owned(),
             allowed,
         };
-        if !is_name(&entry.name) {
-            let allowed = "1 to 64 letters, digits, '.', '_', '-'";
-            return Err(wrong("name", &entry.name, allowed));
+        let shape = |text: &str| format!("a text of {} bytes", text.len());
+        if !is_named {
+            return Err(wrong("name", &shape(&entry.name), "1 to 64 letters, digits, '.', '_', '-'"));
         }
-        // What was put there by mistake may be the token itself.
         let digest = digest_of(&entry.sha256).ok_or_else(|| {
-            let shape = format!("a text of {} bytes", entry.sha256.len());
-            wrong("sha256", &shape, "64 hexadecimal digits, the SHA-256 of the token")
+            wrong("sha256", &shape(&entry.sha256), "64 hexadecimal digits, the SHA-256 of the token")
         })?;
         let expires_us = match &entry.expires {
             Some(text) => Some(instant_of(text).ok_or_else(|| {
-                wrong("expires", text, "an instant in UTC, such as \"2027-01-31T00:00:00Z\"")
+                wrong("expires", &shape(text), "an instant in UTC, such as \"2027-01-31T00:00:00Z\"")
             })?),
             None => None,
         };
         if entry.grants.is_empty() {
             return Err(wrong("grants", "[]", "at least one grant"));
         }
-        let grants = entry
-            .grants
-            .iter()
-            .map(|grant| Grant::new(grant).map_err(|pattern| wrong("queues", &pattern, Glob::ALLOWED)));
+        if entry.grants.iter().any(|grant| grant.verbs.is_empty()) {
+            return Err(wrong("verbs", "[]", "at least one verb in each grant"));
+        }
+        if entry.grants.iter().any(|grant| grant.queues.is_empty()) {
+            return Err(wrong("queues", "[]", "at least one queue in each grant, or \"*\" for all"));
+        }
+        let grants = entry.grants.iter().map(|grant| {
+            Grant::new(grant).map_err(|(number, text)| {
+                wrong("queues", &format!("{} (number {number})", shape(text)), Glob::ALLOWED)
+            })
+        });
         let rate = match (entry.rate, entry.burst) {
             (None, None) => None,
             (Some(0), _) => return Err(wrong("rate", "0", "a whole number from 1")),
@@ -298,9 +309,10 @@ impl Caller {
 }
 
 impl Grant {
-    /// Fails with the pattern that is none.
-    fn new(entry: &GrantEntry) -> Result<Self, String> {
-        let queues = entry.queues.iter().map(|text| Glob::parse(text).ok_or_else(|| text.clone()));
+    /// Fails with the pattern that is none, and its number.
+    fn new<'a>(entry: &'a GrantEntry) -> Result<Self, (usize, &'a str)> {
+        let parse = |(number, text): (usize, &'a String)| Glob::parse(text).ok_or((number, text.as_str()));
+        let queues = (1..).zip(&entry.queues).map(parse);
         Ok(Self { verbs: entry.verbs.clone(), queues: queues.collect::<Result<_, _>>()? })
     }
 }

@@ -18,9 +18,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::file::Files;
@@ -33,6 +35,8 @@ const LINES_MAX: usize = 65_536;
 const LINES_RESERVED: usize = LINES_MAX / 4;
 /// Most lines that are written at once.
 const BATCH_MAX: usize = 1_024;
+/// How often the log is told of lines that are lost, at most.
+const TELL_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why there is no audit log.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +55,7 @@ pub struct Line<'a> {
     pub time: String,
     /// Leads to its line in the log.
     pub request_id: &'a str,
-    /// The name of the token; absent if there was none that is good.
+    /// The name of the token, also of one that is good no more; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<&'a str>,
     /// Address and port of the other end of the connection.
@@ -82,10 +86,10 @@ pub struct Line<'a> {
 pub enum Class {
     /// Of a caller who was let in and needed `admin`: it has places of its own.
     Admin,
-    /// Any other of a caller who is known.
+    /// Any other of a caller who was let in.
     Call,
-    /// One of those that cost nothing to send, so that there may be any number: of a caller who is not known, or beyond the
-    /// rate of one who is. Only some of each caller's are written in a second.
+    /// One of those that cost nothing to send, so that there may be any number: of a caller who was not let in, or beyond
+    /// what the server gives one who was. Only some of each caller's are written in a second.
     Flood,
 }
 
@@ -135,6 +139,24 @@ pub struct Writer {
     lines: Receiver<String>,
     shared: Arc<Shared>,
     files: Files,
+}
+
+/// A batch that could not be written.
+#[derive(Debug)]
+struct Failed {
+    lines: u64,
+    error: io::Error,
+}
+
+/// What the log is told of batches that could not be written: the first at once, more of them once in a while.
+#[derive(Debug, Default)]
+struct Losses {
+    /// Lines that it is not told of yet.
+    lines: u64,
+    /// What went wrong last, if it is not told yet.
+    error: Option<io::Error>,
+    /// When it may be told more; none while lines are written.
+    due: Option<Instant>,
 }
 
 impl Audit {
@@ -214,16 +236,22 @@ impl Writer {
     /// Writes lines until `closing`, and then those that are left.
     pub async fn run(mut self, closing: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut losses = Losses::default();
         loop {
             tokio::select! {
                 biased;
                 count = self.lines.recv_many(&mut batch, BATCH_MAX) => {
                     if count == 0 {
+                        losses.tell();
                         return;
                     }
                 }
                 () = closing.cancelled(), if !self.lines.is_closed() => {
                     self.lines.close();
+                    continue;
+                }
+                () = losses.due() => {
+                    losses.tell();
                     continue;
                 }
             }
@@ -236,31 +264,65 @@ impl Writer {
                 if is_moved {
                     files.reopen();
                 }
-                let lost_again = write(&mut files, &lines, lost);
-                (files, lost_again)
+                let failed = write(&mut files, &lines, lost).err();
+                (files, failed)
             });
-            let Ok((files, lost_again)) = written.await else {
+            let Ok((files, failed)) = written.await else {
                 tracing::error!("the audit log is not written any more");
                 return;
             };
             self.files = files;
-            self.shared.lost.fetch_add(lost_again, Ordering::Relaxed);
+            match failed {
+                None => losses.end(),
+                Some(failed) => {
+                    self.shared.lost.fetch_add(lost + failed.lines, Ordering::Relaxed);
+                    losses.add(failed);
+                }
+            }
         }
     }
 }
 
-/// Writes a batch; answers how many lines are lost by now, those of the batch included.
-fn write(files: &mut Files, lines: &[String], lost: u64) -> u64 {
+impl Losses {
+    /// Says so at once if it was not said lately.
+    fn add(&mut self, failed: Failed) {
+        self.lines += failed.lines;
+        self.error = Some(failed.error);
+        if self.due.is_none_or(|due| due <= Instant::now()) {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        let Some(error) = self.error.take() else { return };
+        tracing::error!(%error, lines = self.lines, "lines of the audit log are lost");
+        self.lines = 0;
+        self.due = Some(Instant::now() + TELL_PERIOD);
+    }
+
+    /// Lines are written again.
+    fn end(&mut self) {
+        self.tell();
+        if self.due.take().is_some() {
+            tracing::info!("the audit log is written again");
+        }
+    }
+
+    /// Ends when something is to be told that was held back; never if there is nothing.
+    async fn due(&self) {
+        match (self.due, &self.error) {
+            (Some(due), Some(_)) => tokio::time::sleep_until(due).await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+/// Writes a batch, and before it how many lines were lost.
+fn write(files: &mut Files, lines: &[String], lost: u64) -> Result<(), Failed> {
     let mut text = String::new();
     if lost > 0 {
         text += &(serde_json::to_string(&LostLine { lost }).unwrap_or_default() + "\n");
     }
     text.extend(lines.iter().map(String::as_str));
-    match files.append(text.as_bytes()) {
-        Ok(()) => 0,
-        Err(error) => {
-            tracing::error!(%error, lines = lines.len(), "lines of the audit log are lost");
-            lost + lines.len() as u64
-        }
-    }
+    files.append(text.as_bytes()).map_err(|error| Failed { lines: lines.len() as u64, error })
 }

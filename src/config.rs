@@ -9,6 +9,7 @@
 
 pub mod access;
 mod audit;
+mod document;
 mod environment;
 mod layers;
 pub mod queue;
@@ -26,7 +27,8 @@ use toml::{Table, Value};
 
 pub use self::access::Access;
 pub use self::audit::{Audit, AuditCalls};
-pub use self::environment::{rust_log, variables};
+pub use self::document::Fault;
+pub use self::environment::{is_supervised, rust_log, variables};
 use self::layers::Layers;
 use self::queue::QueueDefaults;
 pub use self::server::Server;
@@ -192,12 +194,12 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file is not TOML.
-    #[error("the configuration file {} is not TOML", path.display())]
+    #[error("the configuration file {} is not TOML at {fault}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
         /// Where and why.
-        source: toml::de::Error,
+        fault: Fault,
     },
     /// There is no such setting.
     #[error("{name:?}, set by {origin}, is no setting; the nearest one is {nearest:?}")]
@@ -290,7 +292,7 @@ fn layered(
     layers.add(defaults, &Origin::Default)?;
     if let Some((path, text)) = file {
         let document =
-            text.parse::<Table>().map_err(|source| Error::Parse { path: path.to_owned(), source })?;
+            document::parse(text).map_err(|fault| Error::Parse { path: path.to_owned(), fault })?;
         layers.add(document, &Origin::File(path.to_owned()))?;
     }
     // Sorted, so that of several mistakes the same one is always told first.

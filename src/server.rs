@@ -71,7 +71,7 @@ impl Server {
         // From here on a SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(settings).await?;
-        let (reloadable, audit_writer) = Reloadable::of(settings)?;
+        let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.lets_everybody_in())?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let unless_stopped = shutdown.draining().clone();
@@ -176,13 +176,18 @@ impl Server {
             journal.close(self.registry.handled());
         }
         if let Some(writing) = self.writing {
-            let ended = writing.await;
-            if let Err(error) = ended {
-                tracing::error!(%error, "the journal's writer did not end in good order");
+            tokio::select! {
+                biased;
+                ended = writing => if let Err(error) = ended {
+                    tracing::error!(%error, "the journal's writer did not end in good order");
+                },
+                () = self.shutdown.cut_and_grace() => {
+                    tracing::error!("the disk of the journal stands still; the next start replays what it has");
+                }
             }
         }
         self.auditing.end().await;
-        self.spans.end().await;
+        self.spans.end(self.shutdown.cut()).await;
         tracing::info!("stopped");
     }
 }

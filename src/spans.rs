@@ -14,6 +14,7 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use tokio_util::sync::CancellationToken;
 
 use crate::config;
 use crate::engine::trace::TraceContext;
@@ -133,12 +134,15 @@ impl Spans {
         span.end_with_timestamp(at(request.at_us.1));
     }
 
-    /// Sends what is left. It may take as long as a collector that does not answer is waited for.
-    pub async fn end(self) {
+    /// Sends what is left, until the cut at most: a collector may not answer.
+    pub async fn end(self, cut: &CancellationToken) {
         let Some(Sending { provider, .. }) = self.0 else { return };
-        let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(SEND_TIMEOUT)).await;
-        if let Ok(Err(error)) = ended {
-            tracing::warn!(%error, "the last spans could not be sent");
+        let sending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(SEND_TIMEOUT));
+        match cut.run_until_cancelled(sending).await {
+            Some(Ok(Err(error))) => tracing::warn!(%error, "the last spans could not be sent"),
+            // A panic is in the log already.
+            Some(_) => {}
+            None => tracing::warn!("the last spans are given up"),
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use sd_notify::NotifyState;
 
+use crate::config;
+
 /// The server takes requests.
 pub fn ready() {
     tell(&[NotifyState::Ready]);
@@ -22,6 +24,9 @@ pub fn stopping() {
 }
 
 fn tell(states: &[NotifyState<'_>]) {
+    if !config::is_supervised() {
+        return;
+    }
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "the supervisor could not be told");
     }

@@ -58,7 +58,8 @@ pub struct Running(#[expect(dead_code, reason = "it is there to be dropped")] Wr
 pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     let terminal = io::stderr().is_terminal();
     let filter = filter(log.level, rust_log)?;
-    let (lines, writer) = Gathering::start(io::stderr()).map_err(|source| Error::Thread { source })?;
+    let started = Gathering::start(io::stderr(), tell_dropped);
+    let (lines, writer) = started.map_err(|source| Error::Thread { source })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     // On a terminal the library's own rule for colours stands, which honours NO_COLOR.
     let started = match (is_json(log.format, terminal), terminal) {
@@ -76,6 +77,11 @@ pub fn tell_panics() {
         let location = panic.location().map(Location::to_string);
         tracing::error!(location, "a panic");
     }));
+}
+
+/// Told by the thread of the log, in the log's own format.
+fn tell_dropped(lines: u64) {
+    tracing::error!(lines, "lines of the log were dropped");
 }
 
 fn is_json(format: LogFormat, terminal: bool) -> bool {

@@ -33,7 +33,10 @@ fn a_token_ends_at_its_instant() {
     entry.expires = Some("1970-01-01T00:00:02Z".to_owned());
     let tokens = tokens(&[entry]).unwrap();
     assert!(tokens.caller("secret", 1_999_999).is_ok());
-    assert_eq!(tokens.caller("secret", 2_000_000).unwrap_err(), Denied::Expired(2_000_000));
+    assert_eq!(
+        tokens.caller("secret", 2_000_000).unwrap_err(),
+        Denied::Expired { at_us: 2_000_000, name: "a".into() }
+    );
 }
 
 #[test]
@@ -60,6 +63,8 @@ fn wrong_entries_are_named() {
         (change(|entry| entry.name = "a b".to_owned()), "name"),
         (change(|entry| entry.grants.clear()), "grants"),
         (change(|entry| entry.grants[0].queues[0] = "ERP".to_owned()), "queues"),
+        (change(|entry| entry.grants[0].queues.clear()), "queues"),
+        (change(|entry| entry.grants[0].verbs.clear()), "verbs"),
         (change(|entry| entry.rate = Some(0)), "rate"),
         (change(|entry| entry.burst = Some(5)), "burst"),
     ] {

@@ -1,6 +1,7 @@
 //! How many lines there are of what comes in floods: the rest of a second is counted, and the count is told.
 //!
-//! It is not the rate of a token: that bounds what is answered, and here are those that were refused for it.
+//! It is not the rate of a token: that bounds what is answered, and here are those that were refused, for it or for want of a
+//! grant.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Most lines of one caller between two looks, which are a second apart.
 pub(super) const LINES_MAX: u32 = 100;
 
-/// Who floods, since the last look. All callers without a good token are one, whose name is empty, so there are no more of
+/// Who floods, since the last look. All callers without a known token are one, whose name is empty, so there are no more of
 /// them than names of tokens.
 #[derive(Debug, Default)]
 pub(super) struct Floods(Mutex<BTreeMap<String, Flood>>);

@@ -43,12 +43,10 @@ fn lines_that_are_lost_are_counted_and_told() {
     let line = |text: &str| format!("\"{text}\"\n");
     // Every write to it fails for want of room.
     let mut full = Files::open("/dev/full".into(), 1 << 20, 1).unwrap();
-    let lost = write(&mut full, &[line("a"), line("b")], 0);
-    assert_eq!(lost, 2);
-    let lost = write(&mut full, &[line("c")], lost);
-    assert_eq!(lost, 3);
+    assert_eq!(write(&mut full, &[line("a"), line("b")], 0).unwrap_err().lines, 2);
+    assert_eq!(write(&mut full, &[line("c")], 2).unwrap_err().lines, 1);
     let mut files = Files::open(path.clone(), 1 << 20, 1).unwrap();
-    assert_eq!(write(&mut files, &[line("d")], lost), 0);
+    write(&mut files, &[line("d")], 3).unwrap();
     assert_eq!(std::fs::read_to_string(path).unwrap(), "{\"lost\":3}\n\"d\"\n");
 }
 
@@ -129,4 +127,35 @@ fn without_a_file_floods_are_bounded_too() {
     let text = std::fs::read_to_string(path).unwrap();
     assert_eq!(text.matches("unauthorized").count(), 100);
     assert_eq!(text.matches("\"suppressed\":1").count(), 1, "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_is_told_of_lost_lines_once_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let log = Arc::new(std::fs::File::create(&path).unwrap());
+    let subscriber = tracing_subscriber::fmt().json().with_writer(log).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let told = || std::fs::read_to_string(&path).unwrap().matches("are lost").count();
+    let fail = |losses: &mut Losses| {
+        for _ in 0..1_000 {
+            losses.add(Failed { lines: 1, error: io::Error::from(io::ErrorKind::StorageFull) });
+        }
+    };
+    let mut losses = Losses::default();
+    fail(&mut losses);
+    assert_eq!((told(), losses.lines), (1, 999), "the first at once");
+    losses.due().await;
+    losses.tell();
+    assert_eq!((told(), losses.lines), (2, 0), "the others a second later");
+    tokio::time::advance(TELL_PERIOD).await;
+    fail(&mut losses);
+    assert_eq!(told(), 3);
+    losses.end();
+    assert_eq!(told(), 4, "nothing is left untold when lines are written again");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let sum: u64 = lines.filter_map(|line| line["fields"]["lines"].as_u64()).sum();
+    assert_eq!(sum, 2_000);
+    assert!(text.contains("written again"), "{text}");
 }

@@ -1,17 +1,20 @@
 //! `deltaq token`: makes a token, adds its entry to a file of tokens, and prints the token itself, which is
 //! kept nowhere.
+//!
+//! The file is exchanged whole, so that whoever reads it sees it before or after, and a run that is ended half-way leaves it as
+//! it was.
+
+mod file;
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
-use crate::access::{self, Tokens, digest_text};
-use crate::config::Access;
+use self::file::Held;
+use crate::access::{self, Denied, Tokens, digest_text};
+use crate::clock::Clock;
 use crate::config::access::{self as words, GrantEntry, TokenEntry, Verb};
 
 /// Random bytes of a token: nobody guesses them, so a plain hash hides them.
@@ -60,14 +63,25 @@ pub enum Error {
         /// Why.
         source: toml::ser::Error,
     },
-    /// The file can't be written.
-    #[error("can't add to {}", path.display())]
-    Append {
+    /// It would never be good.
+    #[error("--expires {expires} is in the past")]
+    Past {
+        /// What was given.
+        expires: String,
+    },
+    /// What can be appended would spoil the file.
+    #[error(
+        "{} can't be added to: it has its tokens in one list (tokens = [...]), and an entry of its own can't stand beside that. \
+         Write each of them as [[tokens]]",
+        path.display()
+    )]
+    List {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
     },
+    /// The file can't be read or exchanged.
+    #[error(transparent)]
+    Exchange(file::Error),
 }
 
 /// The file, as far as it is written here.
@@ -91,18 +105,24 @@ impl Token {
             burst: self.burst,
             grants: vec![GrantEntry { verbs: self.verbs.clone(), queues: self.queues.clone() }],
         };
-        let there = self.file.exists().then(|| self.file.clone());
-        let mut all = Access { tokens_file: there, ..Access::default() }.entries().map_err(Error::File)?;
-        let is_first = all.is_empty();
+        let held = Held::open(&self.file).map_err(Error::Exchange)?;
+        let before = words::parse(held.path(), held.text()).map_err(Error::File)?;
+        let mut all = before;
         all.push(entry.clone());
-        Tokens::new(&all, &Tokens::default()).map_err(Error::Entry)?;
-        let text =
+        let tokens = Tokens::new(&all, &Tokens::default()).map_err(Error::Entry)?;
+        if let (Err(Denied::Expired { .. }), Some(expires)) =
+            (tokens.caller(&token, Clock::system().now_us()), &self.expires)
+        {
+            return Err(Error::Past { expires: expires.clone() });
+        }
+        let addition =
             toml::to_string(&Addition { tokens: [entry] }).map_err(|source| Error::Write { source })?;
-        let text = if is_first { text } else { format!("\n{text}") };
-        let append = |source| Error::Append { path: self.file.clone(), source };
-        let mut options = OpenOptions::new();
-        let mut file = options.create(true).append(true).mode(0o600).open(&self.file).map_err(append)?;
-        file.write_all(text.as_bytes()).map_err(append)?;
+        let gap = if held.text().is_empty() { "" } else { "\n" };
+        let text = format!("{}{gap}{addition}", held.text());
+        if words::parse(held.path(), &text).ok() != Some(all) {
+            return Err(Error::List { path: self.file.clone() });
+        }
+        held.exchange(&text).map_err(Error::Exchange)?;
         Ok(token)
     }
 }
@@ -120,8 +140,10 @@ fn random() -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
     use super::*;
+    use crate::config::Access;
 
     #[test]
     fn tokens_are_added_and_let_in() {
@@ -145,5 +167,77 @@ mod tests {
         assert!(tokens.caller(&first, 0).unwrap().may(Verb::Produce, "erp-prices"));
         assert!(!tokens.caller(&second, 0).unwrap().may(Verb::Produce, "erp-prices"));
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    fn token(name: &str, file: &Path) -> Token {
+        Token {
+            name: name.to_owned(),
+            verbs: vec![Verb::Read],
+            queues: vec!["*".to_owned()],
+            expires: None,
+            rate: None,
+            burst: None,
+            file: file.to_owned(),
+        }
+    }
+
+    fn names(file: &Path) -> Vec<String> {
+        let settings = Access { tokens_file: Some(file.to_owned()), ..Access::default() };
+        settings.entries().unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn a_file_that_an_entry_would_spoil_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.toml");
+        let digest = digest_text("secret");
+        let text = format!(
+            "tokens = [{{ name = \"a\", sha256 = \"{digest}\", grants = [{{ verbs = [\"read\"], queues = [\"*\"] }}] }}]\n"
+        );
+        std::fs::write(&file, &text).unwrap();
+        let error = token("b", &file).run().unwrap_err().to_string();
+        assert!(error.contains("[[tokens]]"), "{error}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_token_that_has_expired_already_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.toml");
+        let expires = Some("2020-01-01T00:00:00Z".to_owned());
+        let error = Token { expires, ..token("a", &file) }.run().unwrap_err().to_string();
+        assert!(error.contains("2020-01-01T00:00:00Z") && error.contains("past"), "{error}");
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn mode_and_links_stay_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("tokens.toml"), folder.path().join("link"));
+        std::os::unix::fs::symlink("tokens.toml", &link).unwrap();
+        token("a", &link).run().unwrap();
+        assert_eq!(names(&file), ["a"]);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        token("b", &link).run().unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(names(&file), ["a", "b"]);
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn many_at_once_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.toml");
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let file = &file;
+                scope.spawn(move || token(&format!("t{number}"), file).run().unwrap());
+            }
+        });
+        let mut names = names(&file);
+        names.sort_unstable();
+        assert_eq!(names, (0..8).map(|number| format!("t{number}")).collect::<Vec<_>>());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }
 }

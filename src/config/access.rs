@@ -1,9 +1,11 @@
 //! Who may do what: the section `[access]`, and the file of tokens. Plain values; `access` checks them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
+
+use super::document;
 
 /// The section `[access]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -106,7 +108,7 @@ pub enum Error {
         path: PathBuf,
         /// Where.
         line: usize,
-        /// What is wrong there.
+        /// What is wrong there, in words that are the same whatever stands there.
         why: String,
     },
 }
@@ -121,18 +123,53 @@ impl Access {
         if let Some(path) = &self.tokens_file {
             let text =
                 std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
-            let file: File = toml::from_str(&text).map_err(|error| {
-                let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-                let line = before.matches('\n').count() + 1;
-                Error::Parse { path: path.clone(), line, why: error.message().to_owned() }
-            })?;
-            entries.extend(file.tokens);
+            entries.extend(parse(path, &text)?);
         }
         Ok(entries)
     }
 }
 
+/// The entries of a file of tokens with this text.
+///
+/// # Errors
+/// [`Error::Parse`].
+pub fn parse(path: &Path, text: &str) -> Result<Vec<TokenEntry>, Error> {
+    let wrong = |line, why| Error::Parse { path: path.to_owned(), line, why };
+    document::check(text).map_err(|fault| wrong(fault.line, fault.why))?;
+    let file: Result<File, _> = toml::from_str(text);
+    let file = file.map_err(|error| wrong(document::line_of(text, &error), kind(error.message())))?;
+    Ok(file.tokens)
+}
+
 /// Whether a value is a token of the settings.
 pub(super) fn is_token(value: &Value) -> bool {
     TokenEntry::deserialize(value.clone()).is_ok()
+}
+
+/// What is wrong with a value that should be a list of tokens.
+pub(super) fn fault(value: &Value) -> String {
+    let Value::Array(entries) = value else { return document::shape(value) };
+    let faults = entries.iter().enumerate().filter_map(|(index, entry)| {
+        let error = TokenEntry::deserialize(entry.clone()).err()?;
+        let why = if entry.is_table() { kind(error.message()) } else { document::shape(entry) };
+        Some(format!("a list whose entry {} is wrong ({why})", index + 1))
+    });
+    faults.into_iter().next().unwrap_or_else(|| document::shape(value))
+}
+
+/// What kind of error the library tells of: its own words may quote what stands there.
+fn kind(message: &str) -> String {
+    const FIELDS: [&str; 5] = ["name", "sha256", "grants", "verbs", "queues"];
+    let missing = FIELDS.iter().find(|field| message == format!("missing field `{field}`"));
+    if let Some(field) = missing {
+        return format!("{field} is not there");
+    }
+    let kinds = [
+        ("unknown field", "a name that no token and no grant has"),
+        ("unknown variant", "a verb that is none of read, produce, consume, admin"),
+        ("invalid type", "a value of the wrong type"),
+        ("invalid value", "a number that is out of range"),
+    ];
+    let kind = kinds.iter().find(|(begin, _)| message.starts_with(begin));
+    kind.map_or("it is no list of tokens", |(_, kind)| kind).to_owned()
 }

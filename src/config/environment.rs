@@ -28,6 +28,13 @@ pub fn rust_log() -> Option<String> {
     std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty())
 }
 
+/// Whether somebody waits to be told how the process is: an empty name of a socket is as good as none.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+#[must_use]
+pub fn is_supervised() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty())
+}
+
 /// Does the variable mean to be a setting?
 pub(super) fn is_setting(name: &str, value: &str) -> bool {
     name.starts_with(PREFIX) && !NOT_SETTINGS.contains(&name) && !is_service_link(name, value)

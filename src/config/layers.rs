@@ -8,6 +8,9 @@ use super::schema::{self, Kind, SETTINGS, Setting, UNSET};
 use super::{Error, Origin, environment};
 use crate::duration;
 
+/// Longest name that is told although there is no such setting; longer ones are hardly mistyped.
+const NAME_BYTES_MAX: usize = 32;
+
 /// The values so far, by path, with the layer that each comes from.
 ///
 /// Invariant: every path is a setting of the schema that is no table, and its value one that it accepts.
@@ -33,7 +36,7 @@ impl Layers {
         if !setting.kind.accepts(&value) {
             return Err(Error::Invalid {
                 setting: setting.path,
-                value: setting.kind.shown(&value),
+                value: setting.shown(&value),
                 origin: origin.clone(),
                 allowed: setting.allowed(),
             });
@@ -176,9 +179,21 @@ fn unknown(path: &str, origin: &Origin) -> Error {
                 nearest(variable, names.map(|setting| environment::variable_name(setting.path))),
             )
         }
-        _ => (path.to_owned(), nearest(path, SETTINGS.iter().map(|setting| setting.path.to_owned()))),
+        Origin::Request => {
+            (path.to_owned(), nearest(path, SETTINGS.iter().map(|setting| setting.path.to_owned())))
+        }
+        _ => (without_secrets(path), nearest(path, SETTINGS.iter().map(|setting| setting.path.to_owned()))),
     };
     Error::Unknown { name, origin: origin.clone(), nearest }
+}
+
+/// A path as it may be told: a token that stands where a name should is left out.
+fn without_secrets(path: &str) -> String {
+    let told = |name: &str| {
+        let is_harmless = name.len() <= NAME_BYTES_MAX && !name.starts_with("dq_");
+        if is_harmless { name.to_owned() } else { format!("({} bytes)", name.len()) }
+    };
+    path.split('.').map(told).collect::<Vec<_>>().join(".")
 }
 
 /// The likeliest of the names: by the whole path, or by its last part for one that stands in the wrong section.

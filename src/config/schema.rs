@@ -5,7 +5,7 @@
 
 use toml::Value;
 
-use super::access;
+use super::{access, document};
 use crate::duration;
 
 /// What switches off a setting that a lower layer has set: TOML has no null.
@@ -166,6 +166,17 @@ impl Setting {
         path.strip_prefix(self.path).is_some_and(|rest| rest.starts_with('.'))
     }
 
+    /// The value as a message shows it: of what has to do with tokens only its shape, as it may be a secret.
+    pub(super) fn shown(&self, value: &Value) -> String {
+        if matches!(self.kind, Kind::Tokens) {
+            access::fault(value)
+        } else if self.path.starts_with("access") {
+            document::shape(value)
+        } else {
+            value.to_string()
+        }
+    }
+
     /// What it may be, in words that follow "allowed is".
     pub(super) fn allowed(&self) -> String {
         let allowed = self.kind.allowed();
@@ -202,11 +213,6 @@ impl Kind {
             (Self::Path, Value::String(text)) => !text.is_empty() && !text.contains(['\0', '\u{fffd}']),
             _ => false,
         }
-    }
-
-    /// The value as a message shows it: of tokens nothing, as what is wrong in them may be a secret.
-    pub(super) fn shown(self, value: &Value) -> String {
-        if matches!(self, Self::Tokens) { "what it is".to_owned() } else { value.to_string() }
     }
 
     /// Whether the environment's text is the value itself; else it is read as a TOML value.

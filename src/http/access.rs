@@ -52,18 +52,20 @@ fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Pro
     let now_us = state.clock.now_us();
     let caller = tokens.caller(bearer(headers)?, now_us).map_err(|denied| match denied {
         Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
-        Denied::Expired(at_us) => {
+        Denied::Expired { at_us, name } => {
+            let _known = visit.expired.set(name);
             let at = super::wire::instant(crate::engine::time::Time::from_micros(at_us));
             Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
         }
     })?;
     let caller = visit.caller.get_or_init(|| caller);
-    allow(caller, need, visit.queue.as_ref().map(Name::as_str))?;
+    // What is not allowed counts too: it costs as much as what is.
     caller.count(now_us).map_err(|wait| {
         let rate = caller.rate().map_or(0, |rate| rate.each_second);
         let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
         Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
-    })
+    })?;
+    allow(caller, need, visit.queue.as_ref().map(Name::as_str))
 }
 
 fn allow(caller: &Caller, need: Need, queue: Option<&str>) -> Result<(), Problem> {

@@ -3,13 +3,15 @@
 //! It bounds the head, and keeps foreign web pages away from a server on loopback: their requests carry a foreign `Origin`,
 //! `Sec-Fetch-Site: cross-site`, or (by DNS rebinding) a `Host` that is not this server's.
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
-use axum::http::{Uri, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, Uri, Version, header};
 
 use super::problem::{Code, Problem};
 use super::state::{AppState, HttpLimits};
+use super::visit::Peer;
 
 /// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, with room for the rest.
 const URI_BYTES_MAX: usize = 8_192;
@@ -42,45 +44,66 @@ pub(super) fn check_recovered(state: &AppState, uri: &Uri) -> Result<(), Problem
 /// Refuses what a foreign web page sent.
 pub(super) fn check_site(request: &Request, allowed: &[String]) -> Result<(), Problem> {
     let (headers, uri) = (request.headers(), request.uri());
-    let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
-    let host = uri.authority().map(axum::http::uri::Authority::as_str).or_else(|| text(header::HOST));
-    if headers.get_all(header::HOST).iter().count() > 1 {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let named = hosts.next().map(text);
+    if hosts.next().is_some() {
         return Err(Problem::new(Code::InvalidRequest, "the header host stands twice"));
     }
+    // RFC 9112, 3.2. What comes over no connection is a test's.
+    let is_sent = request.extensions().get::<Peer>().is_some();
+    if named.is_none() && is_sent && request.version() == Version::HTTP_11 {
+        return Err(Problem::new(Code::InvalidRequest, "the header host is not there"));
+    }
+    let host = uri.authority().map(Authority::as_str).or(named);
     if let Some(host) = host
-        && !is_own(host_name(host), allowed)
+        && !host_name(host).is_some_and(|name| is_own(name, allowed))
     {
         let detail = format!("the host {host:?} is not this server's; server.allowed_hosts can name it");
         return Err(Problem::new(Code::CrossSite, detail));
     }
-    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+    let is_foreign = |site: &HeaderValue| site.as_bytes().eq_ignore_ascii_case(b"cross-site");
+    if headers.get_all("sec-fetch-site").iter().any(is_foreign) {
         return Err(Problem::new(
             Code::CrossSite,
             "Sec-Fetch-Site is cross-site: a foreign web page sent this",
         ));
     }
-    if let Some(origin) = text(header::ORIGIN) {
+    let mut origins = headers.get_all(header::ORIGIN).iter().map(text);
+    if let Some(origin) = origins.next() {
         let from = origin.split_once("://").map_or("", |(_, authority)| authority);
         if host.is_none_or(|host| !from.eq_ignore_ascii_case(host)) {
             let detail = format!("the origin {origin:?} is not this server: a foreign web page sent this");
             return Err(Problem::new(Code::CrossSite, detail));
         }
+        if origins.next().is_some() {
+            return Err(Problem::new(Code::CrossSite, "the header origin stands twice"));
+        }
     }
     Ok(())
 }
 
-/// An authority without its port.
-fn host_name(authority: &str) -> &str {
-    if authority.starts_with('[') {
-        return authority.split_inclusive(']').next().unwrap_or(authority);
-    }
-    authority.rsplit_once(':').map_or(authority, |(name, _)| name)
+fn text(value: &HeaderValue) -> &str {
+    value.to_str().unwrap_or("\u{fffd}")
+}
+
+/// An authority without its port; `None` if it is anything but a host and digits.
+fn host_name(authority: &str) -> Option<&str> {
+    let end = match authority.strip_prefix('[') {
+        Some(rest) => rest.find(']')? + 2,
+        None => authority.find(':').unwrap_or(authority.len()),
+    };
+    let (name, rest) = authority.split_at_checked(end)?;
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)).then_some(name)
 }
 
 /// A web page can't have an address of its choice resolved to an IP literal, so those are safe.
 fn is_own(name: &str, allowed: &[String]) -> bool {
-    let plain = name.trim_start_matches('[').trim_end_matches(']');
-    plain.parse::<IpAddr>().is_ok()
+    let is_address = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => name.parse::<Ipv4Addr>().is_ok(),
+    };
+    is_address
         || name.eq_ignore_ascii_case("localhost")
         || allowed.iter().any(|host| host.eq_ignore_ascii_case(name))
 }
@@ -106,7 +129,22 @@ mod tests {
         {
             assert!(verdict(&[("host", host)]), "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:7070", ""] {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7070",
+            "",
+            "127.0.0.1:x@evil.example",
+            "127.0.0.1:7070@evil.example",
+            "127.0.0.1@evil.example",
+            "[::1]@evil.example",
+            "[::1].evil.example",
+            "[::1",
+            "[127.0.0.1]",
+            "localhost:7070:7070",
+            "localhost:+7",
+            "localhost/",
+        ] {
             assert!(!verdict(&[("host", host)]), "{host}");
         }
     }
@@ -118,5 +156,8 @@ mod tests {
         assert!(!verdict(&[("host", "localhost:7070"), ("origin", "null")]));
         assert!(!verdict(&[("host", "localhost:7070"), ("sec-fetch-site", "cross-site")]));
         assert!(verdict(&[("host", "localhost:7070"), ("sec-fetch-site", "same-origin")]));
+        assert!(!verdict(&[("host", "localhost:7070"), ("sec-fetch-site", "Cross-Site")]));
+        let own = ("origin", "http://localhost:7070");
+        assert!(!verdict(&[("host", "localhost:7070"), own, ("origin", "http://evil.example")]));
     }
 }

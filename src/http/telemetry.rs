@@ -88,7 +88,7 @@ impl Observed {
             self.state.measures.answered(visit.method, route, status, took);
         }
         let (queued, ignored) = counts.queued.unzip();
-        let who = visit.caller_name();
+        let who = visit.shown_name();
         tracing::info!(
             method = visit.method,
             route,
@@ -145,11 +145,10 @@ impl Observed {
             return None;
         }
         let is_let_in = visit.is_let_in.load(Ordering::Relaxed);
-        let is_stranger = !is_let_in && visit.caller.get().is_none();
-        Some(if is_stranger || status == Some(Code::TooManyRequests.status()) {
-            Class::Flood
-        } else if is_admin && is_let_in {
+        Some(if is_admin && is_let_in {
             Class::Admin
+        } else if !is_let_in || status == Some(Code::TooManyRequests.status()) {
+            Class::Flood
         } else {
             Class::Call
         })

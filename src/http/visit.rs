@@ -44,6 +44,8 @@ pub(super) struct Visit {
     pub(super) verb: OnceLock<Verb>,
     /// Who does it, once that is known.
     pub(super) caller: OnceLock<Arc<Caller>>,
+    /// What the token is called that it shows, if that is good no more: it has no more rights for it than a stranger.
+    pub(super) expired: OnceLock<Arc<str>>,
     /// Whether it may do that: who has shown a good token may lack a grant, and without tokens everybody may.
     pub(super) is_let_in: AtomicBool,
     /// Where in a trace its caller made it.
@@ -74,6 +76,7 @@ impl Visit {
             peer: parts.extensions.get().copied(),
             verb: OnceLock::new(),
             caller: OnceLock::new(),
+            expired: OnceLock::new(),
             is_let_in: AtomicBool::new(false),
             parent: trace::context_of(&parts.headers),
             links: OnceLock::new(),
@@ -89,9 +92,9 @@ impl Visit {
         self.route.as_ref().map(MatchedPath::as_str)
     }
 
-    /// The name of who presented a good token.
-    pub(super) fn caller_name(&self) -> Option<&str> {
-        self.caller.get().map(|caller| caller.name())
+    /// The name of the token that was shown, also if it is good no more: for the log and the audit alone.
+    pub(super) fn shown_name(&self) -> Option<&str> {
+        self.caller.get().map(|caller| caller.name()).or_else(|| self.expired.get().map(|name| &**name))
     }
 }
 

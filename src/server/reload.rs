@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tokio::signal::unix::Signal;
+use tokio::task::JoinHandle;
 
 use super::Error;
 use crate::access::{Access, Tokens};
@@ -26,8 +27,19 @@ pub struct Reloadable {
 }
 
 impl Reloadable {
+    /// As [`of`](Self::of), on a thread that may wait for the files, unless told to stop.
+    pub(super) async fn read(
+        settings: &Settings,
+        shutdown: &Shutdown,
+    ) -> Result<(Self, Option<audit::Writer>), Error> {
+        let settings = settings.clone();
+        let reading = tokio::task::spawn_blocking(move || Self::of(&settings));
+        let read = shutdown.draining().run_until_cancelled(reading).await.ok_or(Error::Stopped)?;
+        read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+
     /// What the settings and their files say, and the task that must run for the audit log.
-    pub(super) fn of(settings: &Settings) -> Result<(Self, Option<audit::Writer>), Error> {
+    fn of(settings: &Settings) -> Result<(Self, Option<audit::Writer>), Error> {
         let server = &settings.server;
         let tls = match (&server.tls_cert, &server.tls_key) {
             (Some(cert), Some(key)) => {
@@ -57,15 +69,18 @@ impl Reloadable {
         self.gate.access.tokens().is_empty()
     }
 
-    /// Reads everything again.
+    /// Reads everything again. It waits for the files, so it is not for a thread that answers requests.
     ///
     /// # Errors
-    /// What can't be read first. It stays as it was, and the rest is read nonetheless.
-    pub fn reload(&self) -> Result<(), Error> {
+    /// What can't be read, all of it. It stays as it was, and the rest is read nonetheless.
+    pub fn reload(&self) -> Result<(), Vec<Error>> {
         self.audit.reopen();
         let tls = self.tls.as_ref().map_or(Ok(()), |tls| tls.reload());
-        self.reload_tokens()?;
-        tls.map_err(|source| Error::Tls { source })
+        let failed: Vec<Error> = [self.reload_tokens(), tls.map_err(|source| Error::Tls { source })]
+            .into_iter()
+            .filter_map(Result::err)
+            .collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed) }
     }
 
     fn reload_tokens(&self) -> Result<(), Error> {
@@ -79,26 +94,61 @@ impl Reloadable {
     }
 
     /// Reads everything again whenever the process is told to.
+    ///
+    /// Files may be on a disk that stands still: then one thread waits for them, and everything else goes on as it was.
     pub(super) async fn run(self, mut hangups: Signal, registry: Arc<Registry>, shutdown: Shutdown) {
+        let (mut reading, mut again, mut is_told) = (None, false, false);
         loop {
             tokio::select! {
-                Some(()) = hangups.recv() => {}
+                Some(()) = hangups.recv() => {
+                    if reading.is_none() {
+                        // Who waits for the server to be ready must not hear so because it was told to reload.
+                        is_told = registry.is_ready() && !shutdown.is_draining();
+                        if is_told {
+                            supervisor::reloading();
+                        }
+                        reading = Some(self.begin());
+                    } else {
+                        // It may have been moved away all the same, and is opened without waiting.
+                        self.audit.reopen();
+                        tracing::warn!("told to reload while a reload reads its files still; the next one follows it");
+                        again = true;
+                    }
+                }
+                () = ended(&mut reading) => {
+                    reading = None;
+                    if std::mem::take(&mut again) {
+                        reading = Some(self.begin());
+                    } else if is_told && !shutdown.is_draining() {
+                        supervisor::ready();
+                    }
+                }
                 () = shutdown.draining().cancelled() => return,
                 else => return,
             }
-            // Who waits for the server to be ready must not hear so because it was told to reload.
-            let is_ready = registry.is_ready() && !shutdown.is_draining();
-            if is_ready {
-                supervisor::reloading();
-            }
-            match self.reload() {
-                Ok(()) => tracing::info!(tokens = self.gate.access.tokens().len(), "reloaded"),
-                Err(error) => tracing::error!(error = with_causes(&error), "could not reload"),
-            }
-            if is_ready && !shutdown.is_draining() {
-                supervisor::ready();
-            }
         }
+    }
+
+    /// Has a thread read everything again.
+    fn begin(&self) -> JoinHandle<()> {
+        let own = self.clone();
+        tokio::task::spawn_blocking(move || match own.reload() {
+            Ok(()) => tracing::info!(tokens = own.gate.access.tokens().len(), "reloaded"),
+            Err(failed) => {
+                for error in failed {
+                    tracing::error!(error = with_causes(&error), "could not reload");
+                }
+            }
+        })
+    }
+}
+
+/// Ends with the reload, if there is one.
+async fn ended(reading: &mut Option<JoinHandle<()>>) {
+    match reading {
+        // A panic is in the log already, and what was not read stays as it was.
+        Some(reading) => drop(reading.await),
+        None => std::future::pending().await,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A thread writes what has gathered, some milliseconds after the first line came: waking it for each line
 //! would cost more than the line. If whoever reads stands still until too many bytes wait, lines are dropped
-//! and counted, and the next line that is taken tells how many.
+//! and counted, and when there is room again the log is told how many, in a line like all others.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub(super) struct Gathering(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     lines: Mutex<Lines>,
-    /// Lines have come, or the end has.
+    /// Lines have come, or were dropped, or the end has come.
     come: Condvar,
     /// The thread has written all there was and is no more.
     done: Condvar,
@@ -47,11 +47,15 @@ pub(super) struct Writer {
 }
 
 impl Gathering {
-    /// Starts the thread that writes to `out`.
-    pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<(Self, Writer)> {
+    /// Starts the thread that writes to `out`. It has `tell` tell the log how many lines were dropped.
+    pub(super) fn start(
+        out: impl Write + Send + 'static,
+        tell: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<(Self, Writer)> {
         let gathering = Self::default();
         let own = gathering.clone();
-        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || own.write_to(out))?;
+        let thread =
+            std::thread::Builder::new().name("log".to_owned()).spawn(move || own.write_to(out, tell))?;
         Ok((gathering.clone(), Writer { gathering, _thread: thread }))
     }
 
@@ -59,14 +63,14 @@ impl Gathering {
         self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_to(&self, mut out: impl Write) {
+    fn write_to(&self, mut out: impl Write, tell: impl Fn(u64)) {
         let mut batch = Vec::new();
         loop {
             let mut lines = self.lock();
-            while lines.waiting.is_empty() && !lines.is_ending {
+            while lines.waiting.is_empty() && lines.dropped == 0 && !lines.is_ending {
                 lines = self.0.come.wait(lines).unwrap_or_else(PoisonError::into_inner);
             }
-            if lines.waiting.is_empty() {
+            if lines.waiting.is_empty() && lines.dropped == 0 {
                 lines.is_done = true;
                 self.0.done.notify_all();
                 return;
@@ -77,7 +81,12 @@ impl Gathering {
                 lines = self.lock();
             }
             std::mem::swap(&mut lines.waiting, &mut batch);
+            let dropped = std::mem::take(&mut lines.dropped);
             drop(lines);
+            // It comes back as a line that waits: behind those that came before the ones that were dropped.
+            if dropped > 0 {
+                tell(dropped);
+            }
             // Nobody could be told of a log that can't be written.
             let _unwritten = out.write_all(&batch);
             batch.clear();
@@ -89,19 +98,12 @@ impl Gathering {
 impl Write for Gathering {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut lines = self.lock();
+        let was_empty = lines.waiting.is_empty() && lines.dropped == 0;
         if lines.waiting.len() + line.len() > BYTES_MAX {
             lines.dropped += 1;
-            return Ok(line.len());
+        } else {
+            lines.waiting.extend_from_slice(line);
         }
-        let was_empty = lines.waiting.is_empty();
-        let dropped = std::mem::take(&mut lines.dropped);
-        if dropped > 0 {
-            let told = format!(
-                "{{\"level\":\"WARN\",\"message\":\"lines of the log were dropped\",\"lines\":{dropped}}}\n"
-            );
-            lines.waiting.extend_from_slice(told.as_bytes());
-        }
-        lines.waiting.extend_from_slice(line);
         drop(lines);
         if was_empty {
             self.0.come.notify_one();
@@ -134,8 +136,12 @@ impl Drop for Writer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+    use tracing::{Dispatch, dispatcher};
+
+    use super::super::tell_dropped;
     use super::*;
 
     /// Takes a piece only when it is let.
@@ -160,7 +166,12 @@ mod tests {
     fn a_reader_that_stands_still_costs_lines_and_not_time() {
         let (let_go, leave) = sync_channel(10);
         let (taken, written) = sync_channel(10);
-        let (mut log, writer) = Gathering::start(Slow { leave, taken }).unwrap();
+        let format = Arc::new(OnceLock::<Dispatch>::new());
+        let formatted = format.clone();
+        let tell = move |lines| dispatcher::with_default(formatted.get().unwrap(), || tell_dropped(lines));
+        let (mut log, writer) = Gathering::start(Slow { leave, taken }, tell).unwrap();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
+        format.set(subscriber.into()).unwrap();
         log.write_all(b"first\n").unwrap();
         let_go.send(()).unwrap();
         assert_eq!(written.recv().unwrap(), b"first\n");
@@ -179,9 +190,15 @@ mod tests {
         assert_eq!(written.recv().unwrap(), b"taken by the thread\n");
         assert_eq!(written.recv().unwrap().len(), 16 << 20);
         log.write_all(b"last\n").unwrap();
-        let_go.send(()).unwrap();
+        for _ in 0..2 {
+            let_go.send(()).unwrap();
+        }
         drop(writer);
-        let end = String::from_utf8(written.recv().unwrap()).unwrap();
-        assert!(end.contains("\"lines\":4") && end.ends_with("last\n"), "{end}");
+        let end = written.try_iter().flatten().collect();
+        let end = String::from_utf8(end).unwrap();
+        let (told, last) = end.split_once('\n').unwrap();
+        assert!(told.contains("ERROR deltaq::telemetry: lines of the log were dropped lines=4"), "{end}");
+        assert!(told.starts_with("20") && told.contains('T'), "with the time, as every line: {end}");
+        assert_eq!(last, "last\n");
     }
 }

@@ -155,18 +155,44 @@ async fn files_are_put_aside_and_opened_anew() {
 }
 
 #[tokio::test]
+async fn admins_are_written_down_whatever_they_are_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let service = Service::with(|settings| {
+        settings.access.tokens = vec![root()];
+        settings.audit.file = Some(path.clone());
+        settings.queues.max_queues = 1;
+    })
+    .await;
+    let mut client = service.client().await;
+    client.call_as("root", "PUT", "/v1/queues/prices", &json!({})).await.ok();
+    // More than a caller may be refused in a second.
+    for _ in 0..250 {
+        let refused = client.call_as("root", "PUT", "/v1/queues/stock", &json!({})).await;
+        assert_eq!(refused.problem("queue-full")["status"], 429);
+    }
+    stopped(service).await;
+    let refused = lines(&path).into_iter().filter(|line| line["outcome"] == "queue-full");
+    assert_eq!(refused.count(), 250);
+}
+
+#[tokio::test]
 async fn strangers_cannot_flood_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("audit.jsonl");
     let service = Service::with(|settings| {
         let limited = TokenEntry { rate: Some(1), ..token("limited", &[Verb::Read], "*") };
-        settings.access.tokens = vec![root(), token("producer", &[Verb::Produce], "prices"), limited];
+        let refused = TokenEntry { rate: Some(1), ..token("refused", &[Verb::Produce], "*") };
+        let old =
+            TokenEntry { expires: Some("2020-01-01T00:00:00Z".to_owned()), ..token("old", &Verb::ALL, "*") };
+        settings.access.tokens =
+            vec![root(), token("producer", &[Verb::Produce], "prices"), limited, refused, old];
         settings.audit.file = Some(path.clone());
     })
     .await;
     let purge = "/v1/queues/prices/purge";
     let begun = tokio::time::Instant::now();
-    let mut client = service.client().await;
+    let (mut client, mut forbidden) = (service.client().await, 0);
     for _ in 0..400 {
         client.call_as("stranger", "POST", purge, &Value::Null).await.problem("unauthorized");
         let foreign = [("authorization", "Bearer root"), ("origin", "http://elsewhere.example")];
@@ -174,21 +200,34 @@ async fn strangers_cannot_flood_it() {
         client.reply().await.problem("cross-site");
         client.call_as("limited", "GET", "/v1/queues", &Value::Null).await;
         client.call_as("producer", "POST", purge, &Value::Null).await.problem("forbidden");
+        forbidden += usize::from(client.call_as("refused", "POST", purge, &Value::Null).await.status == 403);
+        let expired = client.call_as("old", "GET", "/v1/queues", &Value::Null).await;
+        assert!(!expired.problem("unauthorized").to_string().contains("\"old\""), "who it was is not told");
         client.call_as("root", "DELETE", "/v1/queues/none", &Value::Null).await;
     }
     let seconds = usize::try_from(begun.elapsed().as_secs()).expect("few");
     stopped(service).await;
     let lines = lines(&path);
     let count = |name: &str, value: &str| lines.iter().filter(|line| line[name] == value).count();
-    assert_eq!((count("who", "root"), count("outcome", "forbidden")), (400, 400), "of tokens that are known");
+    assert_eq!(count("who", "root"), 400, "admins are always there");
     let suppressed = |who: &Value| -> u64 {
         lines.iter().filter(|line| line["who"] == *who).filter_map(|line| line["suppressed"].as_u64()).sum()
     };
-    let strangers = count("outcome", "unauthorized") + count("outcome", "cross-site");
+    let strangers = lines
+        .iter()
+        .filter(|line| matches!(line["outcome"].as_str(), Some("unauthorized" | "cross-site")))
+        .filter(|line| line["who"].is_null())
+        .count();
     let most = 100 * (seconds + 2);
     assert!(strangers <= most && strangers < 800, "{strangers} in {seconds} seconds");
     assert_eq!(strangers as u64 + suppressed(&Value::Null), 800, "each is told or counted");
-    let limited = count("outcome", "too-many-requests");
+    for (who, outcome) in [("producer", "forbidden"), ("old", "unauthorized")] {
+        let own = lines.iter().filter(|line| line["who"] == who && line["outcome"] == outcome).count();
+        assert!((100..=most).contains(&own), "{own} of {who} in {seconds} seconds");
+        assert_eq!(own as u64 + suppressed(&json!(who)), 400, "each is told or counted");
+    }
+    assert!(forbidden <= seconds + 2, "{forbidden} of what is forbidden were within the rate");
+    let limited = lines.iter().filter(|line| line["who"] == "limited" && line["outcome"].is_string()).count();
     assert!((100..=most).contains(&limited), "{limited} in {seconds} seconds");
     assert!(
         limited as u64 + suppressed(&json!("limited")) >= 398 - seconds as u64,

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use deltaq::config::access::{TokenEntry, Verb};
@@ -68,11 +68,25 @@ impl Process {
         assert!(kill.expect("kill runs").success());
     }
 
+    /// Waits until it has ended.
+    async fn ended(&mut self) -> ExitStatus {
+        let begun = tokio::time::Instant::now();
+        loop {
+            if let Some(ended) = self.child.try_wait().expect("a child") {
+                return ended;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Tells it to stop, and gives its log.
     fn stop(mut self) -> String {
         self.signal("TERM");
         let mut log = String::new();
-        self.child.stderr.take().expect("a pipe").read_to_string(&mut log).expect("text");
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_string(&mut log).expect("text");
+        }
         assert!(self.child.wait().expect("it ends").success(), "{log}");
         log
     }
@@ -185,6 +199,113 @@ async fn a_hangup_reloads_and_the_supervisor_hears_of_all() {
     assert!(log.contains("reloaded"), "{log}");
 }
 
+/// Puts a pipe that nobody writes in the place of a file: whoever opens it waits for ever.
+fn block(path: &Path) {
+    std::fs::remove_file(path).expect("a file");
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
+}
+
+#[tokio::test]
+async fn files_that_can_not_be_opened_hold_up_nobody() {
+    let authority = crate::access::tls::Authority::new();
+    let pair = authority.issue("server");
+    for what in ["tokens", "cert"] {
+        let folder = folder();
+        let log = folder.path().join("log");
+        let (file, tls) = (File::create(&log).expect("a file"), what == "cert");
+        let mut process = Process::start(folder, &[root()], |command| {
+            command.stderr(file);
+            if tls {
+                command.env("DELTAQ_SERVER__TLS_CERT", &pair.cert).env("DELTAQ_SERVER__TLS_KEY", &pair.key);
+            }
+        })
+        .await;
+        let tokens = process.folder.path().join("tokens.toml");
+        block(if tls { &pair.cert } else { &tokens });
+        let said = |text: &str| std::fs::read_to_string(&log).expect("a log").matches(text).count();
+        // Signals that come at once are one.
+        while said("reads its files still") < 2 {
+            process.signal("HUP");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if tls {
+            let health = || {
+                let mut command = command();
+                command.args(["health", "--url", &format!("https://{}", process.api)]);
+                command.status().expect("the binary runs").success()
+            };
+            assert!(health());
+        } else {
+            let mut client = process.client().await;
+            client.call("GET", "/livez", &Value::Null).await.ok();
+            client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+            // Whoever writes to the pipe ends the wait, and what was asked for meanwhile is done then.
+            let text = toml::to_string(&json!({ "tokens": [token("late", &[Verb::Read], "*")] }));
+            std::fs::write(&tokens, text.expect("tokens are TOML")).expect("a pipe");
+            until(|| said("\"reloaded\"") > 0).await;
+            client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
+        }
+        process.signal("TERM");
+        assert!(process.ended().await.success());
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_waits_for_a_file_can_be_stopped() {
+    let folder = folder();
+    std::fs::write(folder.path().join("tokens.toml"), "").expect("a file");
+    block(&folder.path().join("tokens.toml"));
+    let mut command = command();
+    command.args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""]);
+    command.env("DELTAQ_ACCESS__TOKENS_FILE", folder.path().join("tokens.toml"));
+    let log = folder.path().join("log");
+    let child = command.stderr(File::create(&log).expect("a file")).spawn().expect("the binary runs");
+    let mut process = Process { child, folder, api: ([127, 0, 0, 1], 0).into() };
+    // The signal is heard as soon as the process listens for it, and would end it any way before.
+    until(|| caught(process.child.id())).await;
+    process.signal("TERM");
+    let ended = process.ended().await;
+    assert!(ended.success(), "{ended}: {}", std::fs::read_to_string(&log).expect("a log"));
+}
+
+/// Whether the process has a handler for SIGHUP, which it installs after those of the other signals.
+fn caught(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 == 1)
+}
+
+#[tokio::test]
+async fn a_reload_tells_all_that_failed() {
+    let authority = crate::access::tls::Authority::new();
+    let pair = authority.issue("server");
+    let folder = folder();
+    let log = folder.path().join("log");
+    let file = File::create(&log).expect("a file");
+    let process = Process::start(folder, &[root()], |command| {
+        command.env("DELTAQ_SERVER__TLS_CERT", &pair.cert).env("DELTAQ_SERVER__TLS_KEY", &pair.key);
+        command.stderr(file);
+    })
+    .await;
+    std::fs::write(process.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
+    std::fs::write(&pair.cert, "no certificate").expect("a file");
+    process.signal("HUP");
+    let said = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
+    until(|| said("can't read the tokens")).await;
+    until(|| said("can't set up TLS")).await;
+    process.stop();
+}
+
+#[tokio::test]
+async fn an_empty_name_of_the_supervisor_is_none() {
+    let process = Process::start(folder(), &[root()], |command| {
+        command.env("NOTIFY_SOCKET", "");
+    })
+    .await;
+    let log = process.stop();
+    assert!(!log.contains("supervisor"), "{log}");
+}
+
 /// Waits for what must come.
 async fn until(come: impl Fn() -> bool) {
     let begun = tokio::time::Instant::now();
@@ -271,17 +392,37 @@ async fn a_disk_of_the_audit_that_stands_still_stops_neither_a_reload_nor_the_en
     process.signal("TERM");
     until(|| said("a second signal cuts")).await;
     process.signal("TERM");
-    let begun = tokio::time::Instant::now();
-    let ended = loop {
-        if let Some(ended) = process.child.try_wait().expect("a child") {
-            break ended;
-        }
-        assert!(begun.elapsed() < PATIENCE, "it does not end");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
+    let ended = process.ended().await;
     assert!(ended.success(), "{ended}");
     assert!(said("the disk of the audit log stands still"));
     drop(pipe);
+}
+
+#[test]
+fn settings_that_are_wrong_are_told_without_what_may_be_a_secret() {
+    let folder = folder();
+    let path = folder.path().join("deltaq.toml");
+    let secret = format!("dq_{}", "5ec2e75e".repeat(8));
+    for (text, told) in [
+        ("[server]\nmax_body_bytes = 99999999999999999999\n".to_owned(), "line 2 (server.max_body_bytes)"),
+        ("[server]\nidle_timeout = 5 s\n".to_owned(), "line 2 (server.idle_timeout)"),
+        ("[log]\nlevel = \"warn\n".to_owned(), "line 2 (log.level)"),
+        (format!("[access]\ntokens = [\"{secret}]\n"), "line 2 (access.tokens)"),
+        (format!("[access]\ntokens = [{secret}]\n"), "line 2 (access.tokens)"),
+        (format!("[access]\ntokens = [\"{secret}\"]\n"), "entry 1"),
+        (format!("[access]\ntokens = \"{secret}\"\n"), "allowed is a list"),
+        (format!("[access]\ntokens = [{{ name = \"a\", token = \"{secret}\" }}]\n"), "entry 1"),
+        (format!("[access]\n{secret} = 5\n"), "access."),
+        (format!("access = \"{secret}\"\n"), "access can't be"),
+        (format!("[access]\ninsecure = \"{secret}\"\n"), "access.insecure"),
+    ] {
+        std::fs::write(&path, &text).expect("a file");
+        let output = run(&["serve", "--in-memory", "--config", &path.display().to_string()]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(!said.contains("5ec2e7"), "{text}: {said}");
+        assert!(said.contains(told), "{text}: {said}");
+    }
 }
 
 fn run(args: &[&str]) -> Output {

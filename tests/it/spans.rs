@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::{Service, spawn};
+use crate::harness::{Service, spawn, within};
 
 /// A collector that keeps what it is sent.
 #[derive(Clone, Default)]
@@ -122,4 +122,21 @@ async fn a_collector_that_is_gone_holds_nobody_up() {
     }
     service.shutdown.signal();
     service.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_hangs_does_not_outlast_the_cut() {
+    // It takes connections, and never reads or answers.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));
+    let service = Service::with(|settings| settings.trace.otlp_endpoint = Some(endpoint)).await;
+    service.client().await.call("GET", "/v1/info", &Value::Null).await.ok();
+    service.shutdown.signal();
+    // The spans are being sent.
+    let _connection = within(listener.accept()).await.expect("a connection");
+    let cut = tokio::time::Instant::now();
+    service.shutdown.signal();
+    service.stopped().await;
+    // A batch is waited for 5 s.
+    assert!(cut.elapsed() < std::time::Duration::from_secs(3), "{:?}", cut.elapsed());
 }

@@ -40,7 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("duration", &[]),
     ("lifecycle", &["duration"]),
     ("config", &["duration", "engine::limits"]),
-    ("supervisor", &[]),
+    ("supervisor", &["config"]),
     ("telemetry", &["config"]),
     (
         "server",

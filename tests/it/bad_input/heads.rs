@@ -122,7 +122,31 @@ async fn foreign_pages_are_kept_away() {
                 row.clone().header("host", "evil.example").tells("evil.example"),
                 row.clone().header("host", "localhost.evil.example:7070"),
                 row.clone().header("host", ""),
+                row.clone().header("host", "127.0.0.1:x@evil.example"),
+                row.clone().header("host", "127.0.0.1:7070@evil.example"),
+                row.clone().header("host", "localhost:7070:7070"),
+                row.clone().header("host", "localhost/evil"),
+                row.clone().header("origin", "http://localhost").header("origin", "https://evil.example"),
+                row.clone().header("sec-fetch-site", "Cross-Site"),
+                row.clone().header("sec-fetch-site", "none").header("sec-fetch-site", "cross-site"),
             ])
             .await;
     }
+    for authority in ["127.0.0.1:x@evil.example", "127.0.0.1:7070@evil.example", "evil.example"] {
+        bench.refuses([row("GET", &format!("http://{authority}/v1/info"), "cross-site")]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_says_whom_it_is_for() {
+    let bench = Bench::new().await;
+    let mut client = bench.service.client().await;
+    client.send_bytes(b"GET /v1/info HTTP/1.1\r\n\r\n").await;
+    client.reply().await.problem("invalid-request");
+    client.send_bytes(b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n").await;
+    client.reply().await.problem("invalid-request");
+    client.send_bytes(b"GET http://localhost/v1/info HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    client.reply().await.ok();
+    client.send_bytes(b"GET /v1/info HTTP/1.0\r\n\r\n").await;
+    client.reply().await.ok();
 }
