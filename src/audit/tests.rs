@@ -66,6 +66,7 @@ async fn a_flood_leaves_places_for_admins() {
     assert_eq!(lines[0]["lost"], LINES_RESERVED);
     assert_eq!(lines.iter().filter(|line| line["who"] == "worker").count(), LINES_MAX - LINES_RESERVED);
     assert_eq!(lines.iter().filter(|line| line["who"] == "root").count(), 10);
+    assert_eq!(audit.lost(), LINES_RESERVED as u64);
 }
 
 #[tokio::test]
@@ -97,6 +98,7 @@ async fn each_caller_has_so_many_refusals_a_second() {
         "those of all strangers, and of the token"
     );
     assert!(lines.iter().all(|line| line["time"] != "then"), "nothing was left out since");
+    assert_eq!((audit.suppressed(), audit.lost()), (400, 0));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use crate::http::server::tls::{self, Tls};
 use crate::http::{Budgets, Gate};
 use crate::lifecycle::Shutdown;
 use crate::service::Registry;
+use crate::service::metrics::ReloadMetrics;
 use crate::supervisor;
 
 /// What is read again.
@@ -84,7 +85,13 @@ impl Reloadable {
     }
 
     /// Reads everything again whenever the process is told to.
-    pub(super) async fn run(self, mut hangups: Signal, registry: Arc<Registry>, shutdown: Shutdown) {
+    pub(super) async fn run(
+        self,
+        mut hangups: Signal,
+        registry: Arc<Registry>,
+        measured: ReloadMetrics,
+        shutdown: Shutdown,
+    ) {
         loop {
             tokio::select! {
                 Some(()) = hangups.recv() => {}
@@ -96,7 +103,9 @@ impl Reloadable {
             if is_ready {
                 supervisor::reloading();
             }
-            match self.reload() {
+            let reloaded = self.reload();
+            measured.ended(reloaded.is_ok());
+            match reloaded {
                 Ok(()) => tracing::info!(tokens = self.gate.access.tokens().len(), "reloaded"),
                 Err(error) => tracing::error!(error = with_causes(&error), "could not reload"),
             }
