@@ -116,6 +116,7 @@ pub struct Audit {
     /// Whether every call is written down; else those of admins, and those that were refused.
     pub all: bool,
     floods: Arc<Floods>,
+    suppressed: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +130,8 @@ struct FileLog {
 struct Shared {
     /// Lines that are to be told as lost.
     lost: AtomicU64,
+    /// All lines that were lost, told or not.
+    lost_ever: AtomicU64,
     /// Whether the file may have been moved away.
     is_moved: AtomicBool,
 }
@@ -172,7 +175,7 @@ impl Audit {
         let (sender, lines) = mpsc::channel(LINES_MAX);
         let shared = Arc::<Shared>::default();
         let file = Some(FileLog { lines: sender, shared: shared.clone() });
-        Ok((Self { file, all, floods: Arc::default() }, Some(Writer { lines, shared, files })))
+        Ok((Self { file, all, ..Self::default() }, Some(Writer { lines, shared, files })))
     }
 
     /// Writes a call of this caller down. Of a flood most lines are never made.
@@ -204,6 +207,7 @@ impl Audit {
     /// Tells how many lines there were too many since it was called last, which should be a second ago.
     pub fn tell_suppressed(&self, time: &str) {
         for (who, suppressed) in self.floods.take() {
+            self.suppressed.fetch_add(suppressed, Ordering::Relaxed);
             let who = who.as_deref();
             if let Some(file) = &self.file {
                 // One for each caller in a second is not many, and tells what an admin needs to know.
@@ -212,6 +216,18 @@ impl Audit {
                 tracing::info!(target: "audit", who, suppressed, "audit");
             }
         }
+    }
+
+    /// How many lines were lost since the start.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.file.as_ref().map_or(0, |file| file.shared.lost_ever.load(Ordering::Relaxed))
+    }
+
+    /// How many lines were too many since the start, as far as that was told.
+    #[must_use]
+    pub fn suppressed(&self) -> u64 {
+        self.suppressed.load(Ordering::Relaxed)
     }
 
     /// Has the file opened anew for the next lines, because it may have been moved away. Waits for nothing.
@@ -228,6 +244,7 @@ impl FileLog {
         let text = serde_json::to_string(line).unwrap_or_default() + "\n";
         if !has_place || self.lines.try_send(text).is_err() {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
+            self.shared.lost_ever.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -276,6 +293,7 @@ impl Writer {
                 None => losses.end(),
                 Some(failed) => {
                     self.shared.lost.fetch_add(lost + failed.lines, Ordering::Relaxed);
+                    self.shared.lost_ever.fetch_add(failed.lines, Ordering::Relaxed);
                     losses.add(failed);
                 }
             }

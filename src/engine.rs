@@ -49,6 +49,7 @@ mod restore;
 mod settled;
 mod shards;
 mod sweep;
+mod walk;
 
 pub use image::Image;
 pub use queue::{Initial, LastReplace, Queue, Status, Tally};

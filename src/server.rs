@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,7 @@ use self::auditing::Auditing;
 pub use self::error::Error;
 use self::listeners::{Listeners, Serving};
 pub use self::reload::Reloadable;
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
 use crate::http::wire::config::to_engine;
@@ -31,9 +32,9 @@ use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
 use crate::spans::Spans;
-use crate::supervisor;
+use crate::{supervisor, telemetry};
 
-/// How often the buffers of the histograms are emptied.
+/// How often the buffers of the histograms are emptied, and lost lines looked for.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
 /// How often a draining server looks whether all leases are settled.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
@@ -83,7 +84,7 @@ impl Server {
             clock.clone(),
             opened.journal,
             shutdown.clone(),
-            metrics.clone(),
+            metrics,
         );
         let registry = Arc::new(registry);
         let closing = CancellationToken::new();
@@ -104,8 +105,7 @@ impl Server {
         let tls = reloadable.tls.clone();
         Serving { settings: &settings.server, state, tls, closing: closing.clone() }.start(listeners);
         let auditing = Auditing::start(&reloadable.audit, audit_writer, &clock, &shutdown);
-        shutdown.spawn("reload", reloadable.clone().run(hangups, registry.clone(), shutdown.clone()));
-        shutdown.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
+        look_after(&reloadable, hangups, &registry, &clock, &shutdown);
         let recovering = registry.recover(opened.contents, opened.unclean);
         let recovered = unless_stopped.run_until_cancelled(recovering).await;
         let folder = settings.storage.data_dir.clone();
@@ -249,11 +249,32 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-async fn upkeep(metrics: Metrics, shutdown: Shutdown) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(UPKEEP_PERIOD) => metrics.run_upkeep(),
-            () = shutdown.draining().cancelled() => return,
+/// What is done beside the calls.
+fn look_after(
+    reloadable: &Reloadable,
+    hangups: Signal,
+    registry: &Arc<Registry>,
+    clock: &Clock,
+    shutdown: &Shutdown,
+) {
+    let metrics = registry.metrics().clone();
+    let reloads = metrics.of_reloads(clock.clone());
+    let reloading = reloadable.clone().run(hangups, registry.clone(), reloads, shutdown.clone());
+    shutdown.spawn("reload", reloading);
+    shutdown.spawn("metrics upkeep", upkeep(metrics, reloadable.audit.clone(), shutdown.clone()));
+}
+
+fn upkeep(metrics: Metrics, audit: Audit, shutdown: Shutdown) -> impl Future<Output = ()> + Send {
+    // They are on the first page already.
+    let lines = metrics.of_lines();
+    async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(UPKEEP_PERIOD) => {}
+                () = shutdown.draining().cancelled() => return,
+            }
+            metrics.run_upkeep();
+            lines.are(audit.lost(), audit.suppressed(), telemetry::dropped());
         }
     }
 }

@@ -9,12 +9,13 @@ mod json;
 
 use std::io::{self, IsTerminal as _};
 use std::panic::Location;
+use std::sync::atomic::Ordering;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
-use self::gathering::{Gathering, Writer};
+use self::gathering::{DROPPED, Gathering, Writer};
 pub(crate) use self::json::Json;
 use crate::config::{Log, LogFormat, LogLevel};
 
@@ -69,6 +70,12 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     };
     started.map_err(|source| Error::Start { source })?;
     Ok(Running(writer))
+}
+
+/// How many lines of the log were dropped since the start, because nobody read it.
+#[must_use]
+pub fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
 }
 
 /// Has panics told by the log, and not as plain text beside it. Their text is left out: it may hold a piece of an object.

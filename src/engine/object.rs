@@ -7,10 +7,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use jiter::{Jiter, JiterError, Peek};
+use jiter::{JiterError, Peek};
 
 use super::key::{Key, KeyError, KeySpec, Part};
 use super::limits::JSON_DEPTH_MAX;
+use super::walk::Walk;
 
 /// One JSON object, exactly as it was sent. Cloning shares the text.
 #[derive(Clone, PartialEq, Eq)]
@@ -118,14 +119,14 @@ pub fn scan_one_or_many(text: &str, spec: &KeySpec) -> Result<(Vec<Scanned>, boo
         return Ok((vec![scanned], false));
     }
     let mut all = Vec::new();
-    let mut next = reader.jiter.known_array();
+    let mut next = reader.walk.array();
     loop {
         match next {
             Ok(Some(_)) => all.push(reader.object()?),
             Ok(None) => break,
             Err(error) => return Err(reader.syntax_error(&error)),
         }
-        next = reader.jiter.array_step();
+        next = reader.walk.array_step();
     }
     reader.finish()?;
     Ok((all, true))
@@ -133,7 +134,7 @@ pub fn scan_one_or_many(text: &str, spec: &KeySpec) -> Result<(Vec<Scanned>, boo
 
 struct Reader<'j, 's> {
     text: &'j str,
-    jiter: Jiter<'j>,
+    walk: Walk<'j>,
     spec: &'s KeySpec,
     parts: Vec<Part<'j>>,
     /// Most containers that may be open at once.
@@ -143,15 +144,15 @@ struct Reader<'j, 's> {
 impl<'j, 's> Reader<'j, 's> {
     fn new(text: &'j str, spec: &'s KeySpec) -> Self {
         let depth_max = JSON_DEPTH_MAX;
-        Self { text, jiter: Jiter::new(text.as_bytes()), spec, parts: Vec::new(), depth_max }
+        Self { text, walk: Walk::new(text), spec, parts: Vec::new(), depth_max }
     }
 
     fn peek(&mut self) -> Result<Peek, SyntaxError> {
-        self.jiter.peek().map_err(|error| self.syntax_error(&error))
+        self.walk.peek().map_err(|error| self.syntax_error(&error))
     }
 
     fn finish(&mut self) -> Result<(), SyntaxError> {
-        self.jiter.finish().map_err(|error| self.syntax_error(&error))
+        self.walk.finish().map_err(|error| self.syntax_error(&error))
     }
 
     fn syntax_error(&self, error: &JiterError) -> SyntaxError {
@@ -159,13 +160,13 @@ impl<'j, 's> Reader<'j, 's> {
     }
 
     fn error_at(&self, index: usize, reason: String) -> SyntaxError {
-        let position = self.jiter.error_position(index);
+        let position = self.walk.position(index);
         SyntaxError { reason, line: position.line, column: position.column.max(1), not_an_object: false }
     }
 
     fn object(&mut self) -> Result<Scanned, SyntaxError> {
         let peek = self.peek()?;
-        let start = self.jiter.current_index();
+        let start = self.walk.index();
         if peek != Peek::Object {
             let found = self.scalar_or_array(peek)?;
             let mut error = self.error_at(start, format!("expected a JSON object, found {found}"));
@@ -179,7 +180,7 @@ impl<'j, 's> Reader<'j, 's> {
             live |= 1 << index;
         }
         self.value(peek, 1, live)?;
-        let end = self.jiter.current_index();
+        let end = self.walk.index();
         let text = self.text.get(start..end).unwrap_or_default();
         Ok(Scanned { object: Object::from_valid(text), key: self.spec.join(&self.parts) })
     }
@@ -193,7 +194,7 @@ impl<'j, 's> Reader<'j, 's> {
     /// Walks one value. `live` has a bit for each key pointer whose tokens match the path so far;
     /// `depth` is the number of containers open once this value, if it is one, has been entered.
     fn value(&mut self, peek: Peek, depth: usize, live: u8) -> Result<(), SyntaxError> {
-        let start = self.jiter.current_index();
+        let start = self.walk.index();
         match peek {
             Peek::Object | Peek::Array if depth > self.depth_max => {
                 return Err(self.error_at(start, format!("nested deeper than {} levels", self.depth_max)));
@@ -201,20 +202,20 @@ impl<'j, 's> Reader<'j, 's> {
             Peek::Object => return self.members(depth, live),
             Peek::Array => return self.elements(depth, live),
             Peek::String => {
-                let value = self.jiter.known_str().map(|text| (live != 0).then(|| text.to_owned()));
+                let value = self.walk.string().map(|text| (live != 0).then(|| text.to_owned()));
                 let value = value.map_err(|error| self.syntax_error(&error))?;
                 if let Some(value) = value {
                     self.found(depth, live, &Part::Text(Cow::Owned(value)));
                 }
                 return Ok(());
             }
-            Peek::True | Peek::False => self.jiter.known_bool(peek).map(drop),
-            Peek::Null => self.jiter.known_null(),
-            number => self.jiter.known_number_bytes(number).map(drop),
+            Peek::True | Peek::False => self.walk.boolean(peek).map(drop),
+            Peek::Null => self.walk.null(),
+            number => self.walk.number(number),
         }
         .map_err(|error| self.syntax_error(&error))?;
         if live != 0 {
-            let text = self.text.get(start..self.jiter.current_index()).unwrap_or_default();
+            let text = self.text.get(start..self.walk.index()).unwrap_or_default();
             let part = match peek {
                 Peek::Null => Part::Null,
                 _ if is_integer(text) => Part::Text(Cow::Borrowed(text)),
@@ -228,8 +229,8 @@ impl<'j, 's> Reader<'j, 's> {
     fn members(&mut self, depth: usize, live: u8) -> Result<(), SyntaxError> {
         self.found(depth, live, &Part::Other("an object"));
         let mut seen = Names::default();
-        let mut start = self.jiter.current_index();
-        let mut next = self.jiter.known_object();
+        let mut start = self.walk.index();
+        let mut next = self.walk.object();
         loop {
             let below = match next {
                 Ok(Some(name)) => {
@@ -245,15 +246,15 @@ impl<'j, 's> Reader<'j, 's> {
             };
             let peek = self.peek()?;
             self.value(peek, depth + 1, below)?;
-            start = self.jiter.current_index();
-            next = self.jiter.next_key();
+            start = self.walk.index();
+            next = self.walk.next_key();
         }
     }
 
     fn elements(&mut self, depth: usize, live: u8) -> Result<(), SyntaxError> {
         self.found(depth, live, &Part::Other("an array"));
         let mut index = 0_usize;
-        let mut next = self.jiter.known_array();
+        let mut next = self.walk.array();
         loop {
             match next {
                 Ok(Some(peek)) => {
@@ -265,7 +266,7 @@ impl<'j, 's> Reader<'j, 's> {
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(self.syntax_error(&error)),
             }
-            next = self.jiter.array_step();
+            next = self.walk.array_step();
         }
     }
 
@@ -351,43 +352,43 @@ enum Tree<'j> {
 }
 
 fn tree(text: &str) -> Result<Tree<'_>, JiterError> {
-    let mut jiter = Jiter::new(text.as_bytes());
-    let peek = jiter.peek()?;
-    subtree(text, &mut jiter, peek)
+    let mut walk = Walk::new(text);
+    let peek = walk.peek()?;
+    subtree(text, &mut walk, peek)
 }
 
-fn subtree<'j>(text: &'j str, jiter: &mut Jiter<'j>, peek: Peek) -> Result<Tree<'j>, JiterError> {
+fn subtree<'j>(text: &'j str, walk: &mut Walk<'j>, peek: Peek) -> Result<Tree<'j>, JiterError> {
     Ok(match peek {
         Peek::Object => {
             let mut members = Vec::new();
-            let mut next = jiter.known_object()?.map(str::to_owned);
+            let mut next = walk.object()?.map(str::to_owned);
             while let Some(name) = next {
-                let peek = jiter.peek()?;
-                members.push((name, subtree(text, jiter, peek)?));
-                next = jiter.next_key()?.map(str::to_owned);
+                let peek = walk.peek()?;
+                members.push((name, subtree(text, walk, peek)?));
+                next = walk.next_key()?.map(str::to_owned);
             }
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             Tree::Object(members)
         }
         Peek::Array => {
             let mut elements = Vec::new();
-            let mut next = jiter.known_array()?;
+            let mut next = walk.array()?;
             while let Some(peek) = next {
-                elements.push(subtree(text, jiter, peek)?);
-                next = jiter.array_step()?;
+                elements.push(subtree(text, walk, peek)?);
+                next = walk.array_step()?;
             }
             Tree::Array(elements)
         }
-        Peek::String => Tree::Text(jiter.known_str()?.to_owned()),
-        Peek::True | Peek::False => Tree::Bool(jiter.known_bool(peek)?),
+        Peek::String => Tree::Text(walk.string()?.to_owned()),
+        Peek::True | Peek::False => Tree::Bool(walk.boolean(peek)?),
         Peek::Null => {
-            jiter.known_null()?;
+            walk.null()?;
             Tree::Null
         }
         number => {
-            let start = jiter.current_index();
-            jiter.known_number_bytes(number)?;
-            Tree::Number(text.get(start..jiter.current_index()).unwrap_or_default())
+            let start = walk.index();
+            walk.number(number)?;
+            Tree::Number(text.get(start..walk.index()).unwrap_or_default())
         }
     })
 }
@@ -462,6 +463,31 @@ mod tests {
     fn text_survives_as_sent() {
         let text = r#"{"key":"a","n":1234567890123456789012345678901234567890.10e+400}"#;
         assert_eq!(scan(text, &KeySpec::default()).expect("json").object.as_str(), text);
+    }
+
+    #[test]
+    fn a_number_may_have_any_length() {
+        let digits = "9".repeat(1_000_000);
+        for number in [digits.clone(), format!("-{digits}"), format!("{digits}.{digits}e+{digits}")] {
+            for text in
+                [format!("{{\"a\":{number}, \"b\":[{number},1,{{}}]}}"), format!("{{\"b\":[[{number} ]]}}")]
+            {
+                assert_eq!(scan(&text, &KeySpec::default()).expect("json").object.as_str(), text);
+                check_envelope(&text).expect("json");
+            }
+            let bad = format!("{{\n\"a\":{number},\n\"b\":}}");
+            let error = scan(&bad, &KeySpec::default()).expect_err("bad");
+            assert_eq!((error.line, error.column), (3, 5), "{error}");
+        }
+        for end in [".", "e", ".e1", "x", "-"] {
+            let bad = format!("{{\"a\":{}{end}}}", "1".repeat(5_000));
+            let error = scan(&bad, &KeySpec::default()).expect_err(end);
+            assert!(error.line == 1 && error.column > 5_000, "{end}: {error}");
+        }
+        let object = |number: &str| Object::from_valid(&format!("{{\"a\":{number} , \"b\":1}}"));
+        let turned = Object::from_valid(&format!("{{\"b\":1,\"a\":{digits}}}"));
+        assert!(object(&digits).same_content(&turned));
+        assert!(!object(&digits[1..]).same_content(&turned));
     }
 
     #[test]

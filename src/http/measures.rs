@@ -43,9 +43,22 @@ impl Measures {
         &self.in_flight
     }
 
+    /// How many connections there are; there may be `limit`.
+    pub fn connections(&self, limit: usize) -> Gauge {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        self.metrics.gauge("http_connections_limit", Vec::new()).set(f64::from(limit));
+        self.metrics.gauge("http_connections", Vec::new())
+    }
+
     /// Counts connections past the cap: each had a request, of which nothing is known.
     pub fn turned_away(&self) -> Counter {
         self.series(UNKNOWN, UNMATCHED, Code::TooManyConnections.status()).total
+    }
+
+    /// A caller has left before its answer, which has no status then.
+    pub(super) fn gone(&self, method: &'static str, route: &str) {
+        let labels = vec![Label::from_static_parts("method", method), Label::new("route", route.to_owned())];
+        self.metrics.counter("http_requests_gone_total", labels).increment(1);
     }
 
     /// A request was answered.

@@ -98,7 +98,7 @@ codes! {
     UnsupportedMediaType "unsupported-media-type" 415 false "The body's type is not understood"
         "Send application/json or application/x-ndjson, in UTF-8, without content encoding.";
     HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
-        "server.max_header_bytes bounds the request's head.";
+        "server.max_header_bytes bounds the request's head, 256 fields are the most, and a Content-Length must be below 2^64 - 2.";
     LeaseLost "lease-lost" 409 false "None of the leases could be settled"
         "settled says for each lease what became of it: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key by now: drop the result of the work, or make it safe to repeat.";
     ImmutableConfig "immutable-config" 409 false "The setting can't change now"
@@ -328,7 +328,10 @@ pub fn of_status(status: StatusCode) -> Problem {
         413 => (Code::ObjectTooLarge, "the body is too large"),
         414 => (Code::UriTooLong, "the URI is too long"),
         415 => (Code::UnsupportedMediaType, "the body's type is not understood"),
-        431 => (Code::HeadersTooLarge, "the headers are larger than server.max_header_bytes, or too many"),
+        431 => (
+            Code::HeadersTooLarge,
+            "the headers are larger than server.max_header_bytes, or too many, or Content-Length is beyond all bounds",
+        ),
         429 => (Code::TooManyRequests, "the server has too much to do"),
         503 => (Code::Draining, "the server is shutting down"),
         _ if status.is_client_error() => (Code::InvalidRequest, "the request can't be read"),

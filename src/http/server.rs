@@ -18,10 +18,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use metrics::Counter;
+use metrics::{Counter, Gauge};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -56,6 +56,27 @@ pub struct Bounds {
     pub max_connections: usize,
     /// Counts those that are.
     pub turned_away: Counter,
+    /// How many are open.
+    pub open: Gauge,
+}
+
+/// The place of a connection among those that may be open.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    open: Gauge,
+}
+
+impl Place {
+    fn take(permit: OwnedSemaphorePermit, open: Gauge) -> Self {
+        open.increment(1.0);
+        Self { _permit: permit, open }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.decrement(1.0);
+    }
 }
 
 /// Serves `router` on `listener` until `closing`; then the requests that run are finished, unless the
@@ -87,6 +108,7 @@ pub async fn serve(
                     }
                     continue;
                 };
+                let held = Place::take(permit, bounds.open.clone());
                 let pace = Pace::new(clock.clone(), bounds.header_read_timeout, bounds.idle_timeout);
                 let serving = Serving {
                     router: router.clone(),
@@ -107,7 +129,7 @@ pub async fn serve(
                         () = connection => {}
                         () = cut.cancelled() => {}
                     }
-                    drop(permit);
+                    drop(held);
                 });
             }
             Err(error) => {

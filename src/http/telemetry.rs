@@ -86,6 +86,8 @@ impl Observed {
         let route = visit.route().unwrap_or(UNMATCHED);
         if let Some(status) = status {
             self.state.measures.answered(visit.method, route, status, took);
+        } else {
+            self.state.measures.gone(visit.method, route);
         }
         let (queued, ignored) = counts.queued.unzip();
         let who = visit.shown_name();

@@ -319,7 +319,7 @@ impl<S: Store> Writer<S> {
 
     /// Fails the batch and all behind it, then waits until the store takes writes again.
     async fn fail(&mut self, error: &store::Error, batch: Option<Batch>) {
-        tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503 until it is back");
+        tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it is back");
         // Queues must know that what was captured of them is lost before the journal can be back.
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.lose();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use metrics::Gauge;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -77,18 +78,21 @@ impl Serving<'_> {
     /// Serves the API and, on its own listener if it has one, the metrics.
     pub(super) fn start(&self, listeners: Listeners) {
         if let Some(metrics) = listeners.metrics {
-            self.listen("metrics listener", metrics, metrics_router(self.state.clone()));
+            let router = metrics_router(self.state.clone());
+            self.listen("metrics listener", metrics, router, Gauge::noop());
         }
-        self.listen("api listener", listeners.api, router(self.state.clone()));
+        let open = self.state.measures.connections(self.settings.max_connections);
+        self.listen("api listener", listeners.api, router(self.state.clone()), open);
     }
 
-    fn listen(&self, name: &'static str, listening: Listening, router: Router) {
+    fn listen(&self, name: &'static str, listening: Listening, router: Router, open: Gauge) {
         let bounds = Bounds {
             header_read_timeout: self.settings.header_read_timeout.get(),
             idle_timeout: self.settings.idle_timeout.get(),
             max_header_bytes: self.settings.max_header_bytes,
             max_connections: self.settings.max_connections,
             turned_away: self.state.measures.turned_away(),
+            open,
         };
         let (state, tls, closing) = (&self.state, self.tls.clone(), self.closing.clone());
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());

@@ -15,6 +15,7 @@ use crate::http::server::tls::{self, Tls};
 use crate::http::{Budgets, Gate};
 use crate::lifecycle::Shutdown;
 use crate::service::Registry;
+use crate::service::metrics::ReloadMetrics;
 use crate::supervisor;
 
 /// What is read again.
@@ -96,7 +97,13 @@ impl Reloadable {
     /// Reads everything again whenever the process is told to.
     ///
     /// Files may be on a disk that stands still: then one thread waits for them, and everything else goes on as it was.
-    pub(super) async fn run(self, mut hangups: Signal, registry: Arc<Registry>, shutdown: Shutdown) {
+    pub(super) async fn run(
+        self,
+        mut hangups: Signal,
+        registry: Arc<Registry>,
+        measured: ReloadMetrics,
+        shutdown: Shutdown,
+    ) {
         let (mut reading, mut again, mut is_told) = (None, false, false);
         loop {
             tokio::select! {
@@ -107,7 +114,7 @@ impl Reloadable {
                         if is_told {
                             supervisor::reloading();
                         }
-                        reading = Some(self.begin());
+                        reading = Some(self.begin(&measured));
                     } else {
                         // It may have been moved away all the same, and is opened without waiting.
                         self.audit.reopen();
@@ -118,7 +125,7 @@ impl Reloadable {
                 () = ended(&mut reading) => {
                     reading = None;
                     if std::mem::take(&mut again) {
-                        reading = Some(self.begin());
+                        reading = Some(self.begin(&measured));
                     } else if is_told && !shutdown.is_draining() {
                         supervisor::ready();
                     }
@@ -130,13 +137,17 @@ impl Reloadable {
     }
 
     /// Has a thread read everything again.
-    fn begin(&self) -> JoinHandle<()> {
-        let own = self.clone();
-        tokio::task::spawn_blocking(move || match own.reload() {
-            Ok(()) => tracing::info!(tokens = own.gate.access.tokens().len(), "reloaded"),
-            Err(failed) => {
-                for error in failed {
-                    tracing::error!(error = with_causes(&error), "could not reload");
+    fn begin(&self, measured: &ReloadMetrics) -> JoinHandle<()> {
+        let (own, measured) = (self.clone(), measured.clone());
+        tokio::task::spawn_blocking(move || {
+            let reloaded = own.reload();
+            measured.ended(reloaded.is_ok());
+            match reloaded {
+                Ok(()) => tracing::info!(tokens = own.gate.access.tokens().len(), "reloaded"),
+                Err(failed) => {
+                    for error in failed {
+                        tracing::error!(error = with_causes(&error), "could not reload");
+                    }
                 }
             }
         })

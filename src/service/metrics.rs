@@ -18,6 +18,7 @@ use metrics_exporter_prometheus::{
 
 use self::queues::Places;
 pub use self::queues::{QueueMetrics, Sample};
+use crate::clock::Clock;
 use crate::journal::Observer;
 
 /// From half a millisecond to the longest wait of a long poll.
@@ -39,17 +40,38 @@ const COMMIT_EVENTS: &str = "deltaq_journal_commit_events";
 const JOURNAL_BYTES: &str = "deltaq_journal_bytes";
 const CHECKPOINT_DURATION: &str = "deltaq_checkpoint_duration_seconds";
 const CHECKPOINT_LAG: &str = "deltaq_checkpoint_lag_events";
+const RELOAD_SUCCESSFUL: &str = "deltaq_last_reload_successful";
+const RELOAD_SUCCESS_TIMESTAMP: &str = "deltaq_last_reload_success_timestamp_seconds";
+const AUDIT_LOST: &str = "deltaq_audit_lost_total";
+const AUDIT_SUPPRESSED: &str = "deltaq_audit_suppressed_total";
+const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
 /// What the recorder keeps. The families of queues are in `page`, those of the process come with their crate.
-const DESCRIPTIONS: [(&str, Kind, &str); 9] = [
+const DESCRIPTIONS: [(&str, Kind, &str); 17] = [
     (COMMIT_DURATION, Kind::Histogram, "From encoding a batch to its being durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
     (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
     (CHECKPOINT_DURATION, Kind::Histogram, "From the first slice of a checkpoint to its last."),
     (CHECKPOINT_LAG, Kind::Gauge, "Events that a start would replay."),
+    (
+        RELOAD_SUCCESSFUL,
+        Kind::Gauge,
+        "Whether tokens and certificates could be read when they were read last.",
+    ),
+    (RELOAD_SUCCESS_TIMESTAMP, Kind::Gauge, "When they could be read last, in seconds since 1970."),
+    (AUDIT_LOST, Kind::Counter, "Lines of the audit log that could not be written."),
+    (AUDIT_SUPPRESSED, Kind::Counter, "Lines of the audit log that were too many in their second."),
+    (LOG_DROPPED, Kind::Counter, "Lines of the log that nobody read in time."),
     ("deltaq_build_info", Kind::Gauge, "Always 1; the label is the version of the binary."),
+    ("http_connections", Kind::Gauge, "Connections of the API that are open."),
+    ("http_connections_limit", Kind::Gauge, "How many may be: server.max_connections."),
     ("http_requests_in_flight", Kind::Gauge, "Requests that are being answered."),
     ("http_requests_total", Kind::Counter, "Requests answered, by method, route and status."),
+    (
+        "http_requests_gone_total",
+        Kind::Counter,
+        "Requests whose callers left before the answer, by method and route.",
+    ),
     ("http_request_duration_seconds", Kind::Histogram, "From a request's head to its answer's head."),
 ];
 
@@ -156,6 +178,27 @@ impl Metrics {
         }
     }
 
+    /// The metrics of reloads, the start being a good one.
+    #[must_use]
+    pub fn of_reloads(&self, clock: Clock) -> ReloadMetrics {
+        let successful = self.gauge(RELOAD_SUCCESSFUL, Vec::new());
+        let timestamp = self.gauge(RELOAD_SUCCESS_TIMESTAMP, Vec::new());
+        let reloads = ReloadMetrics { successful, timestamp, clock };
+        reloads.ended(true);
+        reloads
+    }
+
+    /// The metrics of lines that nobody can read.
+    #[must_use]
+    pub fn of_lines(&self) -> LineMetrics {
+        let counter = |name| self.counter(name, Vec::new());
+        LineMetrics {
+            audit_lost: counter(AUDIT_LOST),
+            audit_suppressed: counter(AUDIT_SUPPRESSED),
+            log_dropped: counter(LOG_DROPPED),
+        }
+    }
+
     /// Everything in Prometheus' text format, the queues as they were sampled.
     #[must_use]
     pub fn render(&self, samples: &[Sample]) -> String {
@@ -188,6 +231,41 @@ impl Observer for JournalMetrics {
     fn sized(&self, bytes: u64, lag_events: u64) {
         self.bytes.set(page::count(usize::try_from(bytes).unwrap_or(usize::MAX)));
         self.checkpoint_lag.set(page::count(usize::try_from(lag_events).unwrap_or(usize::MAX)));
+    }
+}
+
+/// What is measured of reloads.
+#[derive(Clone, Debug)]
+pub struct ReloadMetrics {
+    successful: Gauge,
+    timestamp: Gauge,
+    clock: Clock,
+}
+
+impl ReloadMetrics {
+    /// A reload has ended.
+    pub fn ended(&self, is_successful: bool) {
+        self.successful.set(f64::from(u8::from(is_successful)));
+        if is_successful {
+            self.timestamp.set(Duration::from_micros(self.clock.now_us()).as_secs_f64());
+        }
+    }
+}
+
+/// What is measured of lines of the audit and of the log that nobody can read.
+#[derive(Debug)]
+pub struct LineMetrics {
+    audit_lost: Counter,
+    audit_suppressed: Counter,
+    log_dropped: Counter,
+}
+
+impl LineMetrics {
+    /// How many there have been since the start.
+    pub fn are(&self, audit_lost: u64, audit_suppressed: u64, log_dropped: u64) {
+        self.audit_lost.absolute(audit_lost);
+        self.audit_suppressed.absolute(audit_suppressed);
+        self.log_dropped.absolute(log_dropped);
     }
 }
 

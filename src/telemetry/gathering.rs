@@ -5,6 +5,7 @@
 //! and counted, and when there is room again the log is told how many, in a line like all others.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,6 +18,9 @@ const BYTES_MAX: usize = 16 << 20;
 const GATHER: Duration = Duration::from_millis(5);
 /// Longest time that the end waits for a reader that stands still.
 const END_MAX: Duration = Duration::from_secs(1);
+
+/// Lines that were dropped since the start: a process has one log.
+pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Where lines gather. Clones are the same place.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +105,7 @@ impl Write for Gathering {
         let was_empty = lines.waiting.is_empty() && lines.dropped == 0;
         if lines.waiting.len() + line.len() > BYTES_MAX {
             lines.dropped += 1;
+            DROPPED.fetch_add(1, Ordering::Relaxed);
         } else {
             lines.waiting.extend_from_slice(line);
         }
@@ -185,6 +190,7 @@ mod tests {
             log.write_all(&line).unwrap();
         }
         assert_eq!(log.lock().dropped, 4, "16 MiB wait, and no more");
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 4);
         let_go.send(()).unwrap();
         let_go.send(()).unwrap();
         assert_eq!(written.recv().unwrap(), b"taken by the thread\n");

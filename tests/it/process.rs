@@ -1,5 +1,7 @@
 //! The real binary as its surroundings see it: its log, its signals, its supervisor, its exit code.
 
+#![expect(clippy::float_cmp, reason = "what a page of metrics counts is exact")]
+
 use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -14,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::access::{root, token};
 use crate::harness::Client;
+use crate::metrics::page::Page;
 
 /// Far longer than a start or a stop takes.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -61,6 +64,20 @@ impl Process {
 
     async fn client(&self) -> Client {
         Client::connect(self.api).await
+    }
+
+    /// Waits until a metric has a value, and gives the page.
+    async fn until_measured(&self, token: &str, series: &str, wanted: f64) -> Page {
+        let begun = tokio::time::Instant::now();
+        loop {
+            let page = self.client().await.call_as(token, "GET", "/metrics", &Value::Null).await;
+            let page = Page::read(&page.text);
+            if page.value(series) == wanted {
+                return page;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{series} is {} and not {wanted}", page.value(series));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     fn signal(&self, name: &str) {
@@ -306,6 +323,23 @@ async fn an_empty_name_of_the_supervisor_is_none() {
     assert!(!log.contains("supervisor"), "{log}");
 }
 
+#[tokio::test]
+async fn a_reload_that_fails_is_seen_from_outside() {
+    const SUCCESSFUL: &str = "deltaq_last_reload_successful";
+    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let timestamp = |page: &Page| page.value("deltaq_last_reload_success_timestamp_seconds");
+    let started = timestamp(&process.until_measured("root", SUCCESSFUL, 1.0).await);
+    assert!(started > 1.7e9, "seconds since 1970, not {started}");
+    std::fs::write(process.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
+    process.signal("HUP");
+    let failed = process.until_measured("root", SUCCESSFUL, 0.0).await;
+    assert_eq!(timestamp(&failed), started, "it was the start that succeeded last");
+    write_tokens(process.folder.path(), &[root()]);
+    process.signal("HUP");
+    let mended = process.until_measured("root", SUCCESSFUL, 1.0).await;
+    assert!(timestamp(&mended) > started);
+}
+
 /// Waits for what must come.
 async fn until(come: impl Fn() -> bool) {
     let begun = tokio::time::Instant::now();
@@ -359,6 +393,7 @@ async fn lines_of_the_audit_that_a_disk_did_not_take_are_counted() {
         lost.filter_map(|line| line["lines"].as_u64()).sum::<u64>()
     };
     until(|| lost() == 3).await;
+    process.until_measured("root", "deltaq_audit_lost_total", 3.0).await;
     std::fs::remove_file(&audit).expect("a link");
     client.call_as("root", "PUT", "/v1/queues/prices", &json!({})).await.ok();
     let written = || std::fs::read_to_string(&audit).unwrap_or_default();

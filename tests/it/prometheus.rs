@@ -20,13 +20,14 @@ use self::tools::{Monitor, promtool, until};
 use crate::metrics::page::Page;
 
 /// What each server may fire: what it must, and what comes of it.
-const EXPECTED: [(&str, &[&str], &[&str]); 5] = [
+const EXPECTED: [(&str, &[&str], &[&str]); 6] = [
     (HEALTHY, &[], &[]),
     ("stuck", &["DeltaqWorkerStuck"], &[]),
     ("backlog", &["DeltaqBacklogGrowing"], &[]),
     // Nobody can be handed anything there.
     ("stalled", &["DeltaqJournalStalled"], &["DeltaqCallsRefused", "DeltaqBacklogGrowing"]),
     ("parked", &["DeltaqKeysParked"], &[]),
+    ("capped", &["DeltaqConnectionsNearLimit"], &[]),
 ];
 
 /// So many scrapes are 25 s: longer than any alert here needs that must not fire.

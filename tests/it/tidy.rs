@@ -57,6 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "causes",
             "supervisor",
             "spans",
+            "telemetry",
         ],
     ),
     ("offline", &["service", "journal", "engine", "name", "clock", "lifecycle", "causes"]),

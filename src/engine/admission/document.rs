@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 
-use jiter::{Jiter, JiterError, Peek};
+use jiter::{JiterError, Peek};
 use serde_json::{Number, Value};
+
+use crate::engine::walk::Walk;
 
 /// A value of a text.
 #[derive(Debug)]
@@ -39,30 +41,30 @@ pub(super) struct Member<'d> {
 impl<'d> Document<'d> {
     /// Takes apart a text that is valid JSON.
     pub(super) fn parse(text: &'d str) -> Result<Self, JiterError> {
-        let mut jiter = Jiter::new(text.as_bytes());
-        let peek = jiter.peek()?;
-        Self::value(text, &mut jiter, peek)
+        let mut walk = Walk::new(text);
+        let peek = walk.peek()?;
+        Self::value(text, &mut walk, peek)
     }
 
-    fn value(text: &'d str, jiter: &mut Jiter<'d>, peek: Peek) -> Result<Self, JiterError> {
-        let start = jiter.current_index();
+    fn value(text: &'d str, walk: &mut Walk<'d>, peek: Peek) -> Result<Self, JiterError> {
+        let start = walk.index();
         let kind = match peek {
-            Peek::Object => Kind::Object(members(text, jiter)?),
+            Peek::Object => Kind::Object(members(text, walk)?),
             Peek::Array => {
                 let mut elements = Vec::new();
-                let mut next = jiter.known_array()?;
+                let mut next = walk.array()?;
                 while let Some(peek) = next {
-                    elements.push(Self::value(text, jiter, peek)?);
-                    next = jiter.array_step()?;
+                    elements.push(Self::value(text, walk, peek)?);
+                    next = walk.array_step()?;
                 }
                 Kind::Array(elements)
             }
             scalar => {
-                jiter.known_skip(scalar)?;
+                walk.scalar(scalar)?;
                 Kind::Scalar
             }
         };
-        let text = text.get(start..jiter.current_index()).unwrap_or_default();
+        let text = text.get(start..walk.index()).unwrap_or_default();
         Ok(Self { text, kind, changed: false })
     }
 
@@ -163,20 +165,20 @@ impl<'d> Document<'d> {
     }
 }
 
-fn members<'d>(text: &'d str, jiter: &mut Jiter<'d>) -> Result<Vec<Member<'d>>, JiterError> {
+fn members<'d>(text: &'d str, walk: &mut Walk<'d>) -> Result<Vec<Member<'d>>, JiterError> {
     let mut members = Vec::new();
-    let mut start = jiter.current_index();
-    let mut has_more = jiter.known_object()?.is_some();
+    let mut start = walk.index();
+    let mut has_more = walk.object()?.is_some();
     while has_more {
         // Nothing but blanks, a brace or comma, and a colon stands around the name.
-        let around = text.get(start..jiter.current_index()).unwrap_or_default();
+        let around = text.get(start..walk.index()).unwrap_or_default();
         let ends = around.find('"').zip(around.rfind('"'));
         let quoted = ends.and_then(|(first, last)| around.get(first..=last)).unwrap_or_default();
-        let peek = jiter.peek()?;
-        let value = Document::value(text, jiter, peek)?;
+        let peek = walk.peek()?;
+        let value = Document::value(text, walk, peek)?;
         members.push(Member { name: unquote(quoted), quoted, value });
-        start = jiter.current_index();
-        has_more = jiter.next_key()?.is_some();
+        start = walk.index();
+        has_more = walk.next_key()?.is_some();
     }
     Ok(members)
 }

@@ -53,6 +53,7 @@ fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
         max_header_bytes: 1 << 14,
         max_connections: 1,
         turned_away: metrics::Counter::noop(),
+        open: metrics::Gauge::noop(),
     };
     let pace = Pace::new(state.clock.clone(), hour, hour);
     let serving = Serving { router: router(state.clone()), bounds, pace, closing: CancellationToken::new() };

@@ -18,7 +18,7 @@ use deltaq::service::metrics::Metrics;
 use serde_json::{Value, json};
 
 use super::page::Page;
-use crate::harness::{Client, Service};
+use crate::harness::{Client, Service, within};
 
 async fn page(service: &Service) -> Page {
     let mut client = Client::connect(service.metrics).await;
@@ -279,6 +279,57 @@ async fn nobody_is_late_with_a_paused_queue() {
     assert!(service.get("/v1/queues/paused").await.ok()["status"]["oldest_ready_age_ms"].is_u64());
     service.post("/v1/queues/paused/resume", &Value::Null).await.ok();
     assert!(page(&service).await.value("deltaq_oldest_ready_age_seconds{queue=\"paused\"}") > 0.0);
+}
+
+/// Looks at the page until it is as it must become.
+async fn until(service: &Service, become_so: impl Fn(&Page) -> bool) -> Page {
+    within(async {
+        loop {
+            let page = page(service).await;
+            if become_so(&page) {
+                return page;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn callers_that_leave_before_their_answer_are_counted() {
+    let service = Service::start().await;
+    let gone = r#"http_requests_gone_total{method="POST",route="/v1/queues/{queue}/pop"}"#;
+    for left in [1.0, 2.0] {
+        let leaving = service.send("POST", "/v1/queues/q/pop?wait=30s", &Value::Null).await;
+        let before =
+            until(&service, |page| page.values.get("deltaq_waiters{queue=\"q\"}") == Some(&1.0)).await;
+        assert_eq!(before.values.get(gone).copied().unwrap_or_default(), left - 1.0);
+        drop(leaving);
+        let after = until(&service, |page| page.values.get(gone) == Some(&left)).await;
+        // Nobody was answered.
+        assert!(!after.values.keys().any(|series| series.starts_with("http_requests_total{method=\"POST")));
+        assert_eq!(after.value("http_requests_in_flight"), 1.0, "this look is the only one");
+    }
+}
+
+#[tokio::test]
+async fn connections_and_how_many_may_be_are_shown() {
+    let service = Service::with(|settings| settings.server.max_connections = 2).await;
+    let open = |wanted: f64| move |page: &Page| page.value("http_connections") == wanted;
+    let before = page(&service).await;
+    assert_eq!(before.value("http_connections"), 0.0, "those that look at metrics are others");
+    assert_eq!(before.value("http_connections_limit"), 2.0);
+    let first = service.client().await;
+    until(&service, open(1.0)).await;
+    let second = service.client().await;
+    until(&service, open(2.0)).await;
+    service.get("/v1/info").await.problem("too-many-connections");
+    let full = page(&service).await;
+    assert_eq!(full.value("http_connections"), 2.0, "one that is turned away has no place");
+    assert_eq!(full.value(r#"http_requests_total{method="other",route="unmatched",status="503"}"#), 1.0);
+    drop(first);
+    until(&service, open(1.0)).await;
+    drop(second);
+    until(&service, open(0.0)).await;
 }
 
 #[tokio::test]

@@ -39,12 +39,16 @@ impl Scene {
         let (failing, folder, switch) = faults::place("prometheus-stalled");
         let plan = Plan { kind: "fail", calls: "sync", from: 1, count: ALL, errno: EIO };
         let stalled = Spawned::start_with(&failing, |command| plan.set(command, &folder, Some(&switch)));
+        let capped = Spawned::start_with(&Store::Memory, |command| {
+            command.env("DELTAQ_SERVER__MAX_CONNECTIONS", "4");
+        });
         let servers = vec![
             (HEALTHY, Spawned::start(&store)),
             ("stuck", Spawned::start(&Store::Memory)),
             ("backlog", Spawned::start(&Store::Memory)),
             ("stalled", stalled),
             ("parked", Spawned::start(&Store::Memory)),
+            ("capped", capped),
         ];
         let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing]);
         let scene = Self { working, stop, servers, switch, _stores: stores };
@@ -65,6 +69,8 @@ impl Scene {
             let _refused = caller.call("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
             let _unready = caller.call("GET", "/readyz", &Value::Null);
         });
+        // Prometheus has one of the places by now, and keeps it.
+        self.run("capped", |caller, _| caller.fill());
     }
 
     /// One key that a worker keeps, one that a worker rejects, and a disk that fails after its first commit.

@@ -21,7 +21,10 @@ const EXPIRED: usize = 15;
 
 /// A kept connection, and what the tasks have to remember.
 pub(super) struct Caller {
+    address: SocketAddr,
     connection: Connection,
+    /// Connections that take places.
+    idle: Vec<Connection>,
     settled: usize,
     /// A lease that nobody settles in time.
     forgotten: Value,
@@ -32,7 +35,7 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn new(address: SocketAddr) -> Self {
         let connection = Connection::open(address).expect("the server listens");
-        Self { connection, settled: 0, forgotten: Value::Null, settle: json!({}) }
+        Self { address, connection, idle: Vec::new(), settled: 0, forgotten: Value::Null, settle: json!({}) }
     }
 
     /// Status and body of the answer. `body` is JSON; `Null` is no body.
@@ -48,6 +51,25 @@ impl Caller {
         let (status, answer) = self.call(method, path, body);
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
         answer
+    }
+
+    /// Takes all connections that are left, and is turned away.
+    pub(super) fn fill(&mut self) {
+        loop {
+            let mut connection = Connection::open(self.address).expect("the server listens");
+            let told = connection.call(&Message::get("/livez".to_owned())).expect("an answer");
+            if told.status() == Some(503) {
+                return;
+            }
+            self.idle.push(connection);
+        }
+    }
+
+    /// Sends a request and does not wait for its answer.
+    fn leave(&self, head: &str) {
+        let mut leaving = Connection::open(self.address).expect("the server listens");
+        leaving.send(head.as_bytes()).expect("the server reads");
+        leaving.end();
     }
 
     /// A text.
@@ -103,6 +125,9 @@ fn seldom(caller: &mut Caller, round: usize) {
     }
     caller.post("mixed/resync", &Value::Null);
     caller.ok("GET", "/readyz", &Value::Null);
+    caller.leave(
+        "POST /v1/queues/asleep/pop?wait=30s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+    );
     let (status, _) = caller.call("GET", "/nowhere", &Value::Null);
     assert_eq!(status, 404);
     caller.post("full/add", &json!({"key": "a"}));

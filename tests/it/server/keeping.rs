@@ -125,6 +125,35 @@ async fn what_is_asked_of_objects_outlives_a_restart() {
 }
 
 #[tokio::test]
+async fn a_number_of_any_length_is_taken_kept_and_given_back() {
+    let folder = Folder::new("numbers");
+    let service = folder.service().await;
+    let rules = json!({"schema": {"properties": {"n": {"minimum": 1}}}, "prune": ["/debug"]});
+    good(service.call("PUT", QUEUE, &rules).await);
+    let number = format!("{}.5e{}", "9".repeat(20_000), "1".repeat(5_000));
+    let object = |key: &str| format!("{{\"key\":\"{key}\",\"n\":{number},\"debug\":1}}");
+    let (json, ndjson) = ("application/json", "application/x-ndjson");
+    let known = format!("[{{\"key\":\"f\",\"object\":{}}}]", object("f"));
+    for (path, kind, body) in [
+        (format!("{QUEUE}/add"), json, object("a")),
+        (format!("{QUEUE}/update"), json, format!("[{}, {}]", object("b"), object("c"))),
+        (format!("{QUEUE}/deltas"), json, format!("{{\"type\":\"Added\",\"object\":{}}}", object("d"))),
+        (format!("{QUEUE}/replace?source=s&count=1"), ndjson, object("e")),
+        ("/v1/queues/seeded/seed".to_owned(), json, known),
+    ] {
+        let mut client = service.client().await;
+        client.send_text("POST", &path, &[("content-type", kind)], &body).await;
+        good(client.reply().await);
+    }
+    let service = restarted(service, &folder).await;
+    let popped = service.post(&format!("{QUEUE}/pop?max=9"), &Value::Null).await;
+    let kept = format!("\"n\":{number}}}");
+    assert_eq!(popped.text.matches(&kept).count(), 5);
+    let known = service.get("/v1/queues/seeded/known").await;
+    assert!(known.text.contains(&format!("\"n\":{number},\"debug\":1}}")));
+}
+
+#[tokio::test]
 async fn traces_outlive_a_restart_and_stand_in_the_history() {
     let folder = Folder::new("traces");
     let service = folder.service().await;
