@@ -1,5 +1,7 @@
 //! The real binary as its surroundings see it: its log, its signals, its supervisor, its exit code.
 
+mod endless;
+
 use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
