@@ -11,6 +11,7 @@ pub mod state;
 pub mod wire;
 
 mod access;
+mod aside;
 mod body;
 mod budget;
 mod chain;

@@ -8,6 +8,7 @@
 //! Invariant: what has been admitted is admitted again unchanged. Defaults are filled in to the end, into
 //! filled values, too, and never where something is pruned.
 
+mod cost;
 mod defaults;
 mod document;
 mod prune;
@@ -23,7 +24,10 @@ use self::document::Document;
 use self::prune::Paths;
 pub use self::schema::{Schema, Violation};
 use super::key::{KeySpec, Pointer};
-use super::limits::{DEFAULTS_BYTES_MAX, JSON_DEPTH_MAX, PRUNE_POINTERS_MAX, SCHEMA_BYTES_MAX};
+use super::limits::{
+    DEFAULTS_BYTES_MAX, IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, JSON_DEPTH_MAX, PATTERNS_MAX,
+    PRUNE_POINTERS_MAX, SCHEMA_BYTES_MAX, SUBSCHEMAS_MAX,
+};
 use super::object::{self, Object};
 
 /// What is done to each object of a queue, and asked of it.
@@ -55,8 +59,34 @@ pub enum Error {
         /// What is wrong there.
         detail: String,
     },
-    /// The defaults of the schema bring others with them that have no end.
-    #[error("its defaults, filled into one another, have no end or more than {DEFAULTS_BYTES_MAX} bytes")]
+    /// The schema has more subschemas than [`SUBSCHEMAS_MAX`], or more references by names that stand for many.
+    #[error("it has more than {SUBSCHEMAS_MAX} subschemas, or too many references to them")]
+    TooManySubschemas,
+    /// Subschemas apply others to the same value, and those do, more than [`IN_PLACE_DEPTH_MAX`] times.
+    #[error(
+        "it applies subschemas to the same value in a chain of more than {IN_PLACE_DEPTH_MAX} (by $ref, allOf, anyOf and the like)"
+    )]
+    ChainTooLong,
+    /// A subschema applies itself to the same value.
+    #[error(
+        "a subschema applies itself to the same value (by $ref, allOf, anyOf and the like), which has no end"
+    )]
+    Circle,
+    /// One value could be evaluated more than [`IN_PLACE_EVALUATIONS_MAX`] times.
+    #[error(
+        "it could evaluate one value more than {IN_PLACE_EVALUATIONS_MAX} times (subschemas in $ref, allOf, anyOf and the like, multiplied out)"
+    )]
+    TooManyEvaluations,
+    /// The schema has more regular expressions than [`PATTERNS_MAX`].
+    #[error("it has {patterns} patterns; at most {PATTERNS_MAX} are allowed")]
+    TooManyPatterns {
+        /// How many.
+        patterns: usize,
+    },
+    /// The defaults of the schema bring others with them that have no end, or are too long.
+    #[error(
+        "its defaults, filled into one another and for each reference to them, have no end or more than {DEFAULTS_BYTES_MAX} bytes"
+    )]
     Defaults,
     /// There are more pointers than [`PRUNE_POINTERS_MAX`].
     #[error("it has {pointers} pointers; at most {PRUNE_POINTERS_MAX} are allowed")]
@@ -82,10 +112,8 @@ impl Error {
     #[must_use]
     pub const fn field(&self) -> &'static str {
         match self {
-            Self::SchemaTooLong { .. } | Self::SchemaText(_) | Self::Schema { .. } | Self::Defaults => {
-                "schema"
-            }
             Self::TooManyPointers { .. } | Self::Pointer(_) | Self::PrunesKey { .. } => "prune",
+            _ => "schema",
         }
     }
 
@@ -94,6 +122,10 @@ impl Error {
     pub const fn limit(&self) -> Option<usize> {
         match self {
             Self::SchemaTooLong { .. } => Some(SCHEMA_BYTES_MAX),
+            Self::TooManySubschemas => Some(SUBSCHEMAS_MAX),
+            Self::ChainTooLong => Some(IN_PLACE_DEPTH_MAX),
+            Self::TooManyEvaluations => Some(IN_PLACE_EVALUATIONS_MAX),
+            Self::TooManyPatterns { .. } => Some(PATTERNS_MAX),
             Self::Defaults => Some(DEFAULTS_BYTES_MAX),
             Self::TooManyPointers { .. } => Some(PRUNE_POINTERS_MAX),
             _ => None,

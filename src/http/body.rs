@@ -39,9 +39,21 @@ pub(super) struct Incoming {
     length: Option<u64>,
     pause_max: Duration,
     bytes_max: usize,
-    /// Where the bytes of the body are counted.
+    account: Account,
+}
+
+/// Where the bytes of a body are counted, and those that are added to its objects.
+#[derive(Clone, Debug)]
+pub(super) struct Account {
     gate: Arc<Gate>,
     visit: Option<Arc<Visit>>,
+}
+
+impl Account {
+    /// Counts bytes until the request is answered; the handler must be the one that calls it.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
+        self.visit.as_ref().map_or(Ok(()), |visit| self.gate.budgets.reserve(visit, bytes))
+    }
 }
 
 impl FromRequest<AppState> for Incoming {
@@ -52,11 +64,11 @@ impl FromRequest<AppState> for Incoming {
         check_encoding(request.headers())?;
         let (pause_max, bytes_max) = (state.limits.body_read_timeout, state.limits.max_body_bytes);
         let visit = request.extensions().get::<Arc<Visit>>().cloned();
-        let gate = state.gate.clone();
+        let account = Account { gate: state.gate.clone(), visit };
         let body = request.into_body();
         let length = body.size_hint().exact();
         let body = body.into_data_stream();
-        Ok(Self { format, body, length, pause_max, bytes_max, gate, visit })
+        Ok(Self { format, body, length, pause_max, bytes_max, account })
     }
 }
 
@@ -66,9 +78,7 @@ impl Incoming {
         let piece = tokio::time::timeout(self.pause_max, self.body.next()).await;
         match piece {
             Ok(Some(Ok(bytes))) => {
-                if let Some(visit) = &self.visit {
-                    self.gate.budgets.reserve(visit, bytes.len())?;
-                }
+                self.account.reserve(bytes.len())?;
                 Ok(Some(bytes))
             }
             Ok(None) => Ok(None),
@@ -87,6 +97,11 @@ impl Incoming {
     /// Most bytes of a body that is one document.
     pub(super) const fn bytes_max(&self) -> usize {
         self.bytes_max
+    }
+
+    /// Where its bytes are counted.
+    pub(super) fn account(&self) -> Account {
+        self.account.clone()
     }
 
     /// The whole body as text.

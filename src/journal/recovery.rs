@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+
 use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Stretch};
 use super::{Deleted, Numbers, STRETCH_BYTES};
@@ -121,7 +123,7 @@ pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
     let mut deleted = Vec::new();
     let mut decoder = Decoder::default();
     for row in reader.queues().await? {
-        let record = decoder.queue(&row)?;
+        let record = in_place(|| decoder.queue(&row))?;
         let Identity { id, version, name, .. } = record.identity;
         let numbers = &mut contents.numbers;
         numbers.queue = numbers.queue.max(id.0);
@@ -151,7 +153,7 @@ pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
 pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> Result<Loaded, Error> {
     let mut decoder = Decoder::default();
     let inconsistent = |rule| Error::Inconsistent { queue: row.name.to_string(), rule };
-    let QueueRecord { identity, state, .. } = decoder.queue(row)?;
+    let QueueRecord { identity, state, .. } = in_place(|| decoder.queue(row))?;
     let state = state.ok_or_else(|| inconsistent("it is deleted".to_owned()))?;
     let checkpoint_rv = state.rv;
     let mut queue = Queue::restore(state);
@@ -187,6 +189,15 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     Ok(Loaded { identity, queue, last_rv, checkpoint_rv, kept })
 }
 
+/// Reads settings, whose schemas may take a second each to compile: the tasks of this thread go on elsewhere.
+fn in_place<T>(read: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(read),
+        // There is no other thread, as in tests.
+        _ => read(),
+    }
+}
+
 /// For each key that is gone, up to which event its past must not be replayed.
 async fn floors(
     reader: &dyn Reader,
@@ -219,7 +230,7 @@ async fn replay(
         let Some(last) = page.last() else { return Ok(last_rv) };
         // It is read while this page is replayed.
         reading = reader.journal(row.id, last.last_rv, PAGE_BYTES);
-        let replayed = page.iter().try_for_each(|journal| {
+        let replay = |journal: &JournalRow| {
             check_link(row, journal, last_rv, is_first)?;
             is_first = false;
             let events = decoder.events(journal)?;
@@ -230,8 +241,8 @@ async fn replay(
             }
             last_rv = journal.last_rv;
             Ok::<(), Error>(())
-        });
-        if let Err(error) = replayed {
+        };
+        if let Err(error) = in_place(|| page.iter().try_for_each(replay)) {
             let _ = reading.await;
             return Err(error);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use super::metrics::{QueueMetrics, Sample};
 use super::popping::serve;
@@ -16,6 +16,7 @@ use crate::engine::command::{Call, Produced};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
+use crate::engine::limits::ADMISSIONS_MAX;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Spent};
 use crate::journal::recovery::{Former, Loaded};
@@ -46,6 +47,8 @@ pub struct Handle {
     landmarks: watch::Sender<Landmarks>,
     /// Wakes sliced commands that wait for another one to end.
     pub(super) sliced_ended: Notify,
+    /// Turns of those whose objects are admitted.
+    admitting: Arc<Semaphore>,
 }
 
 /// States that callers wait for.
@@ -168,6 +171,7 @@ impl Handle {
             timer: Notify::new(),
             landmarks: watch::Sender::default(),
             sliced_ended: Notify::new(),
+            admitting: Arc::new(Semaphore::new(ADMISSIONS_MAX)),
         }
     }
 
@@ -234,6 +238,12 @@ impl Handle {
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         self.lock().queue.config().clone()
+    }
+
+    /// The turns of those whose objects are admitted.
+    #[must_use]
+    pub fn admitting(&self) -> &Arc<Semaphore> {
+        &self.admitting
     }
 
     /// Reads the queue; the answer is what is durable, or will be before it is returned.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::float_cmp, reason = "what a page of metrics counts is exact")]
 
+mod endless;
+
 use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
@@ -39,7 +40,7 @@ struct Node {
     /// Itself, and what its `$ref` leads to, one after the other.
     layers: Layers,
     /// Its default, or else that of what it refers to.
-    default: Option<Box<str>>,
+    default: Option<Arc<str>>,
     properties: Vec<Property>,
     by_name: HashMap<Box<str>, usize>,
     others: Option<Id>,
@@ -78,12 +79,13 @@ impl Defaults {
         defaults.check().map(|()| Some(defaults))
     }
 
-    /// Notes for each node what it refers to in the end. A circle of references ends where it closes.
+    /// Notes for each node what it refers to in the end. Chains of references are short and no circles: what is
+    /// compiled was found to be so by [`Cost`](super::cost::Cost).
     fn layered(mut self) -> Self {
         let layers = |start: Id| {
             let mut layers = Layers::new();
             let mut next = Some(start);
-            while let Some(id) = next.filter(|id| !layers.contains(id)) {
+            while let Some(id) = next {
                 layers.push(id);
                 next = self.0.get(id).and_then(|node| node.refers_to);
             }
@@ -100,7 +102,8 @@ impl Defaults {
         self
     }
 
-    /// Fills in each default by itself, and what an empty object gets, to see that there is an end to it.
+    /// Fills in each default by itself, once for each reference to it, and what an empty object gets, to see that
+    /// there is an end to it.
     ///
     /// Where a value goes by several subschemas at once, one may fill in what another goes on from; what
     /// is endless by that alone is not seen here, and ends when an object is filled.
@@ -108,6 +111,7 @@ impl Defaults {
         let mut room = DEFAULTS_BYTES_MAX;
         for node in &self.0 {
             for text in node.default.as_deref().into_iter().chain(["{}"]) {
+                room = room.checked_sub(text.len()).ok_or(Overflow::Bytes)?;
                 if let Ok(mut document) = Document::parse(text) {
                     self.fill_value(&mut document, &node.layers, &Paths::default(), 1, &mut room)?;
                 }
@@ -290,13 +294,16 @@ impl<'s, 'd> Builder<'s, 'd> {
 }
 
 /// The schema that references at `place` go by: one with an `$id` is a document of its own.
-fn root_of<'s, 'd>(place: &'s Document<'d>, root: &'s Document<'d>) -> &'s Document<'d> {
+pub(super) fn root_of<'s, 'd>(place: &'s Document<'d>, root: &'s Document<'d>) -> &'s Document<'d> {
     let id = place.member("$id").and_then(Document::string);
     if id.is_some_and(|id| !id.starts_with('#')) { place } else { root }
 }
 
 /// The place that a reference such as `#/$defs/item` leads to, and the schema that those in it go by.
-fn resolve<'s, 'd>(root: &'s Document<'d>, reference: &str) -> Option<(&'s Document<'d>, &'s Document<'d>)> {
+pub(super) fn resolve<'s, 'd>(
+    root: &'s Document<'d>,
+    reference: &str,
+) -> Option<(&'s Document<'d>, &'s Document<'d>)> {
     let path = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     if path.is_empty() {
         return Some((root, root));

@@ -9,10 +9,12 @@ use serde_json::value::RawValue;
 
 use super::super::key::KeySpec;
 use super::super::limits::{
-    PATTERN_BYTES_MAX, SCHEMA_BYTES_MAX, VIOLATION_CHARS_MAX, VIOLATIONS_MAX, VIOLATIONS_OBJECT_BYTES_MAX,
+    FAULTS_MAX, PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, SCHEMA_BYTES_MAX, VIOLATION_CHARS_MAX, VIOLATIONS_MAX,
+    VIOLATIONS_OBJECT_BYTES_MAX,
 };
 use super::super::object;
 use super::Error;
+use super::cost::Cost;
 use super::defaults::{Defaults, Overflow};
 use super::document::{self, Document};
 use super::prune::Paths;
@@ -21,6 +23,7 @@ use super::prune::Paths;
 pub struct Schema {
     text: Box<RawValue>,
     validator: Validator,
+    cost: Cost,
     defaults: Option<Defaults>,
 }
 
@@ -49,24 +52,30 @@ impl Schema {
         }
         let wrong = |detail: String| Error::Schema { pointer: String::new(), detail };
         let document = Document::parse(&text).map_err(|error| wrong(error.to_string()))?;
+        let cost = Cost::of(&document)?;
+        let pattern_bytes = PATTERN_BYTES_MAX.min(PATTERNS_BYTES_MAX / cost.patterns.max(1));
+        let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
         let validator = jsonschema::options()
             .with_retriever(Nothing)
             .should_validate_formats(true)
             // Backtracking could take for ever; this engine is linear in the text.
-            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES_MAX))
+            .with_pattern_options(patterns)
             .build(&document.to_value())
             .map_err(|error| Error::Schema {
                 pointer: error.instance_path().as_str().to_owned(),
                 detail: match error.kind() {
                     ValidationErrorKind::Format { format } if format == "regex" => {
-                        shortened(&format_args!("{} can't be matched in linear time", error.instance()))
+                        shortened(&format_args!(
+                            "{} can't be matched in linear time, or has more than {pattern_bytes} bytes once compiled",
+                            error.instance()
+                        ))
                     }
                     _ => shortened(&error),
                 },
             })?;
         let defaults = Defaults::of(&document).map_err(|_endless| Error::Defaults)?;
         let text = RawValue::from_string(text).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self { text, validator, defaults })
+        Ok(Self { text, validator, cost, defaults })
     }
 
     /// The text, without blanks between its tokens.
@@ -94,13 +103,18 @@ impl Schema {
     /// Checks an object.
     ///
     /// # Errors
-    /// Where it is wrong: the first [`VIOLATIONS_MAX`] places, of a large object only the first.
+    /// Where it is wrong: the first [`VIOLATIONS_MAX`] places, of a large object only the first. None is named where
+    /// more faults than [`FAULTS_MAX`] could have to be found for that: they all are kept until one is told.
     pub(super) fn check(&self, document: &Document<'_>) -> Result<(), Vec<Violation>> {
         let value = document.to_value();
         if self.validator.is_valid(&value) {
             return Ok(());
         }
-        if document.print().len() <= VIOLATIONS_OBJECT_BYTES_MAX {
+        let is_simple = self.cost.faults(document) <= FAULTS_MAX;
+        if !is_simple && self.cost.has_alternatives() {
+            return Err(vec![Violation::anywhere()]);
+        }
+        if is_simple && document.print().len() <= VIOLATIONS_OBJECT_BYTES_MAX {
             let errors = self.validator.iter_errors(&value).take(VIOLATIONS_MAX);
             return Err(errors.map(|error| Violation::of(&error)).collect());
         }
@@ -132,6 +146,13 @@ impl fmt::Debug for Schema {
 }
 
 impl Violation {
+    /// One whose place is not looked for.
+    fn anywhere() -> Self {
+        let detail =
+            "it does not hold; with alternatives that are nested so deep, the places are not looked for";
+        Self { pointer: String::new(), schema_pointer: String::new(), detail: detail.to_owned() }
+    }
+
     fn of(error: &ValidationError<'_>) -> Self {
         Self {
             pointer: error.instance_path().as_str().to_owned(),

@@ -257,9 +257,127 @@ fn deep_and_self_referring_schemas_end() {
     assert_eq!(filled.matches("\"n\":1").count(), 128);
     let default = format!(r#"{{"properties":{{"x":{{"default":{}}}}}}}"#, deep(100));
     assert!(admit(&admission(&default, &[]), "{}").is_ok());
-    for circle in [r##"{"$ref":"#"}"##, r##"{"allOf":[{"$ref":"#"}],"properties":{"a":{"default":1}}}"##] {
-        assert!(admit(&admission(circle, &[]), "{}").is_ok());
+}
+
+/// A schema of numbered subschemas, the last of which holds for all; the first is the whole one.
+fn numbered(count: usize, subschema: impl Fn(usize) -> String) -> String {
+    let defs: Vec<String> = (1..count).map(|n| format!(r#""{n}":{}"#, subschema(n))).collect();
+    let mut whole = subschema(0);
+    whole.insert_str(1, &format!(r#""$defs":{{{},"{count}":{{}}}},"#, defs.join(",")));
+    whole
+}
+
+#[test]
+fn what_multiplies_in_one_value_is_refused() {
+    let refused = |schema: &str| Schema::compile(schema).expect_err(schema);
+    let next = |n: usize| format!(r##"{{"$ref":"#/$defs/{}"}}"##, n + 1);
+    for word in ["oneOf", "anyOf", "allOf"] {
+        let twice = |n| format!(r#"{{"{word}":[{},{}]}}"#, next(n), next(n));
+        assert_eq!(refused(&numbered(28, twice)), Error::TooManyEvaluations, "{word}");
+        assert!(Schema::compile(&numbered(8, twice)).is_ok());
     }
+    let twice = |n: usize| format!(r#"{{"if":{0},"then":{0},"dependentSchemas":{{"a":{0}}}}}"#, next(n));
+    assert_eq!(refused(&numbered(20, twice)), Error::TooManyEvaluations);
+    let twice = |n| format!(r#"{{"allOf":[{}],"unevaluatedProperties":true}}"#, next(n));
+    assert_eq!(
+        refused(&numbered(20, twice)),
+        Error::TooManyEvaluations,
+        "what is unevaluated is looked for again"
+    );
+    // By anchors and by the ids of embedded documents, too, and where it is not the whole object.
+    let twice = |n: usize| {
+        let both = format!(r##"{{"$ref":"#a{0}"}},{{"$dynamicRef":"#a{0}"}}"##, n + 1);
+        format!(r#"{{"$anchor":"a{n}","oneOf":[{both}]}}"#)
+    };
+    let below = numbered(20, twice).replace(r#""20":{}"#, r#""20":{"$anchor":"a20"}"#);
+    assert_eq!(refused(&below), Error::TooManyEvaluations);
+    let twice = |n: usize| {
+        let next = format!(r#"{{"$ref":"https://x.test/{}"}}"#, n + 1);
+        format!(r#"{{"$id":"https://x.test/{n}","not":{{"anyOf":[{next},{next}]}}}}"#)
+    };
+    let embedded = numbered(20, twice).replace(r#""20":{}"#, r#""20":{"$id":"https://x.test/20"}"#);
+    assert_eq!(refused(&embedded), Error::TooManyEvaluations);
+}
+
+#[test]
+fn long_chains_and_circles_in_one_value_are_refused_at_once() {
+    let next = |n: usize| format!(r##"{{"$ref":"#/$defs/{}","default":{n}}}"##, n + 1);
+    assert_eq!(Schema::compile(&numbered(5_000, next)).expect_err("long"), Error::ChainTooLong);
+    assert!(Schema::compile(&numbered(IN_PLACE_DEPTH_MAX - 1, next)).is_ok());
+    for circle in [
+        r##"{"$ref":"#"}"##,
+        r##"{"allOf":[{"$ref":"#"}],"properties":{"a":{"default":1}}}"##,
+        r##"{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"anyOf":[{"not":{"$ref":"#/$defs/a"}}]}}}"##,
+    ] {
+        assert_eq!(Schema::compile(circle).expect_err(circle), Error::Circle);
+    }
+    let names = |name: &str| {
+        let both = format!(r#""{name}":"https://x.test/item","$anchor":"item""#);
+        format!(r##"{{"properties":{{"a":{{"$ref":"#/$defs/item"}}}},"$defs":{{"item":{{{both}}}}}}}"##)
+    };
+    assert!(Schema::compile(&names("$id")).is_ok());
+}
+
+#[test]
+fn the_deepest_object_is_checked_by_the_longest_chain() {
+    let count = IN_PLACE_DEPTH_MAX / 2 - 2;
+    let next = |n: usize| format!(r##"{{"allOf":[{{"$ref":"#/$defs/{}"}}]}}"##, n + 1);
+    let last = format!(r##""{count}":{{"properties":{{"a":{{"$ref":"#"}}}}}}"##);
+    let schema = numbered(count, next).replace(&format!(r#""{count}":{{}}"#), &last);
+    for end in ["{}", "{\"b\":1}"] {
+        let schema = schema.replacen('{', r#"{"additionalProperties":{"type":"object"},"#, 1);
+        let deep = "{\"a\":".repeat(127) + end + &"}".repeat(127);
+        assert_eq!(admit(&admission(&schema, &[]), &deep).is_ok(), end == "{}");
+    }
+}
+
+#[test]
+fn faults_without_number_are_not_looked_for() {
+    // Each level has two ways that both hold or both fail.
+    let twice = r##"{"oneOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}"##;
+    let deep = |depth: usize| "{\"a\":".repeat(depth) + "{}" + &"}".repeat(depth);
+    let found = violations(twice, &deep(2));
+    assert_eq!((&*found[0].0, &*found[0].1), ("", "/oneOf"));
+    let found = violations(twice, &deep(60));
+    assert_eq!((&*found[0].1, found.len()), ("", 1), "{found:?}");
+    let all = r##"{"allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}],"required":["b"]}"##;
+    let found = violations(all, &deep(100));
+    assert_eq!((&*found[0].1, found.len()), ("/required", 1), "the first is told where that takes no search");
+    // What is disjoint is not multiplied.
+    let syntax = r##"{"anyOf":[{"type":"string"},{"type":"array","items":{"$ref":"#"}},{"type":"object","additionalProperties":{"$ref":"#"}}]}"##;
+    let found = violations(syntax, r#"{"a":{"b":{"c":{"d":{"e":{"f":{"g":{"h":{"i":{"j":1}}}}}}}}}}}"#);
+    assert_ne!(found[0].1, "", "{found:?}");
+}
+
+#[test]
+fn the_size_of_a_schema_is_bounded_in_every_way() {
+    let list = |count: usize, one: &str| vec![one; count].join(",");
+    let patterns = |count: usize, pattern: &str| {
+        let all: Vec<String> = (0..count).map(|n| format!(r#""{pattern}{n}":{{}}"#)).collect();
+        format!(r#"{{"patternProperties":{{{}}}}}"#, all.join(","))
+    };
+    let error = Schema::compile(&patterns(PATTERNS_MAX + 1, "a")).expect_err("many");
+    assert_eq!(error, Error::TooManyPatterns { patterns: PATTERNS_MAX + 1 });
+    assert!(Schema::compile(&patterns(50, "^[a-z]{1,63}$")).is_ok());
+    assert!(Schema::compile(&patterns(1, "[a-z]{3000}")).is_ok());
+    assert!(Schema::compile(&patterns(900, "[a-z]{3000}")).is_err(), "many have less room each");
+    let items = |count: usize| format!(r#"{{"prefixItems":[{}]}}"#, list(count, "{}"));
+    assert_eq!(Schema::compile(&items(SUBSCHEMAS_MAX)).expect_err("many"), Error::TooManySubschemas);
+    assert!(Schema::compile(&items(SUBSCHEMAS_MAX - 1)).is_ok());
+    let names = (list(4_000, r#"{"$dynamicAnchor":"a"}"#), list(4_000, r##"{"$dynamicRef":"#a"}"##));
+    let names = format!(r#"{{"prefixItems":[{},{}]}}"#, names.0, names.1);
+    assert_eq!(Schema::compile(&names).expect_err("many edges"), Error::TooManySubschemas);
+}
+
+#[test]
+fn a_long_default_is_not_kept_for_each_reference_to_it() {
+    // They stand where nothing is filled in unasked.
+    let by = |refs: usize| {
+        let (all, long) = (vec![r##"{"$ref":"#/$defs/d"}"##; refs].join(","), "x".repeat(100 << 10));
+        format!(r#"{{"prefixItems":[{all}],"$defs":{{"d":{{"default":"{long}"}}}}}}"#)
+    };
+    assert_eq!(Schema::compile(&by(5_900)).expect_err("long"), Error::Defaults);
+    assert!(Schema::compile(&by(10)).is_ok());
 }
 
 /// Names that objects and schemas share, so that they meet; one needs an escape.

@@ -9,7 +9,7 @@ use axum::extract::State;
 
 use super::consume::read_keys;
 use super::reading::{
-    Fate, Listing, Parsed, admitted, documents, give_way, key_or_explicit, keys_of, objects, read_keys_again,
+    Fate, Listing, Parsed, Reader, Rules, documents, key_or_explicit, objects, read_keys_again,
 };
 use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
@@ -116,41 +116,45 @@ async fn produce(
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay; leave delay out"));
     }
-    let config = config_of(state, name);
+    let rules = Rules::of(state, name, &incoming);
     let most = state.limits.max_batch;
-    let (mut parsed, many) =
-        objects(incoming, &config, most, explicit.is_some() || kind == DeltaKind::Deleted).await?;
+    let may_be_empty = explicit.is_some() || kind == DeltaKind::Deleted;
+    let (parsed, many) = objects(incoming, &rules.config, most, may_be_empty).await?;
     if explicit.is_some() && (many || parsed.len() > 1) {
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
-    let mut read_by = config.key.clone();
-    apply(state, name, config, |config| {
-        if config.key != read_by {
-            read_by = config.key.clone();
-            for parsed in &mut parsed {
-                parsed.read_again(config);
-            }
-        }
-        let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
-        let template = |key: Key, object: Option<Object>| Call {
-            kind,
-            key,
-            object: object.filter(|_| config.mode != Mode::Keys),
-            source: source.clone(),
-            delay,
-            final_state_unknown: false,
-            rate_limited,
-            trace: trace.clone(),
-        };
-        match (&explicit, parsed.is_empty()) {
-            (Some(key), true) if bare => Ok(vec![template(key.clone(), None)]),
-            (_, true) if !many => Err(empty_body(kind)),
-            _ => {
-                let keyed = keys_of(&parsed, explicit.as_ref(), config, Fate::of(kind))?;
-                Ok(keyed.into_iter().map(|(key, object)| template(key, Some(object))).collect())
-            }
-        }
+    let template = move |config: &Config, key: Key, object: Option<Object>| Call {
+        kind,
+        key,
+        object: object.filter(|_| config.mode != Mode::Keys),
+        source: source.clone(),
+        delay,
+        final_state_unknown: false,
+        rate_limited,
+        trace: trace.clone(),
+    };
+    if parsed.is_empty() && !many {
+        let bare = move |config: &Config| kind == DeltaKind::Deleted || config.mode == Mode::Keys;
+        return apply(
+            state,
+            name,
+            rules.without_objects(),
+            Arc::new(vec![explicit]),
+            move |reader, _, explicit| match explicit {
+                Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None)),
+                _ => Err(empty_body(kind)),
+            },
+        )
+        .await;
+    }
+    let read_by = rules.config.key.clone();
+    apply(state, name, rules, Arc::new(parsed), move |reader, index, parsed| {
+        let again = (reader.config.key != read_by).then(|| parsed.read_again(reader.config));
+        let parsed = again.as_ref().unwrap_or(parsed);
+        let keyed = reader.keyed(parsed, explicit.as_ref(), Fate::of(kind));
+        let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
+        Ok(template(reader.config, key, Some(object)))
     })
     .await
 }
@@ -182,38 +186,37 @@ pub(in crate::http) async fn deltas(
     incoming: Incoming,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
-    let config = config_of(&state, &name);
-    let texts = documents(incoming, state.limits.max_batch, &config).await?;
-    apply(&state, &name, config, |config| {
-        let calls = texts.iter().enumerate().map(|(index, (text, line))| {
-            delta_call(text, config, trace.clone()).map_err(|problem| problem.in_item(index, *line))
-        });
-        calls.collect()
+    let rules = Rules::of(&state, &name, &incoming);
+    let texts = documents(incoming, state.limits.max_batch, &rules.config).await?;
+    apply(&state, &name, rules, Arc::new(texts), move |reader, index, (text, line)| {
+        delta_call(text, reader, trace.clone()).map_err(|problem| problem.in_item(index, *line))
     })
     .await
 }
 
-/// Applies the calls that `read` makes of a body by a queue's settings, and reads them anew if those
+/// Applies the calls that `read` makes of what came by a queue's settings, and reads them anew if those
 /// have changed meanwhile. A refused call leaves no new queue behind.
-async fn apply(
+async fn apply<C: Send + Sync + 'static>(
     state: &AppState,
     name: &Name,
-    mut config: Arc<Config>,
-    mut read: impl FnMut(&Config) -> Result<Vec<Call>, Problem>,
+    mut rules: Rules,
+    came: Arc<Vec<C>>,
+    read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<Call, Problem> + Clone + Send + 'static,
 ) -> Result<Counted<Produced>, Problem> {
     for _ in 0..READINGS_MAX {
-        let calls = read(&config)?;
+        let calls = rules.each(came.clone(), read.clone()).await?;
         state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
         let handle = state.registry.get_or_create(name)?;
-        match handle.produce(&config, &calls).await {
-            Err(service::Error::Refused(Refusal::ConfigChanged)) => config = handle.config(),
+        match handle.produce(&rules.config, &calls).await {
+            Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(&handle),
             produced => return Ok(Counted(produced?.into())),
         }
     }
     Err(Refusal::ConfigChanged.into())
 }
 
-fn delta_call(text: &str, config: &Config, trace: Option<Trace>) -> Result<Call, Problem> {
+fn delta_call(text: &str, reader: &mut Reader<'_>, trace: Option<Trace>) -> Result<Call, Problem> {
+    let config = reader.config;
     let call: DeltaCall<'_> = read_envelope(text)?;
     let kind = match call.kind {
         DeltaCallKind::Added => DeltaKind::Added,
@@ -222,7 +225,7 @@ fn delta_call(text: &str, config: &Config, trace: Option<Trace>) -> Result<Call,
     };
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = match call.object {
-        Some(raw) => Some(admitted(object::scan(raw.get(), &config.key)?, config, Fate::of(kind))?),
+        Some(raw) => Some(reader.admitted(object::scan(raw.get(), &config.key)?, Fate::of(kind))?),
         None => None,
     };
     let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
@@ -280,9 +283,10 @@ pub(in crate::http) async fn replace(
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
 
-    let mut config = config_of(&state, &name);
+    let rules = Rules::of(&state, &name, &incoming);
     let most = state.limits.max_replace_objects;
-    let listing = Listing::read(incoming, &config, most, count).await?;
+    let listing = Listing::read(incoming, &rules, most, count).await?;
+    let mut config = rules.config;
     let mut replace = Replace {
         items: listing.items,
         keys: listing.keys,
@@ -382,18 +386,16 @@ pub(in crate::http) async fn seed(
     incoming: Incoming,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
-    let config = config_of(&state, &name);
-    let texts = documents(incoming, state.limits.max_replace_objects, &config).await?;
-    let mut seeds = Vec::with_capacity(texts.len());
-    for (index, (text, line)) in texts.iter().enumerate() {
-        seeds.push(seed_call(text, &config).map_err(|problem| problem.in_item(index, *line))?);
-        give_way(seeds.len(), &config).await;
-    }
-    drop(texts);
+    let rules = Rules::of(&state, &name, &incoming);
+    let texts = documents(incoming, state.limits.max_replace_objects, &rules.config).await?;
+    let seeds = rules.each(Arc::new(texts), |reader, index, (text, line)| {
+        seed_call(text, reader).map_err(|problem| problem.in_item(index, *line))
+    });
+    let seeds = seeds.await?;
     let queued = seeds.len() as u64;
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
-    let resource_version = handle.seed(config, seeds, SLICE_KEYS).await?;
+    let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS).await?;
     Ok(Counted(Produced { resource_version, queued, ignored: 0 }))
 }
 
@@ -402,13 +404,13 @@ pub(in crate::http) async fn seed(
 /// # Errors
 /// What is wrong with it, in the words that a caller would be told.
 pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
-    seed_call(line, config).map_err(|problem| problem.detail().to_owned())
+    seed_call(line, &mut Reader::new(config)).map_err(|problem| problem.detail().to_owned())
 }
 
-fn seed_call(text: &str, config: &Config) -> Result<Seed, Problem> {
+fn seed_call(text: &str, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
     let call: SeedCall<'_> = read_envelope(text)?;
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
-    let scanned = admitted(object::scan(call.object.get(), &config.key)?, config, Fate::Kept)?;
+    let scanned = reader.admitted(object::scan(call.object.get(), &reader.config.key)?, Fate::Kept)?;
     if let Some(source) = &call.source {
         check_name(source).map_err(|wrong| wrong.field("source"))?;
     }
@@ -441,17 +443,13 @@ pub(in crate::http) async fn forget(
     Ok(Counted(KeysCount { keys }))
 }
 
-/// The settings by which the objects of a call are read: the queue's, or those that it would get.
-fn config_of(state: &AppState, name: &Name) -> Arc<Config> {
-    let existing = state.registry.find(name);
-    existing.map_or_else(|| state.registry.defaults().clone(), |handle| handle.config())
-}
-
 impl Parsed {
-    /// Reads the key by other settings than before.
-    fn read_again(&mut self, config: &Config) {
+    /// It, with its key as other settings than before read it.
+    fn read_again(&self, config: &Config) -> Self {
+        let mut again = self.clone();
         if let Ok(scanned) = object::scan(self.object.as_str(), &config.key) {
-            self.key = scanned.key;
+            again.key = scanned.key;
         }
+        again
     }
 }

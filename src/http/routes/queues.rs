@@ -7,12 +7,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use tokio::sync::Semaphore;
 
 use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
+use crate::http::aside::aside;
 use crate::http::body::Incoming;
 use crate::http::counted::Counted;
 use crate::http::cursor;
@@ -29,6 +31,9 @@ use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
 use crate::service;
 use crate::service::{Handle, Incarnation, Name, SLICE_KEYS};
+
+/// Turns of those who compile a schema, which may take a second.
+static COMPILING: Semaphore = Semaphore::const_new(2);
 
 /// Create a queue, or change the named fields of its settings.
 #[utoipa::path(
@@ -48,7 +53,12 @@ pub(in crate::http) async fn put(
     incoming: Incoming,
 ) -> Result<Response, Problem> {
     params.none()?;
-    let patch = incoming.document::<PatchDocument>().await?.compile()?;
+    let patch = incoming.document::<PatchDocument>().await?;
+    let patch = if patch.has_schema() {
+        aside(COMPILING.acquire().await, || patch.compile()).await?
+    } else {
+        patch.compile()?
+    };
     let defaults = state.registry.defaults().clone();
     let (handle, created) = if let Some(handle) = state.registry.find(&name) {
         (handle, false)

@@ -1,22 +1,44 @@
 //! Reading lists of objects from a body: one document or many, as JSON or NDJSON.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use crate::engine::admission::Unfit;
 use crate::engine::config::Config;
 use crate::engine::delta::DeltaKind;
 use crate::engine::key::{Key, KeyError, KeySet};
 use crate::engine::object::{self, Object, Scanned};
-use crate::http::body::{Format, Incoming, document_problem};
+use crate::http::aside::aside;
+use crate::http::body::{Account, Format, Incoming, document_problem};
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
+use crate::http::state::AppState;
+use crate::service::{Handle, Name};
 
 /// How much longer than an object the document around it may be, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
 
+/// By what the objects of a call are read: the queue's settings, or those that it would get.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) config: Arc<Config>,
+    /// Turns of those whose objects are admitted. None for a queue that is not there yet: it asks for nothing.
+    turns: Option<Arc<Semaphore>>,
+    account: Account,
+}
+
+/// Reads some of the objects of a call.
+pub(super) struct Reader<'c> {
+    pub(super) config: &'c Config,
+    /// How many bytes defaults have added so far.
+    grown: usize,
+}
+
 /// An object of a body, as it came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parsed {
     pub(super) object: Object,
     pub(super) key: Result<Key, KeyError>,
@@ -114,37 +136,98 @@ impl Fate {
     }
 }
 
-/// The object as the queue takes it, and its key.
-pub(super) fn admitted(came: Scanned, config: &Config, fate: Fate) -> Result<Scanned, Problem> {
-    let Some(admission) = &config.admission else { return Ok(came) };
-    match admission.admit(&came.object, fate == Fate::Kept, config.max_object_bytes)? {
-        None => Ok(came),
-        Some(object) => object::scan(object.as_str(), &config.key).map_err(|_deep| Unfit::TooDeep.into()),
+impl Rules {
+    /// Those of a queue, for objects of this body.
+    pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
+        let account = incoming.account();
+        match state.registry.find(name) {
+            Some(handle) => {
+                Self { config: handle.config(), turns: Some(handle.admitting().clone()), account }
+            }
+            None => Self { config: state.registry.defaults().clone(), turns: None, account },
+        }
+    }
+
+    /// Those for a call without objects, which waits for no turn.
+    pub(super) fn without_objects(self) -> Self {
+        Self { turns: None, ..self }
+    }
+
+    /// Those that the queue has now.
+    pub(super) fn now(&self, handle: &Handle) -> Self {
+        let (config, turns) = (handle.config(), Some(handle.admitting().clone()));
+        Self { config, turns, account: self.account.clone() }
+    }
+
+    /// How many objects are read before others get their turn: at most some milliseconds.
+    fn stretch(&self) -> usize {
+        if self.config.admission.is_some() { ADMITTED_AT_A_STRETCH } else { LINES_AT_A_STRETCH }
+    }
+
+    /// What `read` makes of each of those that came, of which it is told the number. If the queue asks something of
+    /// its objects, that is not done on the threads that serve requests: nobody knows how long it takes.
+    pub(super) async fn each<C, T>(
+        &self,
+        came: Arc<Vec<C>>,
+        read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Problem>
+    where
+        C: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let mut all = Vec::with_capacity(came.len());
+        while all.len() < came.len() {
+            if !all.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let (start, stretch) = (all.len(), self.stretch());
+            let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
+            let work = move || {
+                let mut reader = Reader::new(&config);
+                let some = came.iter().enumerate().skip(start).take(stretch);
+                let some: Result<Vec<_>, _> =
+                    some.map(|(index, came)| read(&mut reader, index, came)).collect();
+                some.map(|some| (some, reader.grown))
+            };
+            let (some, grown) = match &self.turns {
+                Some(turns) if self.config.admission.is_some() => {
+                    aside(turns.clone().acquire_owned().await, work).await
+                }
+                _ => work(),
+            }?;
+            self.account.reserve(grown)?;
+            all.extend(some);
+        }
+        Ok(all)
     }
 }
 
-/// The objects as the queue takes them, with their keys, or the explicit one of a single object that
-/// does not carry it.
-pub(super) fn keys_of(
-    parsed: &[Parsed],
-    explicit: Option<&Key>,
-    config: &Config,
-    fate: Fate,
-) -> Result<Vec<(Key, Object)>, Problem> {
-    let keyed = parsed.iter().enumerate().map(|(index, parsed)| {
-        let came = Scanned { object: parsed.object.clone(), key: parsed.key.clone() };
-        let keyed = admitted(came, config, fate)
-            .and_then(|taken| Ok((key_or_explicit(taken.key, explicit)?, taken.object)));
-        keyed.map_err(|problem| problem.in_item(index, parsed.line))
-    });
-    keyed.collect()
-}
+impl<'c> Reader<'c> {
+    /// Reads by these settings.
+    pub(super) const fn new(config: &'c Config) -> Self {
+        Self { config, grown: 0 }
+    }
 
-/// Gives other requests their turn, now and then, while many objects are read.
-pub(super) async fn give_way(objects: usize, config: &Config) {
-    let stretch = config.admission.as_ref().map_or(LINES_AT_A_STRETCH, |_| ADMITTED_AT_A_STRETCH);
-    if objects.is_multiple_of(stretch) {
-        tokio::task::yield_now().await;
+    /// The object as the queue takes it, and its key.
+    pub(super) fn admitted(&mut self, came: Scanned, fate: Fate) -> Result<Scanned, Problem> {
+        let Some(admission) = &self.config.admission else { return Ok(came) };
+        let object = admission.admit(&came.object, fate == Fate::Kept, self.config.max_object_bytes)?;
+        let Some(object) = object else { return Ok(came) };
+        self.grown += object.as_str().len().saturating_sub(came.object.as_str().len());
+        object::scan(object.as_str(), &self.config.key).map_err(|_deep| Unfit::TooDeep.into())
+    }
+
+    /// The object of a body as the queue takes it, and its key, or the explicit one of a single object that does not
+    /// carry it.
+    pub(super) fn keyed(
+        &mut self,
+        parsed: &Parsed,
+        explicit: Option<&Key>,
+        fate: Fate,
+    ) -> Result<(Key, Object), Problem> {
+        let came = Scanned { object: parsed.object.clone(), key: parsed.key.clone() };
+        let taken = self.admitted(came, fate)?;
+        Ok((key_or_explicit(taken.key, explicit)?, taken.object))
     }
 }
 
@@ -169,15 +252,16 @@ fn check_count(objects: usize, most: usize) -> Result<(), Problem> {
 
 /// How many lines of a fast stream are read before other requests get their turn: about a millisecond.
 const LINES_AT_A_STRETCH: usize = 1_000;
-/// The same, where each object has to be admitted.
+/// The same, where each object has to be admitted, and may have become as large as an object may be.
 const ADMITTED_AT_A_STRETCH: usize = 100;
+/// Bytes of lines that are gathered before they are admitted.
+const GATHERED_BYTES: usize = 1 << 20;
 
 /// The whole list of a Replace.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) items: Vec<(Key, Object)>,
     pub(super) keys: KeySet,
-    lines: bool,
 }
 
 /// The last line of an NDJSON list: how many objects came before it.
@@ -193,30 +277,14 @@ impl Listing {
     /// its last line.
     pub(super) async fn read(
         incoming: Incoming,
-        config: &Config,
+        rules: &Rules,
         most: usize,
         count: Option<u64>,
     ) -> Result<Self, Problem> {
-        let mut listing = Self { lines: incoming.format == Format::Ndjson, ..Self::default() };
+        let mut listing = Self::default();
         let mut end = None;
-        if listing.lines {
-            let longest = line_bytes_max(&incoming, config);
-            let mut lines = Lines::new(incoming, longest);
-            while let Some(line) = lines.next().await? {
-                if let Some(end) = end {
-                    return Err(incomplete(&format!(
-                        "line {} follows the last line, {{\"$end\":{end}}}",
-                        lines.number()
-                    )));
-                }
-                end = end_of(&line);
-                if end.is_none() {
-                    check_count(listing.items.len() + 1, most)?;
-                    let parsed = parsed_line(&line, lines.number(), listing.items.len(), config)?;
-                    listing.push(parsed, config)?;
-                    give_way(listing.items.len(), config).await;
-                }
-            }
+        if incoming.format == Format::Ndjson {
+            end = listing.read_lines(incoming, rules, most).await?;
             if count.is_none() && end.is_none() {
                 let have = listing.items.len();
                 return Err(incomplete(&format!(
@@ -225,14 +293,11 @@ impl Listing {
             }
         } else {
             let empty = count == Some(0);
-            let (parsed, many) = objects(incoming, config, most, true).await?;
+            let (parsed, many) = objects(incoming, &rules.config, most, true).await?;
             if parsed.is_empty() && !many && !empty {
                 return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
             }
-            for parsed in parsed {
-                listing.push(parsed, config)?;
-                give_way(listing.items.len(), config).await;
-            }
+            listing.take(parsed, rules).await?;
         }
         for stated in [count, end].into_iter().flatten() {
             let have = listing.items.len() as u64;
@@ -243,14 +308,51 @@ impl Listing {
         Ok(listing)
     }
 
-    fn push(&mut self, parsed: Parsed, config: &Config) -> Result<(), Problem> {
-        let index = self.items.len();
-        let came = Scanned { object: parsed.object, key: parsed.key };
-        let taken = admitted(came, config, Fate::Kept);
-        let keyed = taken.and_then(|taken| Ok((taken.key?, taken.object)));
-        let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
-        self.keys.insert(key.clone());
-        self.items.push((key, object));
+    /// Reads the lines of a list; answers how many there are by its last line.
+    async fn read_lines(
+        &mut self,
+        incoming: Incoming,
+        rules: &Rules,
+        most: usize,
+    ) -> Result<Option<u64>, Problem> {
+        let longest = line_bytes_max(&incoming, &rules.config);
+        let mut lines = Lines::new(incoming, longest);
+        let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
+        while let Some(line) = lines.next().await? {
+            if let Some(end) = end {
+                let number = lines.number();
+                return Err(incomplete(&format!("line {number} follows the last line, {{\"$end\":{end}}}")));
+            }
+            end = end_of(&line);
+            if end.is_none() {
+                let index = self.items.len() + gathered.len();
+                check_count(index + 1, most)?;
+                let parsed = parsed_line(&line, lines.number(), index, &rules.config)?;
+                bytes += line.len();
+                // One that is wrong by itself is told of at once, however slowly the rest comes.
+                let is_whole = parsed.key.is_err() || bytes >= GATHERED_BYTES;
+                gathered.push(parsed);
+                if is_whole || gathered.len() == rules.stretch() {
+                    self.take(std::mem::take(&mut gathered), rules).await?;
+                    bytes = 0;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        self.take(gathered, rules).await?;
+        Ok(end)
+    }
+
+    async fn take(&mut self, parsed: Vec<Parsed>, rules: &Rules) -> Result<(), Problem> {
+        let before = self.items.len();
+        let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
+            let keyed = reader.keyed(parsed, None, Fate::Kept);
+            keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
+        });
+        for (key, object) in keyed.await? {
+            self.keys.insert(key.clone());
+            self.items.push((key, object));
+        }
         Ok(())
     }
 }

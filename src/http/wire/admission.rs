@@ -102,6 +102,12 @@ impl<'de> Deserialize<'de> for PatchDocument {
 }
 
 impl PatchDocument {
+    /// Whether it names a schema.
+    #[must_use]
+    pub fn has_schema(&self) -> bool {
+        self.schema.is_some()
+    }
+
     /// Compiles what it says, which may take a while: no lock is to be held.
     ///
     /// # Errors

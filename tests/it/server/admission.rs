@@ -152,6 +152,53 @@ async fn keys_and_sizes_are_those_of_what_is_stored() {
 }
 
 #[tokio::test]
+async fn what_defaults_add_to_a_list_counts_as_if_it_had_come() {
+    let service = Service::with(|settings| settings.server.max_body_bytes_in_flight = 1 << 20).await;
+    let text = "x".repeat(2_000);
+    let rules = json!({"schema": {"additionalProperties": {"properties": {"text": {"default": text}}}}});
+    service.call("PUT", QUEUE, &rules).await.ok();
+    // 27 bytes each become 6 kB.
+    let object = |n: usize| json!({"key": n.to_string(), "a": {}, "b": {}, "c": {}});
+    let objects = |count: usize| -> Value { (0..count).map(object).collect() };
+    let deltas: Value = (0..300).map(|n| json!({"type": "Added", "object": object(n)})).collect();
+    let seeds: Value = (0..300).map(|n| json!({"object": object(n)})).collect();
+    for (call, body) in [
+        ("add", objects(300)),
+        ("update", objects(300)),
+        ("replace", objects(300)),
+        ("deltas", deltas),
+        ("seed", seeds),
+    ] {
+        let refused = service.post(&format!("{QUEUE}/{call}"), &body).await;
+        assert_eq!(refused.problem("object-too-large")["limit"], 1 << 20, "{call}");
+    }
+    service.post(&format!("{QUEUE}/add"), &objects(100)).await.ok();
+    service.post(&format!("{QUEUE}/add"), &objects(100)).await.ok();
+}
+
+#[tokio::test]
+async fn many_objects_are_admitted_in_order_and_told_apart() {
+    let service = admitting().await;
+    let object = |n: usize| json!({"key": n.to_string(), "price": if n == 250 { -1 } else { 1 }});
+    let list = |count: usize| -> Vec<String> { (0..count).map(|n| object(n).to_string()).collect() };
+    for call in ["add", "replace?count=260"] {
+        for (kind, body) in [
+            ("application/json", format!("[{}]", list(260).join(","))),
+            ("application/x-ndjson", list(260).join("\n")),
+        ] {
+            let refused = post_text(&service, call, kind, &body).await;
+            assert_eq!(refused.problem("invalid-object")["index"], 250, "{call} {kind}");
+        }
+        post_text(&service, &call.replace("260", "250"), "application/x-ndjson", &list(250).join("\n"))
+            .await
+            .ok();
+    }
+    let popped = service.post(&format!("{QUEUE}/pop?max=1000"), &Value::Null).await.ok();
+    let expected: Vec<String> = (0..250).map(|n| n.to_string()).collect();
+    assert_eq!(keys(&popped), expected);
+}
+
+#[tokio::test]
 async fn what_is_stored_already_is_left_alone() {
     let service = Service::start().await;
     let old = json!({"key": "a", "debug": 1});
@@ -198,6 +245,14 @@ async fn wrong_rules_change_nothing_and_say_where() {
     assert_eq!(long.problem("invalid-config")["limit"], 262_144);
     let endless = put(json!({"schema": {"properties": {"a": {"default": {}, "$ref": "#"}}}})).await;
     assert_eq!(endless.problem("invalid-config")["field"], "schema");
+    let defs: serde_json::Map<_, _> = (0..28)
+        .map(|n| (format!("d{n}"), json!({"oneOf": vec![json!({"$ref": format!("#/$defs/d{}", n + 1)}); 2]})))
+        .chain([("d28".to_owned(), json!({}))])
+        .collect();
+    let costly = put(json!({"schema": {"$ref": "#/$defs/d0", "$defs": defs}})).await;
+    let costly = costly.problem("invalid-config");
+    assert_eq!((&costly["field"], &costly["limit"]), (&json!("schema"), &json!(10_000)));
+    assert!(costly["detail"].to_string().contains("multiplied out"), "{costly}");
     for schema in [json!(true), json!([]), json!("{}"), json!({"$ref": "http://localhost:1/x"})] {
         assert_eq!(put(json!({"schema": schema})).await.problem("invalid-config")["field"], "schema");
     }

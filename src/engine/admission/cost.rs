@@ -1,0 +1,293 @@
+//! What checking an object by a schema may cost, told from the schema's text before it is compiled.
+//!
+//! A value is checked by a subschema and by those that it applies to the same value: `allOf` and its like,
+//! `if`, `not`, what a reference leads to. Each may do the same, so that a few lines ask for more evaluations
+//! than a computer makes in a year. Here they are multiplied out. What a reference by name leads to is not told
+//! apart: it counts for all places of that name.
+//!
+//! It is no bound on the time of a whole object: a schema that refers to itself is applied anew on each level.
+
+use std::collections::HashMap;
+
+use super::super::limits::{
+    IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, JSON_DEPTH_MAX, PATTERNS_MAX, SUBSCHEMAS_MAX,
+};
+use super::Error;
+use super::defaults::{resolve, root_of};
+use super::document::{Document, Kind};
+
+/// What a schema asks of each value.
+#[derive(Debug)]
+pub(super) struct Cost {
+    /// For objects of each depth, at most how often one of their values is evaluated: each time may find fault.
+    by_depth: Vec<u64>,
+    /// Whether there are alternatives. Why none of them holds is told at length.
+    has_alternatives: bool,
+    /// Regular expressions in it.
+    pub(super) patterns: usize,
+}
+
+type Id = usize;
+
+#[derive(Debug, Default)]
+struct Subschema {
+    /// Those that it applies to the same value.
+    in_place: Vec<Id>,
+    /// How often it does: `unevaluatedProperties` and `unevaluatedItems` ask again which of them hold.
+    times: u64,
+    members: Below,
+    elements: Below,
+}
+
+/// Subschemas for what is in a value.
+#[derive(Debug, Default)]
+struct Below {
+    /// One of them for each part.
+    either: Vec<Id>,
+    /// Each of them for each part.
+    each: Vec<Id>,
+}
+
+impl Cost {
+    /// That of a schema, which is a whole document.
+    ///
+    /// # Errors
+    /// Which bound it passes.
+    pub(super) fn of(schema: &Document<'_>) -> Result<Self, Error> {
+        let mut graph = Graph::default();
+        graph.note_names(schema);
+        graph.id(schema, schema);
+        while let Some((id, place, root)) = graph.todo.pop() {
+            let subschema = graph.subschema(place, root);
+            graph.edges += subschema.in_place.len();
+            if let Some(slot) = graph.all.get_mut(id) {
+                *slot = subschema;
+            }
+            if graph.all.len() > SUBSCHEMAS_MAX || graph.edges > EDGES_MAX {
+                return Err(Error::TooManySubschemas);
+            }
+        }
+        if graph.patterns > PATTERNS_MAX {
+            return Err(Error::TooManyPatterns { patterns: graph.patterns });
+        }
+        let order = Order::of(&graph.all)?;
+        let by_depth = by_depth(&graph.all, &order.ids)?;
+        Ok(Self { by_depth, has_alternatives: graph.has_alternatives, patterns: graph.patterns })
+    }
+
+    /// At most how many faults may be found in an object.
+    pub(super) fn faults(&self, document: &Document<'_>) -> u64 {
+        let (mut values, mut deepest) = (0_u64, 0);
+        let mut todo = vec![(document, 0)];
+        while let Some((value, depth)) = todo.pop() {
+            values += 1;
+            deepest = deepest.max(depth);
+            match &value.kind {
+                Kind::Object(members) => todo.extend(members.iter().map(|member| (&member.value, depth + 1))),
+                Kind::Array(elements) => todo.extend(elements.iter().map(|element| (element, depth + 1))),
+                Kind::Scalar => {}
+            }
+        }
+        values.saturating_mul(self.by_depth.get(deepest).copied().unwrap_or(u64::MAX))
+    }
+
+    /// Whether it has `anyOf` or `oneOf`.
+    pub(super) fn has_alternatives(&self) -> bool {
+        self.has_alternatives
+    }
+}
+
+/// Most references from subschema to subschema, so that names that stand for many don't fill the memory.
+const EDGES_MAX: usize = 10 * SUBSCHEMAS_MAX;
+
+/// The subschemas of a schema, the first of which is the whole one.
+#[derive(Default)]
+struct Graph<'s, 'd> {
+    all: Vec<Subschema>,
+    ids: HashMap<*const Document<'d>, Id>,
+    /// A subschema, its place, and the schema that references in it go by.
+    todo: Vec<(Id, &'s Document<'d>, &'s Document<'d>)>,
+    /// The places of each anchor and of the last part of each `$id`.
+    names: HashMap<String, Vec<&'s Document<'d>>>,
+    edges: usize,
+    patterns: usize,
+    has_alternatives: bool,
+}
+
+impl<'s, 'd> Graph<'s, 'd> {
+    fn note_names(&mut self, schema: &'s Document<'d>) {
+        let mut todo = vec![schema];
+        while let Some(place) = todo.pop() {
+            match &place.kind {
+                Kind::Object(members) => todo.extend(members.iter().map(|member| &member.value)),
+                Kind::Array(elements) => todo.extend(elements),
+                Kind::Scalar => continue,
+            }
+            let names = ["$anchor", "$dynamicAnchor", "$id", "id"].into_iter();
+            for name in names.filter_map(|word| place.member(word)?.string()) {
+                self.names.entry(last_part(&name).to_owned()).or_default().push(place);
+            }
+            if place.member("$recursiveAnchor").is_some_and(|is| is.text() == "true") {
+                self.names.entry(String::new()).or_default().push(place);
+            }
+        }
+    }
+
+    fn id(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Option<Id> {
+        place.members()?;
+        let next = self.all.len();
+        let id = *self.ids.entry(std::ptr::from_ref(place)).or_insert(next);
+        if id == next {
+            self.all.push(Subschema::default());
+            self.todo.push((id, place, root_of(place, root)));
+        }
+        Some(id)
+    }
+
+    fn subschema(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Subschema {
+        let mut found = Subschema { times: 1, ..Subschema::default() };
+        for member in place.members().into_iter().flatten() {
+            let value = &member.value;
+            match &*member.name {
+                "$ref" | "$dynamicRef" | "$recursiveRef" => {
+                    let targets = value.string().map(|reference| self.targets(root, &reference));
+                    let targets = targets.into_iter().flatten();
+                    found.in_place.extend(targets.filter_map(|(place, root)| self.id(place, root)));
+                }
+                "not" | "if" | "then" | "else" => found.in_place.extend(self.id(value, root)),
+                "allOf" | "dependentSchemas" | "dependencies" => {
+                    found.in_place.extend(self.parts(value, root));
+                }
+                "anyOf" | "oneOf" => {
+                    self.has_alternatives = true;
+                    found.in_place.extend(self.parts(value, root));
+                }
+                "properties" => found.members.either.extend(self.parts(value, root)),
+                "additionalProperties" => found.members.either.extend(self.id(value, root)),
+                "patternProperties" => {
+                    self.patterns += value.members().map_or(0, <[_]>::len);
+                    found.members.each.extend(self.parts(value, root));
+                }
+                "propertyNames" => found.members.each.extend(self.id(value, root)),
+                "unevaluatedProperties" => {
+                    found.times += 1;
+                    found.members.each.extend(self.id(value, root));
+                }
+                "items" if value.members().is_some() => found.elements.either.extend(self.id(value, root)),
+                "items" | "prefixItems" => found.elements.either.extend(self.parts(value, root)),
+                "additionalItems" => found.elements.either.extend(self.id(value, root)),
+                "contains" => found.elements.each.extend(self.id(value, root)),
+                "unevaluatedItems" => {
+                    found.times += 1;
+                    found.elements.each.extend(self.id(value, root));
+                }
+                "pattern" => self.patterns += 1,
+                // They apply by reference only.
+                "$defs" | "definitions" => drop(self.parts(value, root)),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The subschemas that a member lists, or has by name.
+    fn parts(&mut self, value: &'s Document<'d>, root: &'s Document<'d>) -> Vec<Id> {
+        match &value.kind {
+            Kind::Object(members) => {
+                members.iter().filter_map(|member| self.id(&member.value, root)).collect()
+            }
+            Kind::Array(elements) => elements.iter().filter_map(|element| self.id(element, root)).collect(),
+            Kind::Scalar => Vec::new(),
+        }
+    }
+
+    /// Where a reference may lead, and the schema that references go by there.
+    fn targets(&self, root: &'s Document<'d>, reference: &str) -> Vec<(&'s Document<'d>, &'s Document<'d>)> {
+        let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let named = |name: &str| self.names.get(last_part(name)).into_iter().flatten().copied();
+        let roots: Vec<_> = if base.is_empty() { vec![root] } else { named(base).collect() };
+        let mut found: Vec<_> =
+            roots.into_iter().filter_map(|root| resolve(root, &format!("#{fragment}"))).collect();
+        if !fragment.starts_with('/') {
+            let is_new = |place: &&Document<'_>| !found.iter().any(|(known, _)| std::ptr::eq(*known, *place));
+            let more: Vec<_> = named(fragment).filter(is_new).collect();
+            found.extend(more.into_iter().map(|place| (place, root_of(place, root))));
+        }
+        found
+    }
+}
+
+/// What is behind the last slash or hash of a reference.
+fn last_part(reference: &str) -> &str {
+    reference.rsplit(['/', '#']).find(|part| !part.is_empty()).unwrap_or_default()
+}
+
+/// The subschemas in an order in which each comes behind those that it applies in place.
+struct Order {
+    ids: Vec<Id>,
+    /// How long the longest chain from each is; `None` while it is being found.
+    heights: HashMap<Id, Option<usize>>,
+}
+
+impl Order {
+    fn of(all: &[Subschema]) -> Result<Self, Error> {
+        let mut order = Self { ids: Vec::with_capacity(all.len()), heights: HashMap::new() };
+        for id in 0..all.len() {
+            order.visit(all, id, 1)?;
+        }
+        Ok(order)
+    }
+
+    fn visit(&mut self, all: &[Subschema], id: Id, depth: usize) -> Result<usize, Error> {
+        match self.heights.get(&id) {
+            Some(Some(height)) => return Ok(*height),
+            Some(None) => return Err(Error::Circle),
+            None if depth > IN_PLACE_DEPTH_MAX => return Err(Error::ChainTooLong),
+            None => drop(self.heights.insert(id, None)),
+        }
+        let mut height = 1;
+        for next in all.get(id).into_iter().flat_map(|subschema| &subschema.in_place) {
+            height = height.max(self.visit(all, *next, depth + 1)? + 1);
+        }
+        if height > IN_PLACE_DEPTH_MAX {
+            return Err(Error::ChainTooLong);
+        }
+        self.heights.insert(id, Some(height));
+        self.ids.push(id);
+        Ok(height)
+    }
+}
+
+/// For each depth of a value, the most evaluations by the whole schema on the way to one of its parts.
+fn by_depth(all: &[Subschema], order: &[Id]) -> Result<Vec<u64>, Error> {
+    let mut below = vec![0_u64; all.len()];
+    let mut by_depth = Vec::with_capacity(JSON_DEPTH_MAX + 1);
+    for depth in 0..=JSON_DEPTH_MAX {
+        // Of an object, and of an array.
+        let mut now = vec![[0_u64; 2]; all.len()];
+        for id in order {
+            let Some(subschema) = all.get(*id) else { continue };
+            let mut costs = [1_u64; 2];
+            for (kind, parts) in [&subschema.members, &subschema.elements].into_iter().enumerate() {
+                let of = |id: &Id| now.get(*id).and_then(|costs| costs.get(kind)).copied().unwrap_or(0);
+                let of_part = |id: &Id| below.get(*id).copied().unwrap_or(0);
+                let in_place = subschema.in_place.iter().map(of).fold(0, u64::saturating_add);
+                let either = parts.either.iter().map(of_part).max().unwrap_or(0);
+                let each = parts.each.iter().map(of_part).fold(either, u64::saturating_add);
+                let cost = subschema.times.saturating_mul(in_place).saturating_add(each);
+                if let Some(slot) = costs.get_mut(kind) {
+                    *slot = slot.saturating_add(cost);
+                }
+            }
+            if let Some(slot) = now.get_mut(*id) {
+                *slot = costs;
+            }
+        }
+        below = now.into_iter().map(|[object, array]| object.max(array)).collect();
+        if depth == 0 && below.iter().any(|cost| *cost > IN_PLACE_EVALUATIONS_MAX as u64) {
+            return Err(Error::TooManyEvaluations);
+        }
+        by_depth.push(below.first().copied().unwrap_or(0));
+    }
+    Ok(by_depth)
+}
