@@ -14,9 +14,19 @@ use tokio::task::JoinSet;
 
 use crate::spawned::{Spawned, percentile_ms};
 
-/// Objects in a request, and bytes of each: so much work that the load is the server's and not the client's.
-const BATCH: u64 = 20;
-const OBJECT_BYTES: usize = 200;
+/// What requests carry.
+#[derive(Clone, Copy)]
+struct Load {
+    /// Objects in a request.
+    batch: u64,
+    /// Bytes of each, about.
+    object_bytes: usize,
+}
+
+/// So small that much of the work is the client's, which shares the processors with the server.
+const SMALL: Load = Load { batch: 20, object_bytes: 200 };
+/// So large that most of the work is the server's.
+const LARGE: Load = Load { batch: 100, object_bytes: 1_000 };
 /// Requests that are sent at a time while it is measured what the server sustains.
 const SUSTAINED_CONNECTIONS: usize = 64;
 const SUSTAINED: Duration = Duration::from_secs(10);
@@ -124,10 +134,11 @@ impl Caller {
 }
 
 /// A batch of adds.
-fn batch(number: u64) -> Vec<u8> {
-    let padding = "x".repeat(OBJECT_BYTES);
-    let objects = (0..BATCH)
-        .map(|object| format!("{{\"key\":\"{}\",\"text\":\"{padding}\"}}", number * BATCH + object));
+fn batch(load: Load, number: u64) -> Vec<u8> {
+    let Load { batch, object_bytes } = load;
+    let padding = "x".repeat(object_bytes);
+    let objects = (0..batch)
+        .map(|object| format!("{{\"key\":\"{}\",\"text\":\"{padding}\"}}", number * batch + object));
     let body = format!("[{}]", objects.collect::<Vec<_>>().join(","));
     let head = "POST /v1/queues/flood/add HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
@@ -136,8 +147,8 @@ fn batch(number: u64) -> Vec<u8> {
 /// How many batches there are, each with keys of its own.
 const BATCHES: u64 = 100;
 
-fn batches() -> Arc<Vec<Vec<u8>>> {
-    Arc::new((0..BATCHES).map(batch).collect())
+fn batches(load: Load) -> Arc<Vec<Vec<u8>>> {
+    Arc::new((0..BATCHES).map(|number| batch(load, number)).collect())
 }
 
 fn of(batches: &[Vec<u8>], number: u64) -> &[u8] {
@@ -146,8 +157,14 @@ fn of(batches: &[Vec<u8>], number: u64) -> &[u8] {
 }
 
 /// Requests a second that are answered with 200 when each connection waits for its answer, and their times.
-async fn closed_loop(address: &str, clock: &Clock, connections: usize, time: Duration) -> (f64, Vec<u64>) {
-    let (batches, next) = (batches(), Arc::new(AtomicU64::new(0)));
+async fn closed_loop(
+    address: &str,
+    load: Load,
+    clock: &Clock,
+    connections: usize,
+    time: Duration,
+) -> (f64, Vec<u64>) {
+    let (batches, next) = (batches(load), Arc::new(AtomicU64::new(0)));
     let until_us = clock.now_us() + u64::try_from(time.as_micros()).expect("a short time");
     let mut callers = JoinSet::new();
     for _ in 0..connections {
@@ -182,18 +199,26 @@ struct Outcome {
     not_sent: usize,
 }
 
-/// Four times the load that the server sustains.
+/// Four times the load that the server sustains, of small requests and of large ones.
 pub(crate) async fn flood() {
+    for load in [SMALL, LARGE] {
+        flood_of(load).await;
+    }
+}
+
+async fn flood_of(load: Load) {
+    let Load { batch, object_bytes } = load;
     let (folder, clock) = (Folder::new(), Clock::system());
     let server = folder.server();
-    let (sustained, times) = closed_loop(&server.address, &clock, SUSTAINED_CONNECTIONS, SUSTAINED).await;
+    let (sustained, times) =
+        closed_loop(&server.address, load, &clock, SUSTAINED_CONNECTIONS, SUSTAINED).await;
     println!(
-        "sustained: {sustained:.0} requests/s of {BATCH} objects of {OBJECT_BYTES} bytes on {SUSTAINED_CONNECTIONS} connections, p50 {:.1} ms, p99 {:.1} ms, {} MiB",
+        "sustained: {sustained:.0} requests/s of {batch} objects of {object_bytes} bytes on {SUSTAINED_CONNECTIONS} connections, p50 {:.1} ms, p99 {:.1} ms, {} MiB",
         percentile_ms(&times, 0.5),
         percentile_ms(&times, 0.99),
         server.memory("VmRSS:") >> 20
     );
-    let mut outcome = open_loop(&server.address, &clock, sustained * FLOOD_TIMES).await;
+    let mut outcome = open_loop(&server.address, load, &clock, sustained * FLOOD_TIMES).await;
     outcome.taken.sort_unstable();
     outcome.refused.sort_unstable();
     let offered = outcome.taken.len() + outcome.refused.len() + outcome.not_sent + outcome.broken_off;
@@ -218,7 +243,7 @@ pub(crate) async fn flood() {
     );
     for second in 1..=AFTER_SECONDS {
         let (rate, times) =
-            closed_loop(&server.address, &clock, SUSTAINED_CONNECTIONS, Duration::from_secs(1)).await;
+            closed_loop(&server.address, load, &clock, SUSTAINED_CONNECTIONS, Duration::from_secs(1)).await;
         println!(
             "second {second} after: {rate:.0} requests/s, p50 {:.1} ms, p99 {:.1} ms",
             percentile_ms(&times, 0.5),
@@ -228,8 +253,8 @@ pub(crate) async fn flood() {
 }
 
 /// Sends requests at their times, whatever has become of those before.
-async fn open_loop(address: &str, clock: &Clock, rate: f64) -> Outcome {
-    let (batches, idle) = (batches(), Arc::new(Mutex::new(Vec::<Caller>::new())));
+async fn open_loop(address: &str, load: Load, clock: &Clock, rate: f64) -> Outcome {
+    let (batches, idle) = (batches(load), Arc::new(Mutex::new(Vec::<Caller>::new())));
     let (mut outcome, mut running, mut open) = (Outcome::default(), JoinSet::<Option<Answer>>::new(), 0);
     let begun = tokio::time::Instant::now();
     let mut number = 0;
@@ -294,7 +319,7 @@ pub(crate) async fn slow() {
         let (p50, p99) = (percentile_ms(&times, 0.5), percentile_ms(&times, 0.99));
         println!("{what}: {rate:.0} requests/s, p50 {p50:.1} ms, p99 {p99:.1} ms");
     };
-    show("alone", closed_loop(&server.address, &clock, 8, measured).await);
+    show("alone", closed_loop(&server.address, SMALL, &clock, 8, measured).await);
     let stop = Arc::new(AtomicBool::new(false));
     let mut dripping = JoinSet::new();
     for _ in 0..SLOW_CONNECTIONS {
@@ -312,7 +337,7 @@ pub(crate) async fn slow() {
             }
         });
     }
-    let with = closed_loop(&server.address, &clock, 8, measured).await;
+    let with = closed_loop(&server.address, SMALL, &clock, 8, measured).await;
     show(&format!("beside {SLOW_CONNECTIONS} slow connections"), with);
     println!("at most {} MiB", server.memory("VmHWM:") >> 20);
     stop.store(true, Ordering::Relaxed);
