@@ -18,6 +18,7 @@ mod reloading;
 mod seeding;
 mod slices;
 mod timers;
+mod turns;
 mod waiters;
 
 pub use crate::journal::Error as JournalError;
@@ -28,6 +29,7 @@ pub use history::History;
 pub use popping::{Delivered, PopAnswer, PopCall};
 pub use registry::{Limits, Registry};
 pub use slices::SLICE_KEYS;
+pub use turns::Turns;
 
 use crate::engine::refusal::Refusal;
 use crate::journal;
@@ -51,6 +53,14 @@ pub enum Error {
     #[error("{limit} pops wait at this queue already, as many as max_waiters allows")]
     TooManyWaiters {
         /// The setting `max_waiters`.
+        limit: usize,
+    },
+    /// As many calls wait for their objects to be admitted as may.
+    #[error(
+        "{limit} calls wait already for their objects to be held against the queue's schema, and no more may"
+    )]
+    TooManyAdmissions {
+        /// How many may wait.
         limit: usize,
     },
     /// The service hands out nothing any more.

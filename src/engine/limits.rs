@@ -25,6 +25,8 @@ pub const PATTERN_BYTES_MAX: usize = 1 << 20;
 pub const PATTERNS_BYTES_MAX: usize = 32 << 20;
 /// Most calls on a queue whose objects are admitted at the same time; each takes a thread.
 pub const ADMISSIONS_MAX: usize = 2;
+/// Most that wait for their turn.
+pub const ADMISSIONS_WAITING_MAX: usize = 128;
 /// Most pointers to what is pruned from objects.
 pub const PRUNE_POINTERS_MAX: usize = 100;
 /// Most places at which an object is said not to satisfy its schema.

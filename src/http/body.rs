@@ -29,6 +29,9 @@ pub(super) enum Format {
     Ndjson,
 }
 
+/// From so many bytes on a body takes more time to read than most requests in all.
+const LARGE_BYTES: usize = 32 << 10;
+
 /// A body that has not been read, and what its head says of it.
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -120,6 +123,11 @@ impl Incoming {
                 return Err(too_large());
             }
             whole.extend_from_slice(&piece);
+        }
+        if whole.len() >= LARGE_BYTES
+            && let Some(visit) = &self.account.visit
+        {
+            visit.take_turn().await;
         }
         String::from_utf8(whole).map_err(|error| not_utf8(error.as_bytes(), error.utf8_error().valid_up_to()))
     }

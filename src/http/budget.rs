@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use percent_encoding::percent_decode_str;
+use tokio::sync::Semaphore;
 
 use super::delivery::PIECE_BYTES;
 use super::problem::{Code, Problem};
@@ -33,6 +35,8 @@ pub struct Budgets {
     waits: Budget,
     scrapes: Budget,
     body_bytes: Budget,
+    /// Turns of those who read large bodies.
+    pub(super) readers: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -89,6 +93,7 @@ impl Budgets {
                 "server.max_body_bytes_in_flight",
                 settings.max_body_bytes_in_flight,
             ),
+            readers: Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))),
         }
     }
 
@@ -265,15 +270,15 @@ pub(super) async fn in_time(
     }
     let limit = state.limits.request_timeout;
     let time = limit.saturating_add(wait.min(state.limits.max_wait));
-    tokio::time::timeout(time, answer).await.unwrap_or_else(|_| took_too_long(limit))
+    tokio::time::timeout(time, answer).await.unwrap_or_else(|_| took_too_long(limit).into_response())
 }
 
-fn took_too_long(limit: Duration) -> Response {
+pub(super) fn took_too_long(limit: Duration) -> Problem {
     let limit = duration::format(limit);
     let detail = format!(
         "the request took longer than {limit} (server.request_timeout); whether it took effect is unknown, repeat it safely"
     );
-    Problem::new(Code::Timeout, detail).with("limit", limit).into_response()
+    Problem::new(Code::Timeout, detail).with("limit", limit)
 }
 
 /// How long the request asks to wait; the handler refuses what is none.

@@ -37,7 +37,7 @@ async fn pass(state: &AppState, visit: &Arc<Visit>, request: Request, next: Next
         Err(problem) => return Leftover::whole(request).clear(problem.into_response()).await,
     };
     let (request, leftover) = Leftover::lend(request);
-    let response = budget::in_time(state, visit, wait, next.run(request)).await;
+    let response = budget::in_time(state, visit, wait, visit.run(next.run(request))).await;
     let response = match place {
         Some(place) => place.keep(response),
         None => response,

@@ -349,6 +349,9 @@ impl From<service::Error> for Problem {
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
             Error::TooManyQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
             Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),
+            Error::TooManyAdmissions { limit } => {
+                Self::new(Code::TooManyRequests, detail).with("limit", limit)
+            }
             Error::Draining => Self::new(Code::Draining, detail),
             Error::Refused(refusal) => refusal.into(),
             Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),

@@ -1,12 +1,14 @@
 //! What is known of a request while it is answered: by the log, the audit and the layers that protect the
 //! server. Nothing of an object or a token is ever in it.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::HeaderName;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::measures::UNKNOWN;
 use super::state::{AppState, Gate};
@@ -54,6 +56,8 @@ pub(super) struct Visit {
     pub(super) links: OnceLock<Vec<TraceContext>>,
     /// Bytes of its body that are counted in the budget of bodies, until nobody holds the visit any more.
     pub(super) body_bytes: AtomicUsize,
+    /// The turn that it has because its body is large, until it waits for something else.
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
     gate: Arc<Gate>,
 }
 
@@ -81,10 +85,34 @@ impl Visit {
             parent: trace::context_of(&parts.headers),
             links: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),
+            turn: Mutex::default(),
             gate: Arc::clone(&state.gate),
         });
         parts.extensions.insert(Arc::clone(&visit));
         (visit, Request::from_parts(parts, body))
+    }
+
+    /// Takes a turn, which it gives back as soon as it waits for something else. Large bodies are read by as many at a time as
+    /// there are processors: the others stand in a line of their own, and not among the small requests and refusals.
+    pub(super) async fn take_turn(&self) {
+        if let Ok(turn) = self.gate.budgets.readers.clone().acquire_owned().await {
+            *self.turn() = Some(turn);
+        }
+    }
+
+    /// Runs what answers the request.
+    pub(super) async fn run<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer);
+        poll_fn(|context| {
+            let polled = answer.as_mut().poll(context);
+            drop(self.turn().take());
+            polled
+        })
+        .await
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The route that the path belongs to.

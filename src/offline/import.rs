@@ -79,7 +79,7 @@ async fn seed(
     let count = seeds.len();
     registry.rehearse(name, |queue| queue.check_seed(&seeds)).map_err(refused)?;
     let handle = registry.get_or_create(name).map_err(refused)?;
-    handle.seed(config, seeds, usize::MAX).await.map_err(|source| match source {
+    handle.seed(config, seeds, usize::MAX, ()).await.map_err(|source| match source {
         service::Error::Journal(_) => Error::Unconfirmed { name: name.clone(), source },
         source => refused(source),
     })?;

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::metrics::{QueueMetrics, Sample};
 use super::popping::serve;
+use super::turns::{Admitting, Turns};
 use super::waiters::{Delivery, Waiters};
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
@@ -16,7 +17,6 @@ use crate::engine::command::{Call, Produced};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
-use crate::engine::limits::ADMISSIONS_MAX;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Spent};
 use crate::journal::recovery::{Former, Loaded};
@@ -48,7 +48,7 @@ pub struct Handle {
     /// Wakes sliced commands that wait for another one to end.
     pub(super) sliced_ended: Notify,
     /// Turns of those whose objects are admitted.
-    admitting: Arc<Semaphore>,
+    admitting: Admitting,
 }
 
 /// States that callers wait for.
@@ -171,7 +171,7 @@ impl Handle {
             timer: Notify::new(),
             landmarks: watch::Sender::default(),
             sliced_ended: Notify::new(),
-            admitting: Arc::new(Semaphore::new(ADMISSIONS_MAX)),
+            admitting: Admitting::default(),
         }
     }
 
@@ -240,10 +240,10 @@ impl Handle {
         self.lock().queue.config().clone()
     }
 
-    /// The turns of those whose objects are admitted.
+    /// The turns of those whose objects are admitted by these settings.
     #[must_use]
-    pub fn admitting(&self) -> &Arc<Semaphore> {
-        &self.admitting
+    pub fn admitting(&self, config: &Config) -> Arc<Turns> {
+        self.admitting.turns(config.admission.as_ref())
     }
 
     /// Reads the queue; the answer is what is durable, or will be before it is returned.

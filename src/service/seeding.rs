@@ -11,7 +11,7 @@ use crate::engine::delta::Rv;
 
 impl Handle {
     /// Puts objects in place that were read by `config`, up to `at_a_time` of them while other calls wait;
-    /// answers the last event. What is put in place at a time is one commit.
+    /// answers the last event. What is put in place at a time is one commit. `kept` is kept until all are.
     ///
     /// # Errors
     /// As [`sliced`](Self::sliced); what the engine refuses has changed nothing.
@@ -20,10 +20,12 @@ impl Handle {
         config: Arc<Config>,
         seeds: Vec<Seed>,
         at_a_time: usize,
+        kept: impl Send + 'static,
     ) -> Result<Rv, Error> {
         let mut seeds = seeds.into_iter();
         let mut is_checked = false;
         self.sliced(move |queue, now| {
+            let _kept = &kept;
             if !is_checked {
                 queue.advance(now);
                 queue.check_config(&config)?;

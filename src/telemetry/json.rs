@@ -46,6 +46,10 @@ struct Members(Vec<u8>);
 
 impl Members {
     fn put(&mut self, name: &str, value: impl Serialize) {
+        // What comes by the facade `log` tells its place in fields that the metadata has already.
+        if name.starts_with("log.") {
+            return;
+        }
         let Self(text) = self;
         let before = text.len();
         text.push(b',');
@@ -79,10 +83,7 @@ impl Visit for Members {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // What comes by the facade `log` tells its place in fields that the metadata has already.
-        if !field.name().starts_with("log.") {
-            self.put(field.name(), format_args!("{value:?}"));
-        }
+        self.put(field.name(), format_args!("{value:?}"));
     }
 }
 
@@ -123,5 +124,17 @@ mod tests {
         assert_eq!(first, expected);
         assert_eq!((&lines[1]["message"], &lines[1]["target"]), (&"next".into(), &"elsewhere".into()));
         assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn what_comes_by_the_facade_looks_like_all_else() {
+        use tracing_log::log::{Level, Record};
+        let record =
+            Record::builder().args(format_args!("hello")).level(Level::Warn).target("facade").build();
+        let lines = lines_of(|| tracing_log::format_trace(&record).unwrap());
+        let mut line = lines[0].clone();
+        line["timestamp"].take();
+        let expected = json!({"timestamp": null, "level": "WARN", "message": "hello", "target": "facade"});
+        assert_eq!(line, expected);
     }
 }

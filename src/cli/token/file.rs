@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 /// Why the file can't be exchanged.
@@ -110,8 +110,8 @@ impl Held {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
         if let Some(former) = &self.metadata {
             // Only root can give a file away. The group is what lets a service read it, so it must stay.
-            if chown(draft, Some(former.uid()), Some(former.gid())).is_err() {
-                chown(draft, None, Some(former.gid()))?;
+            if fchown(&file, Some(former.uid()), Some(former.gid())).is_err() {
+                fchown(&file, None, Some(former.gid()))?;
             }
             file.set_permissions(Permissions::from_mode(former.mode() & 0o7777))?;
         }

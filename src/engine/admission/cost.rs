@@ -27,6 +27,13 @@ pub(super) struct Cost {
     pub(super) patterns: usize,
 }
 
+/// What is not known: it may be any.
+impl Default for Cost {
+    fn default() -> Self {
+        Self { by_depth: Vec::new(), has_alternatives: true, patterns: 0 }
+    }
+}
+
 type Id = usize;
 
 #[derive(Debug, Default)]
@@ -97,6 +104,8 @@ impl Cost {
     }
 }
 
+/// The name of all places that a `$recursiveRef` may lead to; no anchor can have it.
+const RECURSIVE: &str = "#recursive";
 /// Most references from subschema to subschema, so that names that stand for many don't fill the memory.
 const EDGES_MAX: usize = 10 * SUBSCHEMAS_MAX;
 
@@ -125,10 +134,13 @@ impl<'s, 'd> Graph<'s, 'd> {
             }
             let names = ["$anchor", "$dynamicAnchor", "$id", "id"].into_iter();
             for name in names.filter_map(|word| place.member(word)?.string()) {
-                self.names.entry(last_part(&name).to_owned()).or_default().push(place);
+                let (whole, last) = (name.trim_end_matches('#'), last_part(&name));
+                for name in [whole].into_iter().chain((last != whole).then_some(last)) {
+                    self.names.entry(name.to_owned()).or_default().push(place);
+                }
             }
             if place.member("$recursiveAnchor").is_some_and(|is| is.text() == "true") {
-                self.names.entry(String::new()).or_default().push(place);
+                self.names.entry(RECURSIVE.to_owned()).or_default().push(place);
             }
         }
     }
@@ -150,7 +162,9 @@ impl<'s, 'd> Graph<'s, 'd> {
             let value = &member.value;
             match &*member.name {
                 "$ref" | "$dynamicRef" | "$recursiveRef" => {
-                    let targets = value.string().map(|reference| self.targets(root, &reference));
+                    let is_recursive = &*member.name == "$recursiveRef";
+                    let targets =
+                        value.string().map(|reference| self.targets(root, &reference, is_recursive));
                     let targets = targets.into_iter().flatten();
                     found.in_place.extend(targets.filter_map(|(place, root)| self.id(place, root)));
                 }
@@ -202,15 +216,24 @@ impl<'s, 'd> Graph<'s, 'd> {
     }
 
     /// Where a reference may lead, and the schema that references go by there.
-    fn targets(&self, root: &'s Document<'d>, reference: &str) -> Vec<(&'s Document<'d>, &'s Document<'d>)> {
+    fn targets(
+        &self,
+        root: &'s Document<'d>,
+        reference: &str,
+        is_recursive: bool,
+    ) -> Vec<(&'s Document<'d>, &'s Document<'d>)> {
         let (base, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let named = |name: &str| self.names.get(last_part(name)).into_iter().flatten().copied();
+        let named = |name: &str| {
+            let places = self.names.get(name).or_else(|| self.names.get(last_part(name)));
+            places.into_iter().flatten().copied()
+        };
         let roots: Vec<_> = if base.is_empty() { vec![root] } else { named(base).collect() };
         let mut found: Vec<_> =
             roots.into_iter().filter_map(|root| resolve(root, &format!("#{fragment}"))).collect();
-        if !fragment.starts_with('/') {
+        let name = if is_recursive { RECURSIVE } else { fragment };
+        if !name.is_empty() && !name.starts_with('/') {
             let is_new = |place: &&Document<'_>| !found.iter().any(|(known, _)| std::ptr::eq(*known, *place));
-            let more: Vec<_> = named(fragment).filter(is_new).collect();
+            let more: Vec<_> = named(name).filter(is_new).collect();
             found.extend(more.into_iter().map(|place| (place, root_of(place, root))));
         }
         found

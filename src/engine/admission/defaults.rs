@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
 use super::super::key::Pointer;
-use super::super::limits::{DEFAULTS_BYTES_MAX, JSON_DEPTH_MAX};
+use super::super::limits::{DEFAULTS_BYTES_MAX, IN_PLACE_DEPTH_MAX, JSON_DEPTH_MAX};
 use super::document::{Document, Kind, Member};
 use super::prune::Paths;
 
@@ -79,13 +79,13 @@ impl Defaults {
         defaults.check().map(|()| Some(defaults))
     }
 
-    /// Notes for each node what it refers to in the end. Chains of references are short and no circles: what is
-    /// compiled was found to be so by [`Cost`](super::cost::Cost).
+    /// Notes for each node what it refers to in the end. Chains of references are short: what is compiled was found to
+    /// be so by [`Cost`](super::cost::Cost), but for references that the two follow differently.
     fn layered(mut self) -> Self {
         let layers = |start: Id| {
             let mut layers = Layers::new();
             let mut next = Some(start);
-            while let Some(id) = next {
+            while let Some(id) = next.filter(|id| !layers.contains(id) && layers.len() < IN_PLACE_DEPTH_MAX) {
                 layers.push(id);
                 next = self.0.get(id).and_then(|node| node.refers_to);
             }

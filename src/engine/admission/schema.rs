@@ -45,6 +45,18 @@ impl Schema {
     /// # Errors
     /// What is wrong with it.
     pub fn compile(text: &str) -> Result<Self, Error> {
+        Self::build(text, Cost::of)
+    }
+
+    /// Compiles a schema that was taken already, whatever it may cost: a queue must not be lost for it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn restore(text: &str) -> Result<Self, Error> {
+        Self::build(text, |document| Ok(Cost::of(document).unwrap_or_default()))
+    }
+
+    fn build(text: &str, cost: impl FnOnce(&Document<'_>) -> Result<Cost, Error>) -> Result<Self, Error> {
         object::scan(text, &KeySpec::default())?;
         let text = document::compact(text);
         if text.len() > SCHEMA_BYTES_MAX {
@@ -52,7 +64,7 @@ impl Schema {
         }
         let wrong = |detail: String| Error::Schema { pointer: String::new(), detail };
         let document = Document::parse(&text).map_err(|error| wrong(error.to_string()))?;
-        let cost = Cost::of(&document)?;
+        let cost = cost(&document)?;
         let pattern_bytes = PATTERN_BYTES_MAX.min(PATTERNS_BYTES_MAX / cost.patterns.max(1));
         let patterns = PatternOptions::regex().size_limit(pattern_bytes).dfa_size_limit(pattern_bytes);
         let validator = jsonschema::options()

@@ -319,6 +319,35 @@ fn long_chains_and_circles_in_one_value_are_refused_at_once() {
 }
 
 #[test]
+fn references_that_are_followed_differently_end() {
+    let schema = r##"{"$schema":"http://json-schema.org/draft-07/schema#","$defs":{"$id":"x","a":{"$ref":"#/a"}},
+        "a":{},"properties":{"p":{"$ref":"#/$defs/a"}}}"##;
+    let _ended = Schema::compile(schema);
+}
+
+#[test]
+fn ordinary_schemas_that_name_one_another_are_taken() {
+    let tree = r##"{"$schema":"https://json-schema.org/draft/2019-09/schema","$id":"http://x.test/strict-tree",
+        "$recursiveAnchor":true,"$ref":"tree","unevaluatedProperties":false,"$defs":{"tree":{"$id":"tree",
+        "$recursiveAnchor":true,"type":"object","properties":{"data":true,"children":{"type":"array",
+        "items":{"$recursiveRef":"#"}}}}}}"##;
+    let versions = r#"{"$id":"https://x.test/v2/event","allOf":[{"$ref":"https://x.test/v1/event"}],
+        "$defs":{"old":{"$id":"https://x.test/v1/event","required":["a"]}}}"#;
+    let list = r##"{"definitions":{"node":{"properties":{"next":{"$ref":"#/definitions/node"}}}},
+        "properties":{"head":{"$ref":"#/definitions/node"}}}"##;
+    for schema in [tree, versions, list] {
+        assert!(Schema::compile(schema).is_ok(), "{:?}", Schema::compile(schema).err());
+    }
+}
+
+#[test]
+fn a_schema_that_was_taken_once_is_loaded_whatever_it_costs() {
+    let circle = r##"{"$ref":"#"}"##;
+    assert_eq!(Schema::compile(circle).expect_err("circle"), Error::Circle);
+    assert!(Schema::restore(circle).is_ok());
+}
+
+#[test]
 fn the_deepest_object_is_checked_by_the_longest_chain() {
     let count = IN_PLACE_DEPTH_MAX / 2 - 2;
     let next = |n: usize| format!(r##"{{"allOf":[{{"$ref":"#/$defs/{}"}}]}}"##, n + 1);

@@ -388,6 +388,7 @@ pub(in crate::http) async fn seed(
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
     let texts = documents(incoming, state.limits.max_replace_objects, &rules.config).await?;
+    let account = rules.account();
     let seeds = rules.each(Arc::new(texts), |reader, index, (text, line)| {
         seed_call(text, reader).map_err(|problem| problem.in_item(index, *line))
     });
@@ -395,7 +396,7 @@ pub(in crate::http) async fn seed(
     let queued = seeds.len() as u64;
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
-    let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS).await?;
+    let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS, account).await?;
     Ok(Counted(Produced { resource_version, queued, ignored: 0 }))
 }
 

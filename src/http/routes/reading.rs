@@ -1,10 +1,10 @@
 //! Reading lists of objects from a body: one document or many, as JSON or NDJSON.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
 
 use crate::engine::admission::Unfit;
 use crate::engine::config::Config;
@@ -13,10 +13,11 @@ use crate::engine::key::{Key, KeyError, KeySet};
 use crate::engine::object::{self, Object, Scanned};
 use crate::http::aside::aside;
 use crate::http::body::{Account, Format, Incoming, document_problem};
+use crate::http::budget::took_too_long;
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::service::{Handle, Name};
+use crate::service::{Handle, Name, Turns};
 
 /// How much longer than an object the document around it may be, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
@@ -26,8 +27,10 @@ const ENVELOPE_BYTES_MAX: usize = 16 << 10;
 pub(super) struct Rules {
     pub(super) config: Arc<Config>,
     /// Turns of those whose objects are admitted. None for a queue that is not there yet: it asks for nothing.
-    turns: Option<Arc<Semaphore>>,
+    turns: Option<Arc<Turns>>,
     account: Account,
+    /// Longest wait for a turn. A Replace and a seed have no other end.
+    patience: Duration,
 }
 
 /// Reads some of the objects of a call.
@@ -139,12 +142,14 @@ impl Fate {
 impl Rules {
     /// Those of a queue, for objects of this body.
     pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
-        let account = incoming.account();
+        let (account, patience) = (incoming.account(), state.limits.request_timeout);
         match state.registry.find(name) {
             Some(handle) => {
-                Self { config: handle.config(), turns: Some(handle.admitting().clone()), account }
+                let config = handle.config();
+                let turns = Some(handle.admitting(&config));
+                Self { config, turns, account, patience }
             }
-            None => Self { config: state.registry.defaults().clone(), turns: None, account },
+            None => Self { config: state.registry.defaults().clone(), turns: None, account, patience },
         }
     }
 
@@ -155,8 +160,14 @@ impl Rules {
 
     /// Those that the queue has now.
     pub(super) fn now(&self, handle: &Handle) -> Self {
-        let (config, turns) = (handle.config(), Some(handle.admitting().clone()));
-        Self { config, turns, account: self.account.clone() }
+        let config = handle.config();
+        let turns = Some(handle.admitting(&config));
+        Self { config, turns, account: self.account.clone(), patience: self.patience }
+    }
+
+    /// Where the bytes of the body are counted for as long as it is kept.
+    pub(super) fn account(&self) -> Account {
+        self.account.clone()
     }
 
     /// How many objects are read before others get their turn: at most some milliseconds.
@@ -182,7 +193,10 @@ impl Rules {
             }
             let (start, stretch) = (all.len(), self.stretch());
             let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
+            let account = self.account.clone();
             let work = move || {
+                // What was given up counts as long as it is in memory.
+                let _counted = account;
                 let mut reader = Reader::new(&config);
                 let some = came.iter().enumerate().skip(start).take(stretch);
                 let some: Result<Vec<_>, _> =
@@ -191,7 +205,8 @@ impl Rules {
             };
             let (some, grown) = match &self.turns {
                 Some(turns) if self.config.admission.is_some() => {
-                    aside(turns.clone().acquire_owned().await, work).await
+                    let turn = tokio::time::timeout(self.patience, turns.take()).await;
+                    aside(turn.map_err(|_| took_too_long(self.patience))??, work).await
                 }
                 _ => work(),
             }?;
@@ -318,25 +333,25 @@ impl Listing {
         let longest = line_bytes_max(&incoming, &rules.config);
         let mut lines = Lines::new(incoming, longest);
         let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
-        while let Some(line) = lines.next().await? {
-            if let Some(end) = end {
-                let number = lines.number();
-                return Err(incomplete(&format!("line {number} follows the last line, {{\"$end\":{end}}}")));
-            }
-            end = end_of(&line);
-            if end.is_none() {
-                let index = self.items.len() + gathered.len();
-                check_count(index + 1, most)?;
-                let parsed = parsed_line(&line, lines.number(), index, &rules.config)?;
-                bytes += line.len();
-                // One that is wrong by itself is told of at once, however slowly the rest comes.
-                let is_whole = parsed.key.is_err() || bytes >= GATHERED_BYTES;
-                gathered.push(parsed);
-                if is_whole || gathered.len() == rules.stretch() {
-                    self.take(std::mem::take(&mut gathered), rules).await?;
-                    bytes = 0;
-                    tokio::task::yield_now().await;
+        loop {
+            let index = self.items.len() + gathered.len();
+            let parsed = match next_object(&mut lines, &mut end, index, most, &rules.config).await {
+                Ok(Some(parsed)) => parsed,
+                Ok(None) => break,
+                Err(problem) => {
+                    // One that came before is told of first.
+                    self.take(gathered, rules).await?;
+                    return Err(problem);
                 }
+            };
+            bytes += parsed.object.bytes();
+            // One that is wrong by itself is told of at once, however slowly the rest comes.
+            let is_whole = parsed.key.is_err() || bytes >= GATHERED_BYTES;
+            gathered.push(parsed);
+            if is_whole || gathered.len() == rules.stretch() {
+                self.take(std::mem::take(&mut gathered), rules).await?;
+                bytes = 0;
+                tokio::task::yield_now().await;
             }
         }
         self.take(gathered, rules).await?;
@@ -355,6 +370,28 @@ impl Listing {
         }
         Ok(())
     }
+}
+
+/// The next object of a list of lines; none at its end. `end` is what the last line says.
+async fn next_object(
+    lines: &mut Lines,
+    end: &mut Option<u64>,
+    index: usize,
+    most: usize,
+    config: &Config,
+) -> Result<Option<Parsed>, Problem> {
+    while let Some(line) = lines.next().await? {
+        if let Some(end) = end {
+            let number = lines.number();
+            return Err(incomplete(&format!("line {number} follows the last line, {{\"$end\":{end}}}")));
+        }
+        *end = end_of(&line);
+        if end.is_none() {
+            check_count(index + 1, most)?;
+            return parsed_line(&line, lines.number(), index, config).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// The keys of objects by other settings than those that they were read by before.

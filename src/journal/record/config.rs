@@ -160,7 +160,7 @@ impl<'a> WireConfig<'a> {
 
     fn admission(&self, key: &KeySpec) -> Result<Option<Arc<Admission>>, String> {
         let named = |error: Error| format!("{}: {error}", error.field());
-        let schema = self.schema.map(|schema| Schema::compile(schema.get())).transpose().map_err(named)?;
+        let schema = self.schema.map(|schema| Schema::restore(schema.get())).transpose().map_err(named)?;
         let prune = self.prune.iter().map(|text| Pointer::parse(text.as_str(), false));
         let prune = prune.collect::<Result<_, _>>()?;
         let admission = Admission::new(schema.map(Arc::new), prune, key).map_err(named)?;

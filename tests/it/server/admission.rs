@@ -189,6 +189,14 @@ async fn many_objects_are_admitted_in_order_and_told_apart() {
             let refused = post_text(&service, call, kind, &body).await;
             assert_eq!(refused.problem("invalid-object")["index"], 250, "{call} {kind}");
         }
+        let mut broken = list(252);
+        broken[251] = "{".to_owned();
+        let refused =
+            post_text(&service, &call.replace("260", "252"), "application/x-ndjson", &broken.join("\n"))
+                .await;
+        if call != "add" {
+            assert_eq!(refused.problem("invalid-object")["index"], 250, "the first that is wrong is told of");
+        }
         post_text(&service, &call.replace("260", "250"), "application/x-ndjson", &list(250).join("\n"))
             .await
             .ok();
