@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, to_bytes};
+use axum::extract::State;
 use axum::http::Request;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -13,6 +15,7 @@ use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::engine::config::Config;
+use crate::http::visit::Visit;
 use crate::http::{Budgets, Durability, Gate, HttpLimits, Measures, Parts};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
@@ -101,6 +104,23 @@ async fn what_takes_too_long_is_given_up() {
     let begun = tokio::time::Instant::now();
     assert_eq!(ask(&router, "POST", "/v1/queues/a/pop?wait=9000h").await.0, 504);
     assert_eq!(begun.elapsed().as_secs(), 60, "but no longer one than server.max_wait");
+}
+
+#[tokio::test]
+async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
+    async fn reads(State(state): State<AppState>, Extension(visit): Extension<Arc<Visit>>) {
+        let readers = &state.gate.budgets.readers;
+        let processors = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(readers.available_permits(), processors, "whoever came before waits and has none");
+        visit.take_turn().await;
+        assert_eq!(readers.available_permits(), processors - 1);
+        std::future::pending::<()>().await;
+    }
+    let router = guarded(HOUR, "/v1/queues/{queue}", get(reads));
+    let (one, two) = (ask(&router, "GET", "/v1/queues/a"), ask(&router, "GET", "/v1/queues/a"));
+    tokio::pin!(one, two);
+    assert!(futures_util::poll!(&mut one).is_pending());
+    assert!(futures_util::poll!(&mut two).is_pending());
 }
 
 #[tokio::test(start_paused = true)]
