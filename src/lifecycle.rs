@@ -142,8 +142,10 @@ impl Shutdown {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_time().build()?;
         let handle = runtime.handle().clone();
+        // Before the task begins: one that is aborted at once must not drop a bare runtime.
+        let apart = Apart(Some(runtime));
         Ok(handle.spawn(async move {
-            let _apart = Apart(Some(runtime));
+            let _apart = apart;
             let _reporter = PanicReporter { name };
             task.await
         }))
@@ -282,6 +284,25 @@ mod tests {
         shutdown.signal();
         assert_eq!(shutdown.join().await, 0);
         assert_eq!(task.await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn what_runs_apart_waits_for_no_other_task() {
+        let shutdown = Shutdown::manual(NEVER);
+        let (said, heard) = std::sync::mpsc::channel();
+        let apart = shutdown.spawn_apart("apart", async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            said.send("done").unwrap();
+            7
+        });
+        // The only thread of this runtime does nothing else meanwhile.
+        assert_eq!(heard.recv_timeout(Duration::from_secs(60)), Ok("done"));
+        assert_eq!(apart.unwrap().await.unwrap(), 7);
+        let endless = shutdown.spawn_apart("endless", std::future::pending::<()>()).unwrap();
+        endless.abort();
+        assert!(endless.await.unwrap_err().is_cancelled());
+        let failing = shutdown.spawn_apart("panics", async { panic!("on purpose") });
+        assert!(failing.unwrap().await.unwrap_err().is_panic());
     }
 
     #[tokio::test]
