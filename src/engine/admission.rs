@@ -11,6 +11,7 @@
 mod cost;
 mod defaults;
 mod document;
+mod places;
 mod prune;
 mod schema;
 #[cfg(test)]

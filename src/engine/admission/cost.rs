@@ -13,8 +13,8 @@ use super::super::limits::{
     IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, JSON_DEPTH_MAX, PATTERNS_MAX, SUBSCHEMAS_MAX,
 };
 use super::Error;
-use super::defaults::{resolve, root_of};
 use super::document::{Document, Kind};
+use super::places::{Id, Places, resolve, root_of};
 
 /// What a schema asks of each value.
 #[derive(Debug)]
@@ -33,8 +33,6 @@ impl Default for Cost {
         Self { by_depth: Vec::new(), has_alternatives: true, patterns: 0 }
     }
 }
-
-type Id = usize;
 
 #[derive(Debug, Default)]
 struct Subschema {
@@ -64,9 +62,10 @@ impl Cost {
         let mut graph = Graph::default();
         graph.note_names(schema);
         graph.id(schema, schema);
-        while let Some((id, place, root)) = graph.todo.pop() {
+        while let Some((id, place, root)) = graph.places.next() {
             let subschema = graph.subschema(place, root);
             graph.edges += subschema.in_place.len();
+            graph.all.resize_with(graph.places.len(), Subschema::default);
             if let Some(slot) = graph.all.get_mut(id) {
                 *slot = subschema;
             }
@@ -113,10 +112,8 @@ const EDGES_MAX: usize = 10 * SUBSCHEMAS_MAX;
 #[derive(Default)]
 struct Graph<'s, 'd> {
     all: Vec<Subschema>,
-    ids: HashMap<*const Document<'d>, Id>,
-    /// A subschema, its place, and the schema that references in it go by.
-    todo: Vec<(Id, &'s Document<'d>, &'s Document<'d>)>,
-    /// The places of each anchor and of the last part of each `$id`.
+    places: Places<'s, 'd>,
+    /// The places of each anchor and `$id`, and of the last part of each `$id`.
     names: HashMap<String, Vec<&'s Document<'d>>>,
     edges: usize,
     patterns: usize,
@@ -146,14 +143,7 @@ impl<'s, 'd> Graph<'s, 'd> {
     }
 
     fn id(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Option<Id> {
-        place.members()?;
-        let next = self.all.len();
-        let id = *self.ids.entry(std::ptr::from_ref(place)).or_insert(next);
-        if id == next {
-            self.all.push(Subschema::default());
-            self.todo.push((id, place, root_of(place, root)));
-        }
-        Some(id)
+        self.places.id(place, root)
     }
 
     fn subschema(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Subschema {

@@ -9,12 +9,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
-use super::super::key::Pointer;
 use super::super::limits::{DEFAULTS_BYTES_MAX, IN_PLACE_DEPTH_MAX, JSON_DEPTH_MAX};
 use super::document::{Document, Kind, Member};
+use super::places::{Id, Places, resolve};
 use super::prune::Paths;
 
 /// What defaults would pass.
@@ -29,8 +28,6 @@ pub(super) enum Overflow {
 /// The subschemas of a schema that say something of defaults; the first is the whole schema.
 #[derive(Debug, Default)]
 pub(super) struct Defaults(Vec<Node>);
-
-type Id = usize;
 
 /// The subschemas that a value goes by: one, and those that it refers to.
 type Layers = SmallVec<[Id; 2]>;
@@ -64,10 +61,11 @@ impl Defaults {
     /// # Errors
     /// [`Overflow`] if they go on without end.
     pub(super) fn of(schema: &Document<'_>) -> Result<Option<Self>, Overflow> {
-        let mut builder = Builder { ids: HashMap::new(), todo: Vec::new(), nodes: Vec::new() };
+        let mut builder = Builder { places: Places::default(), nodes: Vec::new() };
         builder.id(schema, schema);
-        while let Some((id, place, root)) = builder.todo.pop() {
+        while let Some((id, place, root)) = builder.places.next() {
             let node = builder.node(place, root);
+            builder.nodes.resize_with(builder.places.len(), Node::default);
             if let Some(slot) = builder.nodes.get_mut(id) {
                 *slot = node;
             }
@@ -245,25 +243,15 @@ impl Node {
     }
 }
 
-/// Finds the subschemas. It goes by a list of what is left to do, since references may make long chains.
+/// Finds the subschemas.
 struct Builder<'s, 'd> {
-    ids: HashMap<*const Document<'d>, Id>,
-    /// A node, its place in the schema, and the schema that references in it go by.
-    todo: Vec<(Id, &'s Document<'d>, &'s Document<'d>)>,
+    places: Places<'s, 'd>,
     nodes: Vec<Node>,
 }
 
 impl<'s, 'd> Builder<'s, 'd> {
-    /// The node of a place, which may be new; `None` if it is no object.
     fn id(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Option<Id> {
-        place.members()?;
-        let next = self.nodes.len();
-        let id = *self.ids.entry(std::ptr::from_ref(place)).or_insert(next);
-        if id == next {
-            self.nodes.push(Node::default());
-            self.todo.push((id, place, root_of(place, root)));
-        }
-        Some(id)
+        self.places.id(place, root)
     }
 
     fn node(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Node {
@@ -291,32 +279,4 @@ impl<'s, 'd> Builder<'s, 'd> {
         node.elements = rest.and_then(|rest| self.id(rest, root));
         node
     }
-}
-
-/// The schema that references at `place` go by: one with an `$id` is a document of its own.
-pub(super) fn root_of<'s, 'd>(place: &'s Document<'d>, root: &'s Document<'d>) -> &'s Document<'d> {
-    let id = place.member("$id").and_then(Document::string);
-    if id.is_some_and(|id| !id.starts_with('#')) { place } else { root }
-}
-
-/// The place that a reference such as `#/$defs/item` leads to, and the schema that those in it go by.
-pub(super) fn resolve<'s, 'd>(
-    root: &'s Document<'d>,
-    reference: &str,
-) -> Option<(&'s Document<'d>, &'s Document<'d>)> {
-    let path = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
-    if path.is_empty() {
-        return Some((root, root));
-    }
-    let pointer = Pointer::parse(&path, false).ok()?;
-    let mut found = (root, root);
-    for token in &pointer.tokens {
-        let (place, root) = found;
-        let next = match place.elements() {
-            Some(elements) => elements.get(token.parse::<usize>().ok()?)?,
-            None => place.member(token)?,
-        };
-        found = (next, root_of(next, root));
-    }
-    Some(found)
 }
