@@ -289,14 +289,14 @@ mod tests {
     #[tokio::test]
     async fn what_runs_apart_waits_for_no_other_task() {
         let shutdown = Shutdown::manual(NEVER);
-        let (said, heard) = std::sync::mpsc::channel();
+        let (said, heard) = std::sync::mpsc::sync_channel(1);
         let apart = shutdown.spawn_apart("apart", async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             said.send("done").unwrap();
             7
         });
         // The only thread of this runtime does nothing else meanwhile.
-        assert_eq!(heard.recv_timeout(Duration::from_secs(60)), Ok("done"));
+        assert_eq!(heard.recv_timeout(Duration::from_mins(1)), Ok("done"));
         assert_eq!(apart.unwrap().await.unwrap(), 7);
         let endless = shutdown.spawn_apart("endless", std::future::pending::<()>()).unwrap();
         endless.abort();
