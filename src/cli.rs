@@ -1,5 +1,6 @@
 //! The command line. It only says what was asked for; `main` does it.
 
+pub mod bench;
 pub mod health;
 pub mod offline;
 pub mod token;
@@ -26,6 +27,8 @@ pub enum Command {
     Serve(Serve),
     /// Ask a server whether it is ready; succeeds only if it is.
     Health(health::Health),
+    /// Measure how much a server takes, and how fast it answers.
+    Bench(bench::Bench),
     /// Make a token for callers of a server.
     Token(token::Token),
     /// Find all damage in a store, without changing it.

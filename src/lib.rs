@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod bench;
 pub mod causes;
 pub mod cli;
 pub mod clock;

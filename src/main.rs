@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(serve) => run(&serve).map(|()| ExitCode::SUCCESS),
         Command::Health(health) => health.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
+        Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Token(token) => token.run().map_err(Failure::from).map(|token| {
             println!("{token}");
             ExitCode::SUCCESS

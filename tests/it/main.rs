@@ -13,6 +13,7 @@ mod example;
 mod faults;
 mod harness;
 mod limits;
+mod load;
 mod metrics;
 mod model;
 mod node;

@@ -65,6 +65,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "access",
+            "bench",
             "http",
             "offline",
             "name",
@@ -78,6 +79,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("main", &["cli", "config", "server", "lifecycle", "supervisor", "telemetry", "causes"]),
     ("lib", &[]),
+    ("bench", &["clock"]),
 ];
 
 struct Source {

@@ -1,0 +1,105 @@
+//! HTTP/1.1 as far as a load generator needs it.
+
+use std::io;
+
+use memchr::memmem;
+
+use super::wire::Wire;
+
+/// A kept connection to a server.
+#[derive(Debug)]
+pub(super) struct Caller {
+    wire: Wire,
+    /// Headers of each request, each with its end.
+    headers: String,
+}
+
+impl Caller {
+    pub(super) async fn open(authority: &str, token: Option<&str>) -> io::Result<Self> {
+        let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let headers = format!("host: {authority}\r\n{token}content-type: application/json\r\n");
+        Ok(Self { wire: Wire::open(authority).await?, headers })
+    }
+
+    /// The head of a request up to the length of its body, which is to follow with two ends of line.
+    pub(super) fn head(&self, method: &str, path: &str) -> String {
+        format!("{method} {path} HTTP/1.1\r\n{}content-length: ", self.headers)
+    }
+
+    /// Renders, sends and waits: for what is not measured.
+    pub(super) async fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<()> {
+        let request = format!("{}{}\r\n\r\n{body}", self.head(method, path), body.len());
+        self.send(request.as_bytes()).await?;
+        self.answer().await.map(drop)
+    }
+
+    /// Sends a whole request.
+    pub(super) async fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        self.wire.send(request).await
+    }
+
+    /// The body of the next answer, which must be a success.
+    pub(super) async fn answer(&mut self) -> io::Result<&[u8]> {
+        let mut body = 0;
+        let answer = self.wire.receive(|come| {
+            let Some((head, length)) = lengths(come)? else { return Ok(None) };
+            body = head;
+            Ok(Some(head + length))
+        });
+        let answer = answer.await?;
+        if answer.get(9) != Some(&b'2') {
+            return Err(io::Error::other(String::from_utf8_lossy(answer).into_owned()));
+        }
+        Ok(answer.get(body..).unwrap_or_default())
+    }
+}
+
+/// The lengths of the head and of the body of an answer, once its head is there.
+fn lengths(come: &[u8]) -> io::Result<Option<(usize, usize)>> {
+    let Some(end) = memmem::find(come, b"\r\n\r\n") else { return Ok(None) };
+    let head = come.get(..end).unwrap_or_default();
+    if head.get(9..12) == Some(b"204") {
+        return Ok(Some((end + 4, 0)));
+    }
+    let length = head.split(|byte| *byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked(b"content-length:".len())?;
+        let digits = value.iter().filter(|byte| byte.is_ascii_digit());
+        let number = || digits.fold(0, |number: usize, digit| 10 * number + usize::from(digit - b'0'));
+        name.eq_ignore_ascii_case(b"content-length:").then(number)
+    });
+    match length {
+        Some(length) => Ok(Some((end + 4, length))),
+        None => Err(io::Error::other("an answer has no content-length")),
+    }
+}
+
+/// The leases in the answer to a pop, in its order. Objects of a run never look like one.
+pub(super) fn leases(popped: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const BEFORE: &[u8] = b"\"lease\":{\"id\":\"";
+    memmem::find_iter(popped, BEFORE).filter_map(|found| {
+        let rest = popped.get(found + BEFORE.len()..)?;
+        rest.get(..memchr::memchr(b'"', rest)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_end_where_their_length_says() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nx-request-id: 7\r\n\r\n";
+        let whole = [&head[..], b"{\"a\":123456}"].concat();
+        assert_eq!(lengths(&whole).unwrap(), Some((head.len(), 12)));
+        assert_eq!(lengths(&whole[..head.len() - 1]).unwrap(), None);
+        assert_eq!(lengths(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap(), Some((27, 0)));
+        assert!(lengths(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn leases_are_found_in_order() {
+        let text = br#"{"items":[{"key":"a","lease":{"id":"x-1","token":1}},{"key":"b","lease":{"id":"x-2"}}],"settled":[]}"#;
+        assert_eq!(leases(text).collect::<Vec<_>>(), [b"x-1", b"x-2"]);
+        assert_eq!(leases(b"{\"items\":[],\"settled\":[]}").count(), 0);
+    }
+}

@@ -1,0 +1,108 @@
+//! Which keys the objects of a run have, and the objects.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Digits of a key.
+const DIGITS: usize = 12;
+/// What is before the digits, between them and the padding, and behind it.
+const PARTS: [&str; 3] = ["{\"key\":\"", "\",\"text\":\"", "\"}"];
+
+/// The shortest object that can be made, in bytes.
+pub(super) const OBJECT_BYTES_MIN: usize = PARTS[0].len() + DIGITS + PARTS[1].len() + PARTS[2].len();
+
+/// Where the numbers of keys come from.
+#[derive(Clone, Debug, Default)]
+pub struct Keys {
+    next: Arc<AtomicU64>,
+    space: Option<u64>,
+}
+
+impl Keys {
+    /// Each key once, counted by `next`, or at random from so many.
+    #[must_use]
+    pub fn new(next: Arc<AtomicU64>, space: Option<u64>) -> Self {
+        Self { next, space }
+    }
+
+    /// The first of `count` numbers in a row.
+    #[must_use]
+    pub fn take(&self, count: usize) -> u64 {
+        match self.space {
+            None => self.next.fetch_add(count as u64, Ordering::Relaxed),
+            Some(space) => fastrand::u64(..space.saturating_sub(count as u64).max(1)),
+        }
+    }
+}
+
+/// A text with objects in it whose keys can be written over.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
+    text: Vec<u8>,
+    /// Where the digits of the first key are.
+    first: usize,
+    /// From one key to the next.
+    stride: usize,
+    count: usize,
+}
+
+impl Objects {
+    /// `before`, then `count` objects of `bytes` each with one byte between them, then `after`.
+    #[must_use]
+    pub(super) fn new(before: &str, count: usize, bytes: usize, between: char, after: &str) -> Self {
+        let padding = "x".repeat(bytes.saturating_sub(OBJECT_BYTES_MIN));
+        let [open, middle, close] = PARTS;
+        let object = format!("{open}{}{middle}{padding}{close}", "0".repeat(DIGITS));
+        let list = vec![object.as_str(); count].join(&between.to_string());
+        Self {
+            text: format!("{before}{list}{after}").into_bytes(),
+            first: before.len() + open.len(),
+            stride: object.len() + between.len_utf8(),
+            count,
+        }
+    }
+
+    /// The text, with keys from number `first` on.
+    #[must_use]
+    pub(super) fn from(&mut self, first: u64) -> &[u8] {
+        for (index, number) in (0..self.count).zip(first..) {
+            let start = self.first + index * self.stride;
+            let mut rest = number;
+            for digit in self.text.get_mut(start..start + DIGITS).unwrap_or_default().iter_mut().rev() {
+                *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+                rest /= 10;
+            }
+        }
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn objects_have_their_length_and_their_keys() {
+        let mut objects = Objects::new("[", 3, 256, ',', "]");
+        for first in [0, 998, 999_999_999_990] {
+            let text = objects.from(first).to_vec();
+            assert_eq!(text.len(), 3 * 256 + 4);
+            let list: Vec<Value> = serde_json::from_slice(&text).unwrap();
+            let keys: Vec<String> = (first..first + 3).map(|number| format!("{number:012}")).collect();
+            let found: Vec<_> = list.iter().map(|object| object["key"].as_str().unwrap()).collect();
+            assert_eq!(found, keys);
+        }
+    }
+
+    #[test]
+    fn keys_are_new_or_from_their_space() {
+        let next = Arc::new(AtomicU64::new(0));
+        let new = Keys::new(Arc::clone(&next), None);
+        assert_eq!((new.take(10), new.clone().take(1), new.take(1)), (0, 10, 11));
+        let few = Keys::new(next, Some(50));
+        assert!((0..1000).all(|_| few.take(10) + 10 <= 50));
+        assert_eq!(Keys::new(Arc::default(), Some(1)).take(1), 0);
+    }
+}

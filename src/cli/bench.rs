@@ -1,0 +1,178 @@
+//! `deltaq bench`: the flags of a load, and what is printed of it.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::bench::{self, Latencies, Measured, Pace, Plan, Progress, Scenario};
+use crate::clock::Clock;
+use crate::duration;
+
+/// `deltaq bench`.
+#[derive(Debug, Clone, Args)]
+pub struct Bench {
+    /// What each connection does again and again.
+    #[arg(value_enum, default_value = "add-pop")]
+    pub scenario: Scenario,
+    /// The server's address. Over TLS there is no benchmark.
+    #[arg(long, default_value = "http://127.0.0.1:7070")]
+    pub url: String,
+    /// A queue that is there or will be, and stays; with --queues, the beginning of their names. Without it
+    /// queues are made and deleted again.
+    #[arg(long, value_name = "NAME")]
+    pub queue: Option<String>,
+    /// So many queues at once.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub queues: u16,
+    /// Connections at once; one request at a time on each.
+    #[arg(long, short, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub connections: u16,
+    /// Objects in a request, and keys in a pop.
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub batch: u32,
+    /// Length of each object.
+    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    pub object_bytes: u32,
+    /// Draw keys at random from so many. Without it each is new.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys: Option<u64>,
+    /// How long to work before it is measured.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    pub warm_up: Duration,
+    /// How long to measure.
+    #[arg(long, short, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    pub duration: Duration,
+    /// How long each connection rests after an operation.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub rest: Duration,
+    /// A file with a bearer token.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is printed with `--json`.
+#[derive(Debug, Serialize)]
+struct Report {
+    scenario: String,
+    connections: u16,
+    queues: u16,
+    batch: u32,
+    object_bytes: u32,
+    keys: Option<u64>,
+    measured_s: f64,
+    requests: u64,
+    objects: u64,
+    requests_per_s: f64,
+    objects_per_s: f64,
+    latency_us: Latencies,
+    /// Of each queue, if there are several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    objects_by_queue: BTreeMap<String, u64>,
+}
+
+impl Bench {
+    /// Runs the load and prints what it came to.
+    ///
+    /// # Errors
+    /// If the server can't be reached, or answers anything but a success.
+    pub fn run(&self) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let report = runtime.block_on(self.measure())?;
+        let mut out = io::stdout().lock();
+        if self.json {
+            return writeln!(out, "{}", serde_json::to_string(&report)?);
+        }
+        let Report { requests_per_s, objects_per_s, latency_us: took, .. } = &report;
+        writeln!(
+            out,
+            "{}: {objects_per_s:.0} objects/s, {requests_per_s:.0} requests/s on {} connections, {} objects of {} \
+             bytes in a request",
+            report.scenario, self.connections, self.batch, self.object_bytes
+        )?;
+        let Latencies { p50, p90, p99, p99_9, max } = took;
+        writeln!(out, "an operation took p50 {p50} µs, p90 {p90}, p99 {p99}, p99.9 {p99_9}, max {max}")?;
+        for (queue, objects) in &report.objects_by_queue {
+            writeln!(out, "{queue}: {objects} objects")?;
+        }
+        Ok(())
+    }
+
+    async fn measure(&self) -> io::Result<Report> {
+        let plan = self.plan()?;
+        let clock = Clock::system();
+        if self.queue.is_none() {
+            for queue in &plan.queues {
+                bench::create(&plan, queue).await?;
+            }
+        }
+        let measured = bench::run(&plan, &clock, tell_progress).await;
+        if self.queue.is_none() {
+            for queue in &plan.queues {
+                bench::delete(&plan, queue).await?;
+            }
+        }
+        Ok(self.report(&plan, &measured?))
+    }
+
+    fn plan(&self) -> io::Result<Plan> {
+        let authority = self.url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+        let authority =
+            authority.filter(|rest| !rest.is_empty() && !rest.contains('/')).ok_or_else(|| {
+                let said = format!("{:?} is no address such as http://127.0.0.1:7070", self.url);
+                io::Error::new(io::ErrorKind::InvalidInput, said)
+            })?;
+        let name = self.queue.clone().unwrap_or_else(|| format!("bench-{:08x}", fastrand::u32(..)));
+        let token = self.token_file.as_deref().map(std::fs::read_to_string).transpose()?;
+        Ok(Plan {
+            authority: authority.to_owned(),
+            scenario: self.scenario,
+            queues: match self.queues {
+                1 => vec![name],
+                several => (1..=several).map(|number| format!("{name}-{number}")).collect(),
+            },
+            connections: self.connections.into(),
+            batch: usize::try_from(self.batch).unwrap_or(usize::MAX),
+            object_bytes: usize::try_from(self.object_bytes).unwrap_or(usize::MAX),
+            keys: self.keys,
+            token: token.map(|token| token.trim().to_owned()),
+            pace: Pace { warm_up: self.warm_up, measured: self.duration, rest: self.rest },
+        })
+    }
+
+    fn report(&self, plan: &Plan, measured: &Measured) -> Report {
+        let by_queue = plan.queues.iter().cloned().zip(measured.groups.iter().copied());
+        let scenario = clap::ValueEnum::to_possible_value(&self.scenario);
+        Report {
+            scenario: scenario.map(|value| value.get_name().to_owned()).unwrap_or_default(),
+            connections: self.connections,
+            queues: self.queues,
+            batch: self.batch,
+            object_bytes: self.object_bytes,
+            keys: self.keys,
+            measured_s: measured.lasted.as_secs_f64(),
+            requests: measured.requests,
+            objects: measured.objects,
+            requests_per_s: measured.rate(measured.requests),
+            objects_per_s: measured.rate(measured.objects),
+            latency_us: measured.latencies(),
+            objects_by_queue: if self.queues > 1 { by_queue.collect() } else { BTreeMap::new() },
+        }
+    }
+}
+
+/// Where the results do not go.
+fn tell_progress(progress: Progress) {
+    let mut out = io::stderr().lock();
+    if out.is_terminal() {
+        let what = if progress.is_measured { "measured" } else { "warm-up" };
+        let (seconds, objects) = (progress.elapsed.as_secs_f64(), progress.objects);
+        let _nobody_looks = write!(out, "\r{what} {seconds:.0} s: {objects} objects/s   ");
+    }
+}

@@ -1,0 +1,95 @@
+//! `deltaq bench` against a real server: what it says it did is what the server has seen.
+
+use std::time::Duration;
+
+use deltaq::bench::{self, Measured, Pace, Plan, Scenario};
+use deltaq::clock::Clock;
+use serde_json::{Value, json};
+
+use crate::harness::Service;
+
+const QUEUE: &str = "loaded";
+
+fn plan(service: &Service, scenario: Scenario, batch: usize) -> Plan {
+    let pace = Pace {
+        warm_up: Duration::ZERO,
+        measured: Duration::from_millis(200),
+        rest: Duration::from_millis(1),
+    };
+    Plan {
+        authority: service.api.to_string(),
+        scenario,
+        queues: vec![QUEUE.to_owned()],
+        connections: 3,
+        batch,
+        object_bytes: 100,
+        keys: None,
+        token: None,
+        pace,
+    }
+}
+
+/// Runs a plan on a new server; answers what was measured, and the queue's status afterwards.
+async fn run(scenario: Scenario, batch: usize) -> (Measured, Value) {
+    let service = Service::start().await;
+    let plan = plan(&service, scenario, batch);
+    bench::create(&plan, QUEUE).await.expect("a queue");
+    let measured = bench::run(&plan, &Clock::system(), |_| {}).await.expect("all is answered");
+    let document = service.get(&format!("/v1/queues/{QUEUE}")).await.body;
+    (measured, document["status"].clone())
+}
+
+fn count(status: &Value, field: &str) -> u64 {
+    status[field].as_u64().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_added_is_in_the_queue() {
+    let (measured, status) = run(Scenario::Add, 7).await;
+    // Each connection may end one more request after the time is up.
+    let ready = count(&status, "ready");
+    assert!(measured.objects > 0 && measured.objects == 7 * measured.requests);
+    assert!((measured.objects..=measured.objects + 3 * 7).contains(&ready), "{measured:?} {status}");
+    assert!(measured.latencies().p50 > 0 && measured.latencies().p50 <= measured.latencies().max);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_round_is_known_and_no_longer_waits() {
+    let (measured, status) = run(Scenario::AddPopAck, 5).await;
+    let known = count(&status, "known");
+    assert!(measured.objects > 0 && (measured.objects..=measured.objects + 15).contains(&known), "{status}");
+    assert_eq!((count(&status, "ready"), count(&status, "leased")), (0, 0));
+    let (measured, status) = run(Scenario::AddPop, 5).await;
+    // What was popped last is acknowledged by nobody.
+    let taken = count(&status, "known") + count(&status, "leased");
+    assert!(measured.objects > 0 && (measured.objects..=measured.objects + 15).contains(&taken), "{status}");
+    assert!(count(&status, "leased") <= 15);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_other_scenarios_do_what_they_say() {
+    let (measured, status) = run(Scenario::HandOff, 1).await;
+    assert!(measured.objects > 0 && 2 * measured.objects == measured.requests);
+    assert_eq!(count(&status, "ready"), 0);
+    let (measured, status) = run(Scenario::Replace, 20).await;
+    assert!(measured.objects > 0 && measured.objects == 20 * measured.requests);
+    assert_eq!(status["last_replace"]["counts"]["replaced"], 20);
+    let (measured, status) = run(Scenario::HotKey, 1).await;
+    // One key, in one place; what was popped of it before is known.
+    let places = count(&status, "ready") + count(&status, "leased");
+    assert!(measured.objects > 1 && places <= 1 && count(&status, "known") == 1, "{status}");
+    let (measured, _) = run(Scenario::Mixed, 1).await;
+    assert!(measured.objects > 0 && measured.requests >= measured.objects);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_ends_the_run_with_its_problem() {
+    let service = Service::start().await;
+    let plan = plan(&service, Scenario::Add, 1);
+    let config = json!({ "max_object_bytes": 99 });
+    service.call("PUT", &format!("/v1/queues/{QUEUE}"), &config).await;
+    let refused = bench::run(&plan, &Clock::system(), |_| {}).await.expect_err("the objects are too large");
+    assert!(refused.to_string().contains("object-too-large"), "{refused}");
+    bench::delete(&plan, QUEUE).await.expect("it is there");
+    assert_eq!(service.get(&format!("/v1/queues/{QUEUE}")).await.status, 404);
+}
