@@ -19,6 +19,8 @@ mod counted;
 mod cursor;
 mod delivery;
 mod guard;
+mod hot;
+mod in_time;
 mod leftover;
 mod measures;
 mod ndjson;
@@ -30,6 +32,6 @@ mod visit;
 
 pub use budget::Budgets;
 pub use measures::Measures;
-pub use router::{metrics_router, router};
+pub use router::{Api, router};
 pub use routes::read_seed;
 pub use state::{AppState, Durability, Gate, HttpLimits, Parts};

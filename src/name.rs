@@ -80,13 +80,16 @@ impl fmt::Display for Name {
     }
 }
 
+/// Digits of an incarnation.
+const INCARNATION_DIGITS: usize = 8;
+
 /// Tells a queue from others that had its name before. Shown in hexadecimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub u32);
 
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", self.0)
+        write!(f, "{:0width$x}", self.0, width = INCARNATION_DIGITS)
     }
 }
 
@@ -104,11 +107,16 @@ impl LeaseId {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (incarnation, token) = text.split_once('-')?;
-        let id = Self {
-            incarnation: Incarnation(u32::from_str_radix(incarnation, 16).ok()?),
-            token: token.parse().ok()?,
-        };
-        (id.to_string() == text).then_some(id)
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_whole = incarnation.len() == INCARNATION_DIGITS && incarnation.bytes().all(is_hex);
+        // Signs and leading zeros would make two ids of one.
+        let is_plain =
+            token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
+        if !(is_whole && is_plain) {
+            return None;
+        }
+        let incarnation = Incarnation(u32::from_str_radix(incarnation, 16).ok()?);
+        Some(Self { incarnation, token: token.parse().ok()? })
     }
 }
 

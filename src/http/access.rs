@@ -10,7 +10,6 @@ use super::state::AppState;
 use super::visit::Visit;
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
 use crate::config::access::Verb;
-use crate::name::Name;
 
 /// What the caller of a route must be allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +40,7 @@ fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Pro
         return Ok(());
     }
     let gate = &state.gate;
-    if gate.demands_certificates && !visit.peer.is_some_and(|peer| peer.has_certificate) {
+    if gate.demands_certificates && !visit.peer().is_some_and(|peer| peer.has_certificate) {
         let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
         return Err(Problem::new(Code::Unauthorized, detail));
     }
@@ -65,7 +64,7 @@ fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Pro
         let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
         Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
     })?;
-    allow(caller, need, visit.queue.as_ref().map(Name::as_str))
+    allow(caller, need, visit.queue())
 }
 
 fn allow(caller: &Caller, need: Need, queue: Option<&str>) -> Result<(), Problem> {

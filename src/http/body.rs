@@ -12,6 +12,7 @@ use http_body::Body as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::in_time::{Elapsed, in_time};
 use super::params::nearest;
 use super::problem::{Code, Problem};
 use super::state::{AppState, Gate};
@@ -78,7 +79,7 @@ impl FromRequest<AppState> for Incoming {
 impl Incoming {
     /// The next piece of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let piece = tokio::time::timeout(self.pause_max, self.body.next()).await;
+        let piece = in_time(self.pause_max, self.body.next()).await;
         match piece {
             Ok(Some(Ok(bytes))) => {
                 self.account.reserve(bytes.len())?;
@@ -89,7 +90,7 @@ impl Incoming {
                 Code::InvalidRequest,
                 "the body broke off before its end; nothing was applied",
             )),
-            Err(_) => {
+            Err(Elapsed) => {
                 let limit = crate::duration::format(self.pause_max);
                 let detail = format!("the body paused for longer than {limit}; nothing was applied");
                 Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit))
@@ -117,7 +118,8 @@ impl Incoming {
         if self.length.is_some_and(|length| length > limit as u64) {
             return Err(too_large());
         }
-        let mut whole = Vec::new();
+        let expected = self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+        let mut whole = Vec::with_capacity(expected.min(LARGE_BYTES));
         while let Some(piece) = self.next().await? {
             if whole.len() + piece.len() > limit {
                 return Err(too_large());
@@ -207,6 +209,9 @@ pub(super) fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
 /// No type, or curl's form default, is read as JSON.
 fn format_of(headers: &HeaderMap) -> Result<Format, Problem> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Format::Json) };
+    if value == "application/json" {
+        return Ok(Format::Json);
+    }
     let text = value.to_str().unwrap_or_default();
     let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
     let format = match parts.next().as_deref() {

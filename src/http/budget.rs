@@ -20,6 +20,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::Semaphore;
 
 use super::delivery::PIECE_BYTES;
+use super::in_time;
 use super::problem::{Code, Problem};
 use super::state::{AppState, Gate};
 use super::visit::Visit;
@@ -270,7 +271,7 @@ pub(super) async fn in_time(
     }
     let limit = state.limits.request_timeout;
     let time = limit.saturating_add(wait.min(state.limits.max_wait));
-    tokio::time::timeout(time, answer).await.unwrap_or_else(|_| took_too_long(limit).into_response())
+    in_time::in_time(time, answer).await.unwrap_or_else(|_| took_too_long(limit).into_response())
 }
 
 pub(super) fn took_too_long(limit: Duration) -> Problem {

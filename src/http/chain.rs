@@ -1,6 +1,6 @@
 //! What becomes of a request on its way to its handler and back.
 //!
-//! It is one layer, and what refuses a request is a plain function of its head: so little is spent on a refusal,
+//! It is one function, and what refuses a request is a plain function of its head: so little is spent on a refusal,
 //! and there are the most of these when there is the least time.
 
 use std::panic::AssertUnwindSafe;
@@ -17,27 +17,44 @@ use super::leftover::Leftover;
 use super::problem::Problem;
 use super::state::AppState;
 use super::telemetry::{self, Observed};
-use super::visit::Visit;
+use super::visit::{Connection, Target, Visit};
 use super::{access, guard};
 
-/// The layer around all routes.
-pub(super) async fn answer(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let (visit, request) = Visit::of(request, &state).await;
+/// The layer around all routes of a router.
+pub(super) async fn layer(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let connection = request.extensions_mut().remove();
+    let (target, request) = Target::routed(request).await;
+    answer(state, target, connection, request, |request| next.run(request)).await
+}
+
+/// Answers a request by `next`, unless something speaks against it.
+pub(super) async fn answer<F: Future<Output = Response>>(
+    state: AppState,
+    target: Target,
+    connection: Option<Connection>,
+    mut request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
+    let visit = Visit::of(&mut request, target, connection, &state);
     let mut observed = Observed::begin(state.clone(), visit.clone());
     // A panic leaves nothing half done that anybody would see: a queue that is being changed closes itself.
     let response = AssertUnwindSafe(pass(&state, &visit, request, next)).catch_unwind().await;
     observed.end(response.unwrap_or_else(|_| telemetry::panicked(&visit)))
 }
 
-/// Lets the request pass to its handler, unless something speaks against it.
-async fn pass(state: &AppState, visit: &Arc<Visit>, request: Request, next: Next) -> Response {
+async fn pass<F: Future<Output = Response>>(
+    state: &AppState,
+    visit: &Arc<Visit>,
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
     let wait = budget::wait_of(request.uri().query());
     let place = match admit(state, visit, &request, wait) {
         Ok(place) => place,
         Err(problem) => return Leftover::whole(request).clear(problem.into_response()).await,
     };
     let (request, leftover) = Leftover::lend(request);
-    let response = budget::in_time(state, visit, wait, visit.run(next.run(request))).await;
+    let response = budget::in_time(state, visit, wait, visit.run(next(request))).await;
     let response = match place {
         Some(place) => place.keep(response),
         None => response,
@@ -53,7 +70,7 @@ fn admit(
     wait: Duration,
 ) -> Result<Option<Place>, Problem> {
     guard::check_head(request, &state.limits)?;
-    guard::check_site(request, &state.limits.allowed_hosts)?;
+    guard::check_site(request, visit.connection.is_some(), &state.limits.allowed_hosts)?;
     access::authorize(state, visit, request.headers())?;
     let place = budget::place(state, visit, request.method(), wait)?;
     guard::check_recovered(state, request.uri())?;

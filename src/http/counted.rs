@@ -1,9 +1,11 @@
 //! JSON answers that tell the log how much they are about.
 
-use axum::Json;
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use super::problem::{Code, Problem};
 use super::visit::Counts;
 use super::wire::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Replaced, SettledList};
 
@@ -14,10 +16,23 @@ pub(super) struct Counted<T>(pub(super) T);
 impl<T: Serialize + Countable> IntoResponse for Counted<T> {
     fn into_response(self) -> Response {
         let counts = self.0.counts();
-        let mut response = Json(self.0).into_response();
+        let mut response = match serde_json::to_vec(&self.0) {
+            Ok(text) => json(text.into()),
+            Err(error) => {
+                tracing::error!(%error, "an answer could not be written");
+                Problem::new(Code::Internal, "the answer could not be written").into_response()
+            }
+        };
         response.extensions_mut().insert(counts);
         response
     }
+}
+
+/// An answer of JSON.
+pub(super) fn json(body: Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 /// What has counts.

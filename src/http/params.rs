@@ -188,6 +188,9 @@ impl<S: Sync> FromRequestParts<S> for Params {
 }
 
 fn decode(text: &str) -> Result<String, Problem> {
+    if !text.contains(['+', '%']) {
+        return Ok(text.to_owned());
+    }
     let spaced = text.replace('+', " ");
     percent_decoded(text, &spaced)
 }

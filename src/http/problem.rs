@@ -98,7 +98,7 @@ codes! {
     UnsupportedMediaType "unsupported-media-type" 415 false "The body's type is not understood"
         "Send application/json or application/x-ndjson, in UTF-8, without content encoding.";
     HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
-        "server.max_header_bytes bounds the request's head, 256 fields are the most, and a Content-Length must be below 2^64 - 2.";
+        "server.max_header_bytes bounds the request's head, 100 fields are the most, and a Content-Length must be below 2^64 - 2.";
     LeaseLost "lease-lost" 409 false "None of the leases could be settled"
         "settled says for each lease what became of it: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key by now: drop the result of the work, or make it safe to repeat.";
     ImmutableConfig "immutable-config" 409 false "The setting can't change now"

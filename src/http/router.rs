@@ -1,14 +1,59 @@
 //! Every route, and the chain around them.
 
 use axum::Router;
+use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
+use axum::response::Response;
 use axum::routing::{get, post};
+use tower::ServiceExt as _;
 
+use super::hot::Hot;
 use super::routes::{consume, history, look, operate, produce, queues};
 use super::state::AppState;
+use super::visit::Connection;
 use super::{chain, telemetry};
 
-/// The API.
+/// The API as connections call it.
+#[derive(Clone, Debug)]
+pub struct Api {
+    state: AppState,
+    router: Router,
+    has_queues: bool,
+}
+
+impl Api {
+    /// All of it.
+    #[must_use]
+    pub fn new(state: AppState) -> Self {
+        Self { router: router(state.clone()), state, has_queues: true }
+    }
+
+    /// Only `/metrics`, for a listener of its own.
+    #[must_use]
+    pub fn of_metrics(state: AppState) -> Self {
+        let router = Router::new().route("/metrics", get(operate::metrics));
+        Self { router: with_chain(router, state.clone()), state, has_queues: false }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(self, mut request: Request, connection: Connection) -> Response {
+        match Hot::of(&request).filter(|_| self.has_queues) {
+            Some((hot, target)) => {
+                let state = self.state.clone();
+                chain::answer(self.state, target, Some(connection), request, |request| {
+                    hot.answer(request, state)
+                })
+                .await
+            }
+            None => {
+                request.extensions_mut().insert(connection);
+                self.router.oneshot(request).await.unwrap_or_else(|never| match never {})
+            }
+        }
+    }
+}
+
+/// The routes of the API.
 pub fn router(state: AppState) -> Router {
     let mut router = Router::new()
         .route("/v1/queues", get(queues::list))
@@ -53,15 +98,10 @@ pub fn router(state: AppState) -> Router {
     with_chain(router, state)
 }
 
-/// Only `/metrics`, for a listener of its own.
-pub fn metrics_router(state: AppState) -> Router {
-    with_chain(Router::new().route("/metrics", get(operate::metrics)), state)
-}
-
 fn with_chain(router: Router<AppState>, state: AppState) -> Router {
     router
         .fallback(telemetry::not_found)
-        .layer(from_fn_with_state(state.clone(), chain::answer))
+        .layer(from_fn_with_state(state.clone(), chain::layer))
         .with_state(state)
 }
 

@@ -7,11 +7,11 @@ mod tests;
 pub mod tls;
 mod turned_away;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use hyper::body::Incoming;
@@ -24,19 +24,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
 use self::courtesy::Courteous;
 use self::pace::Pace;
 use self::tls::Tls;
 use self::turned_away::Doorkeeper;
 use super::delivery::Outbox;
-use super::visit::Peer;
+use super::router::Api;
+use super::visit::{Connection, Peer};
 use crate::clock::Clock;
 use crate::lifecycle::Shutdown;
 
-/// Most header fields of a request.
-const HEADERS_MAX: usize = 256;
 /// Smallest buffer of a connection, in bytes: bodies are read in pieces of up to this size, and a head that is not
 /// complete, of whose caller nothing is known yet, takes no more.
 const BUFFER_BYTES_MIN: usize = 64 << 10;
@@ -79,11 +77,11 @@ impl Drop for Place {
     }
 }
 
-/// Serves `router` on `listener` until `closing`; then the requests that run are finished, unless the
+/// Serves `api` on `listener` until `closing`; then the requests that run are finished, unless the
 /// shutdown cuts them.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    api: Api,
     tls: Option<Arc<Tls>>,
     bounds: Bounds,
     clock: Clock,
@@ -111,10 +109,11 @@ pub async fn serve(
                 let held = Place::take(permit, bounds.open.clone());
                 let pace = Pace::new(clock.clone(), bounds.header_read_timeout, bounds.idle_timeout);
                 let serving = Serving {
-                    router: router.clone(),
+                    api: api.clone(),
                     bounds: bounds.clone(),
                     pace,
-                    closing: closing.clone(),
+                    closing: closing.child_token(),
+                    cut: shutdown.cut().clone(),
                 };
                 let acceptor = tls.as_ref().map(|tls| tls.acceptor());
                 let connection = async move {
@@ -123,12 +122,8 @@ pub async fn serve(
                         Some(acceptor) => serving.run_tls(acceptor, stream, address).await,
                     }
                 };
-                let cut = shutdown.cut().clone();
                 shutdown.spawn("connection", async move {
-                    tokio::select! {
-                        () = connection => {}
-                        () = cut.cancelled() => {}
-                    }
+                    connection.await;
                     drop(held);
                 });
             }
@@ -142,15 +137,22 @@ pub async fn serve(
 
 /// What a connection needs of the server.
 struct Serving {
-    router: Router,
+    api: Api,
     bounds: Bounds,
     pace: Pace,
+    /// A token of its own: it is looked at whenever the connection has something to do, and all connections would take
+    /// the lock of one that they share.
     closing: CancellationToken,
+    /// Cancelled after `closing`.
+    cut: CancellationToken,
 }
 
 impl Serving {
     async fn run_tls(self, acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) {
-        let shaken = tokio::time::timeout(self.bounds.header_read_timeout, acceptor.accept(stream)).await;
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(self.bounds.header_read_timeout, acceptor.accept(stream)) => shaken,
+            () = self.cut.cancelled() => return,
+        };
         match shaken {
             Ok(Ok(stream)) => {
                 let has_certificate = stream.get_ref().1.peer_certificates().is_some();
@@ -162,24 +164,24 @@ impl Serving {
     }
 
     async fn run<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S, peer: Peer) {
-        let Self { router, bounds, pace, closing } = self;
+        let Self { api, bounds, pace, closing, cut } = self;
         let (requests, outbox) = (pace.clone(), Outbox::default());
         let stream = Courteous::new(stream, pace.clone(), outbox.clone());
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let connection = Connection { peer, outbox };
+        let service = service_fn(move |request: Request<Incoming>| {
             requests.request();
-            request.extensions_mut().insert(outbox.clone());
-            request.extensions_mut().insert(peer);
-            let answer = router.clone().oneshot(request.map(Body::new));
+            let answer = api.clone().answer(request.map(Body::new), connection.clone());
             let pace = requests.clone();
             async move {
                 let answer = answer.await;
                 pace.answered();
-                answer
+                Ok::<_, Infallible>(answer)
             }
         });
+        // With `max_headers` hyper would take and fill two buffers of 8 KiB for each request: its default of 100 has
+        // them on the stack.
         let mut http = http1::Builder::new();
         http.header_read_timeout(None)
-            .max_headers(HEADERS_MAX)
             .max_buf_size(bounds.max_header_bytes.saturating_mul(2).max(BUFFER_BYTES_MIN));
         let connection = http.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
@@ -189,7 +191,11 @@ impl Serving {
             () = pace.too_slow() => return tracing::debug!("a connection was too slow"),
             () = closing.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                tokio::select! {
+                    biased;
+                    ended = connection => ended,
+                    () = cut.cancelled() => return,
+                }
             }
         };
         if let Err(error) = ended {

@@ -16,11 +16,26 @@ use crate::spans::Spans;
 
 /// What handlers share. Each layer and handler gets a clone, so it is one pointer.
 #[derive(Clone, Debug)]
-pub struct AppState(Arc<Parts>);
+pub struct AppState(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    parts: Parts,
+    /// What the ids of requests begin with that bring none.
+    id_prefix: String,
+}
+
+impl AppState {
+    /// The id of the request of this number.
+    pub(super) fn request_id(&self, number: u64) -> String {
+        [&*self.0.id_prefix, &*number.to_string()].concat()
+    }
+}
 
 impl From<Parts> for AppState {
     fn from(parts: Parts) -> Self {
-        Self(Arc::new(parts))
+        let id_prefix = format!("{:x}-", parts.started_us);
+        Self(Arc::new(Shared { parts, id_prefix }))
     }
 }
 
@@ -28,7 +43,7 @@ impl Deref for AppState {
     type Target = Parts;
 
     fn deref(&self) -> &Parts {
-        &self.0
+        &self.0.parts
     }
 }
 

@@ -16,7 +16,6 @@ use super::visit::{Counts, REQUEST_ID, Visit};
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
 use crate::engine::time::Time;
-use crate::name::Name;
 use crate::spans;
 
 /// The route whose problems tell what was settled.
@@ -98,7 +97,7 @@ impl Observed {
             outcome,
             took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             request_id = visit.id,
-            queue = visit.queue.as_ref().map(Name::as_str),
+            queue = visit.queue(),
             who,
             queued,
             ignored,
@@ -115,7 +114,7 @@ impl Observed {
                 parent: visit.parent,
                 links: visit.links.get().map_or(&[], Vec::as_slice),
                 id: &visit.id,
-                queue: visit.queue.as_ref().map(Name::as_str),
+                queue: visit.queue(),
                 status,
                 outcome,
             });
@@ -126,11 +125,11 @@ impl Observed {
             time: super::wire::instant(Time::from_micros(now_us)),
             request_id: &visit.id,
             who,
-            from: visit.peer.map(|peer| peer.address.to_string()),
+            from: visit.peer().map(|peer| peer.address.to_string()),
             verb: visit.verb.get().map(|verb| verb.as_str()),
             method: visit.method,
             route,
-            queue: visit.queue.as_ref().map(Name::as_str),
+            queue: visit.queue(),
             keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
             outcome,
             status,

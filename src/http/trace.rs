@@ -1,11 +1,13 @@
 //! The trace that a request belongs to, by its header `traceparent` (W3C Trace Context).
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
+use super::visit::Visit;
 use crate::engine::trace::{Trace, TraceContext};
 
 /// The name of the header.
@@ -27,7 +29,8 @@ impl<S: Sync> FromRequestParts<S> for Traced {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self(context_of(&parts.headers).map(Trace::new)))
+        let visit: Option<&Arc<Visit>> = parts.extensions.get();
+        Ok(Self(visit.and_then(|visit| visit.parent).map(Trace::new)))
     }
 }
 

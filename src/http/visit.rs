@@ -10,6 +10,7 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::HeaderName;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::delivery::Outbox;
 use super::measures::UNKNOWN;
 use super::state::{AppState, Gate};
 use super::trace;
@@ -32,16 +33,55 @@ pub(super) struct Peer {
     pub(super) has_certificate: bool,
 }
 
+/// What a request knows of the connection that it came by.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) peer: Peer,
+    /// What it has taken over of answers to pops.
+    pub(super) outbox: Outbox,
+}
+
+/// A route of the API.
+#[derive(Clone, Debug)]
+pub(super) enum Route {
+    /// One that the router has found.
+    Routed(MatchedPath),
+    /// One that needs no router.
+    Hot(&'static str),
+}
+
+/// What the path of a request names.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) route: Option<Route>,
+    /// Decoded as the handlers read it; none if no queue can be called so.
+    pub(super) queue: Option<Name>,
+}
+
+impl Target {
+    /// What the router has found.
+    pub(super) async fn routed(request: Request) -> (Self, Request) {
+        let (mut parts, body) = request.into_parts();
+        let queue = match RawPathParams::from_request_parts(&mut parts, &()).await {
+            Ok(params) => {
+                params.iter().find(|(name, _)| *name == "queue").and_then(|(_, value)| Name::new(value).ok())
+            }
+            Err(_) => None,
+        };
+        let route = parts.extensions.get().cloned().map(Route::Routed);
+        (Self { route, queue }, Request::from_parts(parts, body))
+    }
+}
+
 /// A request, as far as it may be told.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) id: String,
     pub(super) begun_us: u64,
     pub(super) method: &'static str,
-    route: Option<MatchedPath>,
-    /// The queue that the path names, decoded as the handlers read it; none if no queue can be called so.
-    pub(super) queue: Option<Name>,
-    pub(super) peer: Option<Peer>,
+    target: Target,
+    /// None in a test of the routes alone.
+    pub(super) connection: Option<Connection>,
     /// What it is about to do, once that is known.
     pub(super) verb: OnceLock<Verb>,
     /// Who does it, once that is known.
@@ -62,34 +102,31 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// What the head of a request says.
-    pub(super) async fn of(request: Request, state: &AppState) -> (Arc<Self>, Request) {
-        let (mut parts, body) = request.into_parts();
-        let queue = match RawPathParams::from_request_parts(&mut parts, &()).await {
-            Ok(params) => {
-                params.iter().find(|(name, _)| *name == "queue").and_then(|(_, value)| Name::new(value).ok())
-            }
-            Err(_) => None,
-        };
+    /// What the head of a request says, which takes it along.
+    pub(super) fn of(
+        request: &mut Request,
+        target: Target,
+        connection: Option<Connection>,
+        state: &AppState,
+    ) -> Arc<Self> {
         let visit = Arc::new(Self {
-            id: request_id(&parts, state),
+            id: request_id(request, state),
             begun_us: state.clock.now_us(),
-            method: method_label(parts.method.as_str()),
-            route: parts.extensions.get().cloned(),
-            queue,
-            peer: parts.extensions.get().copied(),
+            method: method_label(request.method().as_str()),
+            target,
+            connection,
             verb: OnceLock::new(),
             caller: OnceLock::new(),
             expired: OnceLock::new(),
             is_let_in: AtomicBool::new(false),
-            parent: trace::context_of(&parts.headers),
+            parent: trace::context_of(request.headers()),
             links: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),
             turn: Mutex::default(),
             gate: Arc::clone(&state.gate),
         });
-        parts.extensions.insert(Arc::clone(&visit));
-        (visit, Request::from_parts(parts, body))
+        request.extensions_mut().insert(Arc::clone(&visit));
+        visit
     }
 
     /// Takes a turn, which it gives back as soon as it waits for something else. Large bodies are read by as many at a time as
@@ -117,7 +154,20 @@ impl Visit {
 
     /// The route that the path belongs to.
     pub(super) fn route(&self) -> Option<&str> {
-        self.route.as_ref().map(MatchedPath::as_str)
+        self.target.route.as_ref().map(|route| match route {
+            Route::Routed(path) => path.as_str(),
+            Route::Hot(path) => path,
+        })
+    }
+
+    /// The other end of the connection.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        self.connection.as_ref().map(|connection| connection.peer)
+    }
+
+    /// The queue that the path names, if any can be called so.
+    pub(super) fn queue(&self) -> Option<&str> {
+        self.target.queue.as_ref().map(Name::as_str)
     }
 
     /// The name of the token that was shown, also if it is good no more: for the log and the audit alone.
@@ -146,15 +196,15 @@ pub(super) struct Counts {
 }
 
 /// A caller's own id is kept if it is harmless; else the process counts.
-fn request_id(parts: &axum::http::request::Parts, state: &AppState) -> String {
+fn request_id(request: &Request, state: &AppState) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(1);
-    let given = parts.headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let given = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
     let harmless = |id: &&str| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
     };
     match given.filter(harmless) {
         Some(id) => id.to_owned(),
-        None => format!("{:x}-{}", state.started_us, COUNT.fetch_add(1, Ordering::Relaxed)),
+        None => state.request_id(COUNT.fetch_add(1, Ordering::Relaxed)),
     }
 }
 

@@ -11,6 +11,7 @@ mod operating;
 mod producing;
 mod queues;
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::ser::SerializeStruct;
@@ -40,13 +41,27 @@ impl Serialize for RawObject {
     }
 }
 
+/// An instant that is written as [`instant`] does, straight into its document.
+#[derive(Clone, Copy, Debug)]
+pub struct Instant(pub Time);
+
+impl Serialize for Instant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&rfc3339(self.0))
+    }
+}
+
 /// An instant as RFC 3339 with milliseconds.
 #[must_use]
 pub fn instant(at: Time) -> String {
+    rfc3339(at).to_string()
+}
+
+fn rfc3339(at: Time) -> impl fmt::Display {
     // The last instant that RFC 3339 can write: the end of the year 9999.
     let micros = at.as_micros().min(253_402_300_799_999_999);
     let since_epoch = Duration::from_micros(micros);
-    humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since_epoch).to_string()
+    humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since_epoch)
 }
 
 /// Whole milliseconds.

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use metrics::Gauge;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +11,7 @@ use super::Error;
 use crate::config::{self, Settings};
 use crate::http::server::tls::Tls;
 use crate::http::server::{Bounds, serve};
-use crate::http::{AppState, metrics_router, router};
+use crate::http::{Api, AppState};
 
 /// Where connections come in.
 pub(super) struct Listeners {
@@ -78,14 +77,14 @@ impl Serving<'_> {
     /// Serves the API and, on its own listener if it has one, the metrics.
     pub(super) fn start(&self, listeners: Listeners) {
         if let Some(metrics) = listeners.metrics {
-            let router = metrics_router(self.state.clone());
-            self.listen("metrics listener", metrics, router, Gauge::noop());
+            let api = Api::of_metrics(self.state.clone());
+            self.listen("metrics listener", metrics, api, Gauge::noop());
         }
         let open = self.state.measures.connections(self.settings.max_connections);
-        self.listen("api listener", listeners.api, router(self.state.clone()), open);
+        self.listen("api listener", listeners.api, Api::new(self.state.clone()), open);
     }
 
-    fn listen(&self, name: &'static str, listening: Listening, router: Router, open: Gauge) {
+    fn listen(&self, name: &'static str, listening: Listening, api: Api, open: Gauge) {
         let bounds = Bounds {
             header_read_timeout: self.settings.header_read_timeout.get(),
             idle_timeout: self.settings.idle_timeout.get(),
@@ -96,7 +95,6 @@ impl Serving<'_> {
         };
         let (state, tls, closing) = (&self.state, self.tls.clone(), self.closing.clone());
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());
-        shutdown
-            .spawn(name, serve(listening.listener, router, tls, bounds, clock, closing, shutdown.clone()));
+        shutdown.spawn(name, serve(listening.listener, api, tls, bounds, clock, closing, shutdown.clone()));
     }
 }

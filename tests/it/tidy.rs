@@ -41,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lifecycle", &["duration"]),
     ("config", &["duration", "engine::limits"]),
     ("supervisor", &["config"]),
-    ("telemetry", &["config"]),
+    ("telemetry", &["clock", "config"]),
     (
         "server",
         &[

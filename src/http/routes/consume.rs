@@ -7,8 +7,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
 use super::produce::DELAY_MAX;
 use crate::engine::Sweep;
@@ -16,8 +15,8 @@ use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::key::Key;
 use crate::engine::limits::ERROR_BYTES_MAX;
 use crate::http::body::Incoming;
-use crate::http::counted::Counted;
-use crate::http::delivery::{DeliveryBody, Outbox};
+use crate::http::counted::{Counted, json};
+use crate::http::delivery::DeliveryBody;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::params::{Params, QueueName, read_duration, wrong};
@@ -55,12 +54,10 @@ pub(in crate::http) async fn pop(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
-    outbox: Option<Extension<Outbox>>,
     Extension(visit): Extension<Arc<Visit>>,
     incoming: Incoming,
 ) -> Result<Response, Problem> {
-    let outbox = outbox.map(|Extension(outbox)| outbox);
-    let answer = pop_or_problem(&state, &name, params, incoming, (outbox, &visit)).await;
+    let answer = pop_or_problem(&state, &name, params, incoming, &visit).await;
     answer.map_err(|problem| problem.with_default("settled", Vec::<SettledDocument>::new()))
 }
 
@@ -70,7 +67,7 @@ async fn pop_or_problem(
     name: &Name,
     params: Params,
     incoming: Incoming,
-    (outbox, visit): (Option<Outbox>, &Visit),
+    visit: &Visit,
 ) -> Result<Response, Problem> {
     let params = params.only::<PopQuery>()?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
@@ -92,7 +89,7 @@ async fn pop_or_problem(
 
     let handle = state.registry.get_or_create(name)?;
     let answer = handle.pop(PopCall { pop, settles: settles_of(&handle, &body.settle, hows), wait }).await;
-    let settled = settled_documents(&body.settle, &answer.settled);
+    let settled = settled_documents(body.settle, &answer.settled);
     let delivered = match answer.items {
         Ok(delivered) => delivered,
         Err(error) => {
@@ -116,8 +113,10 @@ async fn pop_or_problem(
         tracing::error!(%error, "an answer could not be written");
         Problem::new(Code::Internal, "the answer could not be written")
     })?;
-    let body = Body::new(DeliveryBody::new(text, delivered, outbox));
-    Ok(([(header::CONTENT_TYPE, "application/json")], Extension(counts), body).into_response())
+    let outbox = visit.connection.as_ref().map(|connection| connection.outbox.clone());
+    let mut response = json(Body::new(DeliveryBody::new(text, delivered, outbox)));
+    response.extensions_mut().insert(counts);
+    Ok(response)
 }
 
 /// Settle leases, each for itself.
@@ -138,7 +137,7 @@ pub(in crate::http) async fn settle(
 ) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
     let body: SettleBody = incoming.document().await?;
-    settle_all(&state, &name, &body.settle).await
+    settle_all(&state, &name, body.settle).await
 }
 
 /// Acknowledge leases: what was handed out is known now.
@@ -336,17 +335,17 @@ async fn settle_one_way(
     let call =
         |lease: String| SettleCall { lease, how, delay: body.delay.clone(), error: body.error.clone() };
     let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
-    settle_all(state, name, &calls).await
+    settle_all(state, name, calls).await
 }
 
 async fn settle_all(
     state: &AppState,
     name: &Name,
-    calls: &[SettleCall],
+    calls: Vec<SettleCall>,
 ) -> Result<Counted<SettledList>, Problem> {
-    let hows = read_settles(calls)?;
+    let hows = read_settles(&calls)?;
     let handle = state.registry.get(name)?;
-    let settles = settles_of(&handle, calls, hows);
+    let settles = settles_of(&handle, &calls, hows);
     let results = handle.write(|queue, now| queue.settle(now, &settles)).await?;
     let settled = settled_documents(calls, &results);
     if all_lost(results.iter().map(|settled| matches!(settled, Settled::Stale { .. }))) {
@@ -423,7 +422,7 @@ fn settles_of(handle: &Handle, calls: &[SettleCall], hows: Vec<How>) -> Vec<Sett
     pairs.map(|(call, how)| Settle { token: handle.token(&call.lease), how }).collect()
 }
 
-fn settled_documents(calls: &[SettleCall], results: &[Settled]) -> Vec<SettledDocument> {
-    let pairs = calls.iter().zip(results);
-    pairs.map(|(call, settled)| SettledDocument::new(&call.lease, call.how, *settled)).collect()
+fn settled_documents(calls: Vec<SettleCall>, results: &[Settled]) -> Vec<SettledDocument> {
+    let pairs = calls.into_iter().zip(results);
+    pairs.map(|(call, settled)| SettledDocument::new(call.lease, call.how, *settled)).collect()
 }

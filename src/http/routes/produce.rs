@@ -148,9 +148,9 @@ async fn produce(
         )
         .await;
     }
-    let read_by = rules.config.key.clone();
+    let read_by = rules.config.clone();
     apply(state, name, rules, Arc::new(parsed), move |reader, index, parsed| {
-        let again = (reader.config.key != read_by).then(|| parsed.read_again(reader.config));
+        let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
         let keyed = reader.keyed(parsed, explicit.as_ref(), Fate::of(kind));
         let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
@@ -205,10 +205,19 @@ async fn apply<C: Send + Sync + 'static>(
 ) -> Result<Counted<Produced>, Problem> {
     for _ in 0..READINGS_MAX {
         let calls = rules.each(came.clone(), read.clone()).await?;
-        state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
-        let handle = state.registry.get_or_create(name)?;
+        let there = rules.handle.take();
+        let was_there = there.is_some();
+        let handle = match there {
+            Some(handle) => handle,
+            None => {
+                state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
+                state.registry.get_or_create(name)?
+            }
+        };
         match handle.produce(&rules.config, &calls).await {
-            Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(&handle),
+            Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
+            // It was deleted since the call came, which makes it anew.
+            Err(service::Error::QueueDeleted) if was_there => {}
             produced => return Ok(Counted(produced?.into())),
         }
     }

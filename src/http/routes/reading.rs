@@ -26,6 +26,8 @@ const ENVELOPE_BYTES_MAX: usize = 16 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) config: Arc<Config>,
+    /// The queue, unless it is not there yet.
+    pub(super) handle: Option<Arc<Handle>>,
     /// Turns of those whose objects are admitted. None for a queue that is not there yet: it asks for nothing.
     turns: Option<Arc<Turns>>,
     account: Account,
@@ -144,13 +146,18 @@ impl Rules {
     pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
         let (account, patience) = (incoming.account(), state.limits.request_timeout);
         match state.registry.find(name) {
-            Some(handle) => {
-                let config = handle.config();
-                let turns = Some(handle.admitting(&config));
-                Self { config, turns, account, patience }
+            Some(handle) => Self::by(handle, account, patience),
+            None => {
+                let config = state.registry.defaults().clone();
+                Self { config, handle: None, turns: None, account, patience }
             }
-            None => Self { config: state.registry.defaults().clone(), turns: None, account, patience },
         }
+    }
+
+    fn by(handle: Arc<Handle>, account: Account, patience: Duration) -> Self {
+        let config = handle.config();
+        let turns = config.admission.is_some().then(|| handle.admitting(&config));
+        Self { config, handle: Some(handle), turns, account, patience }
     }
 
     /// Those for a call without objects, which waits for no turn.
@@ -159,10 +166,8 @@ impl Rules {
     }
 
     /// Those that the queue has now.
-    pub(super) fn now(&self, handle: &Handle) -> Self {
-        let config = handle.config();
-        let turns = Some(handle.admitting(&config));
-        Self { config, turns, account: self.account.clone(), patience: self.patience }
+    pub(super) fn now(&self, handle: Arc<Handle>) -> Self {
+        Self::by(handle, self.account.clone(), self.patience)
     }
 
     /// Where the bytes of the body are counted for as long as it is kept.

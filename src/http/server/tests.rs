@@ -10,7 +10,7 @@ use super::*;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::engine::config::Config;
-use crate::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts, router};
+use crate::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts};
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Name, Registry};
 use crate::spans::Spans;
@@ -56,7 +56,13 @@ fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
         open: metrics::Gauge::noop(),
     };
     let pace = Pace::new(state.clock.clone(), hour, hour);
-    let serving = Serving { router: router(state.clone()), bounds, pace, closing: CancellationToken::new() };
+    let serving = Serving {
+        api: Api::new(state.clone()),
+        bounds,
+        pace,
+        closing: CancellationToken::new(),
+        cut: CancellationToken::new(),
+    };
     let peer = Peer { address: ([127, 0, 0, 1], 1).into(), has_certificate: false };
     (near, state.shutdown.spawn("connection", serving.run(far, peer)))
 }

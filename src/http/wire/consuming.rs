@@ -1,14 +1,16 @@
 //! What workers send and are told.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{RawObject, instant, millis, strict};
+use super::{Instant, RawObject, instant, millis, strict};
 use crate::engine::command::{Extended, Item, Outcome, Settled};
-use crate::engine::delta::Delta;
+use crate::engine::delta::{Delta, Source};
 use crate::engine::time::Time;
 use crate::http::openapi::terms;
-use crate::service::Handle;
+use crate::service::{Handle, LeaseId};
 
 /// A delta as it is handed out.
 #[derive(Debug, Serialize, ToSchema)]
@@ -19,8 +21,8 @@ pub struct DeltaDocument {
     /// The event that queued it.
     pub resource_version: u64,
     /// When it was queued.
-    #[schema(format = DateTime)]
-    pub queued_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub queued_at: Instant,
     /// The object as it was sent.
     #[schema(value_type = terms::RawObject)]
     pub object: RawObject,
@@ -29,13 +31,18 @@ pub struct DeltaDocument {
     pub final_state_unknown: bool,
     /// Who sent it, if it said so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub source: Option<Source>,
     /// How many older deltas the key's cap merged into this one.
     #[serde(skip_serializing_if = "is_zero")]
     pub coalesced: u32,
     /// The trace of the call that queued it, if it named one (W3C Trace Context).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+}
+
+fn as_text<S: Serializer>(text: &impl fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(text)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -48,10 +55,10 @@ impl From<&Delta> for DeltaDocument {
         Self {
             kind: delta.kind.as_str(),
             resource_version: delta.rv,
-            queued_at: instant(delta.queued_at),
+            queued_at: Instant(delta.queued_at),
             object: RawObject(delta.object.clone()),
             final_state_unknown: delta.final_state_unknown,
-            source: delta.source.as_deref().map(str::to_owned),
+            source: delta.source.clone(),
             coalesced: delta.coalesced,
             traceparent: delta.trace.as_deref().map(ToString::to_string),
         }
@@ -62,21 +69,23 @@ impl From<&Delta> for DeltaDocument {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LeaseDocument {
     /// What settles it.
-    pub id: String,
+    #[schema(value_type = String)]
+    #[serde(serialize_with = "as_text")]
+    pub id: LeaseId,
     /// The fencing token: it grows with every lease of the queue.
     pub token: u64,
     /// When it expires.
-    #[schema(format = DateTime)]
-    pub expires_at: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Instant,
     /// Milliseconds until then, computed as the answer is written.
     pub expires_in_ms: u64,
 }
 
 /// A key that was handed out.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct PoppedItem {
+pub struct PoppedItem<'a> {
     /// The key.
-    pub key: String,
+    pub key: &'a str,
     /// The lease on it.
     pub lease: LeaseDocument,
     /// Deliveries since the last acknowledgement, this one included.
@@ -93,16 +102,16 @@ pub struct PoppedItem {
     pub known: Option<RawObject>,
 }
 
-impl PoppedItem {
+impl<'a> PoppedItem<'a> {
     /// The item as of `now`.
     #[must_use]
-    pub fn new(handle: &Handle, item: &Item, now: Time) -> Self {
+    pub fn new(handle: &Handle, item: &'a Item, now: Time) -> Self {
         Self {
-            key: item.key.as_str().to_owned(),
+            key: item.key.as_str(),
             lease: LeaseDocument {
-                id: handle.lease_id(item.token).to_string(),
+                id: handle.lease_id(item.token),
                 token: item.token,
-                expires_at: instant(item.deadline),
+                expires_at: Instant(item.deadline),
                 expires_in_ms: millis(item.deadline.since(now)),
             },
             attempt: item.attempt,
@@ -116,9 +125,9 @@ impl PoppedItem {
 
 /// The answer to a pop.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Popped {
+pub struct Popped<'a> {
     /// The keys; empty when the wait ended.
-    pub items: Vec<PoppedItem>,
+    pub items: Vec<PoppedItem<'a>>,
     /// What became of the settles that came with the pop.
     pub settled: Vec<SettledDocument>,
 }
@@ -209,13 +218,13 @@ pub struct SettledDocument {
 impl SettledDocument {
     /// What became of `call`.
     #[must_use]
-    pub fn new(lease: &str, how: SettleHow, settled: Settled) -> Self {
+    pub fn new(lease: String, how: SettleHow, settled: Settled) -> Self {
         let (result, outcome) = match settled {
             Settled::Ok { .. } => ("ok", None),
             Settled::Repeated => ("repeated", None),
             Settled::Stale { outcome } => ("stale", Some(outcome.as_str())),
         };
-        Self { lease: lease.to_owned(), how, result, outcome }
+        Self { lease, how, result, outcome }
     }
 }
 
