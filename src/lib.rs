@@ -13,6 +13,7 @@ pub mod config;
 pub mod duration;
 pub mod engine;
 pub mod http;
+pub mod instant;
 pub mod journal;
 pub mod lifecycle;
 pub mod name;

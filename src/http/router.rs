@@ -37,19 +37,15 @@ impl Api {
 
     /// Answers a request.
     pub(super) async fn answer(self, mut request: Request, connection: Connection) -> Response {
-        match Hot::of(&request).filter(|_| self.has_queues) {
-            Some((hot, target)) => {
-                let state = self.state.clone();
-                chain::answer(self.state, target, Some(connection), request, |request| {
-                    hot.answer(request, state)
-                })
-                .await
-            }
-            None => {
-                request.extensions_mut().insert(connection);
-                self.router.oneshot(request).await.unwrap_or_else(|never| match never {})
-            }
+        if let Some((hot, target)) = Hot::of(&request).filter(|_| self.has_queues) {
+            let state = self.state.clone();
+            return chain::answer(self.state, target, Some(connection), request, |request| {
+                hot.answer(request, state)
+            })
+            .await;
         }
+        request.extensions_mut().insert(connection);
+        self.router.oneshot(request).await.unwrap_or_else(|never| match never {})
     }
 }
 

@@ -8,6 +8,7 @@ mod consuming;
 mod history;
 mod looking;
 mod operating;
+mod popped;
 mod producing;
 mod queues;
 
@@ -21,6 +22,7 @@ pub use self::consuming::*;
 pub use self::history::*;
 pub use self::looking::*;
 pub use self::operating::*;
+pub use self::popped::popped;
 pub use self::producing::*;
 pub use self::queues::*;
 use crate::engine::object::Object;

@@ -4,8 +4,7 @@
 //! and texts first.
 
 use std::cell::RefCell;
-use std::fmt;
-use std::time::{Duration, UNIX_EPOCH};
+use std::fmt::{self, Write as _};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -15,6 +14,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::clock::Clock;
+use crate::instant::Seconds;
 
 /// About how long a line is, in bytes.
 const LINE_BYTES: usize = 512;
@@ -24,9 +24,7 @@ const LINE_BYTES: usize = 512;
 pub(crate) struct Json(pub(crate) Clock);
 
 thread_local! {
-    /// A second since the epoch and how it is written, up to its fraction: most lines of a busy server share theirs, and to
-    /// work out a date takes longer than all else of a line.
-    static SECOND: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+    static SECONDS: RefCell<Seconds> = const { RefCell::new(Seconds::new()) };
 }
 
 impl<S, N> FormatEvent<S, N> for Json
@@ -38,80 +36,80 @@ where
         let normalized = event.normalized_metadata();
         let metadata = normalized.as_ref().unwrap_or_else(|| event.metadata());
         out.write_str("{\"timestamp\":\"")?;
-        let now = Duration::from_micros(self.0.now_us());
-        SECOND.with_borrow_mut(|(second, text)| {
-            if *second != now.as_secs() {
-                let at = UNIX_EPOCH + Duration::from_secs(now.as_secs());
-                let whole = humantime::format_rfc3339_seconds(at).to_string();
-                (*second, *text) = (now.as_secs(), whole.trim_end_matches('Z').to_owned());
-            }
-            write!(out, "{text}.{:06}Z\"", now.subsec_micros())
-        })?;
-        let mut members = Members(Vec::with_capacity(LINE_BYTES));
-        members.put("level", |text| quote(text, metadata.level().as_str()));
+        let now_us = self.0.now_us();
+        SECONDS
+            .with_borrow_mut(|seconds| write!(out, "{}.{:06}Z\"", seconds.of(now_us), now_us % 1_000_000))?;
+        let mut members = Members(String::with_capacity(LINE_BYTES));
+        members.put_text("level", metadata.level().as_str());
         event.record(&mut members);
-        members.put("target", |text| quote(text, metadata.target()));
-        out.write_str(std::str::from_utf8(&members.0).map_err(|_| fmt::Error)?)?;
+        members.put_text("target", metadata.target());
+        out.write_str(&members.0)?;
         out.write_str("}\n")
     }
 }
 
 /// Members of an object, each with a comma before it.
-struct Members(Vec<u8>);
+struct Members(String);
 
 impl Members {
-    fn put(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) {
+    fn put(&mut self, name: &str, write: impl FnOnce(&mut String) -> fmt::Result) {
         // What comes by the facade `log` tells its place in fields that the metadata has already.
         if name.starts_with("log.") {
             return;
         }
         let Self(text) = self;
         let before = text.len();
-        text.push(b',');
-        let name = quote(text, name);
-        text.push(b':');
-        if name.and_then(|()| write(&mut *text)).is_err() {
+        text.push(',');
+        quote(text, name);
+        text.push(':');
+        if write(text).is_err() {
             text.truncate(before);
         }
     }
+
+    fn put_text(&mut self, name: &str, value: &str) {
+        self.put(name, |text| {
+            quote(text, value);
+            Ok(())
+        });
+    }
 }
 
-/// Writes a string. Nearly all are plain, which is seen many bytes at a time: to look for what to escape a byte at a time
-/// took half the time of a line.
-fn quote(out: &mut Vec<u8>, text: &str) -> serde_json::Result<()> {
-    let is_plain = |byte: u8| (byte >= b' ') & (byte != b'"') & (byte != b'\\');
-    if !text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
-        return serde_json::to_writer(out, text);
+/// Writes a string. Nearly all are plain, and those are copied whole.
+fn quote(out: &mut String, text: &str) {
+    if text.bytes().any(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\')) {
+        out.push_str(&serde_json::Value::from(text).to_string());
+        return;
     }
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
-    Ok(())
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
 }
 
 impl Visit for Members {
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field.name(), |text| serde_json::to_writer(text, &value));
+        self.put(field.name(), |text| write!(text, "{value}"));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field.name(), |text| serde_json::to_writer(text, &value));
+        self.put(field.name(), |text| write!(text, "{value}"));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field.name(), |text| serde_json::to_writer(text, &value));
+        // JSON has no NaN.
+        self.put(field.name(), |text| write!(text, "{}", serde_json::Value::from(value)));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field.name(), |text| serde_json::to_writer(text, &value));
+        self.put(field.name(), |text| write!(text, "{value}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field.name(), |text| quote(text, value));
+        self.put_text(field.name(), value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field.name(), |text| serde_json::to_writer(text, &format_args!("{value:?}")));
+        self.put_text(field.name(), &format!("{value:?}"));
     }
 }
 

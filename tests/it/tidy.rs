@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "clock",
             "lifecycle",
             "duration",
+            "instant",
             "config",
             "access",
             "audit",
@@ -41,7 +42,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("lifecycle", &["duration"]),
     ("config", &["duration", "engine::limits"]),
     ("supervisor", &["config"]),
-    ("telemetry", &["clock", "config"]),
+    ("instant", &[]),
+    ("telemetry", &["clock", "config", "instant"]),
     (
         "server",
         &[

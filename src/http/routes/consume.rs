@@ -8,6 +8,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use foldhash::fast::RandomState;
 
 use super::produce::DELAY_MAX;
 use crate::engine::Sweep;
@@ -24,8 +25,8 @@ use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::visit::{Counts, Visit};
 use crate::http::wire::{
-    ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, PoppedItem,
-    SettleBody, SettleCall, SettleHow, SettledDocument, SettledList,
+    ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleBody,
+    SettleCall, SettleHow, SettledDocument, SettledList, popped,
 };
 use crate::service::{Handle, Name, PopCall, SLICE_KEYS};
 
@@ -84,7 +85,7 @@ async fn pop_or_problem(
             Some(other) => return Err(wrong("with", &format!("it takes \"known\", not {other:?}"))),
         },
     };
-    let body: PopBody = incoming.document().await?;
+    let body: PopBody = incoming.flat_document().await?;
     let hows = read_settles(&body.settle)?;
 
     let handle = state.registry.get_or_create(name)?;
@@ -101,18 +102,12 @@ async fn pop_or_problem(
         let traces = deltas.filter_map(|delta| delta.trace.as_deref().copied());
         let _set_once = visit.links.set(traces.collect());
     }
-    let now = handle.now();
-    let items = delivered.items.iter().map(|item| PoppedItem::new(&handle, item, now)).collect();
-    let popped = Popped { items, settled };
     let counts = Counts {
-        items: Some(popped.items.len() as u64),
-        leases: Some(popped.settled.len() as u64),
+        items: Some(delivered.items.len() as u64),
+        leases: Some(settled.len() as u64),
         ..Counts::default()
     };
-    let text = serde_json::to_vec(&popped).map_err(|error| {
-        tracing::error!(%error, "an answer could not be written");
-        Problem::new(Code::Internal, "the answer could not be written")
-    })?;
+    let text = popped(handle.incarnation(), &delivered.items, &settled, handle.now());
     let outbox = visit.connection.as_ref().map(|connection| connection.outbox.clone());
     let mut response = json(Body::new(DeliveryBody::new(text, delivered, outbox)));
     response.extensions_mut().insert(counts);
@@ -136,7 +131,7 @@ pub(in crate::http) async fn settle(
     incoming: Incoming,
 ) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
-    let body: SettleBody = incoming.document().await?;
+    let body: SettleBody = incoming.flat_document().await?;
     settle_all(&state, &name, body.settle).await
 }
 
@@ -233,7 +228,7 @@ pub(in crate::http) async fn extend(
     incoming: Incoming,
 ) -> Result<Counted<ExtendedList>, Problem> {
     params.none()?;
-    let body: ExtendBody = incoming.document().await?;
+    let body: ExtendBody = incoming.flat_document().await?;
     check_leases(body.leases.iter())?;
     let lease = body.lease.as_deref();
     let lease = lease.map(|text| read_duration(text, LEASE_MIN..=LEASE_MAX)).transpose();
@@ -330,7 +325,7 @@ async fn settle_one_way(
     how: SettleHow,
 ) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
-    let body: LeasesBody = incoming.document().await?;
+    let body: LeasesBody = incoming.flat_document().await?;
     read_how(how, body.delay.as_deref(), body.error.as_deref())?;
     let call =
         |lease: String| SettleCall { lease, how, delay: body.delay.clone(), error: body.error.clone() };
@@ -407,7 +402,7 @@ fn check_leases<'a>(ids: impl ExactSizeIterator<Item = &'a String>) -> Result<()
         let detail = format!("the request names more than {SETTLES_MAX} leases");
         return Err(Problem::new(Code::InvalidRequest, detail).with("limit", SETTLES_MAX));
     }
-    let mut seen = HashSet::new();
+    let mut seen: HashSet<_, RandomState> = HashSet::default();
     for (index, id) in ids.enumerate() {
         if !seen.insert(id) {
             let detail = format!("the lease {id:?} is named twice");

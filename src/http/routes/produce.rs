@@ -207,12 +207,11 @@ async fn apply<C: Send + Sync + 'static>(
         let calls = rules.each(came.clone(), read.clone()).await?;
         let there = rules.handle.take();
         let was_there = there.is_some();
-        let handle = match there {
-            Some(handle) => handle,
-            None => {
-                state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
-                state.registry.get_or_create(name)?
-            }
+        let handle = if let Some(handle) = there {
+            handle
+        } else {
+            state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
+            state.registry.get_or_create(name)?
         };
         match handle.produce(&rules.config, &calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),

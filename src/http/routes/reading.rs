@@ -145,13 +145,11 @@ impl Rules {
     /// Those of a queue, for objects of this body.
     pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
         let (account, patience) = (incoming.account(), state.limits.request_timeout);
-        match state.registry.find(name) {
-            Some(handle) => Self::by(handle, account, patience),
-            None => {
-                let config = state.registry.defaults().clone();
-                Self { config, handle: None, turns: None, account, patience }
-            }
+        if let Some(handle) = state.registry.find(name) {
+            return Self::by(handle, account, patience);
         }
+        let config = state.registry.defaults().clone();
+        Self { config, handle: None, turns: None, account, patience }
     }
 
     fn by(handle: Arc<Handle>, account: Account, patience: Duration) -> Self {

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{Instant, RawObject, instant, millis, strict};
-use crate::engine::command::{Extended, Item, Outcome, Settled};
+use crate::engine::command::{Extended, Outcome, Settled};
 use crate::engine::delta::{Delta, Source};
 use crate::engine::time::Time;
 use crate::http::openapi::terms;
-use crate::service::{Handle, LeaseId};
+use crate::service::LeaseId;
 
 /// A delta as it is handed out.
 #[derive(Debug, Serialize, ToSchema)]
@@ -102,28 +102,7 @@ pub struct PoppedItem<'a> {
     pub known: Option<RawObject>,
 }
 
-impl<'a> PoppedItem<'a> {
-    /// The item as of `now`.
-    #[must_use]
-    pub fn new(handle: &Handle, item: &'a Item, now: Time) -> Self {
-        Self {
-            key: item.key.as_str(),
-            lease: LeaseDocument {
-                id: handle.lease_id(item.token),
-                token: item.token,
-                expires_at: Instant(item.deadline),
-                expires_in_ms: millis(item.deadline.since(now)),
-            },
-            attempt: item.attempt,
-            failures: item.failures,
-            is_in_initial_list: item.is_in_initial_list,
-            deltas: item.deltas.iter().map(DeltaDocument::from).collect(),
-            known: item.known.as_ref().map(|known| RawObject(known.object.clone())),
-        }
-    }
-}
-
-/// The answer to a pop.
+/// The answer to a pop; `popped` is what writes it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Popped<'a> {
     /// The keys; empty when the wait ended.
@@ -181,6 +160,18 @@ pub enum SettleHow {
     Release,
     /// Parked at once.
     Reject,
+}
+
+impl SettleHow {
+    /// The name on the wire.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Nack => "nack",
+            Self::Release => "release",
+            Self::Reject => "reject",
+        }
+    }
 }
 
 /// Leases to settle all in one way.
