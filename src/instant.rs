@@ -2,8 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The last second that RFC 3339 can write: the end of the year 9999.
-const SECOND_MAX: u64 = 253_402_300_799;
+/// The last instant that RFC 3339 can write, in microseconds since the Unix epoch: the end of the year 9999.
+pub const LAST_US: u64 = 253_402_300_799_999_999;
 
 /// Writes instants, most of which are in the second of the one before. To work out a date takes longer than all
 /// else that is written with it, be it a line of the log or a key that is popped.
@@ -23,7 +23,7 @@ impl Seconds {
     /// Date and time of an instant, in microseconds since the Unix epoch: without a fraction, and without the `Z` behind it.
     /// What is later than the year 9999 is its last second.
     pub fn of(&mut self, at_us: u64) -> &str {
-        let second = (at_us / 1_000_000).min(SECOND_MAX);
+        let second = at_us.min(LAST_US) / 1_000_000;
         if self.second != second {
             let whole = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(second));
             whole.to_string().trim_end_matches('Z').clone_into(&mut self.text);

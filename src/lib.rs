@@ -15,6 +15,7 @@ pub mod engine;
 pub mod http;
 pub mod instant;
 pub mod journal;
+pub mod json;
 pub mod lifecycle;
 pub mod name;
 pub mod offline;

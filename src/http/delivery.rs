@@ -41,7 +41,7 @@ pub(super) struct DeliveryBody {
 }
 
 impl DeliveryBody {
-    pub(super) fn new(text: Vec<u8>, delivered: Delivered, outbox: Option<Outbox>) -> Self {
+    pub(super) fn new(text: String, delivered: Delivered, outbox: Option<Outbox>) -> Self {
         Self { rest: text.into(), delivered, outbox }
     }
 }

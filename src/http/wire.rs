@@ -27,6 +27,7 @@ pub use self::producing::*;
 pub use self::queues::*;
 use crate::engine::object::Object;
 use crate::engine::time::Time;
+use crate::instant::LAST_US;
 
 /// An object exactly as it was sent.
 #[derive(Clone, Debug)]
@@ -60,9 +61,7 @@ pub fn instant(at: Time) -> String {
 }
 
 fn rfc3339(at: Time) -> impl fmt::Display {
-    // The last instant that RFC 3339 can write: the end of the year 9999.
-    let micros = at.as_micros().min(253_402_300_799_999_999);
-    let since_epoch = Duration::from_micros(micros);
+    let since_epoch = Duration::from_micros(at.as_micros().min(LAST_US));
     humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since_epoch)
 }
 

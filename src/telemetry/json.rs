@@ -15,6 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::clock::Clock;
 use crate::instant::Seconds;
+use crate::json::quote;
 
 /// About how long a line is, in bytes.
 const LINE_BYTES: usize = 512;
@@ -73,17 +74,6 @@ impl Members {
             Ok(())
         });
     }
-}
-
-/// Writes a string. Nearly all are plain, and those are copied whole.
-fn quote(out: &mut String, text: &str) {
-    if text.bytes().any(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\')) {
-        out.push_str(&serde_json::Value::from(text).to_string());
-        return;
-    }
-    out.push('"');
-    out.push_str(text);
-    out.push('"');
 }
 
 impl Visit for Members {

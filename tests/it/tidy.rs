@@ -28,6 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "lifecycle",
             "duration",
             "instant",
+            "json",
             "config",
             "access",
             "audit",
@@ -43,7 +44,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["duration", "engine::limits"]),
     ("supervisor", &["config"]),
     ("instant", &[]),
-    ("telemetry", &["clock", "config", "instant"]),
+    ("json", &[]),
+    ("telemetry", &["clock", "config", "instant", "json"]),
     (
         "server",
         &[

@@ -102,7 +102,8 @@ pub struct PoppedItem<'a> {
     pub known: Option<RawObject>,
 }
 
-/// The answer to a pop; `popped` is what writes it.
+// `popped` is what writes it.
+/// The answer to a pop.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Popped<'a> {
     /// The keys; empty when the wait ended.

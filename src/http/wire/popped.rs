@@ -8,7 +8,8 @@ use super::{SettledDocument, millis};
 use crate::engine::command::Item;
 use crate::engine::delta::Delta;
 use crate::engine::time::Time;
-use crate::instant::Seconds;
+use crate::instant::{LAST_US, Seconds};
+use crate::json::quote;
 use crate::service::Incarnation;
 
 /// About how many bytes a key takes beside its objects, and a delta beside its own.
@@ -17,14 +18,14 @@ const DELTA_BYTES: usize = 128;
 
 /// The answer as of `now`.
 #[must_use]
-pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocument], now: Time) -> Vec<u8> {
+pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocument], now: Time) -> String {
     let bytes = items.iter().map(|item| {
         let deltas = item.deltas.iter().map(|delta| delta.object.bytes() + DELTA_BYTES);
         let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
         KEY_BYTES + known + deltas.sum::<usize>()
     });
     let mut answer = Answer {
-        text: Vec::with_capacity(bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)),
+        text: String::with_capacity(bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)),
         incarnation: incarnation.to_string(),
         deadlines: Seconds::new(),
         queued: Seconds::new(),
@@ -36,7 +37,7 @@ pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocume
 }
 
 struct Answer {
-    text: Vec<u8>,
+    text: String,
     incarnation: String,
     deadlines: Seconds,
     queued: Seconds,
@@ -46,12 +47,12 @@ impl Answer {
     fn item(&mut self, item: &Item, now: Time) {
         self.string("{\"key\":", item.key.as_str());
         self.raw(",\"lease\":{\"id\":\"");
-        self.text.extend_from_slice(self.incarnation.as_bytes());
+        self.text.push_str(&self.incarnation);
         self.number("-", item.token);
         self.number("\",\"token\":", item.token);
         self.raw(",\"expires_at\":\"");
-        let at_us = item.deadline.as_micros();
-        self.text.extend_from_slice(self.deadlines.of(at_us).as_bytes());
+        let at_us = item.deadline.as_micros().min(LAST_US);
+        self.text.push_str(self.deadlines.of(at_us));
         self.fraction(at_us);
         self.number(",\"expires_in_ms\":", millis(item.deadline.since(now)));
         self.number("},\"attempt\":", item.attempt);
@@ -71,8 +72,8 @@ impl Answer {
         self.raw(delta.kind.as_str());
         self.number("\",\"resource_version\":", delta.rv);
         self.raw(",\"queued_at\":\"");
-        let at_us = delta.queued_at.as_micros();
-        self.text.extend_from_slice(self.queued.of(at_us).as_bytes());
+        let at_us = delta.queued_at.as_micros().min(LAST_US);
+        self.text.push_str(self.queued.of(at_us));
         self.fraction(at_us);
         self.raw(",\"object\":");
         self.raw(delta.object.as_str());
@@ -114,7 +115,7 @@ impl Answer {
     }
 
     fn raw(&mut self, text: &str) {
-        self.text.extend_from_slice(text.as_bytes());
+        self.text.push_str(text);
     }
 
     fn number(&mut self, before: &str, number: impl itoa::Integer) {
@@ -124,20 +125,14 @@ impl Answer {
 
     /// Milliseconds of an instant, and what ends it.
     fn fraction(&mut self, at_us: u64) {
-        let digit = |unit: u64| b'0' + u8::try_from(at_us / unit % 10).unwrap_or_default();
-        self.text.extend_from_slice(&[b'.', digit(100_000), digit(10_000), digit(1_000)]);
+        let digit = |unit: u64| char::from(b'0' + u8::try_from(at_us / unit % 10).unwrap_or_default());
+        self.text.extend(['.', digit(100_000), digit(10_000), digit(1_000)]);
         self.raw("Z\"");
     }
 
     fn string(&mut self, before: &str, value: &str) {
-        self.raw(before);
-        if value.bytes().any(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\')) {
-            self.raw(&serde_json::Value::from(value).to_string());
-            return;
-        }
-        self.raw("\"");
-        self.raw(value);
-        self.raw("\"");
+        self.text.push_str(before);
+        quote(&mut self.text, value);
     }
 }
 
@@ -218,7 +213,7 @@ mod tests {
             let documents = items.iter().map(|item| document(item, now)).collect();
             let expected =
                 serde_json::to_string(&Popped { items: documents, settled: settled.to_vec() }).unwrap();
-            assert_eq!(String::from_utf8(popped(INCARNATION, items, settled, now)).unwrap(), expected);
+            assert_eq!(popped(INCARNATION, items, settled, now), expected);
         }
     }
 }
