@@ -21,6 +21,10 @@ check:
 unit *filter:
     cargo test --locked {{filter}}
 
+# The engine alone: what a command costs, and what a key takes. Prints results.
+bench-engine:
+    cargo bench --locked --bench engine
+
 # 10,000 long polls that wait: CPU, memory, wake-ups. Prints targets and results.
 bench-idle-polls:
     cargo bench --locked --bench idle_polls

@@ -38,9 +38,11 @@ pub mod trace;
 
 mod apply;
 mod checkpoint;
+mod chunked;
 mod deliver;
 mod image;
 mod invariant;
+mod order;
 mod paged;
 mod produce;
 mod queue;
@@ -52,6 +54,6 @@ mod sweep;
 mod walk;
 
 pub use image::Image;
-pub use queue::{Initial, LastReplace, Queue, Status, Tally};
+pub use queue::{Durations, Initial, LastReplace, Queue, Status, Tally};
 pub use replace::Spent;
 pub use sweep::{Seed, Sweep};

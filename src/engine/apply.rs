@@ -1,6 +1,7 @@
 //! The only way in which a queue changes: applying an event. It can't fail, and it decides nothing
 //! that the event does not say.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use super::command::Outcome;
@@ -10,7 +11,7 @@ use super::event::{Ending, Event, Origin, Then, What};
 use super::limits::FAILURE_MEMORY_SECS;
 use super::queue::{Initial, LastReplace, Queue};
 use super::schedule::{Lease, Place, Slot, Stamp};
-use super::table::Known;
+use super::table::{Entry, Known};
 use super::time::Time;
 
 impl Queue {
@@ -23,14 +24,20 @@ impl Queue {
     /// says of its key is passed over if the key has seen it, or was gone as of `floor`, which is the
     /// newest event on the key's gravestones or 0. What it says of the queue counts in any case.
     pub fn replay(&mut self, event: &Event, floor: Rv) -> u32 {
+        // A key without an entry has seen nothing, so an event that is passed over makes none.
+        let key = event.what.key().filter(|_| event.rv > floor);
+        let slot = key.map(|key| self.table.find_or_insert(key));
+        self.apply_at(event, slot)
+    }
+
+    /// Applies the next event, whose key has this slot; without one, only what it says of the queue.
+    pub(super) fn apply_at(&mut self, event: &Event, slot: Option<Slot>) -> u32 {
         let may_skip = matches!(event.what, What::Recovered) && event.rv > self.rv;
         debug_assert!(may_skip || event.rv == self.rv + 1, "events are applied in order, without gaps");
         self.rv = event.rv;
         self.last_at = event.at;
         self.apply_to_queue(&event.what, event.at);
-        let Some(key) = event.what.key().filter(|_| event.rv > floor) else { return 0 };
-        // A key without an entry has seen nothing, so an event that is passed over makes none.
-        let slot = self.table.find_or_insert(key);
+        let Some(slot) = slot else { return 0 };
         let Some(entry) = self.table.at_mut(slot).filter(|entry| event.rv > entry.changed) else { return 0 };
         entry.changed = event.rv;
         let stamp = Stamp { rv: event.rv, at: event.at };
@@ -123,7 +130,7 @@ impl Queue {
             trace: trace.clone(),
         };
         let Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else { return 0 };
-        if *origin == (Origin::Replace { initial: true }) && entry.mark.replace(stamp.rv).is_none() {
+        if *origin == (Origin::Replace { initial: true }) && mark(entry, stamp.rv).is_none() {
             self.marks += 1;
         }
         match due {
@@ -211,14 +218,14 @@ impl Queue {
                 entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, standing);
                 let covered_by = standing.lease().map(|lease| lease.token);
-                if entry.mark.is_some_and(|mark| covered_by.is_none_or(|token| mark > token)) {
+                if entry.mark.is_some_and(|mark| covered_by.is_none_or(|token| mark.get() > token)) {
                     entry.mark = None;
                     self.marks -= 1;
                 }
             }
             What::Seeded { object, owner, .. } => {
                 let known = Known { object: object.clone(), rv: stamp.rv, owner: owner.clone() };
-                self.known += usize::from(entry.known.replace(known).is_none());
+                self.known += usize::from(entry.known.replace(Box::new(known)).is_none());
             }
             _ => {}
         }
@@ -234,11 +241,12 @@ impl Queue {
         let mut merged = 0;
         match ending {
             Ending::Acked => {
-                unmark = entry.mark.is_some_and(|mark| mark < token);
+                unmark = entry.mark.is_some_and(|mark| mark.get() < token);
                 if self.config.known_objects {
-                    self.known -= usize::from(entry.known.is_some());
-                    entry.known = acknowledged(entry.known.take(), leased.newest());
+                    let is_known = entry.known.is_some();
+                    acknowledge(&mut entry.known, leased);
                     self.known += usize::from(entry.known.is_some());
+                    self.known -= usize::from(is_known);
                 }
                 standing.attempt = 0;
                 self.schedule.forget(slot, standing);
@@ -339,9 +347,18 @@ impl Queue {
     }
 }
 
-/// What is known of a key once the deltas up to `newest` are acknowledged.
-fn acknowledged(before: Option<Known>, newest: Option<&Delta>) -> Option<Known> {
-    let Some(newest) = newest else { return before };
-    let (object, owner) = (newest.object.clone(), newest.owner.clone());
-    (newest.kind != DeltaKind::Deleted).then_some(Known { object, rv: newest.rv, owner })
+/// Notes what is known of a key now that these deltas are acknowledged.
+fn acknowledge(known: &mut Option<Box<Known>>, leased: Deltas) {
+    let Some(Delta { kind, object, rv, owner, .. }) = leased.into_newest() else { return };
+    let now = Known { object, rv, owner };
+    match known {
+        _ if kind == DeltaKind::Deleted => *known = None,
+        Some(known) => **known = now,
+        None => *known = Some(Box::new(now)),
+    }
+}
+
+/// Marks the key as one of the initial list; answers the mark that it had.
+fn mark(entry: &mut Entry, rv: Rv) -> Option<NonZero<Rv>> {
+    std::mem::replace(&mut entry.mark, NonZero::new(rv))
 }

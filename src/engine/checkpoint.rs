@@ -12,6 +12,8 @@
 //! - a key that went while a checkpoint runs is in `gone` though it has no row: that checkpoint will
 //!   have replay start at an event that the key may have lived to see.
 
+use std::num::NonZero;
+
 use super::delta::Rv;
 use super::queue::Queue;
 use super::schedule::Slot;
@@ -143,11 +145,11 @@ impl Entry {
         KeyState {
             key: self.key.clone(),
             rv: self.changed,
-            known: self.known.clone(),
+            known: self.known.as_deref().cloned(),
             waiting: self.waiting.to_vec(),
             leased: self.leased.to_vec(),
             standing: self.standing.clone(),
-            mark: self.mark,
+            mark: self.mark.map(NonZero::get),
         }
     }
 

@@ -180,7 +180,7 @@ pub enum Settled {
 }
 
 /// What became of a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// Acknowledged.
     Acked,

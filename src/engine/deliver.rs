@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::command::{Extended, How, Item, Outcome, Pop, Settle, Settled};
 use super::config::Mode;
-use super::delta::{Delta, Rv};
+use super::delta::Rv;
 use super::event::{Ending, Then, What};
 use super::key::Key;
 use super::queue::Queue;
@@ -13,6 +13,9 @@ use super::refusal::Refusal;
 use super::schedule::{Place, Slot};
 use super::table::Entry;
 use super::time::Time;
+
+/// For as many items at most there is room from the beginning on: `max_bytes` may end a pop long before `max`.
+const ITEMS_MADE_ROOM_FOR: usize = 16;
 
 impl Queue {
     /// Lets everything happen that is due at or before `now`, in the order of its time: leases
@@ -25,20 +28,27 @@ impl Queue {
         // committed need no second look.
         let mut expiry = self.schedule.next_expiry(Default::default(), now, self.committed);
         loop {
+            let delay = self.next_delay().filter(|(at, _, _)| *at <= now);
+            let memory = self.schedule.next_memory().filter(|(at, _, _)| *at <= now);
+            if (expiry, delay, memory) == (None, None, None) {
+                // As before most commands.
+                break;
+            }
             let lease = expiry.map(|(at, rv, slot)| (at, 0, rv, slot));
-            let delay = self.next_delay().map(|(at, rv, slot)| (at, 1, rv, slot));
-            let memory = self.schedule.next_memory().map(|(at, rv, slot)| (at, 2, rv, slot));
+            let delay = delay.map(|(at, rv, slot)| (at, 1, rv, slot));
+            let memory = memory.map(|(at, rv, slot)| (at, 2, rv, slot));
             let next = [lease, delay, memory].into_iter().flatten().min();
-            let Some((at, kind, rv, slot)) = next.filter(|next| next.0 <= now) else { break };
+            let Some((at, kind, rv, slot)) = next else { break };
             let Some(key) = self.table.at(slot).map(|entry| entry.key.clone()) else { break };
+            let at_slot = Some(slot);
             match kind {
                 0 => {
                     let failure = How::Nack { delay: None, error: Some("lease expired".into()) };
                     self.end_lease(at, slot, &failure, true);
                     expiry = self.schedule.next_expiry((at, rv), now, self.committed);
                 }
-                1 => self.emit(at, What::Fired { key }),
-                _ => self.emit(at, What::Forgotten { key }),
+                1 => self.emit_at(at, at_slot, What::Fired { key }),
+                _ => self.emit_at(at, at_slot, What::Forgotten { key }),
             }
         }
         if self.next_resync.is_some_and(|at| at <= now) {
@@ -63,10 +73,10 @@ impl Queue {
             return Err(Refusal::Closed);
         }
         let deadline = now.plus(pop.lease.unwrap_or(self.config.lease));
-        let mut items = Vec::new();
+        let mut items = Vec::with_capacity(pop.max.min(self.schedule.ready_len()).min(ITEMS_MADE_ROOM_FOR));
         let mut bytes = 0_usize;
         while items.len() < pop.max && self.has_ready() {
-            let Some((_, slot)) = self.schedule.ready().next() else { break };
+            let Some((_, slot)) = self.schedule.first() else { break };
             let Some(entry) = self.table.at(slot) else { break };
             let known = entry.known.as_ref().filter(|_| pop.with_known);
             bytes += entry.waiting.bytes() + known.map_or(0, |known| known.object.bytes());
@@ -76,7 +86,7 @@ impl Queue {
             let Place::Ready(turn) = entry.standing.place else { break };
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
-            self.emit(now, What::Leased { key, deadline, worker, pop_id });
+            self.emit_at(now, Some(slot), What::Leased { key, deadline, worker, pop_id });
             let waited = now.since(turn.added);
             self.tally.waits.push(waited);
             items.extend(self.table.at(slot).and_then(|entry| self.item(entry, pop, waited)));
@@ -108,8 +118,8 @@ impl Queue {
             attempt: entry.standing.attempt,
             failures: entry.standing.failures,
             is_in_initial_list: entry.mark.is_some() || !self.populated,
-            deltas: entry.leased.iter().cloned().collect::<Vec<Delta>>(),
-            known: entry.known.clone().filter(|_| pop.with_known),
+            deltas: entry.leased.to_vec(),
+            known: entry.known.as_deref().filter(|_| pop.with_known).cloned(),
             waited,
         })
     }
@@ -142,8 +152,8 @@ impl Queue {
     pub fn give_back(&mut self, now: Time, tokens: &[Rv]) {
         let now = self.advance(now);
         for token in tokens {
-            if let Some((_, key)) = self.lease_of(*token) {
-                self.emit(now, What::Settled { key, token: *token, ending: Ending::Returned });
+            if let Some((slot, key)) = self.lease_of(*token) {
+                self.emit_at(now, Some(slot), What::Settled { key, token: *token, ending: Ending::Returned });
             }
         }
     }
@@ -160,7 +170,7 @@ impl Queue {
                 extended.push(Extended::Stale { outcome: self.settled.get(*token) });
                 continue;
             };
-            self.emit(now, What::Extended { key, deadline });
+            self.emit_at(now, Some(slot), What::Extended { key, deadline });
             let entry = self.table.at(slot);
             extended.push(Extended::Ok {
                 deadline,
@@ -191,7 +201,7 @@ impl Queue {
                 ending
             }
         };
-        self.emit(now, What::Settled { key, token, ending });
+        self.emit_at(now, Some(slot), What::Settled { key, token, ending });
     }
 
     /// Where a key goes whose lease failed at `now`.

@@ -97,20 +97,18 @@ pub enum Appended {
 
 /// The deltas of one key, oldest first.
 ///
-/// Most keys have none or one, so those two take as little memory as they can.
+/// Most keys have none or one, so those two take as little memory as they can: there are two lists in each key.
 ///
 /// Invariant: no two deltas that stand side by side are both `Deleted`, unless the cap merged away what
 /// stood between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deltas(Few);
+pub struct Deltas(Option<Box<Few>>);
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Few {
-    #[default]
-    None,
-    One(Box<Delta>),
+    One(Delta),
     /// Invariant: two or more.
-    Many(Box<Many>),
+    Many(Many),
 }
 
 /// Invariant: `bytes` is the sum of the objects' bytes.
@@ -124,7 +122,7 @@ impl Deltas {
     /// Whether nothing is in the list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        matches!(self.0, Few::None)
+        self.0.is_none()
     }
 
     /// How many deltas are in the list.
@@ -137,18 +135,17 @@ impl Deltas {
     /// Bytes of all objects in the list.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        match &self.0 {
-            Few::None => 0,
-            Few::One(delta) => delta.object.bytes(),
-            Few::Many(many) => many.bytes,
+        match self.0.as_deref() {
+            None => 0,
+            Some(Few::One(delta)) => delta.object.bytes(),
+            Some(Few::Many(many)) => many.bytes,
         }
     }
 
     /// The newest delta.
     #[must_use]
     pub fn newest(&self) -> Option<&Delta> {
-        match &self.0 {
-            Few::None => None,
+        match self.0.as_deref()? {
             Few::One(delta) => Some(delta),
             Few::Many(many) => many.list.back(),
         }
@@ -156,10 +153,10 @@ impl Deltas {
 
     /// Changes who owns the key as of the newest delta.
     pub fn set_owner(&mut self, owner: Option<Source>) {
-        let newest = match &mut self.0 {
-            Few::None => None,
-            Few::One(delta) => Some(&mut **delta),
-            Few::Many(many) => many.list.back_mut(),
+        let newest = match self.0.as_deref_mut() {
+            None => None,
+            Some(Few::One(delta)) => Some(delta),
+            Some(Few::Many(many)) => many.list.back_mut(),
         };
         if let Some(newest) = newest {
             newest.owner = owner;
@@ -173,10 +170,10 @@ impl Deltas {
     }
 
     fn as_slices(&self) -> (&[Delta], &[Delta]) {
-        match &self.0 {
-            Few::None => (&[], &[]),
-            Few::One(delta) => (std::slice::from_ref(delta), &[]),
-            Few::Many(many) => many.list.as_slices(),
+        match self.0.as_deref() {
+            None => (&[], &[]),
+            Some(Few::One(delta)) => (std::slice::from_ref(delta), &[]),
+            Some(Few::Many(many)) => many.list.as_slices(),
         }
     }
 
@@ -195,10 +192,10 @@ impl Deltas {
             return Appended::Swallowed;
         }
         if self.is_empty() || latest_only {
-            self.0 = Few::One(Box::new(delta));
+            self.0 = Some(Box::new(Few::One(delta)));
             return Appended::Queued { merged: 0 };
         }
-        if let Few::Many(many) = &mut self.0 {
+        if let Some(Few::Many(many)) = self.0.as_deref_mut() {
             return Appended::Queued { merged: many.append(delta, cap) };
         }
         let mut many = std::mem::take(self).into_many();
@@ -227,6 +224,14 @@ impl Deltas {
         merged
     }
 
+    /// The newest delta, of a list that is no longer needed.
+    pub(super) fn into_newest(self) -> Option<Delta> {
+        match *self.0? {
+            Few::One(delta) => Some(delta),
+            Few::Many(mut many) => many.list.pop_back(),
+        }
+    }
+
     /// All deltas, oldest first, as a copy.
     pub(super) fn to_vec(&self) -> Vec<Delta> {
         self.iter().cloned().collect()
@@ -234,10 +239,10 @@ impl Deltas {
 
     fn into_many(self) -> Many {
         let bytes = self.bytes();
-        let list = match self.0 {
-            Few::None => VecDeque::new(),
-            Few::One(delta) => VecDeque::from([*delta]),
-            Few::Many(many) => many.list,
+        let list = match self.0.map(|few| *few) {
+            None => VecDeque::new(),
+            Some(Few::One(delta)) => VecDeque::from([delta]),
+            Some(Few::Many(many)) => many.list,
         };
         Many { list, bytes }
     }
@@ -295,10 +300,10 @@ impl Many {
 impl From<Many> for Deltas {
     fn from(mut many: Many) -> Self {
         let few = match many.list.len() {
-            0 | 1 => many.pop_back().map_or(Few::None, |delta| Few::One(Box::new(delta))),
-            _ => Few::Many(Box::new(many)),
+            0 | 1 => many.pop_back().map(Few::One),
+            _ => Some(Few::Many(many)),
         };
-        Self(few)
+        Self(few.map(Box::new))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Every rule that ties the parts of a queue together, checked against each other.
 
+use std::num::NonZero;
+
 use super::config::Mode;
 use super::delta::{Deltas, Rv};
 use super::queue::Queue;
@@ -124,7 +126,7 @@ fn newest_number(entry: &Entry) -> Rv {
         newest(&entry.waiting),
         newest(&entry.leased),
         entry.known.as_ref().map_or(0, |known| known.rv),
-        entry.mark.unwrap_or_default(),
+        entry.mark.map_or(0, NonZero::get),
         standing.delay().map_or(0, |delay| delay.rv),
         standing.memory().map_or(0, |(_, rv)| rv),
     ];

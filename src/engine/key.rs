@@ -269,6 +269,9 @@ impl KeySpec {
             if self.pointers.len() > 1 && value.contains('/') {
                 return Err(KeyError::Slash { pointer: pointer.text.clone() });
             }
+            if self.pointers.len() == 1 {
+                return Key::new(value);
+            }
             if !text.is_empty() {
                 text.push('/');
             }

@@ -4,10 +4,12 @@
 //! bytes differ. Numbers are never converted, so what is too long for an f64 survives.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use jiter::{JiterError, Peek};
+use smallvec::SmallVec;
 
 use super::key::{Key, KeyError, KeySpec, Part};
 use super::limits::JSON_DEPTH_MAX;
@@ -136,7 +138,7 @@ struct Reader<'j, 's> {
     text: &'j str,
     walk: Walk<'j>,
     spec: &'s KeySpec,
-    parts: Vec<Part<'j>>,
+    parts: SmallVec<[Part<'j>; 2]>,
     /// Most containers that may be open at once.
     depth_max: usize,
 }
@@ -144,7 +146,7 @@ struct Reader<'j, 's> {
 impl<'j, 's> Reader<'j, 's> {
     fn new(text: &'j str, spec: &'s KeySpec) -> Self {
         let depth_max = JSON_DEPTH_MAX;
-        Self { text, walk: Walk::new(text), spec, parts: Vec::new(), depth_max }
+        Self { text, walk: Walk::new(text), spec, parts: SmallVec::new(), depth_max }
     }
 
     fn peek(&mut self) -> Result<Peek, SyntaxError> {
@@ -202,10 +204,10 @@ impl<'j, 's> Reader<'j, 's> {
             Peek::Object => return self.members(depth, live),
             Peek::Array => return self.elements(depth, live),
             Peek::String => {
-                let value = self.walk.string().map(|text| (live != 0).then(|| text.to_owned()));
+                let value = self.walk.string().map(|value| (live != 0).then(|| shared(self.text, value)));
                 let value = value.map_err(|error| self.syntax_error(&error))?;
                 if let Some(value) = value {
-                    self.found(depth, live, &Part::Text(Cow::Owned(value)));
+                    self.found(depth, live, &Part::Text(value));
                 }
                 return Ok(());
             }
@@ -235,7 +237,8 @@ impl<'j, 's> Reader<'j, 's> {
             let below = match next {
                 Ok(Some(name)) => {
                     let below = descend(self.spec, live, depth, name);
-                    if !seen.insert(name) {
+                    let name = shared(self.text, name);
+                    if let Err(name) = seen.insert(name) {
                         let reason = format!("the member {name:?} stands twice in one object");
                         return Err(self.error_at(start, reason));
                     }
@@ -321,22 +324,37 @@ fn kind_of(peek: Peek) -> &'static str {
 /// The member names of one object. Objects are mostly small, so a scan of a short list comes first
 /// and a set only beyond it.
 #[derive(Default)]
-struct Names {
-    few: smallvec::SmallVec<[Box<str>; 16]>,
-    many: std::collections::HashSet<Box<str>>,
+struct Names<'j> {
+    few: SmallVec<[Cow<'j, str>; 16]>,
+    many: Option<HashSet<Cow<'j, str>>>,
 }
 
-impl Names {
+impl<'j> Names<'j> {
     const FEW_MAX: usize = 16;
 
-    fn insert(&mut self, name: &str) -> bool {
-        if self.few.len() < Self::FEW_MAX {
-            let fresh = !self.few.iter().any(|known| &**known == name);
-            self.few.push(name.into());
-            return fresh;
+    /// Notes a name; answers one that is noted already.
+    fn insert(&mut self, name: Cow<'j, str>) -> Result<(), Cow<'j, str>> {
+        let many = self.many.as_ref();
+        if self.few.contains(&name) || many.is_some_and(|many| many.contains(&name)) {
+            return Err(name);
         }
-        let fresh = !self.few.iter().any(|known| &**known == name);
-        fresh && self.many.insert(name.into())
+        if self.few.len() < Self::FEW_MAX {
+            self.few.push(name);
+        } else {
+            self.many.get_or_insert_default().insert(name);
+        }
+        Ok(())
+    }
+}
+
+/// The part of `text` that a walk over it has handed out, which lives as long as the text; a copy of what had to be
+/// unescaped and so stands elsewhere. To copy all names and strings took a third of a scan.
+fn shared<'j>(text: &'j str, part: &str) -> Cow<'j, str> {
+    let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr());
+    let same = start.and_then(|start| text.get(start..start + part.len()));
+    match same.filter(|same| std::ptr::eq(*same, part)) {
+        Some(same) => Cow::Borrowed(same),
+        None => Cow::Owned(part.to_owned()),
     }
 }
 

@@ -129,9 +129,12 @@ impl Queue {
     fn append(&mut self, now: Time, call: &Call, object: Option<&Object>, origin: Origin) -> bool {
         let Some(object) = object else { return false };
         self.tally.retries += u64::from(call.delay.is_some());
-        let owner = call.source.clone().or_else(|| self.owner_of(&call.key));
-        self.emit(
+        let slot = self.table.find_or_insert(&call.key);
+        let inherited = || self.table.at(slot).and_then(Entry::owner).cloned();
+        let owner = call.source.clone().or_else(inherited);
+        self.emit_at(
             now,
+            Some(slot),
             What::Appended {
                 key: call.key.clone(),
                 kind: call.kind,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
+use smallvec::SmallVec;
 
 use super::checkpoint::Checkpoints;
 use super::command::{Outcome, Settled};
@@ -126,6 +127,9 @@ pub struct Status {
     pub last_replace: Option<LastReplace>,
 }
 
+/// Spans of time, of which most commands have one: it is kept without an allocation.
+pub type Durations = SmallVec<[Duration; 1]>;
+
 /// Counters since the queue was opened. Replaying events does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -152,9 +156,9 @@ pub struct Tally {
     /// Settles of leases that had ended otherwise.
     pub stale: u64,
     /// For each key handed out, how long its work had waited.
-    pub waits: Vec<Duration>,
+    pub waits: Durations,
     /// For each lease that ended, how long it lasted.
-    pub works: Vec<Duration>,
+    pub works: Durations,
 }
 
 impl Queue {
@@ -231,7 +235,7 @@ impl Queue {
     }
 
     /// How long each key handed out had waited, and each ended lease had lasted, since the last call.
-    pub fn take_durations(&mut self) -> (Vec<Duration>, Vec<Duration>) {
+    pub fn take_durations(&mut self) -> (Durations, Durations) {
         (std::mem::take(&mut self.tally.waits), std::mem::take(&mut self.tally.works))
     }
 
@@ -402,9 +406,20 @@ impl Queue {
 
     /// Numbers, applies and notes an event, and counts it.
     pub(super) fn emit(&mut self, now: Time, what: What) {
-        self.count(now, &what);
+        let slot = what.key().map(|key| self.table.find_or_insert(key));
+        self.emit_at(now, slot, what);
+    }
+
+    /// As [`emit`](Self::emit), where it is known which slot the key of the event has: to find it takes as long as all
+    /// the rest of many an event.
+    pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, what: What) {
+        self.count(now, slot, &what);
         let event = Event { rv: self.rv + 1, at: now.max(self.last_at), what };
-        self.tally.coalesced += u64::from(self.apply(&event));
+        self.tally.coalesced += u64::from(self.apply_at(&event, slot));
+        if self.events.capacity() == 0 {
+            // Most commands have one event.
+            self.events.reserve_exact(1);
+        }
         self.events.push(event);
     }
 
@@ -420,14 +435,14 @@ impl Queue {
     }
 
     fn first_in_line(&self) -> Option<Time> {
-        let (_, slot) = self.schedule.ready().next()?;
+        let (_, slot) = self.schedule.first()?;
         match self.table.at(slot)?.standing.place {
             Place::Ready(turn) => Some(turn.since),
             _ => None,
         }
     }
 
-    fn count(&mut self, now: Time, what: &What) {
+    fn count(&mut self, now: Time, slot: Option<Slot>, what: &What) {
         match what {
             What::Appended { kind, .. } => {
                 let place = DeltaKind::ALL.iter().position(|other| other == kind).unwrap_or_default();
@@ -435,7 +450,7 @@ impl Queue {
                     *count += 1;
                 }
             }
-            What::Settled { key, ending, .. } => {
+            What::Settled { ending, .. } => {
                 let place = match ending {
                     Ending::Acked | Ending::Done => Some(0),
                     Ending::Failed { expired, .. } => Some(if *expired { 4 } else { 1 }),
@@ -447,7 +462,8 @@ impl Queue {
                 if let Some(count) = self.tally.settled.get_mut(place) {
                     *count += 1;
                 }
-                let since = self.table.get(key.as_str()).and_then(|entry| entry.standing.lease());
+                let entry = slot.and_then(|slot| self.table.at(slot));
+                let since = entry.and_then(|entry| entry.standing.lease());
                 if let Some(since) = since.map(|lease| lease.since) {
                     self.tally.works.push(now.since(since));
                 }

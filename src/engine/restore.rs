@@ -5,6 +5,8 @@
 //! [`Queue::recover`]. Nothing of it looks at a clock, and time passes for nobody: what came due while
 //! nobody could reach the queue happens afterwards, and leases get their full length before.
 
+use std::num::NonZero;
+
 use super::event::{Event, ReplaceCounts, What};
 use super::key::Key;
 use super::limits::RECOVERY_SKIP_EVENTS;
@@ -45,9 +47,9 @@ impl Queue {
             key: state.key,
             waiting: state.waiting.into(),
             leased: state.leased.into(),
-            known: state.known,
+            known: state.known.map(Box::new),
             standing: state.standing,
-            mark: state.mark,
+            mark: state.mark.and_then(NonZero::new),
             changed: state.rv,
             stored: true,
         };

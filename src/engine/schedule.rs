@@ -9,10 +9,11 @@
 //! - a key is in `delayed` iff its `delay` is set; parked keys have none;
 //! - a key is in `memories` iff it has a `memory`, and then it is idle without delay.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::chunked::Chunked;
 use super::delta::Rv;
 use super::key::Key;
 use super::time::Time;
@@ -108,14 +109,14 @@ pub struct Lease {
 /// The order of every key that the schedule holds.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    ready: BTreeMap<Rv, Slot>,
-    delayed: BTreeSet<(Time, Rv, Slot)>,
-    leases: BTreeSet<(Time, Rv, Slot)>,
-    tokens: BTreeMap<Rv, Slot>,
+    ready: Chunked<(Rv, Slot)>,
+    delayed: Chunked<(Time, Rv, Slot)>,
+    leases: Chunked<(Time, Rv, Slot)>,
+    tokens: Chunked<(Rv, Slot)>,
     /// Sum of the microseconds at which all leases began.
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
-    memories: BTreeSet<(Time, Rv, Slot)>,
+    memories: Chunked<(Time, Rv, Slot)>,
     /// Idle keys with a delay, so that "delayed" can be counted as a state.
     idle_delayed: usize,
     /// Leased keys with news behind the lease.
@@ -136,22 +137,28 @@ pub struct Stamp {
 impl Schedule {
     /// Keys in line, first to last.
     pub fn ready(&self) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.iter().map(|(rv, slot)| (*rv, *slot))
+        self.ready.iter().copied()
+    }
+
+    /// The key that is first in line.
+    #[must_use]
+    pub fn first(&self) -> Option<(Rv, Slot)> {
+        self.ready.first()
     }
 
     /// Keys in line behind the one that came in line at `after`.
     pub fn ready_after(&self, after: Rv) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.range(after.saturating_add(1)..).map(|(rv, slot)| (*rv, *slot))
+        self.ready.from((after.saturating_add(1), 0)).copied()
     }
 
     /// Keys with a delay behind `after`, by due time; a key in another place may be among them.
     pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
-        self.delayed.range((after.0, after.1.saturating_add(1), 0)..)
+        self.delayed.from((after.0, after.1.saturating_add(1), 0))
     }
 
     /// Leased keys behind `after`, by deadline.
     pub fn leased_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
-        self.leases.range((after.0, after.1.saturating_add(1), 0)..)
+        self.leases.from((after.0, after.1.saturating_add(1), 0))
     }
 
     /// Parked keys from `from` on, in key order.
@@ -162,18 +169,18 @@ impl Schedule {
     /// The key with the live lease `token`.
     #[must_use]
     pub fn leased_at(&self, token: Rv) -> Option<Slot> {
-        self.tokens.get(&token).copied()
+        self.tokens.next((token, 0)).filter(|(found, _)| *found == token).map(|(_, slot)| slot)
     }
 
     /// Keys with a lease, by its token.
     pub(super) fn leased_slots(&self) -> impl Iterator<Item = Slot> {
-        self.tokens.values().copied()
+        self.tokens.iter().map(|(_, slot)| *slot)
     }
 
     /// The key whose lease is oldest.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {
-        self.tokens.first_key_value().map(|(_, slot)| *slot)
+        self.tokens.first().map(|(_, slot)| slot)
     }
 
     /// How long all leases have lasted, added up.
@@ -187,26 +194,28 @@ impl Schedule {
     /// The earliest delay.
     #[must_use]
     pub fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
-        self.delayed.first().copied()
+        self.delayed.first()
     }
 
     /// The earliest deadline of a lease.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Time, Rv, Slot)> {
-        self.leases.first().copied()
+        self.leases.first()
     }
 
     /// The earliest deadline from `from` on, and at or before `now`, of a lease that is committed.
     #[must_use]
     pub fn next_expiry(&self, from: (Time, Rv), now: Time, committed: Rv) -> Option<(Time, Rv, Slot)> {
-        let mut due = self.leases.range((from.0, from.1, 0)..).take_while(|(at, _, _)| *at <= now);
+        // Mostly none is due at all.
+        self.next_deadline().filter(|(at, _, _)| *at <= now)?;
+        let mut due = self.leases.from((from.0, from.1, 0)).take_while(|(at, _, _)| *at <= now);
         due.find(|(_, token, _)| *token <= committed).copied()
     }
 
     /// The earliest end of a failure memory.
     #[must_use]
     pub fn next_memory(&self) -> Option<(Time, Rv, Slot)> {
-        self.memories.first().copied()
+        self.memories.first()
     }
 
     /// Number of keys in line.
@@ -263,7 +272,7 @@ impl Schedule {
     pub(super) fn holds(&self, slot: Slot, key: &Key, standing: &Standing) -> bool {
         let in_place = match &standing.place {
             Place::Idle => true,
-            Place::Ready(turn) => self.ready.get(&turn.rv) == Some(&slot),
+            Place::Ready(turn) => self.ready.contains(&(turn.rv, slot)),
             Place::Leased(lease) => {
                 self.leases.contains(&(lease.deadline, lease.token, slot))
                     && self.leased_at(lease.token) == Some(slot)
@@ -319,14 +328,14 @@ impl Schedule {
 
     /// Hands the key out. With `keep_delay` a delay stays beside the lease.
     pub fn lease(&mut self, slot: Slot, standing: &mut Standing, mut lease: Lease, keep_delay: bool) {
-        self.leave_line(standing);
+        self.leave_line(slot, standing);
         if !keep_delay {
             lease.dropped_delay = standing.delay();
             self.set_delay(slot, standing, None);
         }
         self.set_memory(slot, standing, None);
         self.leases.insert((lease.deadline, lease.token, slot));
-        self.tokens.insert(lease.token, slot);
+        self.tokens.insert((lease.token, slot));
         self.leased_since_us += u128::from(lease.since.as_micros());
         self.set_place(standing, Place::Leased(Box::new(lease)));
         standing.attempt = standing.attempt.saturating_add(1);
@@ -362,7 +371,7 @@ impl Schedule {
     pub fn give_back(&mut self, slot: Slot, standing: &mut Standing) {
         let Some(lease) = self.end_lease(slot, standing) else { return };
         standing.attempt = standing.attempt.saturating_sub(1);
-        self.ready.insert(lease.former.rv, slot);
+        self.ready.insert((lease.former.rv, slot));
         self.set_place(standing, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
             && standing.delay().is_none_or(|delay| dropped.due < delay.due)
@@ -388,7 +397,7 @@ impl Schedule {
                     self.leased_with_news -= 1;
                 }
             }
-            Place::Ready(_) => self.leave_line(standing),
+            Place::Ready(_) => self.leave_line(slot, standing),
             Place::Parked => {
                 self.parked.remove(key.as_str());
                 standing.place = Place::Idle;
@@ -428,15 +437,15 @@ impl Schedule {
     /// is counted already.
     fn line_up(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp, added: Option<Time>) {
         self.set_memory(slot, standing, None);
-        self.ready.insert(stamp.rv, slot);
+        self.ready.insert((stamp.rv, slot));
         self.adds += u64::from(added.is_none());
         let turn = Turn { rv: stamp.rv, since: stamp.at, added: added.unwrap_or(stamp.at) };
         self.set_place(standing, Place::Ready(turn));
     }
 
-    fn leave_line(&mut self, standing: &mut Standing) {
+    fn leave_line(&mut self, slot: Slot, standing: &mut Standing) {
         if let Place::Ready(turn) = standing.place {
-            self.ready.remove(&turn.rv);
+            self.ready.remove(&(turn.rv, slot));
             self.set_place(standing, Place::Idle);
         }
     }
@@ -447,7 +456,7 @@ impl Schedule {
         }
         let Place::Leased(lease) = self.set_place(standing, Place::Idle) else { return None };
         self.leases.remove(&(lease.deadline, lease.token, slot));
-        self.tokens.remove(&lease.token);
+        self.tokens.remove(&(lease.token, slot));
         self.leased_since_us -= u128::from(lease.since.as_micros());
         if lease.news.is_some() {
             self.leased_with_news -= 1;

@@ -1,7 +1,7 @@
 //! Every key of a queue with all that belongs to it, found by key (hash), by slot, or in key order.
 
-use std::collections::BTreeMap;
 use std::hash::BuildHasher;
+use std::num::NonZero;
 use std::ops::Bound;
 
 use foldhash::fast::RandomState;
@@ -9,6 +9,7 @@ use foldhash::fast::RandomState;
 use super::delta::{Deltas, Rv, Source};
 use super::key::Key;
 use super::object::Object;
+use super::order::Order;
 use super::paged::Paged;
 use super::schedule::{Slot, Standing};
 use super::shards::Shards;
@@ -24,7 +25,8 @@ pub struct Known {
     pub owner: Option<Source>,
 }
 
-/// One key and all that the queue holds of it.
+/// One key and all that the queue holds of it. There may be millions: what many of them do not have takes no more than
+/// a pointer here.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
@@ -34,11 +36,11 @@ pub struct Entry {
     /// Deltas in the hands of a worker. Invariant: empty unless leased.
     pub leased: Deltas,
     /// The last acknowledged object.
-    pub known: Option<Known>,
+    pub known: Option<Box<Known>>,
     /// Where the key stands in the schedule.
     pub standing: Standing,
     /// The delta of the initial list that is not acknowledged yet.
-    pub mark: Option<Rv>,
+    pub mark: Option<NonZero<Rv>>,
     /// The newest event of the key.
     pub changed: Rv,
     /// Volatile: whether the checkpoints have a row of the key, maybe an older one, at its slot.
@@ -69,7 +71,7 @@ pub struct Table {
     entries: Paged<Option<Entry>>,
     free: Vec<Slot>,
     index: Shards<Slot>,
-    order: BTreeMap<Key, Slot>,
+    order: Order,
     hasher: RandomState,
 }
 
@@ -89,7 +91,10 @@ impl Table {
     /// Where `key` is.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Slot> {
-        let hash = self.hasher.hash_one(key);
+        self.find_hashed(self.hasher.hash_one(key), key)
+    }
+
+    fn find_hashed(&self, hash: u64, key: &str) -> Option<Slot> {
         self.index.find(hash, |slot| self.key_at(*slot) == Some(key)).copied()
     }
 
@@ -112,7 +117,8 @@ impl Table {
 
     /// The slot of `key`, which gets an empty entry if it has none.
     pub fn find_or_insert(&mut self, key: &Key) -> Slot {
-        if let Some(slot) = self.find(key.as_str()) {
+        let hash = self.hasher.hash_one(key.as_str());
+        if let Some(slot) = self.find_hashed(hash, key.as_str()) {
             return slot;
         }
         let entry = Entry::new(key.clone());
@@ -125,8 +131,9 @@ impl Table {
             self.entries.push(Some(entry));
             Slot::try_from(self.entries.len() - 1).unwrap_or(Slot::MAX)
         };
-        self.enter(slot, key);
-        self.order.insert(key.clone(), slot);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.index.insert(hash, slot, |slot| hasher.hash_one(text(entries, *slot)));
+        self.order.insert(key.as_str(), slot, |slot| text(entries, slot));
         slot
     }
 
@@ -161,7 +168,7 @@ impl Table {
         if let Some([(key, slot), (_, other)]) = keys.array_windows().find(|[(a, _), (b, _)]| a == b) {
             return Err(format!("key {key} is in slot {slot} and in slot {other}"));
         }
-        self.order = keys.into_iter().collect();
+        self.order = Order::filled(&keys);
         let slots = (0..).zip(self.entries.iter());
         let free = slots.filter(|(_, entry)| entry.is_none()).map(|(slot, _)| slot);
         // The last free slot is taken first.
@@ -181,14 +188,17 @@ impl Table {
         self.order.len() == taken
             && self.entries.len() == taken + self.free.len()
             && self.free.iter().all(is_free)
+            && self.order.is_whole(|slot| text(&self.entries, slot))
     }
 
     /// Takes the entry at `slot` out.
     pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
-        let entry = self.entries.get_mut(slot as usize)?.take()?;
-        let hash = self.hasher.hash_one(entry.key.as_str());
+        let key = self.key_at(slot)?;
+        let hash = self.hasher.hash_one(key);
+        let entries = &self.entries;
+        self.order.remove(text(entries, slot), |slot| text(entries, slot));
         self.index.remove(hash, |other| *other == slot);
-        self.order.remove(entry.key.as_str());
+        let entry = self.entries.get_mut(slot as usize)?.take()?;
         if self.is_empty() {
             // An empty queue gives its memory back; a slot never outlives its entry.
             *self = Self { hasher: self.hasher.clone(), ..Self::default() };
@@ -200,21 +210,16 @@ impl Table {
 
     /// All entries from `from` on, in key order.
     pub fn from(&self, from: Bound<&str>) -> impl Iterator<Item = (Slot, &Entry)> {
-        self.order
-            .range::<str, _>((from, Bound::Unbounded))
-            .filter_map(|(_, slot)| Some((*slot, self.at(*slot)?)))
-    }
-
-    /// Lets the key, which is at `slot` by now, be found.
-    fn enter(&mut self, slot: Slot, key: &Key) {
-        let (entries, hasher) = (&self.entries, &self.hasher);
-        self.index.insert(hasher.hash_one(key.as_str()), slot, |slot| {
-            let entry = entries.get(*slot as usize).and_then(Option::as_ref);
-            hasher.hash_one(entry.map_or("", |entry| entry.key.as_str()))
-        });
+        let slots = self.order.from(from, |slot| text(&self.entries, slot));
+        slots.filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
     fn key_at(&self, slot: Slot) -> Option<&str> {
         self.at(slot).map(|entry| entry.key.as_str())
     }
+}
+
+/// The text of the key at a slot that is taken.
+fn text(entries: &Paged<Option<Entry>>, slot: Slot) -> &str {
+    entries.get(slot as usize).and_then(Option::as_ref).map_or("", |entry| entry.key.as_str())
 }

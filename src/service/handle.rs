@@ -18,7 +18,7 @@ use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::time::Time;
-use crate::engine::{Queue, Spent};
+use crate::engine::{Durations, Queue, Spent};
 use crate::journal::recovery::{Former, Loaded};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Naming};
@@ -91,8 +91,8 @@ pub(super) struct Inner {
 #[must_use]
 pub(super) struct Aftermath {
     deliveries: Vec<(oneshot::Sender<Delivery>, Delivery)>,
-    waits: Vec<Duration>,
-    works: Vec<Duration>,
+    waits: Durations,
+    works: Durations,
     spent: Vec<Spent>,
 }
 

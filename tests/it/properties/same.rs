@@ -1,5 +1,7 @@
 //! Answers and states of the engine held against those of the model.
 
+use std::num::NonZero;
+
 use deltaq::engine::command::{Item, Progress};
 use deltaq::engine::delta::{Delta, Deltas};
 use deltaq::engine::event::ReplaceCounts;
@@ -118,7 +120,7 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     for (what, engine, model) in deltas {
         same_deltas(what, engine.iter(), model)?;
     }
-    same_known(entry.known.as_ref(), item.known)?;
+    same_known(entry.known.as_deref(), item.known)?;
     let standing = &entry.standing;
     same_place(&standing.place, &item.place)?;
     let delay = standing.delay().map(|delay| (delay.due.as_micros(), delay.rv));
@@ -126,7 +128,7 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same("failures", standing.failures, item.failures)?;
     same("attempt", standing.attempt, item.attempt)?;
     same("last error", standing.last_error(), item.last_error.as_deref())?;
-    same("mark", entry.mark, item.mark)?;
+    same("mark", entry.mark.map(NonZero::get), item.mark)?;
     let memory = standing.memory().map(|(until, _)| until.as_micros());
     same("memory", memory, item.memory.map(|(until, _)| until))
 }
