@@ -10,6 +10,7 @@ use deltaq::clock::Clock;
 use crate::figures::{Figure, Target};
 use crate::process::printed;
 use crate::rows::Line;
+use crate::setup::TOOLCHAIN;
 
 /// How long one may take, the time to build it included.
 const PATIENCE: Duration = Duration::from_mins(45);
@@ -58,7 +59,7 @@ impl Program {
         let mut texts = Vec::new();
         for _ in 0..rounds {
             let mut command = Command::new("cargo");
-            command.args(self.arguments()).current_dir(root);
+            command.args(self.arguments()).current_dir(root).env_remove(TOOLCHAIN);
             let text = printed(&mut command, PATIENCE, scratch, clock).await?;
             texts.push(self.read(&text).ok_or_else(|| {
                 io::Error::other(format!(
@@ -70,14 +71,17 @@ impl Program {
         Ok(self.lines(&texts))
     }
 
-    /// The figures in what it prints.
+    /// The figures in what it prints; nothing without all of them.
     fn read(self, text: &str) -> Option<Vec<f64>> {
         match self {
             Self::Checkpoint => {
                 let line = text.lines().find_map(|line| line.trim().strip_prefix("without "))?;
                 let (without, rest) = line.split_once(" events/s, with the first one beside ")?;
                 let (with, _) = rest.split_once(':')?;
-                [with, without].iter().map(|number| number.replace(',', "").parse().ok()).collect()
+                let number = |text: &str| text.replace(',', "").parse().ok();
+                // There was no time without one, if the first began at once.
+                let without = number(without).filter(|rate| *rate > 0.0)?;
+                Some(vec![number(with)?, without])
             }
             Self::Engine => ENGINE.iter().map(|(name, ..)| named(text, name)).collect(),
         }
@@ -125,6 +129,8 @@ mod tests {
         let lines = Program::Checkpoint.lines(&[read]);
         assert_eq!(format!("{:.2}", lines[0].ratio()), "0.88");
         assert!(Program::Checkpoint.read("without a word").is_none());
+        let no_time = "without 0 events/s, with the first one beside 15091: inf";
+        assert!(Program::Checkpoint.read(no_time).is_none());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use serde_json::Value;
 use crate::process::{find, printed};
 use crate::servers::Kind;
 
+/// Where rustup keeps the toolchain of who runs this; without it, a build goes by rust-toolchain.toml.
+pub(crate) const TOOLCHAIN: &str = "RUSTUP_TOOLCHAIN";
 /// How long a build may take.
 const PATIENCE: Duration = Duration::from_mins(45);
 /// How long packages may take, as timeout has it.
@@ -49,7 +51,7 @@ pub(crate) async fn build(
     eprintln!("building {program}");
     let mut command = Command::new("cargo");
     command.args(["build", "--release", "--locked", "--message-format=json-render-diagnostics", "--bin"]);
-    command.arg(program).current_dir(folder);
+    command.arg(program).current_dir(folder).env_remove(TOOLCHAIN);
     let messages = printed(&mut command, PATIENCE, scratch, clock).await?;
     executable(&messages, program)
         .ok_or_else(|| io::Error::other(format!("cargo does not say where {program} is")))

@@ -108,6 +108,9 @@ impl Subject {
             }
             _ => within(bound, self.drive(&running.address, pace, clock)).await?,
         };
+        if measured.objects == 0 {
+            return Err(io::Error::other("nothing was done while it was measured"));
+        }
         if self.load.known > 0 {
             *kept = Some(running);
         }
