@@ -21,7 +21,7 @@ pub(crate) fn described(old: &str, programs: &Programs, rounds: &Rounds, date: &
          that are compared take turns: {} s each, after {} s that are not counted. Each time the server is a new \
          one in an empty folder, but for keys that are to be known before: they are made so once.\n\n| | version | started with | |\n|---|---|---|---|\n",
         kib.unwrap_or_default() >> 20,
-        read("/proc/sys/kernel/osrelease").trim(),
+        read("/proc/sys/kernel/osrelease").split(['-', '\n']).next().unwrap_or_default(),
         rounds.count,
         rounds.measured.as_secs_f64(),
         rounds.warm_up.as_secs_f64(),
