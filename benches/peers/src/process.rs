@@ -57,6 +57,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.ended(), Ok(Some(_))) {
+            // What it has started may be left, if it did not end in good order.
+            let _none = kill_process_group(self.group, Signal::KILL);
             return;
         }
         let _ended = kill_process_group(self.group, self.ending);
