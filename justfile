@@ -45,6 +45,10 @@ bench-scrape:
 bench-operate *scenarios:
     cargo bench --locked --bench operate -- {{scenarios}}
 
+# deltaq beside Redis, beanstalkd, NATS and PostgreSQL, and how its cost grows; writes docs/benchmarks.md.
+bench-peers *args:
+    cargo run --release --manifest-path benches/peers/Cargo.toml -- {{args}}
+
 # The HTTP API against its own description.
 schemathesis:
     ./scripts/schemathesis.sh

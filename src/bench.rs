@@ -20,13 +20,13 @@ use std::sync::atomic::AtomicU64;
 
 use crate::clock::Clock;
 
-pub use self::keys::Keys;
+pub use self::http::Caller;
+pub use self::keys::{Keys, Objects};
 pub use self::load::{Done, Pace, Progress, Worker, drive};
 pub use self::report::{Latencies, Measured};
 pub use self::scenario::Scenario;
 pub use self::wire::Wire;
 
-use self::http::Caller;
 use self::scenario::Actor;
 
 /// What is measured.
@@ -78,7 +78,7 @@ pub async fn run(plan: &Plan, clock: &Clock, progress: impl FnMut(Progress)) -> 
 /// If the server can't be reached, or refuses.
 pub async fn create(plan: &Plan, queue: &str) -> io::Result<()> {
     let mut caller = Caller::open(&plan.authority, plan.token.as_deref()).await?;
-    caller.call("PUT", &format!("/v1/queues/{queue}"), "{\"max_keys\":100000000}").await
+    caller.call("PUT", &format!("/v1/queues/{queue}"), "{\"max_keys\":100000000}").await.map(drop)
 }
 
 /// Deletes a queue and all that is in it.
@@ -87,5 +87,5 @@ pub async fn create(plan: &Plan, queue: &str) -> io::Result<()> {
 /// If the server can't be reached, or refuses.
 pub async fn delete(plan: &Plan, queue: &str) -> io::Result<()> {
     let mut caller = Caller::open(&plan.authority, plan.token.as_deref()).await?;
-    caller.call("DELETE", &format!("/v1/queues/{queue}"), "").await
+    caller.call("DELETE", &format!("/v1/queues/{queue}"), "").await.map(drop)
 }

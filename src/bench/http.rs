@@ -8,14 +8,18 @@ use super::wire::Wire;
 
 /// A kept connection to a server.
 #[derive(Debug)]
-pub(super) struct Caller {
+pub struct Caller {
     wire: Wire,
     /// Headers of each request, each with its end.
     headers: String,
 }
 
 impl Caller {
-    pub(super) async fn open(authority: &str, token: Option<&str>) -> io::Result<Self> {
+    /// Connects to a host and port, to call with this bearer token.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn open(authority: &str, token: Option<&str>) -> io::Result<Self> {
         let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let headers = format!("host: {authority}\r\n{token}content-type: application/json\r\n");
         Ok(Self { wire: Wire::open(authority).await?, headers })
@@ -26,11 +30,14 @@ impl Caller {
         format!("{method} {path} HTTP/1.1\r\n{}content-length: ", self.headers)
     }
 
-    /// Renders, sends and waits: for what is not measured.
-    pub(super) async fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<()> {
+    /// Renders, sends and waits, for what is not measured; answers the body.
+    ///
+    /// # Errors
+    /// The system's, and the answer, if it is no success.
+    pub async fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<&[u8]> {
         let request = format!("{}{}\r\n\r\n{body}", self.head(method, path), body.len());
         self.send(request.as_bytes()).await?;
-        self.answer().await.map(drop)
+        self.answer().await
     }
 
     /// Sends a whole request.

@@ -37,7 +37,7 @@ impl Keys {
 
 /// A text with objects in it whose keys can be written over.
 #[derive(Clone, Debug)]
-pub(super) struct Objects {
+pub struct Objects {
     text: Vec<u8>,
     /// Where the digits of the first key are.
     first: usize,
@@ -47,24 +47,25 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// `before`, then `count` objects of `bytes` each with one byte between them, then `after`.
+    /// `before`, then `count` objects of `bytes` each, or of as few as an object takes, with `between` between them,
+    /// then `after`.
     #[must_use]
-    pub(super) fn new(before: &str, count: usize, bytes: usize, between: char, after: &str) -> Self {
+    pub fn new(before: &[u8], count: usize, bytes: usize, between: &[u8], after: &[u8]) -> Self {
         let padding = "x".repeat(bytes.saturating_sub(OBJECT_BYTES_MIN));
         let [open, middle, close] = PARTS;
         let object = format!("{open}{}{middle}{padding}{close}", "0".repeat(DIGITS));
-        let list = vec![object.as_str(); count].join(&between.to_string());
+        let list = vec![object.as_bytes(); count].join(between);
         Self {
-            text: format!("{before}{list}{after}").into_bytes(),
+            text: [before, &list, after].concat(),
             first: before.len() + open.len(),
-            stride: object.len() + between.len_utf8(),
+            stride: object.len() + between.len(),
             count,
         }
     }
 
     /// The text, with keys from number `first` on.
     #[must_use]
-    pub(super) fn from(&mut self, first: u64) -> &[u8] {
+    pub fn from(&mut self, first: u64) -> &[u8] {
         for (index, number) in (0..self.count).zip(first..) {
             let start = self.first + index * self.stride;
             let mut rest = number;
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn objects_have_their_length_and_their_keys() {
-        let mut objects = Objects::new("[", 3, 256, ',', "]");
+        let mut objects = Objects::new(b"[", 3, 256, b",", b"]");
         for first in [0, 998, 999_999_999_990] {
             let text = objects.from(first).to_vec();
             assert_eq!(text.len(), 3 * 256 + 4);

@@ -160,7 +160,8 @@ impl Connection {
         let (open, close) = if plan.batch == 1 { ("", "") } else { ("[", "]") };
         let length = open.len() + plan.batch * (bytes + 1) - 1 + close.len();
         let head = self.caller.head("POST", &format!("{}/{call}", self.path));
-        Objects::new(&format!("{head}{length}\r\n\r\n{open}"), plan.batch, bytes, ',', close)
+        let before = format!("{head}{length}\r\n\r\n{open}");
+        Objects::new(before.as_bytes(), plan.batch, bytes, b",", close.as_bytes())
     }
 
     /// Plays its part once; answers how many requests and objects that were.

@@ -1,48 +1,260 @@
-//! The other queues under the same load.
-mod beanstalkd;
-mod redis;
+//! deltaq beside other queues under the same load, and how its cost grows.
+//!
+//! It starts every server itself, loads one at a time from one thread, prints what it measured, and writes that into
+//! docs/benchmarks.md. No measured figure makes it fail.
 
-use std::sync::Arc;
+mod cargo_bench;
+mod document;
+mod drivers;
+mod figures;
+mod growth;
+mod hot_key;
+mod machine;
+mod plot;
+mod process;
+mod rows;
+mod servers;
+mod setup;
+mod subject;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use deltaq::bench::{Keys, Measured, Pace, drive};
+use clap::Parser;
 use deltaq::clock::Clock;
+use deltaq::duration;
+use tokio::signal::unix::{SignalKind, signal};
 
-fn object(number: u64) -> Vec<u8> {
-    let mut text = format!("{{\"key\":\"{number:012}\",\"text\":\"");
-    while text.len() < 254 {
-        text.push('x');
-    }
-    text.push_str("\"}");
-    text.into_bytes()
+use crate::growth::Series;
+use crate::rows::{Line, Row, Work, rows};
+use crate::servers::{Kind, Programs};
+use crate::subject::{Rounds, in_turn};
+
+/// The name under which the series are asked for.
+const GROWTH: &str = "growth";
+
+/// Measures deltaq beside other queues.
+#[derive(Debug, Parser)]
+#[command(name = "peers")]
+struct Options {
+    /// How often each is measured; the median is told.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    rounds: u16,
+    /// How long each measurement takes.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=3_600))]
+    seconds: u16,
+    /// How long to work before it is measured.
+    #[arg(long, default_value = "1s", value_parser = duration::parse)]
+    warm_up: Duration,
+    /// Measure only these rows, of add, cycle, ..., growth; the document is then written only with --out.
+    #[arg(long, value_name = "ROW", value_delimiter = ',')]
+    rows: Vec<String>,
+    /// The document [default: docs/benchmarks.md].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Leave out how cost grows.
+    #[arg(long)]
+    no_growth: bool,
+    /// A deltaq that was built before, instead of building it.
+    #[arg(long, value_name = "FILE")]
+    deltaq: Option<PathBuf>,
+    /// Where servers keep their data [default: target/peers].
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+}
+
+/// All that a run needs.
+struct Run {
+    root: PathBuf,
+    scratch: PathBuf,
+    rounds: Rounds,
+    programs: Programs,
+    /// The document, if it is to be written.
+    out: Option<PathBuf>,
+    date: String,
+    clock: Clock,
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> std::io::Result<()> {
-    let args: Vec<String> = std::env::args().collect();
-    let connections: usize = args[3].parse().unwrap();
-    let batch: usize = args[4].parse().unwrap();
-    let pace = Pace { warm_up: Duration::from_secs(1), measured: Duration::from_secs(4), rest: Duration::ZERO };
-    let clock = Clock::system();
-    let next = Arc::default();
-    let mut workers = Vec::new();
-    let measured: Measured = match args[1].as_str() {
-        "redis" => {
-            for number in 0..connections {
-                let mut worker = redis::Redis::open(&args[2], number, batch, Keys::new(Arc::clone(&next), None)).await?;
-                if number == 0 { worker.prepare().await?; }
-                workers.push((0, worker));
-            }
-            drive(workers, Vec::new(), &pace, &clock, |_| {}).await?
-        }
-        _ => {
-            let mut workers = Vec::new();
-            for _ in 0..connections {
-                workers.push((0, beanstalkd::Beanstalkd::open(&args[2], Keys::new(Arc::clone(&next), None)).await?));
-            }
-            drive(workers, Vec::new(), &pace, &clock, |_| {}).await?
-        }
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    // Whatever runs is ended when this is dropped.
+    let result = tokio::select! {
+        result = measure(&options) => result,
+        result = told_to_end() => result.and(Err(io::Error::new(io::ErrorKind::Interrupted, "told to end"))),
     };
-    println!("{} {} {:.0} objects/s {:?}", args[1], batch, measured.rate(measured.objects), measured.latencies());
-    Ok(())
+    result.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        ExitCode::FAILURE
+    })
+}
+
+async fn told_to_end() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        result = tokio::signal::ctrl_c() => result,
+    }
+}
+
+async fn measure(options: &Options) -> io::Result<ExitCode> {
+    let mut chosen = rows();
+    let names: Vec<&str> = chosen.iter().map(|row| row.name).chain([GROWTH]).collect();
+    if let Some(unknown) = options.rows.iter().find(|name| !names.contains(&name.as_str())) {
+        let said = format!("there is no row {unknown:?}, but {}", names.join(", "));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
+    }
+    let is_asked = |name: &str| options.rows.is_empty() || options.rows.iter().any(|row| row == name);
+    let series = if is_asked(GROWTH) && !options.no_growth { growth::series() } else { Vec::new() };
+    chosen.retain(|row| is_asked(row.name));
+    let run = Run::prepare(options, &chosen, &series).await?;
+    let mut has_failed = false;
+    for row in &chosen {
+        println!("\n{}: {}\n  {}", row.name, row.about, document::command(row.name));
+        match run.row(row).await {
+            Ok(lines) => run.tell(row, &lines)?,
+            // The others may still tell something.
+            Err(error) => {
+                has_failed = true;
+                println!("  it failed: {error}");
+            }
+        }
+    }
+    if !series.is_empty() {
+        println!("\n{GROWTH}: how cost grows\n  {}", document::command(GROWTH));
+        run.grow(&series).await?;
+    }
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl Run {
+    async fn prepare(options: &Options, rows: &[Row], series: &[Series]) -> io::Result<Self> {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = here.join("../..").canonicalize()?;
+        let scratch = options.scratch.clone().unwrap_or_else(|| root.join("target/peers"));
+        fs::create_dir_all(&scratch)?;
+        let scratch = scratch.canonicalize()?;
+        let (kinds, clock) = (kinds(rows, series), Clock::system());
+        setup::install(&kinds)?;
+        let mut built = Vec::new();
+        for kind in &kinds {
+            match (kind, &options.deltaq) {
+                (Kind::Deltaq, Some(path)) => built.push((Kind::Deltaq, path.clone())),
+                (Kind::Deltaq, None) => {
+                    built.push((Kind::Deltaq, setup::build(&root, "deltaq", &scratch, &clock).await?));
+                }
+                (Kind::Noop, _) => {
+                    built.push((Kind::Noop, setup::build(here, "noop", &scratch, &clock).await?));
+                }
+                _ => {}
+            }
+        }
+        let document = || options.rows.is_empty().then(|| root.join("docs/benchmarks.md"));
+        let out = options.out.clone().or_else(document);
+        if let Some(out) = &out {
+            // Before an hour has passed.
+            let text = fs::read_to_string(out)?;
+            for name in ["machine", "table", GROWTH] {
+                document::block(&text, name)?;
+            }
+        }
+        Ok(Self {
+            rounds: Rounds {
+                count: options.rounds.into(),
+                warm_up: options.warm_up,
+                measured: Duration::from_secs(options.seconds.into()),
+            },
+            programs: Programs::find(&kinds, &built, scratch.clone())?,
+            date: process::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
+            clock,
+            root,
+            scratch,
+            out,
+        })
+    }
+
+    /// Measures a row; none of its lines, if this state of the project has no such benchmark.
+    async fn row(&self, row: &Row) -> io::Result<Vec<Line>> {
+        match &row.work {
+            Work::Program(program) if !program.is_there(&self.root) => {
+                println!("  left out: there is no such benchmark here");
+                Ok(Vec::new())
+            }
+            Work::Program(program) => {
+                program.measure(self.rounds.count, &self.root, &self.scratch, &self.clock).await
+            }
+            Work::Loads { subjects, claims } | Work::HotKey { subjects, claims } => {
+                let results = in_turn(subjects, &self.rounds, &self.programs, &self.clock).await?;
+                let mut lines: Vec<Line> =
+                    claims.iter().filter_map(|claim| claim.line(subjects, &results)).collect();
+                if matches!(row.work, Work::HotKey { .. }) {
+                    lines.push(hot_key::check(&self.programs, &self.clock).await?);
+                }
+                Ok(lines)
+            }
+        }
+    }
+
+    /// Prints the lines of a row, and writes them into the document.
+    fn tell(&self, row: &Row, lines: &[Line]) -> io::Result<()> {
+        for line in lines {
+            let beside = line.beside.as_ref();
+            let beside = beside.map(|(name, figure)| format!("; {name} {figure}")).unwrap_or_default();
+            let ((name, figure), unit) = (&line.ours, &line.unit);
+            let ratio = figures::short(line.ratio());
+            let (target, reached) = (line.target, document::reached(line));
+            println!("  {name} {figure}{beside} {unit}: {ratio} {target} {reached}");
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let all = rows();
+        self.write("table", |old| {
+            let table = document::table(old, &all, row.name, lines, &self.date);
+            format!("{table}\n{}", document::legend(&all))
+        })
+    }
+
+    async fn grow(&self, series: &[Series]) -> io::Result<()> {
+        let mut text = String::new();
+        for series in series {
+            let results = in_turn(&series.subjects(), &self.rounds, &self.programs, &self.clock).await?;
+            let (table, svg) = series.rendered(&results);
+            println!("\n{table}");
+            text.push_str(&table);
+            text.push('\n');
+            if let Some(out) = &self.out {
+                let folder = out.parent().unwrap_or(Path::new("")).join("plots");
+                fs::create_dir_all(&folder)?;
+                fs::write(folder.join(format!("{}.svg", series.name)), svg)?;
+            }
+        }
+        self.write(GROWTH, |_| text)
+    }
+
+    /// Replaces a block of the document, and what is said of the machine.
+    fn write(&self, name: &str, block: impl FnOnce(&str) -> String) -> io::Result<()> {
+        let Some(out) = &self.out else { return Ok(()) };
+        let text = fs::read_to_string(out)?;
+        let block = block(document::block(&text, name)?);
+        let text = document::with_block(&text, name, &block)?;
+        let old = document::block(&text, "machine")?;
+        let machine = machine::described(old, &self.programs, &self.rounds, &self.date);
+        fs::write(out, document::with_block(&text, "machine", &machine)?)
+    }
+}
+
+/// The servers that are needed.
+fn kinds(rows: &[Row], series: &[Series]) -> Vec<Kind> {
+    let mut subjects: Vec<_> = series.iter().flat_map(Series::subjects).collect();
+    for row in rows {
+        if let Work::Loads { subjects: of_row, .. } | Work::HotKey { subjects: of_row, .. } = &row.work {
+            subjects.extend(of_row.iter().cloned());
+        }
+    }
+    let is_needed = |kind: &Kind| subjects.iter().any(|subject| subject.kind == *kind);
+    Kind::ALL.into_iter().filter(is_needed).collect()
 }

@@ -1,0 +1,132 @@
+//! The document: what stands between two markers is what was measured, all else is written by hand.
+
+use std::io;
+
+use crate::figures::short;
+use crate::rows::{Line, Row};
+
+const END: &str = "<!-- end -->";
+const HEAD: &str =
+    "| row | measured | beside | ratio | target | reached | on |\n|---|---|---|---|---|---|---|\n";
+
+/// What stands between the markers of that name.
+pub(crate) fn block<'a>(text: &'a str, name: &str) -> io::Result<&'a str> {
+    let (start, end) = bounds(text, name)?;
+    Ok(text.get(start..end).unwrap_or_default().trim())
+}
+
+/// The text with another block between the markers of that name.
+pub(crate) fn with_block(text: &str, name: &str, block: &str) -> io::Result<String> {
+    let (start, end) = bounds(text, name)?;
+    let (before, rest) = text.split_at(start);
+    Ok(format!("{before}\n\n{}\n\n{}", block.trim(), rest.get(end - start..).unwrap_or_default()))
+}
+
+fn bounds(text: &str, name: &str) -> io::Result<(usize, usize)> {
+    let marker = format!("<!-- measured: {name} -->");
+    let missing = |what: &str| io::Error::other(format!("the document has no {what}"));
+    let start = text.find(&marker).ok_or_else(|| missing(&marker))? + marker.len();
+    let rest = text.get(start..).unwrap_or_default();
+    let length = rest.find(END).ok_or_else(|| missing(&format!("{END} behind {marker}")))?;
+    if rest.get(..length).is_some_and(|block| block.contains("<!-- measured: ")) {
+        return Err(missing(&format!("{END} of its own behind {marker}")));
+    }
+    Ok((start, start + length))
+}
+
+/// The table, with new lines of the row `name`; those of other rows stay as they are in `old`.
+pub(crate) fn table(old: &str, rows: &[Row], name: &str, lines: &[Line], date: &str) -> String {
+    let mut text = String::from(HEAD);
+    for row in rows {
+        if row.name == name {
+            text.extend(lines.iter().map(|line| rendered(name, line, date)));
+        } else {
+            let begin = format!("| {} |", row.name);
+            let kept = old.lines().filter(|line| line.starts_with(&begin));
+            text.extend(kept.map(|line| format!("{line}\n")));
+        }
+    }
+    text
+}
+
+/// A line of the table.
+fn rendered(row: &str, line: &Line, date: &str) -> String {
+    let unit = &line.unit;
+    let named = |(name, figure): &(String, _)| format!("{name}: {figure} {unit}");
+    let beside = line.beside.as_ref().map(named).unwrap_or_default();
+    let ratio = line.beside.as_ref().map(|_| short(line.ratio())).unwrap_or_default();
+    let (ours, target) = (named(&line.ours), line.target);
+    let reached = reached(line);
+    format!("| {row} | {ours} | {beside} | {ratio} | {target} | {reached} | {date} |\n")
+}
+
+/// Whether a line is what it is to be, in a word.
+pub(crate) fn reached(line: &Line) -> &'static str {
+    match line.target.is_reached(line.ratio()) {
+        Some(true) => "yes",
+        Some(false) => "**no**",
+        None => "",
+    }
+}
+
+/// What each row is, and how it is repeated.
+pub(crate) fn legend(rows: &[Row]) -> String {
+    let line = |row: &Row| format!("- **{}**: {} `{}`\n", row.name, row.about, command(row.name));
+    rows.iter().map(line).collect()
+}
+
+/// What repeats a row alone.
+pub(crate) fn command(row: &str) -> String {
+    format!("cargo run --release --manifest-path benches/peers/Cargo.toml -- --rows {row}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::{Figure, Target};
+    use crate::rows::rows;
+
+    const TEXT: &str = "# A\n\n<!-- measured: table -->\n\nold\n\n<!-- end -->\n\nby hand\n\
+                        <!-- measured: growth -->\n<!-- end -->\nend\n";
+
+    #[test]
+    fn only_what_is_between_markers_is_replaced() {
+        assert_eq!(block(TEXT, "table").unwrap(), "old");
+        assert_eq!(block(TEXT, "growth").unwrap(), "");
+        let new = with_block(TEXT, "table", "new\n").unwrap();
+        assert_eq!(new, TEXT.replace("old", "new"));
+        assert_eq!(with_block(&new, "table", "old").unwrap(), TEXT);
+        let both = with_block(&new, "growth", "more").unwrap();
+        assert_eq!((block(&both, "table").unwrap(), block(&both, "growth").unwrap()), ("new", "more"));
+        assert!(both.contains("by hand\n") && both.ends_with("<!-- end -->\nend\n"));
+    }
+
+    #[test]
+    fn markers_that_are_missing_are_told() {
+        assert!(block(TEXT, "machine").is_err());
+        assert!(block("<!-- measured: table --> open", "table").is_err());
+        assert!(block("<!-- measured: table --> <!-- measured: growth --> <!-- end -->", "table").is_err());
+    }
+
+    #[test]
+    fn a_row_replaces_its_own_lines_only() {
+        let figure = |median: f64| Figure { median, least: median, most: median };
+        let line = |median: f64| Line {
+            unit: "objects/s".into(),
+            ours: ("deltaq".into(), figure(median)),
+            beside: Some(("Redis".into(), figure(1_000.0))),
+            target: Target::AtLeast(1.0),
+        };
+        let rows = rows();
+        let first = table("not measured yet", &rows, "cycle", &[line(2_000.0)], "2026-01-01");
+        assert_eq!(first.lines().count(), 3);
+        let cycle =
+            "| cycle | deltaq: 2,000 objects/s | Redis: 1,000 objects/s | 2.00 | ≥ 1 | yes | 2026-01-01 |";
+        assert!(first.contains(cycle), "{first}");
+        let both = table(&first, &rows, "add", &[line(500.0)], "2026-01-02");
+        assert!(both.contains(cycle) && both.contains("| 0.50 | ≥ 1 | **no** | 2026-01-02 |"), "{both}");
+        assert!(both.find("| add |") < both.find("| cycle |"));
+        let again = table(&both, &rows, "cycle", &[line(3_000.0)], "2026-01-03");
+        assert!(!again.contains("2,000") && again.lines().count() == 4, "{again}");
+    }
+}

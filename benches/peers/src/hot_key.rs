@@ -1,0 +1,115 @@
+//! Whether all updates of one key are handed out: each once, and in order.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use deltaq::bench::Caller;
+use deltaq::clock::Clock;
+use serde_json::Value;
+
+use crate::figures::{Figure, Target};
+use crate::rows::Line;
+use crate::servers::{Kind, Programs, Storage};
+use crate::subject::{PATIENCE, path, within};
+
+const SENDERS: u64 = 4;
+const UPDATES: u64 = 500;
+
+/// What came of the updates of all senders.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Deltas, those included that were merged into them.
+    count: u64,
+    /// The newest event.
+    resource_version: u64,
+    /// The newest update of each sender.
+    newest: BTreeMap<u64, u64>,
+}
+
+/// Sends updates on some connections while one pops; an error if one comes out of order.
+pub(crate) async fn check(programs: &Programs, clock: &Clock) -> io::Result<Line> {
+    let server = programs.start(Kind::Deltaq, Storage::Memory, clock).await?;
+    let address = server.address.as_str();
+    Caller::open(address, None).await?.call("PUT", &path(""), "{}").await?;
+    let all = async {
+        tokio::try_join!(pop(address), send(address, 0), send(address, 1), send(address, 2), send(address, 3))
+    };
+    let (seen, ..) = within(PATIENCE, all).await?;
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let figure = |count: u64| Figure { median: count as f64, least: count as f64, most: count as f64 };
+    Ok(Line {
+        unit: "deltas".into(),
+        ours: ("handed out once, in order".into(), figure(seen.count)),
+        beside: Some(("sent".into(), figure(SENDERS * UPDATES))),
+        target: Target::AtLeast(1.0),
+    })
+}
+
+async fn send(address: &str, sender: u64) -> io::Result<()> {
+    let mut caller = Caller::open(address, None).await?;
+    for number in 1..=UPDATES {
+        let object = format!("{{\"key\":\"hot\",\"sender\":{sender},\"number\":{number}}}");
+        caller.call("POST", &path("/update"), &object).await?;
+    }
+    Ok(())
+}
+
+/// Pops until all has come, or nothing more does.
+async fn pop(address: &str) -> io::Result<Seen> {
+    let mut caller = Caller::open(address, None).await?;
+    let (mut seen, mut body) = (Seen::default(), String::from("{}"));
+    while seen.count < SENDERS * UPDATES {
+        let answer = caller.call("POST", &path("/pop?wait=5s"), &body).await?;
+        let popped: Value = serde_json::from_slice(answer)?;
+        let Some(lease) = popped.pointer("/items/0/lease/id").and_then(Value::as_str) else { break };
+        body = format!("{{\"settle\":[{{\"lease\":\"{lease}\",\"as\":\"ack\"}}]}}");
+        let deltas = popped.pointer("/items/0/deltas").and_then(Value::as_array);
+        for delta in deltas.into_iter().flatten() {
+            seen.add(delta).ok_or_else(|| io::Error::other(format!("after {seen:?} came {delta}")))?;
+        }
+    }
+    Ok(seen)
+}
+
+impl Seen {
+    /// Counts a delta; nothing if it came before, or too early.
+    fn add(&mut self, delta: &Value) -> Option<()> {
+        let number = |pointer: &str| delta.pointer(pointer).and_then(Value::as_u64);
+        let merged = number("/coalesced").unwrap_or_default();
+        let resource_version = number("/resource_version")?;
+        let newest = self.newest.entry(number("/object/sender")?).or_default();
+        let number = number("/object/number")?;
+        // Those of others may be among the merged ones.
+        let is_next = if merged == 0 { number == *newest + 1 } else { number > *newest };
+        if !is_next || resource_version <= self.resource_version {
+            return None;
+        }
+        *newest = number;
+        self.resource_version = resource_version;
+        self.count += 1 + merged;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn deltas_out_of_order_are_found() {
+        let delta = |version: u64, sender: u64, number: u64, coalesced: u64| {
+            let object = json!({"key": "hot", "sender": sender, "number": number});
+            json!({"resource_version": version, "object": object, "coalesced": coalesced})
+        };
+        let mut seen = Seen::default();
+        assert!(seen.add(&delta(1, 0, 1, 0)).is_some());
+        assert!(seen.add(&delta(2, 1, 1, 0)).is_some());
+        assert!(seen.add(&delta(3, 0, 1, 0)).is_none());
+        assert!(seen.add(&delta(3, 0, 3, 0)).is_none());
+        assert!(seen.add(&delta(2, 0, 2, 0)).is_none());
+        assert!(seen.add(&delta(5, 0, 3, 1)).is_some());
+        assert_eq!(seen.count, 4);
+    }
+}

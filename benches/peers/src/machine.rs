@@ -1,0 +1,78 @@
+//! What was measured on, with what, and how.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use crate::servers::{Kind, Programs, Storage};
+use crate::subject::Rounds;
+
+/// The block of the document that says it. Servers that were not measured now stay as they are in `old`.
+pub(crate) fn described(old: &str, programs: &Programs, rounds: &Rounds, date: &str) -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/proc/cpuinfo");
+    let model = value(&cpus, "model name").unwrap_or("unknown");
+    let cores = cpus.lines().filter(|line| line.starts_with("processor")).count();
+    let virtual_one = if cpus.contains(" hypervisor") { ", of a virtual machine" } else { "" };
+    let memory = read("/proc/meminfo");
+    let kib = value(&memory, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+    let mut text = format!(
+        "{date}. {cores} cores of {model}{virtual_one}, {} GiB of memory, Linux {}. The generator is one thread \
+         beside the server, the same for all. Median of {} rounds (in brackets the least and the most), in which all \
+         that are compared take turns: {} s each, after {} s that are not counted. Each time the server is a new \
+         one in an empty folder, but for keys that are to be known before: they are made so once.\n\n| | version | started with | |\n|---|---|---|---|\n",
+        kib.unwrap_or_default() >> 20,
+        read("/proc/sys/kernel/osrelease").split(['-', '\n']).next().unwrap_or_default(),
+        rounds.count,
+        rounds.measured.as_secs_f64(),
+        rounds.warm_up.as_secs_f64(),
+    );
+    for kind in Kind::ALL {
+        let begin = format!("| {} |", kind.program().0);
+        match programs.versions().find(|(measured, _)| *measured == kind) {
+            Some((_, version)) => {
+                let _ = writeln!(
+                    text,
+                    "{begin} {version} | {} | {} |",
+                    started_with(kind),
+                    kind.remark(programs)
+                );
+            }
+            None => {
+                text.extend(
+                    old.lines().filter(|line| line.starts_with(&begin)).flat_map(|line| [line, "\n"]),
+                );
+            }
+        }
+    }
+    text
+}
+
+/// The flags of a server.
+fn started_with(kind: Kind) -> String {
+    let flags = |storage| {
+        let arguments = kind.arguments(storage, "PORT", "DIR");
+        let shown = arguments.iter().map(|word| if word.is_empty() { "''" } else { word });
+        format!("`{}`", shown.collect::<Vec<_>>().join(" "))
+    };
+    let (memory, fsync) = (flags(Storage::Memory), flags(Storage::Fsync));
+    if memory == fsync { memory } else { format!("{memory}, with fsync {fsync}") }
+}
+
+/// The value of the first `name : value` line.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_once(':')?.1.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_behind_their_names() {
+        let text = "processor\t: 0\nmodel name\t: A CPU\nmodel name\t: Another\n";
+        assert_eq!(value(text, "model name"), Some("A CPU"));
+        assert_eq!(value("MemTotal:       24 kB\n", "MemTotal"), Some("24 kB"));
+        assert_eq!(value(text, "flags"), None);
+    }
+}

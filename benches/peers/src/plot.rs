@@ -1,0 +1,189 @@
+//! Curves as SVG: panels beside one another, over a logarithmic axis that they share.
+//!
+//! All is drawn in colours that can be read on a light ground and on a dark one, and the ground is left out.
+
+use std::fmt::Write as _;
+
+use crate::figures::Figure;
+
+const PANEL_WIDTH: f64 = 380.0;
+const HEIGHT: f64 = 300.0;
+/// Room around the curve of a panel.
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 36.0;
+const BOTTOM: f64 = 52.0;
+const INK: &str = "#7d8590";
+const CURVE: &str = "#3b82f6";
+/// About so many lines across a panel.
+const LINES: f64 = 5.0;
+
+/// A curve with axes of its own.
+pub(crate) struct Panel {
+    pub(crate) title: &'static str,
+    /// Whether its vertical axis is logarithmic; else it begins at 0.
+    pub(crate) is_logarithmic: bool,
+    /// One for each of the marks of the horizontal axis.
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// The picture. `marks` are where on the horizontal axis the points are, and what is written there.
+pub(crate) fn svg(axis: &str, marks: &[(f64, String)], panels: &[Panel]) -> String {
+    let width: f64 = panels.iter().map(|_| PANEL_WIDTH).sum();
+    let titles: Vec<&str> = panels.iter().map(|panel| panel.title).collect();
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" width=\"{width}\" \
+         height=\"{HEIGHT}\" role=\"img\" font-family=\"sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+         <title>{} over {}</title>\n",
+        escaped(&titles.join(", ")),
+        escaped(axis)
+    );
+    let mut left = 0.0;
+    for panel in panels {
+        draw(&mut out, left, axis, marks, panel);
+        left += PANEL_WIDTH;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+fn draw(out: &mut String, left: f64, axis: &str, marks: &[(f64, String)], panel: &Panel) {
+    let (begin, end) = (left + LEFT, left + PANEL_WIDTH - RIGHT);
+    let (top, bottom) = (TOP, HEIGHT - BOTTOM);
+    let ends = |numbers: &[f64]| {
+        let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+        (least, numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+    };
+    let places: Vec<f64> = marks.iter().map(|(at, _)| at.ln()).collect();
+    let (first, last) = ends(&places);
+    let x = |at: f64| begin + (end - begin) * share(at.ln(), first, last);
+    let lines = lines(panel);
+    let scale = |value: f64| if panel.is_logarithmic { value.ln() } else { value };
+    let scaled: Vec<f64> = lines.iter().map(|line| scale(*line)).collect();
+    let (lowest, highest) = ends(&scaled);
+    let y = |value: f64| bottom - (bottom - top) * share(scale(value), lowest, highest);
+
+    text(out, f64::midpoint(begin, end), top - 16.0, "middle", panel.title);
+    text(out, f64::midpoint(begin, end), HEIGHT - 8.0, "middle", axis);
+    for line in lines {
+        let at = y(line);
+        stroke(out, (begin, at), (end, at), 0.3);
+        text(out, begin - 8.0, at + 4.0, "end", &label(line));
+    }
+    let mut curve = String::new();
+    for ((at, mark), figure) in marks.iter().zip(&panel.figures) {
+        let (at, middle) = (x(*at), y(figure.median));
+        stroke(out, (at, bottom), (at, bottom + 5.0), 1.0);
+        text(out, at, bottom + 20.0, "middle", mark);
+        // From the least to the most of the rounds.
+        let _ = writeln!(
+            out,
+            "<line x1=\"{at:.1}\" y1=\"{:.1}\" x2=\"{at:.1}\" y2=\"{:.1}\" stroke=\"{CURVE}\" stroke-width=\"5\" \
+             stroke-opacity=\"0.35\"/>",
+            y(figure.least),
+            y(figure.most)
+        );
+        let _ = writeln!(out, "<circle cx=\"{at:.1}\" cy=\"{middle:.1}\" r=\"3.5\" fill=\"{CURVE}\"/>");
+        let _ = write!(curve, "{at:.1},{middle:.1} ");
+    }
+    let curve = curve.trim_end();
+    let _ =
+        writeln!(out, "<polyline points=\"{curve}\" fill=\"none\" stroke=\"{CURVE}\" stroke-width=\"2\"/>");
+}
+
+/// Where the lines across a panel are: at round numbers, from below all that is drawn to above it.
+fn lines(panel: &Panel) -> Vec<f64> {
+    let least = panel.figures.iter().map(|figure| figure.least).fold(f64::INFINITY, f64::min);
+    let most = panel.figures.iter().map(|figure| figure.most).fold(f64::NEG_INFINITY, f64::max);
+    let mut lines = Vec::new();
+    if panel.is_logarithmic && least > 0.0 {
+        let mut line = 10f64.powf(least.log10().floor());
+        lines.push(line);
+        while line < most {
+            line *= 10.0;
+            lines.push(line);
+        }
+        return lines;
+    }
+    let rough = (most / LINES).max(f64::MIN_POSITIVE);
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power).into_iter().find(|step| *step >= rough);
+    let step = step.unwrap_or(rough);
+    let mut line = 0.0;
+    lines.push(line);
+    while line < most {
+        line += step;
+        lines.push(line);
+    }
+    lines
+}
+
+/// How far `value` is on the way, from 0 to 1; in the middle, if there is no way.
+fn share(value: f64, from: f64, to: f64) -> f64 {
+    if to > from { (value - from) / (to - from) } else { 0.5 }
+}
+
+/// A number at an axis: 1.5M, 20k, 0.5.
+fn label(value: f64) -> String {
+    let rounded = |value: f64| (value * 1e3).round() / 1e3;
+    match value {
+        _ if value >= 1e6 => format!("{}M", rounded(value / 1e6)),
+        _ if value >= 1e3 => format!("{}k", rounded(value / 1e3)),
+        _ => rounded(value).to_string(),
+    }
+}
+
+fn text(out: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
+    let text = escaped(text);
+    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>");
+}
+
+fn stroke(out: &mut String, from: (f64, f64), to: (f64, f64), opacity: f64) {
+    let ((x1, y1), (x2, y2)) = (from, to);
+    let _ = writeln!(
+        out,
+        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{INK}\" \
+         stroke-opacity=\"{opacity}\"/>"
+    );
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panel(is_logarithmic: bool, medians: &[f64]) -> Panel {
+        let figure = |median: &f64| Figure { median: *median, least: 0.9 * median, most: 1.1 * median };
+        Panel { title: "objects/s", is_logarithmic, figures: medians.iter().map(figure).collect() }
+    }
+
+    #[test]
+    fn lines_are_at_round_numbers_around_all() {
+        assert_eq!(lines(&panel(false, &[40.0, 80.0])), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(lines(&panel(true, &[40.0, 800.0])), [10.0, 100.0, 1_000.0]);
+        assert_eq!(lines(&panel(true, &[0.0])), [0.0]);
+        assert_eq!([1_500_000.0, 20_000.0, 0.5, 0.0].map(label), ["1.5M", "20k", "0.5", "0"]);
+    }
+
+    #[test]
+    fn a_picture_has_its_points_in_order_and_in_bounds() {
+        let marks = [(1.0, "1".to_owned()), (10.0, "10".to_owned()), (100.0, "<100".to_owned())];
+        let panels = [panel(false, &[10.0, 50.0, 90.0]), panel(true, &[1.0, 2.0, 300.0])];
+        let svg = svg("connections", &marks, &panels);
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        assert!(svg.contains("&lt;100") && !svg.contains("NaN") && !svg.contains("inf"));
+        assert_eq!(svg.matches("<circle").count(), 6);
+        for curve in svg.split("points=\"").skip(1) {
+            let points: Vec<(f64, f64)> = curve[..curve.find('"').unwrap()]
+                .split(' ')
+                .map(|point| point.split_once(',').unwrap())
+                .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
+                .collect();
+            assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 > b.1), "{points:?}");
+            assert!(points.iter().all(|(x, y)| (0.0..760.0).contains(x) && (TOP..HEIGHT).contains(y)));
+        }
+    }
+}

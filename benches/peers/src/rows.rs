@@ -1,0 +1,421 @@
+//! The rows of the table: what each compares, under which load, and which ratio it is to reach.
+
+use std::time::Duration;
+
+use deltaq::bench::{Measured, Scenario};
+
+use crate::cargo_bench::Program;
+use crate::drivers::{Ack, OBJECT_BYTES};
+use crate::figures::{Figure, Target};
+use crate::servers::{Kind, Storage};
+use crate::subject::{KNOWN_BYTES, Load, Subject};
+
+/// The load from which all others are made: one new object a request on 64 connections.
+pub(crate) const LOAD: Load = Load {
+    scenario: Scenario::AddPop,
+    ack: Ack::AtOnce,
+    connections: 64,
+    batch: 1,
+    object_bytes: OBJECT_BYTES,
+    queues: 1,
+    keys: None,
+    known: 0,
+    rest: Duration::ZERO,
+};
+const BATCH_OF_100: Load = Load { connections: 8, batch: 100, ..LOAD };
+/// As long as a hand-off itself rests before each of its adds, in `deltaq bench`.
+const HAND_OFF_REST: Duration = Duration::from_millis(2);
+
+/// A row: a comparison, of one or several claims.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) work: Work,
+}
+
+/// How its figures come to be.
+pub(crate) enum Work {
+    Loads {
+        subjects: Vec<Subject>,
+        claims: Vec<Claim>,
+    },
+    /// Loads, and then a check that a hot key's deltas are handed out whole and in order.
+    HotKey {
+        subjects: Vec<Subject>,
+        claims: Vec<Claim>,
+    },
+    /// A benchmark of deltaq's own prints them.
+    Program(Program),
+}
+
+/// One line of the table.
+pub(crate) struct Claim {
+    /// Which of the subjects it is about.
+    ours: usize,
+    /// The one beside it, without which the figure stands by itself.
+    beside: Option<usize>,
+    what: What,
+    target: Target,
+}
+
+/// What is told of a measurement.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    ObjectsPerSecond,
+    P50,
+    P99,
+    /// What the slowest queue gets of what would be its fair share.
+    SlowestShare,
+}
+
+/// A claim with its figures.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) unit: String,
+    pub(crate) ours: (String, Figure),
+    pub(crate) beside: Option<(String, Figure)>,
+    pub(crate) target: Target,
+}
+
+impl Line {
+    /// The ratio of the medians; the median, if there is nothing beside it.
+    pub(crate) fn ratio(&self) -> f64 {
+        match &self.beside {
+            Some((_, beside)) => self.ours.1.median / beside.median,
+            None => self.ours.1.median,
+        }
+    }
+}
+
+impl What {
+    fn unit(self) -> &'static str {
+        match self {
+            Self::ObjectsPerSecond => "objects/s",
+            Self::P50 => "p50 µs",
+            Self::P99 => "p99 µs",
+            Self::SlowestShare => "of a fair share",
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    fn of(self, measured: &Measured) -> f64 {
+        match self {
+            Self::ObjectsPerSecond => measured.rate(measured.objects),
+            Self::P50 => measured.latencies().p50 as f64,
+            Self::P99 => measured.latencies().p99 as f64,
+            Self::SlowestShare => {
+                let slowest = measured.groups.iter().min().copied().unwrap_or_default();
+                slowest as f64 * measured.groups.len() as f64 / measured.objects.max(1) as f64
+            }
+        }
+    }
+}
+
+impl Claim {
+    /// With the figures that each subject came to, round by round.
+    pub(crate) fn line(&self, subjects: &[Subject], results: &[Vec<Measured>]) -> Option<Line> {
+        let figure = |index: usize| {
+            let all = results.get(index)?.iter().map(|measured| self.what.of(measured));
+            Some((subjects.get(index)?.name.clone(), Figure::of(all)?))
+        };
+        let beside = match self.beside {
+            Some(index) => Some(figure(index)?),
+            None => None,
+        };
+        Some(Line {
+            unit: self.what.unit().to_owned(),
+            ours: figure(self.ours)?,
+            beside,
+            target: self.target,
+        })
+    }
+}
+
+/// The first of the subjects beside the one with that number.
+fn rate(beside: usize, target: Target) -> Claim {
+    Claim { ours: 0, beside: Some(beside), what: What::ObjectsPerSecond, target }
+}
+
+fn subject(name: &str, kind: Kind, storage: Storage, load: Load) -> Subject {
+    Subject { name: name.to_owned(), kind, storage, load }
+}
+
+fn deltaq(name: &str, storage: Storage, load: Load) -> Subject {
+    subject(name, Kind::Deltaq, storage, load)
+}
+
+/// All rows, in the order of the table.
+pub(crate) fn rows() -> Vec<Row> {
+    vec![
+        add(),
+        cycle(),
+        batch(),
+        fsync_cycle(),
+        fsync_batch(),
+        Row {
+            name: "checkpoint",
+            about: "64 connections update, pop and acknowledge keys of 1,000,000 known ones, in batches of 10, with an \
+                    fsync before each answer: while the first checkpoint runs, and before it began. It is \
+                    `cargo bench --locked --bench journal -- checkpoint`.",
+            work: Work::Program(Program::Checkpoint),
+        },
+        Row {
+            name: "engine",
+            about: "the engine alone, without HTTP. It is `cargo bench --locked --bench engine`.",
+            work: Work::Program(Program::Engine),
+        },
+        hand_off(),
+        known(),
+        hot_key(),
+        queues(),
+    ]
+}
+
+fn add() -> Row {
+    let load = Load { scenario: Scenario::Add, ..LOAD };
+    Row {
+        name: "add",
+        about: "an object a request, 64 connections, in memory; beside an HTTP server that does nothing.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("deltaq", Storage::Memory, load),
+                subject("HTTP alone", Kind::Noop, Storage::Memory, load),
+            ],
+            claims: vec![rate(1, Target::AtLeast(0.85))],
+        },
+    }
+}
+
+fn cycle() -> Row {
+    let memory = Storage::Memory;
+    let with_next = Load { ack: Ack::WithNext, ..LOAD };
+    Row {
+        name: "cycle",
+        about: "add an object, and pop one while the one before is acknowledged; 64 connections, in memory. Beside \
+                those that need a third request for that, they are shown with the acknowledgement in one write with \
+                the next read, too.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("deltaq", memory, LOAD),
+                subject("beanstalkd: put, reserve, delete", Kind::Beanstalkd, memory, LOAD),
+                subject("Redis: XADD, XREADGROUP, XACK", Kind::Redis, memory, LOAD),
+                subject("beanstalkd, delete with reserve", Kind::Beanstalkd, memory, with_next),
+                subject("Redis, XACK with XREADGROUP", Kind::Redis, memory, with_next),
+                subject("NATS JetStream", Kind::Nats, memory, LOAD),
+                deltaq("deltaq: add, pop, ack", memory, Load { scenario: Scenario::AddPopAck, ..LOAD }),
+            ],
+            claims: vec![
+                rate(1, Target::AtLeast(1.1)),
+                rate(2, Target::AtLeast(1.1)),
+                rate(3, Target::None),
+                rate(4, Target::None),
+                rate(5, Target::None),
+                rate(6, Target::None),
+            ],
+        },
+    }
+}
+
+fn batch() -> Row {
+    let memory = Storage::Memory;
+    Row {
+        name: "batch",
+        about: "the same in batches of 100, 8 connections, in memory. Redis is sent the 100 XADD of a batch at once.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("deltaq", memory, BATCH_OF_100),
+                subject("Redis", Kind::Redis, memory, BATCH_OF_100),
+                subject(
+                    "Redis, XACK with XREADGROUP",
+                    Kind::Redis,
+                    memory,
+                    Load { ack: Ack::WithNext, ..BATCH_OF_100 },
+                ),
+                subject("NATS JetStream", Kind::Nats, memory, BATCH_OF_100),
+            ],
+            claims: vec![rate(1, Target::AtLeast(1.0)), rate(2, Target::None), rate(3, Target::None)],
+        },
+    }
+}
+
+fn fsync_cycle() -> Row {
+    let fsync = Storage::Fsync;
+    Row {
+        name: "fsync-cycle",
+        about: "the cycle on 64 connections with an fsync before each answer (of NATS see the settings).",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("deltaq", fsync, LOAD),
+                subject("Redis, appendfsync always", Kind::Redis, fsync, LOAD),
+                subject("beanstalkd -b -f0", Kind::Beanstalkd, fsync, LOAD),
+                subject("PostgreSQL, SKIP LOCKED", Kind::Postgres, fsync, LOAD),
+                deltaq("deltaq in memory", Storage::Memory, LOAD),
+                subject("NATS JetStream, file", Kind::Nats, fsync, LOAD),
+            ],
+            claims: vec![
+                rate(1, Target::AtLeast(1.5)),
+                rate(2, Target::AtLeast(8.0)),
+                rate(3, Target::AtLeast(6.0)),
+                rate(4, Target::AtLeast(0.6)),
+                rate(5, Target::None),
+            ],
+        },
+    }
+}
+
+fn fsync_batch() -> Row {
+    let fsync = Storage::Fsync;
+    Row {
+        name: "fsync-batch",
+        about: "the same in batches of 100 on 8 connections.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("deltaq", fsync, BATCH_OF_100),
+                subject("Redis, appendfsync always", Kind::Redis, fsync, BATCH_OF_100),
+                subject("PostgreSQL, SKIP LOCKED", Kind::Postgres, fsync, BATCH_OF_100),
+                subject("NATS JetStream, file", Kind::Nats, fsync, BATCH_OF_100),
+            ],
+            claims: vec![rate(1, Target::AtLeast(1.0)), rate(2, Target::None), rate(3, Target::None)],
+        },
+    }
+}
+
+fn hand_off() -> Row {
+    let load = Load { scenario: Scenario::HandOff, connections: 1, ..LOAD };
+    let claim = |what, target| Claim { ours: 0, beside: Some(1), what, target };
+    Row {
+        name: "hand-off",
+        about: "from an add to the answer of the pop that waits for it, one connection each, in memory; beside a bare \
+                round trip with the same rest of 2 ms before each add.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("deltaq", Storage::Memory, load),
+                subject(
+                    "HTTP alone",
+                    Kind::Noop,
+                    Storage::Memory,
+                    Load { scenario: Scenario::Add, rest: HAND_OFF_REST, ..load },
+                ),
+            ],
+            claims: vec![claim(What::P50, Target::AtMost(1.5)), claim(What::P99, Target::AtMost(3.0))],
+        },
+    }
+}
+
+/// Cycles on few keys of so many.
+pub(crate) fn known_load(known: u64) -> Load {
+    Load { connections: 8, batch: 10, object_bytes: KNOWN_BYTES, keys: Some(1_000), known, ..LOAD }
+}
+
+fn known() -> Row {
+    Row {
+        name: "known",
+        about: "cycles in batches of 10 on 8 connections, with 1,000 keys and objects of 40 bytes, in memory, when \
+                10,000,000 keys are known.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("10,000,000 known", Storage::Memory, known_load(10_000_000)),
+                deltaq("1,000 known", Storage::Memory, known_load(1_000)),
+            ],
+            claims: vec![rate(1, Target::AtLeast(0.8))],
+        },
+    }
+}
+
+fn hot_key() -> Row {
+    let load = |scenario| Load { scenario, ..LOAD };
+    Row {
+        name: "hot-key",
+        about: "64 connections update one key, while one more pops and acknowledges it, in memory; beside adds of keys \
+                that are all new. Then a check of its own with 4 connections: all updates are handed out, each \
+                once, in order.",
+        work: Work::HotKey {
+            subjects: vec![
+                deltaq("one key", Storage::Memory, load(Scenario::HotKey)),
+                deltaq("new keys", Storage::Memory, load(Scenario::Add)),
+            ],
+            claims: vec![rate(1, Target::AtLeast(0.9))],
+        },
+    }
+}
+
+fn queues() -> Row {
+    let several = |queues| Load { queues, ..LOAD };
+    let claim = |ours, beside, what, target| Claim { ours, beside, what, target };
+    Row {
+        name: "queues",
+        about: "the cycle on 64 connections that are spread over several queues, in memory.",
+        work: Work::Loads {
+            subjects: vec![
+                deltaq("1 queue", Storage::Memory, several(1)),
+                deltaq("4 queues", Storage::Memory, several(4)),
+                deltaq("16 queues", Storage::Memory, several(16)),
+            ],
+            claims: vec![
+                claim(1, Some(0), What::ObjectsPerSecond, Target::AtLeast(0.95)),
+                claim(2, Some(0), What::ObjectsPerSecond, Target::AtLeast(0.95)),
+                claim(2, None, What::SlowestShare, Target::AtLeast(0.5)),
+            ],
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_names_of_their_own_and_claims_have_subjects() {
+        let rows = rows();
+        for (index, row) in rows.iter().enumerate() {
+            assert!(rows.iter().skip(index + 1).all(|other| other.name != row.name), "{}", row.name);
+            let (Work::Loads { subjects, claims } | Work::HotKey { subjects, claims }) = &row.work else {
+                continue;
+            };
+            for claim in claims {
+                assert!(claim.ours < subjects.len(), "{}", row.name);
+                assert!(claim.beside.is_none_or(|beside| beside < subjects.len()), "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_under_the_same_load() {
+        for row in rows() {
+            let (Work::Loads { subjects, .. } | Work::HotKey { subjects, .. }) = &row.work else { continue };
+            let ours = subjects[0].load;
+            for other in subjects.iter().filter(|other| other.kind != Kind::Deltaq) {
+                let theirs = other.load;
+                assert_eq!(
+                    (theirs.connections, theirs.batch),
+                    (ours.connections, ours.batch),
+                    "{}",
+                    row.name
+                );
+                assert_eq!(theirs.object_bytes, ours.object_bytes, "{}", row.name);
+                assert_eq!((theirs.keys, theirs.queues), (ours.keys, ours.queues), "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_slowest_queue_is_told_by_its_share() {
+        let mut measured = Measured::default();
+        (measured.objects, measured.groups) = (100, vec![40, 10, 25, 25]);
+        assert!((What::SlowestShare.of(&measured) - 0.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ratios_are_those_of_medians() {
+        let figure = |median| Figure { median, least: 0.0, most: 9.0 };
+        let mut line = Line {
+            unit: String::new(),
+            ours: (String::new(), figure(6.0)),
+            beside: Some((String::new(), figure(4.0))),
+            target: Target::None,
+        };
+        assert!((line.ratio() - 1.5).abs() < 1e-9);
+        line.beside = None;
+        assert!((line.ratio() - 6.0).abs() < 1e-9);
+    }
+}

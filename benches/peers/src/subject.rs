@@ -1,0 +1,227 @@
+//! What is measured: a server under a load.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::bench::{self, Caller, Keys, Measured, Objects, Pace, Plan, Scenario, Worker, drive};
+use deltaq::clock::Clock;
+
+use crate::drivers::beanstalkd::Beanstalkd;
+use crate::drivers::nats::Nats;
+use crate::drivers::postgres::Postgres;
+use crate::drivers::redis::Redis;
+use crate::drivers::{Ack, OBJECT_BYTES};
+use crate::servers::{Kind, Programs, Running, Storage};
+
+/// How much longer than planned a measurement may take.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// How long it may take to make keys known.
+const SEED_PATIENCE: Duration = Duration::from_mins(10);
+/// Known objects in a request that seeds them.
+const SEED_OBJECTS: usize = 10_000;
+/// Their length, so that ten million of them find room.
+pub(crate) const KNOWN_BYTES: usize = 40;
+/// The queue, or the beginning of the names of several.
+pub(crate) const QUEUE: &str = "q";
+
+/// What the connections do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Of deltaq and of HTTP alone; the others add, take and acknowledge.
+    pub(crate) scenario: Scenario,
+    /// When the others acknowledge.
+    pub(crate) ack: Ack,
+    pub(crate) connections: usize,
+    pub(crate) batch: usize,
+    pub(crate) object_bytes: usize,
+    pub(crate) queues: usize,
+    /// Keys are drawn from so many; each is new without it.
+    pub(crate) keys: Option<u64>,
+    /// So many keys are known before. Such a server is kept for all rounds.
+    pub(crate) known: u64,
+    pub(crate) rest: Duration,
+}
+
+/// A server under a load.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) storage: Storage,
+    pub(crate) load: Load,
+}
+
+/// How often and for how long all is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rounds {
+    pub(crate) count: usize,
+    pub(crate) warm_up: Duration,
+    pub(crate) measured: Duration,
+}
+
+/// Measures all subjects in turn, in each of the rounds: what disturbs the machine for a while disturbs all of them.
+/// Answers what each subject came to, round by round.
+pub(crate) async fn in_turn(
+    subjects: &[Subject],
+    rounds: &Rounds,
+    programs: &Programs,
+    clock: &Clock,
+) -> io::Result<Vec<Vec<Measured>>> {
+    let mut results: Vec<Vec<Measured>> = subjects.iter().map(|_| Vec::new()).collect();
+    let mut kept: Vec<Option<Running>> = subjects.iter().map(|_| None).collect();
+    for _ in 0..rounds.count {
+        for ((subject, result), kept) in subjects.iter().zip(&mut results).zip(&mut kept) {
+            let measuring = subject.measure(kept, rounds, programs, clock);
+            let measured = measuring
+                .await
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", subject.name)))?;
+            eprintln!("  {}: {:.0} objects/s", subject.name, measured.rate(measured.objects));
+            result.push(measured);
+        }
+    }
+    Ok(results)
+}
+
+impl Subject {
+    async fn measure(
+        &self,
+        kept: &mut Option<Running>,
+        rounds: &Rounds,
+        programs: &Programs,
+        clock: &Clock,
+    ) -> io::Result<Measured> {
+        let pace = Pace { warm_up: rounds.warm_up, measured: rounds.measured, rest: self.load.rest };
+        let running = if let Some(running) = kept.take() {
+            within(PATIENCE, self.clear(&running.address)).await?;
+            running
+        } else {
+            let running = programs.start(self.kind, self.storage, clock).await?;
+            within(SEED_PATIENCE, self.prepare(&running.address, pace)).await?;
+            running
+        };
+        let bound = pace.warm_up + pace.measured + PATIENCE;
+        let measured = match self.kind {
+            Kind::Deltaq | Kind::Noop => {
+                let plan = self.plan(&running.address, pace);
+                within(bound, bench::run(&plan, clock, |_| {})).await?
+            }
+            _ => within(bound, self.drive(&running.address, pace, clock)).await?,
+        };
+        if measured.objects == 0 {
+            return Err(io::Error::other("nothing was done while it was measured"));
+        }
+        if self.load.known > 0 {
+            *kept = Some(running);
+        }
+        Ok(measured)
+    }
+
+    /// The load as `deltaq bench` has it.
+    fn plan(&self, address: &str, pace: Pace) -> Plan {
+        let load = &self.load;
+        let names = (0..load.queues).map(|number| format!("{QUEUE}-{number}"));
+        Plan {
+            authority: address.to_owned(),
+            scenario: load.scenario,
+            queues: names.collect(),
+            connections: load.connections,
+            batch: load.batch,
+            object_bytes: load.object_bytes,
+            keys: load.keys,
+            token: None,
+            pace,
+        }
+    }
+
+    /// Makes what the load needs, in a server that has just begun.
+    async fn prepare(&self, address: &str, pace: Pace) -> io::Result<()> {
+        match self.kind {
+            Kind::Noop | Kind::Beanstalkd => Ok(()),
+            Kind::Redis => Redis::prepare(address).await,
+            Kind::Nats => Nats::prepare(address, self.storage == Storage::Fsync).await,
+            Kind::Postgres => Postgres::prepare(address).await,
+            Kind::Deltaq => {
+                let plan = self.plan(address, pace);
+                for queue in &plan.queues {
+                    bench::create(&plan, queue).await?;
+                }
+                if self.load.known > 0 { self.seed(address).await } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Makes keys known. Leases are short in such a queue: what the end of a load leaves leased is free again when the
+    /// next one begins.
+    async fn seed(&self, address: &str) -> io::Result<()> {
+        let mut caller = Caller::open(address, None).await?;
+        caller.call("PUT", &path(""), "{\"lease\":\"2s\"}").await?;
+        let objects = |count| Objects::new(b"[{\"object\":", count, KNOWN_BYTES, b"},{\"object\":", b"}]");
+        let (seeds, mut whole) = (path("/seed"), objects(SEED_OBJECTS));
+        for first in (0..self.load.known).step_by(SEED_OBJECTS) {
+            let count = usize::try_from(self.load.known - first).unwrap_or(SEED_OBJECTS).min(SEED_OBJECTS);
+            let mut rest = (count < SEED_OBJECTS).then(|| objects(count));
+            let body = rest.as_mut().unwrap_or(&mut whole).from(first);
+            let body = std::str::from_utf8(body).map_err(io::Error::other)?;
+            caller.call("POST", &seeds, body).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops what the load of the last round has left in line.
+    async fn clear(&self, address: &str) -> io::Result<()> {
+        Caller::open(address, None).await?.call("POST", &path("/purge"), "").await.map(drop)
+    }
+
+    /// The load of the others.
+    async fn drive(&self, address: &str, pace: Pace, clock: &Clock) -> io::Result<Measured> {
+        debug_assert_eq!(self.load.object_bytes, OBJECT_BYTES, "what the others are sent");
+        let (next, batch, ack) = (Arc::default(), self.load.batch, self.load.ack);
+        let keys = || Keys::new(Arc::clone(&next), self.load.keys);
+        let numbers = 0..self.load.connections;
+        match self.kind {
+            Kind::Deltaq | Kind::Noop => Err(io::Error::other("these speak HTTP")),
+            Kind::Redis => {
+                let open = async |number| Redis::open(address, number, batch, ack, keys()).await;
+                together(numbers, open, pace, clock).await
+            }
+            Kind::Beanstalkd => {
+                let open = async |_| Beanstalkd::open(address, ack, keys()).await;
+                together(numbers, open, pace, clock).await
+            }
+            Kind::Nats => {
+                let open = async |number| Nats::open(address, number, batch, keys()).await;
+                together(numbers, open, pace, clock).await
+            }
+            Kind::Postgres => {
+                let open = async |_| Postgres::open(address, batch, keys()).await;
+                together(numbers, open, pace, clock).await
+            }
+        }
+    }
+}
+
+async fn together<W: Worker>(
+    numbers: std::ops::Range<usize>,
+    open: impl AsyncFn(usize) -> io::Result<W>,
+    pace: Pace,
+    clock: &Clock,
+) -> io::Result<Measured> {
+    let mut workers = Vec::new();
+    for number in numbers {
+        workers.push((0, open(number).await?));
+    }
+    drive(workers, Vec::new(), &pace, clock, |_| {}).await
+}
+
+/// What comes of it, if that is in time.
+pub(crate) async fn within<T>(bound: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late =
+        || io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {} s", bound.as_secs()));
+    tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// A path of the first queue.
+pub(crate) fn path(call: &str) -> String {
+    format!("/v1/queues/{QUEUE}-0{call}")
+}
