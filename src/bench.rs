@@ -52,13 +52,27 @@ pub struct Plan {
     pub pace: Pace,
 }
 
+/// From how many keys those of [`Scenario::Mixed`] are drawn, unless the plan says it.
+const MIXED_KEYS: u64 = 10_000;
+
 /// Runs a plan; tells `progress` how it goes on, each second.
 ///
 /// # Errors
-/// If the server can't be reached, or answers anything but a success.
+/// If the plan contradicts itself, the server can't be reached, or it answers anything but a success.
 pub async fn run(plan: &Plan, clock: &Clock, progress: impl FnMut(Progress)) -> io::Result<Measured> {
     let next = Arc::new(AtomicU64::new(0));
-    let space = if plan.scenario == Scenario::HotKey { Some(1) } else { plan.keys };
+    let space = match plan.scenario {
+        Scenario::HotKey => Some(1),
+        // Updates and deletes are of keys that are there.
+        Scenario::Mixed => plan.keys.or(Some(MIXED_KEYS)),
+        _ => plan.keys,
+    };
+    if space.is_some_and(|space| (plan.batch as u64) > space) {
+        return Err(wrong("a request has more objects than there are keys"));
+    }
+    if plan.scenario == Scenario::HandOff && plan.connections > plan.queues.len() {
+        return Err(wrong("each hand-off needs a queue of its own, or pops wait for the objects of others"));
+    }
     let (mut workers, mut beside) = (Vec::new(), Vec::new());
     for index in 0..plan.connections {
         let keys = Keys::new(Arc::clone(&next), space);
@@ -70,6 +84,10 @@ pub async fn run(plan: &Plan, clock: &Clock, progress: impl FnMut(Progress)) -> 
         }
     }
     drive(workers, beside, &plan.pace, clock, progress).await
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// Makes a queue, by a PUT of its settings.

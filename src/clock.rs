@@ -62,6 +62,14 @@ impl Clock {
     }
 }
 
+/// What the wall clock says now, in microseconds since the Unix epoch: for the log, which people lay beside the logs of
+/// other machines.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clocks")]
+pub fn wall_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, as_us)
+}
+
 /// The hand that moves a clock made by [`Clock::manual`].
 #[derive(Debug, Clone)]
 pub struct ManualClock {

@@ -20,17 +20,38 @@ impl Seconds {
         Self { second: u64::MAX, text: String::new() }
     }
 
-    /// Date and time of an instant, in microseconds since the Unix epoch: without a fraction, and without the `Z` behind it.
-    /// What is later than the year 9999 is its last second.
-    pub fn of(&mut self, at_us: u64) -> &str {
-        let second = at_us.min(LAST_US) / 1_000_000;
+    /// Writes an instant, in microseconds since the Unix epoch, with its milliseconds.
+    pub fn millis(&mut self, at_us: u64, out: &mut String) {
+        let at_us = self.second(at_us, out);
+        let digit = |unit: u64| digit(at_us / unit);
+        out.extend(['.', digit(100_000), digit(10_000), digit(1_000), 'Z']);
+    }
+
+    /// Writes an instant, in microseconds since the Unix epoch, with these.
+    pub fn micros(&mut self, at_us: u64, out: &mut String) {
+        let at_us = self.second(at_us, out);
+        out.push('.');
+        out.extend([100_000, 10_000, 1_000, 100, 10, 1].map(|unit| digit(at_us / unit)));
+        out.push('Z');
+    }
+
+    /// Writes an instant without its fraction; answers which it was, for what is later than the last is the last.
+    fn second(&mut self, at_us: u64, out: &mut String) -> u64 {
+        let at_us = at_us.min(LAST_US);
+        let second = at_us / 1_000_000;
         if self.second != second {
             let whole = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(second));
             whole.to_string().trim_end_matches('Z').clone_into(&mut self.text);
             self.second = second;
         }
-        &self.text
+        out.push_str(&self.text);
+        at_us
     }
+}
+
+/// The last digit of a number.
+fn digit(number: u64) -> char {
+    char::from(b'0' + u8::try_from(number % 10).unwrap_or_default())
 }
 
 impl Default for Seconds {
@@ -47,14 +68,17 @@ mod tests {
     fn each_instant_has_its_own_second() {
         let mut seconds = Seconds::new();
         for (at_us, text) in [
-            (0, "1970-01-01T00:00:00"),
-            (1_999_999, "1970-01-01T00:00:01"),
-            (2_000_000, "1970-01-01T00:00:02"),
-            (1_795_298_400_999_999, "2026-11-21T22:00:00"),
-            (0, "1970-01-01T00:00:00"),
-            (u64::MAX, "9999-12-31T23:59:59"),
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (1_999_999, "1970-01-01T00:00:01.999999Z"),
+            (2_000_001, "1970-01-01T00:00:02.000001Z"),
+            (1_795_298_400_102_030, "2026-11-21T22:00:00.102030Z"),
+            (7, "1970-01-01T00:00:00.000007Z"),
+            (u64::MAX, "9999-12-31T23:59:59.999999Z"),
         ] {
-            assert_eq!(seconds.of(at_us), text);
+            let (mut micros, mut millis) = (String::new(), String::new());
+            seconds.micros(at_us, &mut micros);
+            seconds.millis(at_us, &mut millis);
+            assert_eq!((&*micros, millis), (text, format!("{}Z", &text[..23])));
         }
     }
 }

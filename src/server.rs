@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::auditing::Auditing;
 pub use self::error::Error;
@@ -55,7 +55,7 @@ pub struct Server {
     reloadable: Reloadable,
     drain_delay: Duration,
     shutdown: Shutdown,
-    closing: CancellationToken,
+    closing: DropGuard,
 }
 
 impl Server {
@@ -131,7 +131,7 @@ impl Server {
             reloadable,
             drain_delay,
             shutdown,
-            closing,
+            closing: closing.drop_guard(),
         })
     }
 
@@ -170,7 +170,7 @@ impl Server {
                 () = self.shutdown.cut().cancelled() => {}
             }
         }
-        self.closing.cancel();
+        drop(self.closing);
         self.shutdown.join().await;
         if let Some(journal) = self.registry.journal() {
             journal.close(self.registry.handled());

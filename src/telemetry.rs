@@ -17,7 +17,6 @@ use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
 use self::gathering::{DROPPED, Gathering, Writer};
 pub(crate) use self::json::Json;
-use crate::clock::Clock;
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// The target of the lines of the audit, for what the log is asked to show.
@@ -65,7 +64,7 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     // On a terminal the library's own rule for colours stands, which honours NO_COLOR.
     let started = match (is_json(log.format, terminal), terminal) {
-        (true, _) => builder.event_format(Json(Clock::system())).finish().try_init(),
+        (true, _) => builder.event_format(Json).finish().try_init(),
         (false, true) => builder.finish().try_init(),
         (false, false) => builder.with_ansi(false).finish().try_init(),
     };
@@ -184,8 +183,7 @@ mod tests {
     fn a_panic_is_told_by_its_place_alone() {
         let former = std::panic::take_hook();
         let (log, path) = log();
-        let subscriber =
-            tracing_subscriber::fmt().event_format(Json(Clock::system())).with_writer(log).finish();
+        let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(log).finish();
         tracing::subscriber::with_default(subscriber, || {
             tell_panics();
             std::panic::catch_unwind(|| panic!("the inside")).unwrap_err();

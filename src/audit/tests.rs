@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::*;
-use crate::clock::Clock;
 use crate::telemetry::Json;
 
 fn open(path: &Path) -> (Audit, Writer) {
@@ -119,7 +118,7 @@ fn without_a_file_floods_are_bounded_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let log = Arc::new(std::fs::File::create(&path).unwrap());
-    let subscriber = tracing_subscriber::fmt().event_format(Json(Clock::system())).with_writer(log).finish();
+    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(log).finish();
     tracing::subscriber::with_default(subscriber, || {
         let audit = Audit::default();
         for _ in 0..=flood::LINES_MAX {
@@ -137,7 +136,7 @@ async fn the_log_is_told_of_lost_lines_once_a_second() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let log = Arc::new(std::fs::File::create(&path).unwrap());
-    let subscriber = tracing_subscriber::fmt().event_format(Json(Clock::system())).with_writer(log).finish();
+    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(log).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let told = || std::fs::read_to_string(&path).unwrap().matches("are lost").count();
     let fail = |losses: &mut Losses| {

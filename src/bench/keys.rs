@@ -30,7 +30,7 @@ impl Keys {
     pub fn take(&self, count: usize) -> u64 {
         match self.space {
             None => self.next.fetch_add(count as u64, Ordering::Relaxed),
-            Some(space) => fastrand::u64(..space.saturating_sub(count as u64).max(1)),
+            Some(space) => fastrand::u64(..=space.saturating_sub(count as u64)),
         }
     }
 }
@@ -103,7 +103,10 @@ mod tests {
         let new = Keys::new(Arc::clone(&next), None);
         assert_eq!((new.take(10), new.clone().take(1), new.take(1)), (0, 10, 11));
         let few = Keys::new(next, Some(50));
-        assert!((0..1000).all(|_| few.take(10) + 10 <= 50));
+        let mut firsts: Vec<_> = (0..5000).map(|_| few.take(10)).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert_eq!(firsts, (0..=40).collect::<Vec<_>>(), "each row of ten that fits");
         assert_eq!(Keys::new(Arc::default(), Some(1)).take(1), 0);
     }
 }

@@ -1,18 +1,14 @@
 //! Many connections that work at once, and what that came to.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
 use super::report::Measured;
 use crate::clock::Clock;
-
-/// How exact latencies are kept.
-const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// One operation that was done.
 #[derive(Clone, Copy, Debug)]
@@ -61,26 +57,22 @@ const OVER: u8 = 2;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// How long is waited for the answers that are on their way when the time is over.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What all workers share.
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
+    /// Objects since the last progress was told.
     objects: AtomicU64,
-}
-
-/// What one worker did while it was measured.
-#[derive(Debug)]
-pub(super) struct Tally {
-    pub(super) group: usize,
-    pub(super) requests: u64,
-    pub(super) objects: u64,
-    pub(super) latencies: Histogram<u64>,
+    measured: Mutex<Measured>,
 }
 
 /// Lets `workers` work, each in the group with its number, and those `beside` them that are not counted.
 ///
 /// # Errors
-/// That of the first worker that fails.
+/// That of the first worker that fails, or if one has no answer long after the time is over.
 pub async fn drive<W: Worker>(
     workers: Vec<(usize, W)>,
     beside: Vec<W>,
@@ -88,40 +80,63 @@ pub async fn drive<W: Worker>(
     clock: &Clock,
     mut progress: impl FnMut(Progress),
 ) -> io::Result<Measured> {
+    let groups = workers.iter().map(|(group, _)| group + 1).max().unwrap_or_default();
+    let phases = [(WARM_UP, pace.warm_up), (MEASURED, pace.measured)];
+    let phases = phases.into_iter().filter(|(_, lasts)| !lasts.is_zero());
     let shared = Arc::new(Shared::default());
+    shared.phase.store(phases.clone().next().map_or(OVER, |(phase, _)| phase), Ordering::Relaxed);
+    *shared.measured() = Measured::new(groups)?;
     let mut crew = JoinSet::new();
-    let mut measured = Measured::default();
     for (group, worker) in workers {
-        measured.groups.resize(measured.groups.len().max(group + 1), 0);
         crew.spawn(work(Some(group), worker, shared.clone(), clock.clone(), pace.rest));
     }
     for worker in beside {
         crew.spawn(work(None, worker, shared.clone(), clock.clone(), Duration::ZERO));
     }
-    for (phase, lasts) in [(WARM_UP, pace.warm_up), (MEASURED, pace.measured)] {
+    for (phase, lasts) in phases {
         shared.phase.store(phase, Ordering::Relaxed);
         let begun_us = clock.now_us();
         loop {
-            measured.lasted = clock.since(begun_us);
-            let left = lasts.saturating_sub(measured.lasted);
+            let elapsed = clock.since(begun_us);
+            shared.measured().lasted = elapsed;
+            let left = lasts.saturating_sub(elapsed);
             if left.is_zero() {
                 break;
             }
             tokio::select! {
                 () = tokio::time::sleep(left.min(SECOND)) => {}
-                // None ends by itself before the time but one that failed.
-                Some(ended) = crew.join_next() => measured.add(ended??),
+                // None ends before the time but one that failed.
+                Some(ended) = crew.join_next() => ended??,
             }
-            let objects = shared.objects.swap(0, Ordering::Relaxed);
-            let elapsed = clock.since(begun_us);
-            progress(Progress { elapsed, objects, is_measured: phase == MEASURED });
+            if left >= SECOND {
+                let (elapsed, is_measured) = (clock.since(begun_us), phase == MEASURED);
+                progress(Progress {
+                    elapsed,
+                    objects: shared.objects.swap(0, Ordering::Relaxed),
+                    is_measured,
+                });
+            }
         }
     }
     shared.phase.store(OVER, Ordering::Relaxed);
-    while let Some(ended) = crew.join_next().await {
-        measured.add(ended??);
-    }
+    let ends = async {
+        while let Some(ended) = crew.join_next().await {
+            ended??;
+        }
+        io::Result::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, ends).await.map_err(|_| {
+        let said = format!("a request was not answered within {} s of the end", PATIENCE.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, said)
+    })??;
+    let measured = std::mem::take(&mut *shared.measured());
     Ok(measured)
+}
+
+impl Shared {
+    fn measured(&self) -> MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 async fn work<W: Worker>(
@@ -130,24 +145,23 @@ async fn work<W: Worker>(
     shared: Arc<Shared>,
     clock: Clock,
     rest: Duration,
-) -> io::Result<Option<Tally>> {
-    let mut latencies = Histogram::new(SIGNIFICANT_DIGITS).map_err(io::Error::other)?;
-    latencies.auto(true);
-    let mut tally = Tally { group: group.unwrap_or_default(), requests: 0, objects: 0, latencies };
+) -> io::Result<()> {
     loop {
         let done = worker.work(&clock).await?;
-        match shared.phase.load(Ordering::Relaxed) {
-            OVER => return Ok(group.map(|_| tally)),
-            _ if group.is_none() => continue,
-            MEASURED => {
-                tally.requests += done.requests;
-                tally.objects += done.objects;
-                let took_us = done.ended_us.saturating_sub(done.begun_us);
-                tally.latencies.record(took_us).map_err(io::Error::other)?;
+        let phase = shared.phase.load(Ordering::Relaxed);
+        if let Some(group) = group {
+            // What ends after the time is no part of the rate. How long it took counts: it may be the longest.
+            if phase != WARM_UP {
+                shared.measured().took(done.ended_us.saturating_sub(done.begun_us))?;
             }
-            _ => {}
+            if phase == MEASURED {
+                shared.measured().add(group, &done);
+            }
+            shared.objects.fetch_add(done.objects, Ordering::Relaxed);
         }
-        shared.objects.fetch_add(done.objects, Ordering::Relaxed);
+        if phase == OVER {
+            return Ok(());
+        }
         if !rest.is_zero() {
             tokio::time::sleep(rest).await;
         }

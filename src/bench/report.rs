@@ -1,11 +1,15 @@
 //! What a run came to.
 
+use std::io;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::load::Tally;
+use super::load::Done;
+
+/// How exact latencies are kept.
+const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// What all connections did together while they were measured.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +18,7 @@ pub struct Measured {
     pub lasted: Duration,
     /// Requests that were answered.
     pub requests: u64,
-    /// Objects that were added, or popped and acknowledged.
+    /// Objects that were sent, or popped and acknowledged, or both where an operation does both.
     pub objects: u64,
     /// The same, by the groups of connections.
     pub groups: Vec<u64>,
@@ -33,18 +37,22 @@ pub struct Latencies {
 }
 
 impl Measured {
-    pub(super) fn add(&mut self, tally: Option<Tally>) {
-        let Some(tally) = tally else { return };
-        self.requests += tally.requests;
-        self.objects += tally.objects;
-        if let Some(group) = self.groups.get_mut(tally.group) {
-            *group += tally.objects;
+    pub(super) fn new(groups: usize) -> io::Result<Self> {
+        let mut latencies = Histogram::new(SIGNIFICANT_DIGITS).map_err(io::Error::other)?;
+        latencies.auto(true);
+        Ok(Self { groups: vec![0; groups], latencies: Some(latencies), ..Self::default() })
+    }
+
+    pub(super) fn add(&mut self, group: usize, done: &Done) {
+        self.requests += done.requests;
+        self.objects += done.objects;
+        if let Some(group) = self.groups.get_mut(group) {
+            *group += done.objects;
         }
-        match &mut self.latencies {
-            // Both grow by themselves, so that nothing can be too large.
-            Some(sum) => sum.add(&tally.latencies).unwrap_or_default(),
-            None => self.latencies = Some(tally.latencies),
-        }
+    }
+
+    pub(super) fn took(&mut self, micros: u64) -> io::Result<()> {
+        self.latencies.as_mut().map_or(Ok(()), |latencies| latencies.record(micros).map_err(io::Error::other))
     }
 
     /// How often a second.

@@ -25,7 +25,7 @@ pub struct Bench {
     /// queues are made and deleted again.
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
-    /// So many queues at once.
+    /// So many queues at once; a hand-off has one for each connection.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub queues: u16,
     /// Connections at once; one request at a time on each.
@@ -85,6 +85,9 @@ impl Bench {
     pub fn run(&self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let report = runtime.block_on(self.measure())?;
+        if io::stderr().is_terminal() {
+            eprintln!();
+        }
         let mut out = io::stdout().lock();
         if self.json {
             return writeln!(out, "{}", serde_json::to_string(&report)?);
@@ -107,18 +110,24 @@ impl Bench {
     async fn measure(&self) -> io::Result<Report> {
         let plan = self.plan()?;
         let clock = Clock::system();
-        if self.queue.is_none() {
+        if self.queue.is_some() {
+            return Ok(self.report(&plan, &bench::run(&plan, &clock, tell_progress).await?));
+        }
+        let measured = async {
             for queue in &plan.queues {
                 bench::create(&plan, queue).await?;
             }
+            bench::run(&plan, &clock, tell_progress).await
+        };
+        let measured = measured.await;
+        let mut deleted = Ok(());
+        for queue in &plan.queues {
+            deleted = deleted.and(bench::delete(&plan, queue).await);
         }
-        let measured = bench::run(&plan, &clock, tell_progress).await;
-        if self.queue.is_none() {
-            for queue in &plan.queues {
-                bench::delete(&plan, queue).await?;
-            }
-        }
-        Ok(self.report(&plan, &measured?))
+        // What went wrong first is what there is to tell.
+        let measured = measured?;
+        deleted?;
+        Ok(self.report(&plan, &measured))
     }
 
     fn plan(&self) -> io::Result<Plan> {
@@ -128,12 +137,17 @@ impl Bench {
                 let said = format!("{:?} is no address such as http://127.0.0.1:7070", self.url);
                 io::Error::new(io::ErrorKind::InvalidInput, said)
             })?;
+        if self.duration.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "--duration 0s measures nothing"));
+        }
+        // A pop that waits must get what its own connection adds.
+        let queues = if self.scenario == Scenario::HandOff { self.connections } else { self.queues };
         let name = self.queue.clone().unwrap_or_else(|| format!("bench-{:08x}", fastrand::u32(..)));
         let token = self.token_file.as_deref().map(std::fs::read_to_string).transpose()?;
         Ok(Plan {
             authority: authority.to_owned(),
             scenario: self.scenario,
-            queues: match self.queues {
+            queues: match queues {
                 1 => vec![name],
                 several => (1..=several).map(|number| format!("{name}-{number}")).collect(),
             },
@@ -152,7 +166,7 @@ impl Bench {
         Report {
             scenario: scenario.map(|value| value.get_name().to_owned()).unwrap_or_default(),
             connections: self.connections,
-            queues: self.queues,
+            queues: u16::try_from(plan.queues.len()).unwrap_or(u16::MAX),
             batch: self.batch,
             object_bytes: self.object_bytes,
             keys: self.keys,
@@ -162,7 +176,7 @@ impl Bench {
             requests_per_s: measured.rate(measured.requests),
             objects_per_s: measured.rate(measured.objects),
             latency_us: measured.latencies(),
-            objects_by_queue: if self.queues > 1 { by_queue.collect() } else { BTreeMap::new() },
+            objects_by_queue: if plan.queues.len() > 1 { by_queue.collect() } else { BTreeMap::new() },
         }
     }
 }

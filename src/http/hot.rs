@@ -1,7 +1,7 @@
 //! The calls that come by the thousands each second, past axum's router.
 //!
 //! Matching a path, keeping what was matched for extractors, and the layer's boxed futures cost a fifth of the time that an add
-//! takes here outside of the kernel. So these few are told by their path, and go from the connection to the chain and to
+//! takes here outside of the kernel. So these few are told by their path alone, and go from the connection to the chain and to
 //! their handler, which is the one that the router has, too. Whatever is unusual about a path goes through the router.
 
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use super::state::AppState;
 use super::visit::{Route, Target};
 use crate::name::Name;
 
-/// A call that is told by its path alone.
+/// A call that is told by its method and its path alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Hot {
     Add,

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::clock::Clock;
+use crate::clock;
 use crate::instant::Seconds;
 use crate::json::quote;
 
@@ -22,7 +22,7 @@ const LINE_BYTES: usize = 512;
 
 /// The format: `timestamp`, `level`, the fields of the event, `target`.
 #[derive(Debug)]
-pub(crate) struct Json(pub(crate) Clock);
+pub(crate) struct Json;
 
 thread_local! {
     static SECONDS: RefCell<Seconds> = const { RefCell::new(Seconds::new()) };
@@ -37,61 +37,54 @@ where
         let normalized = event.normalized_metadata();
         let metadata = normalized.as_ref().unwrap_or_else(|| event.metadata());
         out.write_str("{\"timestamp\":\"")?;
-        let now_us = self.0.now_us();
-        SECONDS
-            .with_borrow_mut(|seconds| write!(out, "{}.{:06}Z\"", seconds.of(now_us), now_us % 1_000_000))?;
-        let mut members = Members(String::with_capacity(LINE_BYTES));
-        members.put_text("level", metadata.level().as_str());
-        event.record(&mut members);
-        members.put_text("target", metadata.target());
-        out.write_str(&members.0)?;
+        let mut line = Members(String::with_capacity(LINE_BYTES));
+        SECONDS.with_borrow_mut(|seconds| seconds.micros(clock::wall_us(), &mut line.0));
+        line.0.push('"');
+        line.put_text("level", metadata.level().as_str());
+        event.record(&mut line);
+        line.put_text("target", metadata.target());
+        out.write_str(&line.0)?;
         out.write_str("}\n")
     }
 }
 
-/// Members of an object, each with a comma before it.
+/// A line, to which members are added, each with a comma before it.
 struct Members(String);
 
 impl Members {
-    fn put(&mut self, name: &str, write: impl FnOnce(&mut String) -> fmt::Result) {
+    fn put(&mut self, name: &str, write: impl FnOnce(&mut String)) {
         // What comes by the facade `log` tells its place in fields that the metadata has already.
         if name.starts_with("log.") {
             return;
         }
         let Self(text) = self;
-        let before = text.len();
         text.push(',');
         quote(text, name);
         text.push(':');
-        if write(text).is_err() {
-            text.truncate(before);
-        }
+        write(text);
     }
 
     fn put_text(&mut self, name: &str, value: &str) {
-        self.put(name, |text| {
-            quote(text, value);
-            Ok(())
-        });
+        self.put(name, |text| quote(text, value));
     }
 }
 
 impl Visit for Members {
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field.name(), |text| write!(text, "{value}"));
+        self.put(field.name(), |text| text.push_str(itoa::Buffer::new().format(value)));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field.name(), |text| write!(text, "{value}"));
+        self.put(field.name(), |text| text.push_str(itoa::Buffer::new().format(value)));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         // JSON has no NaN.
-        self.put(field.name(), |text| write!(text, "{}", serde_json::Value::from(value)));
+        self.put(field.name(), |text| text.push_str(&serde_json::Value::from(value).to_string()));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field.name(), |text| write!(text, "{value}"));
+        self.put(field.name(), |text| text.push_str(if value { "true" } else { "false" }));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -99,7 +92,10 @@ impl Visit for Members {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put_text(field.name(), &format!("{value:?}"));
+        let mut shown = String::new();
+        if write!(shown, "{value:?}").is_ok() {
+            self.put_text(field.name(), &shown);
+        }
     }
 }
 
@@ -116,8 +112,7 @@ mod tests {
     pub(crate) fn lines_of(log: impl FnOnce()) -> Vec<Value> {
         let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
         let file: Arc<File> = Arc::new(file);
-        let subscriber =
-            tracing_subscriber::fmt().event_format(Json(Clock::system())).with_writer(file).finish();
+        let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(file).finish();
         tracing::subscriber::with_default(subscriber, log);
         let text = std::fs::read_to_string(path).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

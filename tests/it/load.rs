@@ -20,7 +20,8 @@ fn plan(service: &Service, scenario: Scenario, batch: usize) -> Plan {
         authority: service.api.to_string(),
         scenario,
         queues: vec![QUEUE.to_owned()],
-        connections: 3,
+        // Each hand-off needs a queue of its own.
+        connections: if scenario == Scenario::HandOff { 1 } else { 3 },
         batch,
         object_bytes: 100,
         keys: None,

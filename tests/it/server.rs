@@ -6,6 +6,7 @@
 
 mod admission;
 mod commits;
+mod hot;
 mod keeping;
 mod looking;
 mod popping;

@@ -71,8 +71,7 @@ async fn a_panic_is_a_500_without_its_text() {
         panic!("the inside")
     }
     let (log, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
-    let subscriber =
-        tracing_subscriber::fmt().event_format(Json(Clock::system())).with_writer(Arc::new(log)).finish();
+    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(Arc::new(log)).finish();
     let guard = tracing::subscriber::set_default(subscriber);
     let router = guarded(HOUR, "/v1/boom/{key}", get(panics));
     let (status, body, _) = ask(&router, "GET", "/v1/boom/secret").await;

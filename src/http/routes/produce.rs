@@ -205,7 +205,7 @@ async fn apply<C: Send + Sync + 'static>(
 ) -> Result<Counted<Produced>, Problem> {
     for _ in 0..READINGS_MAX {
         let calls = rules.each(came.clone(), read.clone()).await?;
-        let there = rules.handle.take();
+        let there = rules.handle.clone();
         let was_there = there.is_some();
         let handle = if let Some(handle) = there {
             handle
@@ -216,7 +216,7 @@ async fn apply<C: Send + Sync + 'static>(
         match handle.produce(&rules.config, &calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // It was deleted since the call came, which makes it anew.
-            Err(service::Error::QueueDeleted) if was_there => {}
+            Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
             produced => return Ok(Counted(produced?.into())),
         }
     }

@@ -144,7 +144,11 @@ impl Fate {
 impl Rules {
     /// Those of a queue, for objects of this body.
     pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
-        let (account, patience) = (incoming.account(), state.limits.request_timeout);
+        Self::for_queue(state, name, incoming.account())
+    }
+
+    fn for_queue(state: &AppState, name: &Name, account: Account) -> Self {
+        let patience = state.limits.request_timeout;
         if let Some(handle) = state.registry.find(name) {
             return Self::by(handle, account, patience);
         }
@@ -161,6 +165,11 @@ impl Rules {
     /// Those for a call without objects, which waits for no turn.
     pub(super) fn without_objects(self) -> Self {
         Self { turns: None, ..self }
+    }
+
+    /// Those of the queue that has the name now, if there is one.
+    pub(super) fn found(&self, state: &AppState, name: &Name) -> Self {
+        Self::for_queue(state, name, self.account.clone())
     }
 
     /// Those that the queue has now.
@@ -207,11 +216,11 @@ impl Rules {
                 some.map(|some| (some, reader.grown))
             };
             let (some, grown) = match &self.turns {
-                Some(turns) if self.config.admission.is_some() => {
+                Some(turns) => {
                     let turn = tokio::time::timeout(self.patience, turns.take()).await;
                     aside(turn.map_err(|_| took_too_long(self.patience))??, work).await
                 }
-                _ => work(),
+                None => work(),
             }?;
             self.account.reserve(grown)?;
             all.extend(some);

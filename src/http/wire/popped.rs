@@ -8,7 +8,7 @@ use super::{SettledDocument, millis};
 use crate::engine::command::Item;
 use crate::engine::delta::Delta;
 use crate::engine::time::Time;
-use crate::instant::{LAST_US, Seconds};
+use crate::instant::Seconds;
 use crate::json::quote;
 use crate::service::Incarnation;
 
@@ -51,10 +51,8 @@ impl Answer {
         self.number("-", item.token);
         self.number("\",\"token\":", item.token);
         self.raw(",\"expires_at\":\"");
-        let at_us = item.deadline.as_micros().min(LAST_US);
-        self.text.push_str(self.deadlines.of(at_us));
-        self.fraction(at_us);
-        self.number(",\"expires_in_ms\":", millis(item.deadline.since(now)));
+        self.deadlines.millis(item.deadline.as_micros(), &mut self.text);
+        self.number("\",\"expires_in_ms\":", millis(item.deadline.since(now)));
         self.number("},\"attempt\":", item.attempt);
         self.number(",\"failures\":", item.failures);
         self.raw(",\"is_in_initial_list\":");
@@ -72,10 +70,8 @@ impl Answer {
         self.raw(delta.kind.as_str());
         self.number("\",\"resource_version\":", delta.rv);
         self.raw(",\"queued_at\":\"");
-        let at_us = delta.queued_at.as_micros().min(LAST_US);
-        self.text.push_str(self.queued.of(at_us));
-        self.fraction(at_us);
-        self.raw(",\"object\":");
+        self.queued.millis(delta.queued_at.as_micros(), &mut self.text);
+        self.raw("\",\"object\":");
         self.raw(delta.object.as_str());
         if delta.final_state_unknown {
             self.raw(",\"final_state_unknown\":true");
@@ -121,13 +117,6 @@ impl Answer {
     fn number(&mut self, before: &str, number: impl itoa::Integer) {
         self.raw(before);
         self.raw(itoa::Buffer::new().format(number));
-    }
-
-    /// Milliseconds of an instant, and what ends it.
-    fn fraction(&mut self, at_us: u64) {
-        let digit = |unit: u64| char::from(b'0' + u8::try_from(at_us / unit % 10).unwrap_or_default());
-        self.text.extend(['.', digit(100_000), digit(10_000), digit(1_000)]);
-        self.raw("Z\"");
     }
 
     fn string(&mut self, before: &str, value: &str) {

@@ -1,0 +1,73 @@
+//! The calls that go past the router are answered as the router has them answered, to which an encoded name leads.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Reply, Service};
+
+/// What is the same whoever answers: status, names of headers, and a document without its values.
+fn shape(reply: &Reply) -> (u16, Vec<&str>, Value) {
+    let mut headers: Vec<_> = reply.headers.iter().map(|(name, _)| name.as_str()).collect();
+    headers.sort_unstable();
+    (reply.status, headers, blank(&reply.body))
+}
+
+fn blank(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), blank(value))).collect(),
+        Value::Array(all) => all.iter().map(blank).collect(),
+        // Of a problem these say which it is.
+        Value::String(text) if !text.contains('-') || text.contains("problems") => value.clone(),
+        Value::Number(_) => Value::from(0),
+        _ => Value::from("text"),
+    }
+}
+
+/// What a queue of this name in the path answers to a sequence of calls, and how often each route is counted.
+async fn answers(name: &str) -> (Vec<(u16, Vec<String>, Value)>, Vec<String>) {
+    let service = Service::start().await;
+    let mut answers = Vec::new();
+    let mut lease = String::new();
+    let object = json!({ "key": "k", "n": 1 });
+    let calls = [
+        ("add", object.clone()),
+        ("add?delay=1s&source=x", json!([object, { "key": "l" }])),
+        ("add?colour=red", object.clone()),
+        ("add", json!({ "name": "no key" })),
+        ("update", object.clone()),
+        ("pop?max=2&with=known", Value::Null),
+        ("ack", json!({ "leases": ["LEASE"] })),
+        ("ack", json!({ "leases": ["00000000-1"] })),
+        ("delete?key=k", Value::Null),
+        ("pop", json!({ "settle": [{ "lease": "LEASE", "as": "nack" }] })),
+        ("settle", json!({ "settle": [{ "lease": "LEASE", "as": "release" }] })),
+        ("pop?max=0", Value::Null),
+    ];
+    for (call, body) in calls {
+        let body: Value = serde_json::from_str(&body.to_string().replace("LEASE", &lease)).expect("JSON");
+        let reply = service.post(&format!("/v1/queues/{name}/{call}"), &body).await;
+        if let Some(id) = reply.body["items"][0]["lease"]["id"].as_str() {
+            id.clone_into(&mut lease);
+        }
+        let (status, headers, document) = shape(&reply);
+        answers.push((status, headers.into_iter().map(str::to_owned).collect(), document));
+    }
+    let wrong = service.get(&format!("/v1/queues/{name}/add")).await;
+    answers.push((wrong.status, Vec::new(), blank(&wrong.body)));
+    let page =
+        crate::harness::Client::connect(service.metrics).await.call("GET", "/metrics", &Value::Null).await;
+    let counted = |line: &&str| line.starts_with("http_requests_total") && !line.contains("/metrics");
+    let mut routes: Vec<_> = page.text.lines().filter(counted).map(str::to_owned).collect();
+    routes.sort_unstable();
+    (answers, routes)
+}
+
+#[tokio::test]
+async fn a_plain_name_and_an_encoded_one_are_answered_alike() {
+    let (plain, counted) = answers("queue").await;
+    let (encoded, counted_of_encoded) = answers("%71ueue").await;
+    assert_eq!(plain, encoded);
+    assert_eq!(counted, counted_of_encoded);
+    let statuses: Vec<_> = plain.iter().map(|(status, ..)| *status).collect();
+    assert_eq!(statuses, [200, 200, 400, 422, 200, 200, 200, 409, 200, 200, 200, 400, 405]);
+    assert!(counted.iter().any(|line| line.contains("/v1/queues/{queue}/pop")), "{counted:?}");
+}
