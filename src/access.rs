@@ -12,7 +12,7 @@ mod rate;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -83,6 +83,8 @@ pub enum Denied {
 /// The tokens of a server, which a reload exchanges. Shared by all requests.
 #[derive(Debug, Default)]
 pub struct Access {
+    /// Whether there are any, for those who need to know no more. It changes under the lock of `tokens`.
+    has_tokens: AtomicBool,
     tokens: RwLock<Arc<Tokens>>,
 }
 
@@ -140,7 +142,7 @@ impl Access {
     /// Lets in who has one of `tokens`, or everybody if there is none.
     #[must_use]
     pub fn new(tokens: Tokens) -> Self {
-        Self { tokens: RwLock::new(Arc::new(tokens)) }
+        Self { has_tokens: AtomicBool::new(!tokens.is_empty()), tokens: RwLock::new(Arc::new(tokens)) }
     }
 
     /// The tokens as of now.
@@ -149,9 +151,17 @@ impl Access {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether there are no tokens as of now, and so whoever comes is let in.
+    #[must_use]
+    pub fn lets_everybody_in(&self) -> bool {
+        !self.has_tokens.load(Ordering::Acquire)
+    }
+
     /// Exchanges the tokens.
     pub fn replace(&self, tokens: Tokens) {
-        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+        let mut present = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        self.has_tokens.store(!tokens.is_empty(), Ordering::Release);
+        *present = Arc::new(tokens);
     }
 }
 

@@ -28,7 +28,12 @@ fn is_plain(text: &str) -> bool {
         less(word, b' ') | quotes | backslashes == 0
     };
     let is_plain_byte = |byte: &u8| !matches!(byte, 0..=0x1f | b'"' | b'\\');
-    words.iter().all(is_plain_word) && rest.iter().all(is_plain_byte)
+    words.iter().all(is_plain_word)
+        && match text.as_bytes().last_chunk() {
+            // Some of it for the second time, which takes less than a byte at a time.
+            Some(last) => is_plain_word(last),
+            None => rest.iter().all(is_plain_byte),
+        }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use axum::http::{HeaderMap, header};
 
 use super::problem::{Code, Problem};
-use super::state::AppState;
 use super::visit::Visit;
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
 use crate::config::access::Verb;
@@ -25,13 +24,13 @@ enum Need {
 }
 
 /// Refuses who does not belong here.
-pub(super) fn authorize(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
-    check(state, visit, headers)?;
+pub(super) fn authorize(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
+    check(visit, headers)?;
     visit.is_let_in.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
+fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
     let need = need(visit.method, visit.route());
     if let Need::OnQueue(verb) | Need::Everywhere(verb) = need {
         let _known = visit.verb.set(verb);
@@ -39,16 +38,15 @@ fn check(state: &AppState, visit: &Visit, headers: &HeaderMap) -> Result<(), Pro
     if need == Need::Nothing {
         return Ok(());
     }
-    let gate = &state.gate;
+    let gate = &visit.state.gate;
     if gate.demands_certificates && !visit.peer().is_some_and(|peer| peer.has_certificate) {
         let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
         return Err(Problem::new(Code::Unauthorized, detail));
     }
-    let tokens = gate.access.tokens();
-    if tokens.is_empty() {
+    if gate.access.lets_everybody_in() {
         return Ok(());
     }
-    let now_us = state.clock.now_us();
+    let (tokens, now_us) = (gate.access.tokens(), visit.state.clock.now_us());
     let caller = tokens.caller(bearer(headers)?, now_us).map_err(|denied| match denied {
         Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
         Denied::Expired { at_us, name } => {

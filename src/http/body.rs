@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::in_time::{Elapsed, in_time};
 use super::params::nearest;
 use super::problem::{Code, Problem};
-use super::state::{AppState, Gate};
+use super::state::AppState;
 use super::visit::Visit;
 use super::wire::strict::Named;
 use crate::engine::key::KeySpec;
@@ -48,15 +48,12 @@ pub(super) struct Incoming {
 
 /// Where the bytes of a body are counted, and those that are added to its objects.
 #[derive(Clone, Debug)]
-pub(super) struct Account {
-    gate: Arc<Gate>,
-    visit: Option<Arc<Visit>>,
-}
+pub(super) struct Account(Option<Arc<Visit>>);
 
 impl Account {
     /// Counts bytes until the request is answered; the handler must be the one that calls it.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
-        self.visit.as_ref().map_or(Ok(()), |visit| self.gate.budgets.reserve(visit, bytes))
+        self.0.as_ref().map_or(Ok(()), |visit| visit.state.gate.budgets.reserve(visit, bytes))
     }
 }
 
@@ -67,8 +64,7 @@ impl FromRequest<AppState> for Incoming {
         let format = format_of(request.headers())?;
         check_encoding(request.headers())?;
         let (pause_max, bytes_max) = (state.limits.body_read_timeout, state.limits.max_body_bytes);
-        let visit = request.extensions().get::<Arc<Visit>>().cloned();
-        let account = Account { gate: state.gate.clone(), visit };
+        let account = Account(request.extensions().get().cloned());
         let body = request.into_body();
         let length = body.size_hint().exact();
         let body = body.into_data_stream();
@@ -120,14 +116,16 @@ impl Incoming {
         }
         let expected = self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
         let mut whole = Vec::with_capacity(expected.min(LARGE_BYTES));
-        while let Some(piece) = self.next().await? {
+        while !self.body.is_end_stream()
+            && let Some(piece) = self.next().await?
+        {
             if whole.len() + piece.len() > limit {
                 return Err(too_large());
             }
             whole.extend_from_slice(&piece);
         }
         if whole.len() >= LARGE_BYTES
-            && let Some(visit) = &self.account.visit
+            && let Some(visit) = &self.account.0
         {
             visit.take_turn().await;
         }

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use super::delivery::PIECE_BYTES;
 use super::in_time;
 use super::problem::{Code, Problem};
-use super::state::{AppState, Gate};
+use super::state::AppState;
 use super::visit::Visit;
 use crate::access::{Caller, Held};
 use crate::{config, duration};
@@ -64,7 +64,7 @@ enum Kind {
 
 /// A place that is given back when it is dropped.
 pub(super) struct Place {
-    gate: Arc<Gate>,
+    state: AppState,
     caller: Option<Arc<Caller>>,
     kind: Kind,
 }
@@ -171,10 +171,10 @@ impl Kind {
 }
 
 impl Place {
-    fn take(gate: &Arc<Gate>, kind: Kind, caller: Option<&Arc<Caller>>) -> Result<Self, Problem> {
+    fn take(state: &AppState, kind: Kind, caller: Option<&Arc<Caller>>) -> Result<Self, Problem> {
         let own = caller.map(|caller| (caller.name(), kind.of(caller.held())));
-        gate.budgets.of(kind).take(1, own)?;
-        Ok(Self { gate: Arc::clone(gate), caller: caller.cloned(), kind })
+        state.gate.budgets.of(kind).take(1, own)?;
+        Ok(Self { state: state.clone(), caller: caller.cloned(), kind })
     }
 
     /// Keeps the place while the answer is not taken by its connection, unless it is short.
@@ -233,17 +233,12 @@ impl http_body::Body for Kept {
 impl Drop for Place {
     fn drop(&mut self) {
         let held = self.caller.as_ref().map(|caller| self.kind.of(caller.held()));
-        self.gate.budgets.of(self.kind).give(1, held);
+        self.state.gate.budgets.of(self.kind).give(1, held);
     }
 }
 
 /// A place for a request; health checks need none.
-pub(super) fn place(
-    state: &AppState,
-    visit: &Visit,
-    method: &Method,
-    wait: Duration,
-) -> Result<Option<Place>, Problem> {
+pub(super) fn place(visit: &Visit, method: &Method, wait: Duration) -> Result<Option<Place>, Problem> {
     let kind = match (visit.route(), method) {
         (Some("/livez" | "/readyz"), _) => return Ok(None),
         (Some("/metrics"), _) => Kind::Scrape,
@@ -252,7 +247,7 @@ pub(super) fn place(
         (_, &Method::GET | &Method::HEAD) => Kind::Read,
         _ => Kind::Write,
     };
-    Place::take(&state.gate, kind, visit.caller.get()).map(Some)
+    Place::take(&visit.state, kind, visit.caller.get()).map(Some)
 }
 
 fn is_list(route: &str) -> bool {
@@ -261,7 +256,6 @@ fn is_list(route: &str) -> bool {
 
 /// Ends what takes too long. A list that is streamed takes as long as it takes.
 pub(super) async fn in_time(
-    state: &AppState,
     visit: &Visit,
     wait: Duration,
     answer: impl Future<Output = Response>,
@@ -269,8 +263,9 @@ pub(super) async fn in_time(
     if visit.route().is_some_and(is_list) {
         return answer.await;
     }
-    let limit = state.limits.request_timeout;
-    let time = limit.saturating_add(wait.min(state.limits.max_wait));
+    let limits = &visit.state.limits;
+    let limit = limits.request_timeout;
+    let time = limit.saturating_add(wait.min(limits.max_wait));
     in_time::in_time(time, answer).await.unwrap_or_else(|_| took_too_long(limit).into_response())
 }
 

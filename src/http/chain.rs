@@ -4,7 +4,6 @@
 //! and there are the most of these when there is the least time.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -35,26 +34,25 @@ pub(super) async fn answer<F: Future<Output = Response>>(
     mut request: Request,
     next: impl FnOnce(Request) -> F,
 ) -> Response {
-    let visit = Visit::of(&mut request, target, connection, &state);
-    let mut observed = Observed::begin(state.clone(), visit.clone());
+    let visit = Visit::of(&mut request, target, connection, state);
+    let mut observed = Observed::begin(visit.clone());
     // A panic leaves nothing half done that anybody would see: a queue that is being changed closes itself.
-    let response = AssertUnwindSafe(pass(&state, &visit, request, next)).catch_unwind().await;
+    let response = AssertUnwindSafe(pass(&visit, request, next)).catch_unwind().await;
     observed.end(response.unwrap_or_else(|_| telemetry::panicked(&visit)))
 }
 
 async fn pass<F: Future<Output = Response>>(
-    state: &AppState,
-    visit: &Arc<Visit>,
+    visit: &Visit,
     request: Request,
     next: impl FnOnce(Request) -> F,
 ) -> Response {
     let wait = budget::wait_of(request.uri().query());
-    let place = match admit(state, visit, &request, wait) {
+    let place = match admit(visit, &request, wait) {
         Ok(place) => place,
         Err(problem) => return Leftover::whole(request).clear(problem.into_response()).await,
     };
     let (request, leftover) = Leftover::lend(request);
-    let response = budget::in_time(state, visit, wait, visit.run(next(request))).await;
+    let response = budget::in_time(visit, wait, visit.run(next(request))).await;
     let response = match place {
         Some(place) => place.keep(response),
         None => response,
@@ -63,16 +61,12 @@ async fn pass<F: Future<Output = Response>>(
 }
 
 /// Refuses what is too large, comes from a foreign page, is not allowed to its caller, or is too much.
-fn admit(
-    state: &AppState,
-    visit: &Visit,
-    request: &Request,
-    wait: Duration,
-) -> Result<Option<Place>, Problem> {
+fn admit(visit: &Visit, request: &Request, wait: Duration) -> Result<Option<Place>, Problem> {
+    let state = &visit.state;
     guard::check_head(request, &state.limits)?;
     guard::check_site(request, visit.connection.is_some(), &state.limits.allowed_hosts)?;
-    access::authorize(state, visit, request.headers())?;
-    let place = budget::place(state, visit, request.method(), wait)?;
+    access::authorize(visit, request.headers())?;
+    let place = budget::place(visit, request.method(), wait)?;
     guard::check_recovered(state, request.uri())?;
     Ok(place)
 }

@@ -13,10 +13,10 @@ use super::wire::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Repla
 #[derive(Debug)]
 pub(super) struct Counted<T>(pub(super) T);
 
-impl<T: Serialize + Countable> IntoResponse for Counted<T> {
+impl<T: Countable> IntoResponse for Counted<T> {
     fn into_response(self) -> Response {
         let counts = self.0.counts();
-        let mut response = match serde_json::to_vec(&self.0) {
+        let mut response = match self.0.text() {
             Ok(text) => json(text.into()),
             Err(error) => {
                 tracing::error!(%error, "an answer could not be written");
@@ -36,14 +36,27 @@ pub(super) fn json(body: Body) -> Response {
 }
 
 /// What has counts.
-pub(super) trait Countable {
+pub(super) trait Countable: Serialize {
     /// How much it is about.
     fn counts(&self) -> Counts;
+
+    /// It as JSON.
+    fn text(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
 }
 
 impl Countable for Produced {
     fn counts(&self) -> Counts {
         Counts { queued: Some((self.queued, self.ignored)), ..Counts::default() }
+    }
+
+    /// By hand, as there is one for each add: serde looks at each byte of a name, and takes three times as long.
+    fn text(&self) -> serde_json::Result<String> {
+        let Self { resource_version, queued, ignored } = self;
+        let (mut rv, mut taken, mut left) = <(itoa::Buffer, itoa::Buffer, itoa::Buffer)>::default();
+        let (rv, taken, left) = (rv.format(*resource_version), taken.format(*queued), left.format(*ignored));
+        Ok(["{\"resource_version\":", rv, ",\"queued\":", taken, ",\"ignored\":", left, "}"].concat())
     }
 }
 
@@ -71,7 +84,7 @@ impl Countable for KeysCount {
     }
 }
 
-impl<T> Countable for Page<T> {
+impl<T: Serialize> Countable for Page<T> {
     fn counts(&self) -> Counts {
         Counts { items: Some(self.items.len() as u64), ..Counts::default() }
     }
@@ -80,5 +93,18 @@ impl<T> Countable for Page<T> {
 impl Countable for PurgedDocument {
     fn counts(&self) -> Counts {
         Counts { keys: Some(self.keys), ..Counts::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_by_hand_is_what_serde_writes() {
+        for (resource_version, queued, ignored) in [(0, 0, 0), (u64::MAX, 12, 3)] {
+            let produced = Produced { resource_version, queued, ignored };
+            assert_eq!(produced.text().unwrap(), serde_json::to_string(&produced).unwrap());
+        }
     }
 }

@@ -7,10 +7,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderValue, Uri, Version, header};
+use axum::http::{HeaderName, HeaderValue, Uri, Version, header};
 
 use super::problem::{Code, Problem};
 use super::state::{AppState, HttpLimits};
+
+static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, with room for the rest.
 const URI_BYTES_MAX: usize = 8_192;
@@ -60,7 +62,7 @@ pub(super) fn check_site(request: &Request, is_sent: bool, allowed: &[String]) -
         return Err(Problem::new(Code::CrossSite, detail));
     }
     let is_foreign = |site: &HeaderValue| site.as_bytes().eq_ignore_ascii_case(b"cross-site");
-    if headers.get_all("sec-fetch-site").iter().any(is_foreign) {
+    if headers.get_all(&SEC_FETCH_SITE).iter().any(is_foreign) {
         return Err(Problem::new(
             Code::CrossSite,
             "Sec-Fetch-Site is cross-site: a foreign web page sent this",

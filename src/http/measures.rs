@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use metrics::{Counter, Gauge, Histogram, Label};
 
 use super::problem::Code;
@@ -20,7 +21,7 @@ pub struct Measures {
     metrics: Metrics,
     in_flight: Gauge,
     /// By route: bounded by the routes, methods and statuses that there are.
-    routes: RwLock<HashMap<Box<str>, Vec<Series>>>,
+    routes: RwLock<HashMap<Box<str>, Vec<Series>, RandomState>>,
 }
 
 struct Series {

@@ -1,5 +1,6 @@
 //! Query parameters: each is read once, checked, and named when it is wrong. Unknown ones are refused.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
@@ -8,6 +9,7 @@ use percent_encoding::percent_decode_str;
 
 use super::openapi::params::Names;
 use super::problem::{Code, Problem};
+use super::visit::Visit;
 use crate::duration;
 use crate::engine::key::Key;
 use crate::engine::limits::NAME_BYTES_MAX;
@@ -213,6 +215,10 @@ impl<S: Sync> FromRequestParts<S> for QueueName {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let visit: Option<&Arc<Visit>> = parts.extensions.get();
+        if let Some(name) = visit.and_then(|visit| visit.queue_name()) {
+            return Ok(Self(name.clone()));
+        }
         let encoded = parts.uri.path().strip_prefix("/v1/queues/").unwrap_or_default();
         let encoded = encoded.split('/').next().unwrap_or_default();
         let decoded = percent_decode_str(encoded).decode_utf8_lossy();

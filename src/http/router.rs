@@ -36,16 +36,14 @@ impl Api {
     }
 
     /// Answers a request.
-    pub(super) async fn answer(self, mut request: Request, connection: Connection) -> Response {
+    pub(super) async fn answer(&self, mut request: Request, connection: &Connection) -> Response {
+        let (state, connection) = (self.state.clone(), connection.clone());
         if let Some((hot, target)) = Hot::of(&request).filter(|_| self.has_queues) {
-            let state = self.state.clone();
-            return chain::answer(self.state, target, Some(connection), request, |request| {
-                hot.answer(request, state)
-            })
-            .await;
+            let handle = |request| hot.answer(request, self.state.clone());
+            return chain::answer(state, target, Some(connection), request, handle).await;
         }
         request.extensions_mut().insert(connection);
-        self.router.oneshot(request).await.unwrap_or_else(|never| match never {})
+        self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
     }
 }
 

@@ -165,15 +165,17 @@ impl Serving {
 
     async fn run<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S, peer: Peer) {
         let Self { api, bounds, pace, closing, cut } = self;
-        let (requests, outbox) = (pace.clone(), Outbox::default());
+        let outbox = Outbox::default();
         let stream = Courteous::new(stream, pace.clone(), outbox.clone());
-        let connection = Connection { peer, outbox };
+        // One count of the connection's own for each request: those of what all connections share are on their way
+        // between the processors all the time.
+        let own = Arc::new((api, Connection { peer, outbox }, pace.clone()));
         let service = service_fn(move |request: Request<Incoming>| {
-            requests.request();
-            let answer = api.clone().answer(request.map(Body::new), connection.clone());
-            let pace = requests.clone();
+            let own = own.clone();
+            own.2.request();
             async move {
-                let answer = answer.await;
+                let (api, connection, pace) = &*own;
+                let answer = api.answer(request.map(Body::new), connection).await;
                 pace.answered();
                 Ok::<_, Infallible>(answer)
             }

@@ -28,7 +28,7 @@ struct Shared {
 impl AppState {
     /// The id of the request of this number.
     pub(super) fn request_id(&self, number: u64) -> String {
-        [&*self.0.id_prefix, &*number.to_string()].concat()
+        [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
     }
 }
 

@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 
 use super::measures::UNMATCHED;
 use super::problem::{self, Code, Problem};
-use super::state::AppState;
 use super::visit::{Counts, REQUEST_ID, Visit};
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
@@ -51,15 +50,14 @@ pub(super) async fn not_found(request: Request) -> Problem {
 
 /// A request in flight. It is told also when its caller has gone and the handler is dropped.
 pub(super) struct Observed {
-    state: AppState,
     visit: Arc<Visit>,
     is_told: bool,
 }
 
 impl Observed {
-    pub(super) fn begin(state: AppState, visit: Arc<Visit>) -> Self {
-        state.measures.in_flight().increment(1.0);
-        Self { state, visit, is_told: false }
+    pub(super) fn begin(visit: Arc<Visit>) -> Self {
+        visit.state.measures.in_flight().increment(1.0);
+        Self { visit, is_told: false }
     }
 
     /// Completes the answer and tells what it is.
@@ -80,13 +78,13 @@ impl Observed {
 
     fn tell(&self, status: Option<u16>, outcome: &'static str, counts: Counts) {
         let visit = &self.visit;
-        let now_us = self.state.clock.now_us();
+        let now_us = visit.state.clock.now_us();
         let took = Duration::from_micros(now_us.saturating_sub(visit.begun_us));
         let route = visit.route().unwrap_or(UNMATCHED);
         if let Some(status) = status {
-            self.state.measures.answered(visit.method, route, status, took);
+            visit.state.measures.answered(visit.method, route, status, took);
         } else {
-            self.state.measures.gone(visit.method, route);
+            visit.state.measures.gone(visit.method, route);
         }
         let (queued, ignored) = counts.queued.unzip();
         let who = visit.shown_name();
@@ -106,8 +104,8 @@ impl Observed {
             keys = counts.keys,
             "request"
         );
-        if self.state.spans.are_sent() {
-            self.state.spans.record(&spans::Request {
+        if visit.state.spans.are_sent() {
+            visit.state.spans.record(&spans::Request {
                 method: visit.method,
                 route,
                 at_us: (visit.begun_us, now_us),
@@ -121,7 +119,7 @@ impl Observed {
         }
         let Some(class) = self.class(route, status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
-        self.state.audit.record(class, who, || Line {
+        visit.state.audit.record(class, who, || Line {
             time: super::wire::instant(Time::from_micros(now_us)),
             request_id: &visit.id,
             who,
@@ -142,7 +140,7 @@ impl Observed {
         let is_check = matches!(route, "/livez" | "/readyz");
         let is_refused = status.is_some_and(problem::refuses_caller);
         let is_admin = visit.verb.get() == Some(&Verb::Admin);
-        if is_check || !(self.state.audit.all || is_admin || is_refused) {
+        if is_check || !(visit.state.audit.all || is_admin || is_refused) {
             return None;
         }
         let is_let_in = visit.is_let_in.load(Ordering::Relaxed);
@@ -158,7 +156,7 @@ impl Observed {
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        self.state.measures.in_flight().decrement(1.0);
+        self.visit.state.measures.in_flight().decrement(1.0);
         if !self.is_told {
             self.tell(None, "gone", Counts::default());
         }

@@ -4,19 +4,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
 
 use super::visit::Visit;
 use crate::engine::trace::{Trace, TraceContext};
 
-/// The name of the header.
-const TRACEPARENT: &str = "traceparent";
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Where in a trace a request was made, if its header says so. A header that is not valid, or that stands
 /// twice, is passed over, as the standard wants it.
 pub(in crate::http) fn context_of(headers: &HeaderMap) -> Option<TraceContext> {
-    let mut values = headers.get_all(TRACEPARENT).iter();
+    let mut values = headers.get_all(&TRACEPARENT).iter();
     let value = values.next().filter(|_| values.next().is_none())?;
     TraceContext::parse(value.to_str().ok()?)
 }
@@ -45,11 +44,11 @@ mod tests {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let mut headers = HeaderMap::new();
         assert_eq!(context_of(&headers), None);
-        headers.insert(TRACEPARENT, HeaderValue::from_static(good));
+        headers.insert(&TRACEPARENT, HeaderValue::from_static(good));
         assert_eq!(context_of(&headers).map(|context| context.to_string()).as_deref(), Some(good));
-        headers.append(TRACEPARENT, HeaderValue::from_static(good));
+        headers.append(&TRACEPARENT, HeaderValue::from_static(good));
         assert_eq!(context_of(&headers), None, "it stands twice");
-        headers.insert(TRACEPARENT, HeaderValue::from_static("00-0"));
+        headers.insert(&TRACEPARENT, HeaderValue::from_static("00-0"));
         assert_eq!(context_of(&headers), None);
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::delivery::Outbox;
 use super::measures::UNKNOWN;
-use super::state::{AppState, Gate};
+use super::state::AppState;
 use super::trace;
 use crate::access::Caller;
 use crate::config::access::Verb;
@@ -98,7 +98,8 @@ pub(super) struct Visit {
     pub(super) body_bytes: AtomicUsize,
     /// The turn that it has because its body is large, until it waits for something else.
     turn: Mutex<Option<OwnedSemaphorePermit>>,
-    gate: Arc<Gate>,
+    /// What all visits share.
+    pub(super) state: AppState,
 }
 
 impl Visit {
@@ -107,10 +108,10 @@ impl Visit {
         request: &mut Request,
         target: Target,
         connection: Option<Connection>,
-        state: &AppState,
+        state: AppState,
     ) -> Arc<Self> {
         let visit = Arc::new(Self {
-            id: request_id(request, state),
+            id: request_id(request, &state),
             begun_us: state.clock.now_us(),
             method: method_label(request.method().as_str()),
             target,
@@ -123,7 +124,7 @@ impl Visit {
             links: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),
             turn: Mutex::default(),
-            gate: Arc::clone(&state.gate),
+            state,
         });
         request.extensions_mut().insert(Arc::clone(&visit));
         visit
@@ -132,7 +133,7 @@ impl Visit {
     /// Takes a turn, which it gives back as soon as it waits for something else. Large bodies are read by as many at a time as
     /// there are processors: the others stand in a line of their own, and not among the small requests and refusals.
     pub(super) async fn take_turn(&self) {
-        if let Ok(turn) = self.gate.budgets.readers.clone().acquire_owned().await {
+        if let Ok(turn) = self.state.gate.budgets.readers.clone().acquire_owned().await {
             *self.turn() = Some(turn);
         }
     }
@@ -166,8 +167,13 @@ impl Visit {
     }
 
     /// The queue that the path names, if any can be called so.
+    pub(super) fn queue_name(&self) -> Option<&Name> {
+        self.target.queue.as_ref()
+    }
+
+    /// The text of that name.
     pub(super) fn queue(&self) -> Option<&str> {
-        self.target.queue.as_ref().map(Name::as_str)
+        self.queue_name().map(Name::as_str)
     }
 
     /// The name of the token that was shown, also if it is good no more: for the log and the audit alone.
@@ -178,7 +184,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.gate.budgets.release(self);
+        self.state.gate.budgets.release(self);
     }
 }
 

@@ -55,7 +55,7 @@ impl Reloadable {
             demands_certificates: server.tls_client_ca.is_some(),
             budgets: Budgets::new(server),
         };
-        let is_empty = gate.access.tokens().is_empty();
+        let is_empty = gate.access.lets_everybody_in();
         if let Some(path) =
             settings.access.tokens_file.clone().filter(|_| is_empty && !settings.access.insecure)
         {
@@ -67,7 +67,7 @@ impl Reloadable {
 
     /// Whether there are no tokens.
     pub(super) fn lets_everybody_in(&self) -> bool {
-        self.gate.access.tokens().is_empty()
+        self.gate.access.lets_everybody_in()
     }
 
     /// Reads everything again. It waits for the files, so it is not for a thread that answers requests.

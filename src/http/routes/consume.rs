@@ -402,6 +402,9 @@ fn check_leases<'a>(ids: impl ExactSizeIterator<Item = &'a String>) -> Result<()
         let detail = format!("the request names more than {SETTLES_MAX} leases");
         return Err(Problem::new(Code::InvalidRequest, detail).with("limit", SETTLES_MAX));
     }
+    if ids.len() < 2 {
+        return Ok(());
+    }
     let mut seen: HashSet<_, RandomState> = HashSet::default();
     for (index, id) in ids.enumerate() {
         if !seen.insert(id) {

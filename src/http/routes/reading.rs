@@ -204,29 +204,44 @@ impl Rules {
                 tokio::task::yield_now().await;
             }
             let (start, stretch) = (all.len(), self.stretch());
-            let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
-            let account = self.account.clone();
-            let work = move || {
-                // What was given up counts as long as it is in memory.
-                let _counted = account;
-                let mut reader = Reader::new(&config);
-                let some = came.iter().enumerate().skip(start).take(stretch);
-                let some: Result<Vec<_>, _> =
-                    some.map(|(index, came)| read(&mut reader, index, came)).collect();
-                some.map(|some| (some, reader.grown))
-            };
-            let (some, grown) = match &self.turns {
+            let grown = match &self.turns {
                 Some(turns) => {
+                    let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
+                    let account = self.account.clone();
+                    let work = move || {
+                        // What was given up counts as long as it is in memory.
+                        let _counted = account;
+                        let mut some = Vec::new();
+                        read_some(&config, &came, start, stretch, &read, &mut some).map(|grown| (some, grown))
+                    };
                     let turn = tokio::time::timeout(self.patience, turns.take()).await;
-                    aside(turn.map_err(|_| took_too_long(self.patience))??, work).await
+                    let turn = turn.map_err(|_| took_too_long(self.patience))??;
+                    let (some, grown) = aside(turn, work).await?;
+                    all.extend(some);
+                    grown
                 }
-                None => work(),
-            }?;
+                None => read_some(&self.config, &came, start, stretch, &read, &mut all)?,
+            };
             self.account.reserve(grown)?;
-            all.extend(some);
         }
         Ok(all)
     }
+}
+
+/// Adds what `read` makes of a stretch to `all`; answers how many bytes that has added.
+fn read_some<C, T>(
+    config: &Config,
+    came: &[C],
+    start: usize,
+    stretch: usize,
+    read: &impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem>,
+    all: &mut Vec<T>,
+) -> Result<usize, Problem> {
+    let mut reader = Reader::new(config);
+    for (index, came) in came.iter().enumerate().skip(start).take(stretch) {
+        all.push(read(&mut reader, index, came)?);
+    }
+    Ok(reader.grown)
 }
 
 impl<'c> Reader<'c> {

@@ -75,8 +75,15 @@ impl Pace {
     /// Ends when the connection has been too slow.
     pub(super) async fn too_slow(&self) {
         let mut alarm = std::pin::pin!(sleep(self.shared.header_read_timeout));
+        let mut set_in = HEAD;
         poll_fn(|context| {
             loop {
+                // In the same phase, or in one more of its kind, the end has at most moved away: no clock is read then.
+                let phase = self.shared.phase.load(Ordering::Relaxed);
+                if phase == set_in && alarm.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                set_in = phase;
                 let left = self.left();
                 if left == Some(Duration::ZERO) {
                     return Poll::Ready(());
@@ -88,9 +95,6 @@ impl Pace {
                 let is_near = left.is_none() && alarm.deadline() < now + self.shared.header_read_timeout;
                 if alarm.is_elapsed() || wanted < alarm.deadline() || is_near {
                     alarm.as_mut().reset(wanted);
-                }
-                if alarm.as_mut().poll(context).is_pending() {
-                    return Poll::Pending;
                 }
             }
         })

@@ -4,6 +4,8 @@
 //! server computed for a cycle of add, pop and ack in batches (8,000 of 23,500 instructions a key). Here names are part of
 //! the text between two values. The documents in `consuming` say what it looks like; a test holds both together.
 
+use std::cell::RefCell;
+
 use super::{SettledDocument, millis};
 use crate::engine::command::Item;
 use crate::engine::delta::Delta;
@@ -16,6 +18,12 @@ use crate::service::Incarnation;
 const KEY_BYTES: usize = 256;
 const DELTA_BYTES: usize = 128;
 
+thread_local! {
+    /// What writes the deadlines, and the instants of queueing: those of one answer are mostly in the seconds of the
+    /// one before.
+    static INSTANTS: RefCell<(Seconds, Seconds)> = const { RefCell::new((Seconds::new(), Seconds::new())) };
+}
+
 /// The answer as of `now`.
 #[must_use]
 pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocument], now: Time) -> String {
@@ -24,26 +32,28 @@ pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocume
         let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
         KEY_BYTES + known + deltas.sum::<usize>()
     });
-    let mut answer = Answer {
-        text: String::with_capacity(bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)),
-        incarnation: incarnation.to_string(),
-        deadlines: Seconds::new(),
-        queued: Seconds::new(),
-    };
-    answer.list("{\"items\":", items, |answer, item| answer.item(item, now));
-    answer.list(",\"settled\":", settled, Answer::settled);
-    answer.raw("}");
-    answer.text
+    INSTANTS.with_borrow_mut(|(deadlines, queued)| {
+        let mut answer = Answer {
+            text: String::with_capacity(bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)),
+            incarnation: incarnation.to_string(),
+            deadlines,
+            queued,
+        };
+        answer.list("{\"items\":", items, |answer, item| answer.item(item, now));
+        answer.list(",\"settled\":", settled, Answer::settled);
+        answer.raw("}");
+        answer.text
+    })
 }
 
-struct Answer {
+struct Answer<'s> {
     text: String,
     incarnation: String,
-    deadlines: Seconds,
-    queued: Seconds,
+    deadlines: &'s mut Seconds,
+    queued: &'s mut Seconds,
 }
 
-impl Answer {
+impl Answer<'_> {
     fn item(&mut self, item: &Item, now: Time) {
         self.string("{\"key\":", item.key.as_str());
         self.raw(",\"lease\":{\"id\":\"");
