@@ -218,9 +218,19 @@ impl Order {
 impl Chunk {
     /// Where the key is, or would be, in a chunk whose keys have heads within `ends`.
     fn place<'k>(&self, key: &str, ends: (u64, u64), key_of: &impl Fn(Slot) -> &'k str) -> usize {
+        // Keys that are counted up come behind all others, into the last chunk; and nothing is known of what their heads
+        // have in common, which is often all of them. Without this an add of such a key took 3,300 instructions
+        // for its place in the table, of which 2,700 were to compare equal heads.
+        if ends.1 == u64::MAX && self.slots.last().is_some_and(|last| key_of(*last) < key) {
+            return self.slots.len();
+        }
         let wanted = head(key, self.alike);
         let start = near(&self.heads, wanted, guess(self.heads.len(), wanted, ends));
-        let same = self.heads.iter().skip(start).take_while(|head| **head == wanted).count();
+        let rest = self.heads.get(start..).unwrap_or_default();
+        let same = match rest.get(NEAR_LEN) {
+            Some(head) if *head == wanted => rest.partition_point(|head| *head == wanted),
+            _ => rest.iter().take_while(|head| **head == wanted).count(),
+        };
         let slots = self.slots.get(start..start + same).unwrap_or_default();
         start + slots.partition_point(|slot| key_of(*slot).cmp(key) == Ordering::Less)
     }
