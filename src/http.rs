@@ -29,6 +29,7 @@ mod routes;
 mod telemetry;
 mod trace;
 mod visit;
+mod wakes;
 
 pub use budget::Budgets;
 pub use measures::Measures;

@@ -17,6 +17,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body::{Body as _, Frame, SizeHint};
 
+use super::wakes::taking;
+
 /// Most bytes that are read for nothing.
 const BYTES_MAX: usize = 1 << 20;
 /// Longest time that is waited for them.
@@ -90,7 +92,11 @@ impl http_body::Body for Lent {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        taking(|| {
+            let frame = Pin::new(&mut self.body).poll_frame(cx);
+            let was_last = frame.is_ready() && self.body.is_end_stream();
+            (frame, was_last)
+        })
     }
 
     fn is_end_stream(&self) -> bool {

@@ -32,6 +32,7 @@ use self::turned_away::Doorkeeper;
 use super::delivery::Outbox;
 use super::router::Api;
 use super::visit::{Connection, Peer};
+use super::wakes::Sleeper;
 use crate::clock::Clock;
 use crate::lifecycle::Shutdown;
 
@@ -185,14 +186,13 @@ impl Serving {
         let mut http = http1::Builder::new();
         http.header_read_timeout(None)
             .max_buf_size(bounds.max_header_bytes.saturating_mul(2).max(BUFFER_BYTES_MIN));
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(connection);
+        let mut connection = Sleeper::new(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             biased;
-            ended = connection.as_mut() => ended,
+            ended = &mut connection => ended,
             () = pace.too_slow() => return tracing::debug!("a connection was too slow"),
             () = closing.cancelled() => {
-                connection.as_mut().graceful_shutdown();
+                connection.inner().graceful_shutdown();
                 tokio::select! {
                     biased;
                     ended = connection => ended,
