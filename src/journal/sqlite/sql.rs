@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// How many journal rows the short transaction may have.
+/// How many journal rows a commit of one statement may have.
 pub(super) const SHORT_ROWS_MAX: usize = 8;
 /// Sizes of chunks, largest first.
 pub(super) const CHUNKS: [usize; 3] = [64, 8, 1];
@@ -22,11 +22,12 @@ const JOURNAL_INSERT: &str =
     "INSERT INTO journal (id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events) VALUES ";
 const JOURNAL_COLUMNS: usize = 9;
 
-/// Whole transactions of 1 to 8 journal rows: what nearly every commit is.
+/// 1 to 8 journal rows: what nearly every commit is. A statement by itself is a transaction. Each statement's end is told to
+/// whoever waits, so `BEGIN` and `COMMIT` around it would wake the writer twice for nothing.
 pub(super) static SHORT: LazyLock<[String; SHORT_ROWS_MAX]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let rows = rows(JOURNAL_COLUMNS, index + 1);
-        format!("{BEGIN}; {JOURNAL_INSERT}{rows}; {COMMIT}")
+        format!("{JOURNAL_INSERT}{rows}")
     })
 });
 
