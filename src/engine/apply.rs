@@ -118,16 +118,15 @@ impl Queue {
         };
         let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
         let Some(entry) = self.table.at_mut(slot) else { return 0 };
+        let last = &mut self.last_provenance;
         let delta = Delta {
             kind: *kind,
             object: object.clone(),
             rv: stamp.rv,
             queued_at: stamp.at,
-            source: source.clone(),
-            owner: owner.clone(),
             final_state_unknown: *final_state_unknown,
             coalesced: 0,
-            trace: trace.clone(),
+            provenance: last.same_or_next(source.as_ref(), owner.as_ref(), trace.as_ref()),
         };
         let Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else { return 0 };
         if *origin == (Origin::Replace { initial: true }) && mark(entry, stamp.rv).is_none() {
@@ -331,8 +330,8 @@ impl Queue {
             return;
         }
         if entry.standing.failures == 0 {
-            if let Some(entry) = self.table.remove(slot) {
-                self.checkpoints.note_gone(entry, slot, stamp.rv);
+            if let Some((entry, is_stored)) = self.table.remove(slot) {
+                self.checkpoints.note_gone(entry.key, is_stored, slot, stamp.rv);
             }
         } else if entry.standing.memory().is_none() {
             let until = stamp.at.plus(Duration::from_secs(FAILURE_MEMORY_SECS));
@@ -349,8 +348,8 @@ impl Queue {
 
 /// Notes what is known of a key now that these deltas are acknowledged.
 fn acknowledge(known: &mut Option<Box<Known>>, leased: Deltas) {
-    let Some(Delta { kind, object, rv, owner, .. }) = leased.into_newest() else { return };
-    let now = Known { object, rv, owner };
+    let Some(Delta { kind, object, rv, provenance, .. }) = leased.into_newest() else { return };
+    let now = Known { object, rv, owner: provenance.owner().cloned() };
     match known {
         _ if kind == DeltaKind::Deleted => *known = None,
         Some(known) => **known = now,

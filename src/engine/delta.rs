@@ -56,16 +56,71 @@ pub struct Delta {
     pub rv: Rv,
     /// When it was queued.
     pub queued_at: Time,
-    /// Who sent it, if the producer said so.
-    pub source: Option<Source>,
-    /// Who owns the key from this delta on.
-    pub owner: Option<Source>,
     /// A tombstone: the deletion was inferred, the object may be older than the last state.
     pub final_state_unknown: bool,
     /// How many older deltas the cap merged into this one.
     pub coalesced: u32,
-    /// The trace of the call that queued it, if the producer named one.
-    pub trace: Option<Trace>,
+    /// Whom it is from, and whose the key is.
+    pub provenance: Provenance,
+}
+
+/// Where a delta comes from: who sent it, who owns the key from it on, and the trace of the call that queued it.
+///
+/// Most deltas have nothing of it or the same as the one before, so they pay a pointer each and share the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance(Option<Arc<Named>>);
+
+/// Invariant: not all of it is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    source: Option<Source>,
+    owner: Option<Source>,
+    trace: Option<Trace>,
+}
+
+impl Provenance {
+    /// A provenance of all its parts.
+    #[must_use]
+    pub fn new(source: Option<Source>, owner: Option<Source>, trace: Option<Trace>) -> Self {
+        let is_nothing = source.is_none() && owner.is_none() && trace.is_none();
+        Self((!is_nothing).then(|| Arc::new(Named { source, owner, trace })))
+    }
+
+    /// Who sent the delta, if the producer said so.
+    #[must_use]
+    pub fn source(&self) -> Option<&Source> {
+        self.0.as_ref()?.source.as_ref()
+    }
+
+    /// Who owns the key from the delta on.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Source> {
+        self.0.as_ref()?.owner.as_ref()
+    }
+
+    /// The trace of the call that queued the delta, if the producer named one.
+    #[must_use]
+    pub fn trace(&self) -> Option<&Trace> {
+        self.0.as_ref()?.trace.as_ref()
+    }
+
+    /// A provenance of these parts, which is this one if it is the same, and takes its place else: what is queued one
+    /// after the other is mostly from the same producer.
+    #[must_use]
+    pub fn same_or_next(
+        &mut self,
+        source: Option<&Source>,
+        owner: Option<&Source>,
+        trace: Option<&Trace>,
+    ) -> Self {
+        if (source, owner, trace) == (None, None, None) {
+            return Self::default();
+        }
+        if (source, owner, trace) != (self.source(), self.owner(), self.trace()) {
+            *self = Self::new(source.cloned(), owner.cloned(), trace.cloned());
+        }
+        self.clone()
+    }
 }
 
 impl Delta {
@@ -159,7 +214,8 @@ impl Deltas {
             Some(Few::Many(many)) => many.list.back_mut(),
         };
         if let Some(newest) = newest {
-            newest.owner = owner;
+            let (source, trace) = (newest.provenance.source(), newest.provenance.trace());
+            newest.provenance = Provenance::new(source.cloned(), owner, trace.cloned());
         }
     }
 
@@ -234,7 +290,11 @@ impl Deltas {
 
     /// All deltas, oldest first, as a copy.
     pub(super) fn to_vec(&self) -> Vec<Delta> {
-        self.iter().cloned().collect()
+        match self.0.as_deref() {
+            None => Vec::new(),
+            Some(Few::One(delta)) => vec![delta.clone()],
+            Some(Few::Many(many)) => many.list.iter().cloned().collect(),
+        }
     }
 
     fn into_many(self) -> Many {
@@ -326,11 +386,9 @@ mod tests {
             object: Object::from_valid("{}"),
             rv,
             queued_at: Time::default(),
-            source: None,
-            owner: None,
             final_state_unknown,
             coalesced: 0,
-            trace: None,
+            provenance: Provenance::default(),
         }
     }
 
@@ -344,6 +402,24 @@ mod tests {
 
     fn rvs(list: &Deltas) -> Vec<Rv> {
         list.iter().map(|delta| delta.rv).collect()
+    }
+
+    #[test]
+    fn most_deltas_are_small() {
+        assert_eq!(size_of::<Few>(), 48);
+    }
+
+    #[test]
+    fn what_is_from_the_same_producer_is_shared() {
+        let (erp, shop): (Source, Source) = ("erp".into(), "shop".into());
+        let mut last = Provenance::default();
+        let first = last.same_or_next(Some(&erp), Some(&erp), None);
+        assert_eq!(last.same_or_next(None, None, None), Provenance::default());
+        let second = last.same_or_next(Some(&"erp".into()), Some(&"erp".into()), None);
+        assert!(first.0.zip(second.0).is_some_and(|(first, second)| Arc::ptr_eq(&first, &second)));
+        let other = last.same_or_next(None, Some(&shop), None);
+        assert_eq!((other.source(), other.owner(), other.trace()), (None, Some(&shop), None));
+        assert_eq!(last, other);
     }
 
     #[test]

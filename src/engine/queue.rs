@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::checkpoint::Checkpoints;
 use super::command::{Outcome, Settled};
 use super::config::{Config, Mode};
-use super::delta::{DeltaKind, Rv, Source};
+use super::delta::{DeltaKind, Provenance, Rv, Source};
 use super::event::{Ending, Event, ReplaceCounts, What};
 use super::rate_limit::BucketLevel;
 use super::refusal::Refusal;
@@ -67,6 +67,8 @@ pub struct Queue {
     pub(super) tally: Tally,
     /// Volatile: the adds that are in a tally already.
     pub(super) adds_taken: u64,
+    /// Volatile: that of the delta that was queued last, to be shared with the next.
+    pub(super) last_provenance: Provenance,
 }
 
 /// Where a queue is with its initial list.
@@ -194,6 +196,7 @@ impl Queue {
             resync_due: false,
             tally: Tally::default(),
             adds_taken: 0,
+            last_provenance: Provenance::default(),
         }
     }
 
@@ -484,7 +487,7 @@ impl Entry {
     #[must_use]
     pub fn owner(&self) -> Option<&Source> {
         match self.waiting.newest().or_else(|| self.leased.newest()) {
-            Some(delta) => delta.owner.as_ref(),
+            Some(delta) => delta.provenance.owner(),
             None => self.known.as_ref().and_then(|known| known.owner.as_ref()),
         }
     }

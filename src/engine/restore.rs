@@ -51,7 +51,6 @@ impl Queue {
             standing: state.standing,
             mark: state.mark.and_then(NonZero::new),
             changed: state.rv,
-            stored: true,
         };
         self.table.put(slot, entry)
     }

@@ -18,8 +18,10 @@ use super::delta::Rv;
 use super::key::Key;
 use super::time::Time;
 
+mod numbered;
 mod rebuild;
 
+use numbered::Numbered;
 pub(super) use rebuild::Rebuild;
 
 /// Index of a key's entry in the queue's table.
@@ -109,10 +111,10 @@ pub struct Lease {
 /// The order of every key that the schedule holds.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    ready: Chunked<(Rv, Slot)>,
+    ready: Chunked<Numbered>,
     delayed: Chunked<(Time, Rv, Slot)>,
     leases: Chunked<(Time, Rv, Slot)>,
-    tokens: Chunked<(Rv, Slot)>,
+    tokens: Chunked<Numbered>,
     /// Sum of the microseconds at which all leases began.
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
@@ -137,18 +139,18 @@ pub struct Stamp {
 impl Schedule {
     /// Keys in line, first to last.
     pub fn ready(&self) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.iter().copied()
+        self.ready.iter().map(|turn| turn.pair())
     }
 
     /// The key that is first in line.
     #[must_use]
     pub fn first(&self) -> Option<(Rv, Slot)> {
-        self.ready.first()
+        self.ready.first().map(Numbered::pair)
     }
 
     /// Keys in line behind the one that came in line at `after`.
     pub fn ready_after(&self, after: Rv) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.from((after.saturating_add(1), 0)).copied()
+        self.ready.from(Numbered::new(after.saturating_add(1), 0)).map(|turn| turn.pair())
     }
 
     /// Keys with a delay behind `after`, by due time; a key in another place may be among them.
@@ -169,18 +171,19 @@ impl Schedule {
     /// The key with the live lease `token`.
     #[must_use]
     pub fn leased_at(&self, token: Rv) -> Option<Slot> {
-        self.tokens.next((token, 0)).filter(|(found, _)| *found == token).map(|(_, slot)| slot)
+        let next = self.tokens.next(Numbered::new(token, 0))?.pair();
+        (next.0 == token).then_some(next.1)
     }
 
     /// Keys with a lease, by its token.
     pub(super) fn leased_slots(&self) -> impl Iterator<Item = Slot> {
-        self.tokens.iter().map(|(_, slot)| *slot)
+        self.tokens.iter().map(|token| token.pair().1)
     }
 
     /// The key whose lease is oldest.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {
-        self.tokens.first().map(|(_, slot)| slot)
+        self.tokens.first().map(|token| token.pair().1)
     }
 
     /// How long all leases have lasted, added up.
@@ -272,7 +275,7 @@ impl Schedule {
     pub(super) fn holds(&self, slot: Slot, key: &Key, standing: &Standing) -> bool {
         let in_place = match &standing.place {
             Place::Idle => true,
-            Place::Ready(turn) => self.ready.contains(&(turn.rv, slot)),
+            Place::Ready(turn) => self.ready.contains(&Numbered::new(turn.rv, slot)),
             Place::Leased(lease) => {
                 self.leases.contains(&(lease.deadline, lease.token, slot))
                     && self.leased_at(lease.token) == Some(slot)
@@ -335,7 +338,7 @@ impl Schedule {
         }
         self.set_memory(slot, standing, None);
         self.leases.insert((lease.deadline, lease.token, slot));
-        self.tokens.insert((lease.token, slot));
+        self.tokens.insert(Numbered::new(lease.token, slot));
         self.leased_since_us += u128::from(lease.since.as_micros());
         self.set_place(standing, Place::Leased(Box::new(lease)));
         standing.attempt = standing.attempt.saturating_add(1);
@@ -371,7 +374,7 @@ impl Schedule {
     pub fn give_back(&mut self, slot: Slot, standing: &mut Standing) {
         let Some(lease) = self.end_lease(slot, standing) else { return };
         standing.attempt = standing.attempt.saturating_sub(1);
-        self.ready.insert((lease.former.rv, slot));
+        self.ready.insert(Numbered::new(lease.former.rv, slot));
         self.set_place(standing, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
             && standing.delay().is_none_or(|delay| dropped.due < delay.due)
@@ -437,7 +440,7 @@ impl Schedule {
     /// is counted already.
     fn line_up(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp, added: Option<Time>) {
         self.set_memory(slot, standing, None);
-        self.ready.insert((stamp.rv, slot));
+        self.ready.insert(Numbered::new(stamp.rv, slot));
         self.adds += u64::from(added.is_none());
         let turn = Turn { rv: stamp.rv, since: stamp.at, added: added.unwrap_or(stamp.at) };
         self.set_place(standing, Place::Ready(turn));
@@ -445,7 +448,7 @@ impl Schedule {
 
     fn leave_line(&mut self, slot: Slot, standing: &mut Standing) {
         if let Place::Ready(turn) = standing.place {
-            self.ready.remove(&(turn.rv, slot));
+            self.ready.remove(&Numbered::new(turn.rv, slot));
             self.set_place(standing, Place::Idle);
         }
     }
@@ -456,7 +459,7 @@ impl Schedule {
         }
         let Place::Leased(lease) = self.set_place(standing, Place::Idle) else { return None };
         self.leases.remove(&(lease.deadline, lease.token, slot));
-        self.tokens.remove(&(lease.token, slot));
+        self.tokens.remove(&Numbered::new(lease.token, slot));
         self.leased_since_us -= u128::from(lease.since.as_micros());
         if lease.news.is_some() {
             self.leased_with_news -= 1;

@@ -43,8 +43,6 @@ pub struct Entry {
     pub mark: Option<NonZero<Rv>>,
     /// The newest event of the key.
     pub changed: Rv,
-    /// Volatile: whether the checkpoints have a row of the key, maybe an older one, at its slot.
-    pub stored: bool,
 }
 
 impl Entry {
@@ -57,7 +55,6 @@ impl Entry {
             standing: Standing::default(),
             mark: None,
             changed: 0,
-            stored: false,
         }
     }
 }
@@ -69,6 +66,11 @@ impl Entry {
 #[derive(Debug, Default)]
 pub struct Table {
     entries: Paged<Option<Entry>>,
+    /// Volatile: whether the checkpoints have a row of the key at the slot, maybe an older one. A flag in each entry would
+    /// take eight bytes.
+    ///
+    /// Invariant: there is one for each slot, and none is set of a slot that is free.
+    stored: Paged<bool>,
     free: Vec<Slot>,
     index: Shards<Slot>,
     order: Order,
@@ -129,6 +131,7 @@ impl Table {
             slot
         } else {
             self.entries.push(Some(entry));
+            self.stored.push(false);
             Slot::try_from(self.entries.len() - 1).unwrap_or(Slot::MAX)
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
@@ -142,7 +145,7 @@ impl Table {
         self.entries.len()
     }
 
-    /// Puts an entry into exactly this slot. Until [`restored`](Self::restored) it is found by its
+    /// Puts an entry that the checkpoints have into exactly this slot. Until [`restored`](Self::restored) it is found by its
     /// slot only.
     pub(super) fn put(&mut self, slot: Slot, entry: Entry) -> Result<(), String> {
         if let Some(other) = self.key_at(slot) {
@@ -150,11 +153,25 @@ impl Table {
         }
         while self.entries.len() <= slot as usize {
             self.entries.push(None);
+            self.stored.push(false);
         }
         if let Some(place) = self.entries.get_mut(slot as usize) {
             *place = Some(entry);
         }
+        self.set_stored(slot, true);
         Ok(())
+    }
+
+    /// Whether the checkpoints have a row of the key at the slot, maybe an older one.
+    pub(super) fn is_stored(&self, slot: Slot) -> bool {
+        self.stored.get(slot as usize).copied().unwrap_or_default()
+    }
+
+    /// Notes whether the checkpoints have a row of the key at the slot.
+    pub(super) fn set_stored(&mut self, slot: Slot, is_stored: bool) {
+        if let Some(stored) = self.stored.get_mut(slot as usize) {
+            *stored = is_stored;
+        }
     }
 
     /// Makes the table whole after [`put`](Self::put). To sort all keys at once, and to make room for
@@ -184,28 +201,33 @@ impl Table {
     /// Whether each slot is taken or free, and each key that has one is found in both ways.
     pub(super) fn is_whole(&self) -> bool {
         let taken = self.len();
-        let is_free = |slot: &Slot| self.entries.get(*slot as usize).is_some_and(Option::is_none);
+        let is_free = |slot: &Slot| {
+            !self.is_stored(*slot) && self.entries.get(*slot as usize).is_some_and(Option::is_none)
+        };
         self.order.len() == taken
             && self.entries.len() == taken + self.free.len()
+            && self.stored.len() == self.entries.len()
             && self.free.iter().all(is_free)
             && self.order.is_whole(|slot| text(&self.entries, slot))
     }
 
-    /// Takes the entry at `slot` out.
-    pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
+    /// Takes the entry at `slot` out; answers as well whether the checkpoints have a row of it.
+    pub fn remove(&mut self, slot: Slot) -> Option<(Entry, bool)> {
         let key = self.key_at(slot)?;
         let hash = self.hasher.hash_one(key);
         let entries = &self.entries;
         self.order.remove(text(entries, slot), |slot| text(entries, slot));
         self.index.remove(hash, |other| *other == slot);
         let entry = self.entries.get_mut(slot as usize)?.take()?;
+        let is_stored = self.is_stored(slot);
+        self.set_stored(slot, false);
         if self.is_empty() {
             // An empty queue gives its memory back; a slot never outlives its entry.
             *self = Self { hasher: self.hasher.clone(), ..Self::default() };
         } else {
             self.free.push(slot);
         }
-        Some(entry)
+        Some((entry, is_stored))
     }
 
     /// All entries from `from` on, in key order.

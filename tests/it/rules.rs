@@ -387,7 +387,7 @@ impl Desk {
     fn owner(&self, name: &str) -> Option<&str> {
         let entry = self.entry(name);
         match entry.waiting.newest().or(entry.leased.newest()) {
-            Some(delta) => delta.owner.as_deref(),
+            Some(delta) => delta.provenance.owner().map(|owner| &**owner),
             None => entry.known.as_ref()?.owner.as_deref(),
         }
     }

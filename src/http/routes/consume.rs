@@ -99,7 +99,7 @@ async fn pop_or_problem(
     };
     if state.spans.are_sent() {
         let deltas = delivered.items.iter().flat_map(|item| item.deltas.iter());
-        let traces = deltas.filter_map(|delta| delta.trace.as_deref().copied());
+        let traces = deltas.filter_map(|delta| delta.provenance.trace().map(|trace| **trace));
         let _set_once = visit.links.set(traces.collect());
     }
     let counts = Counts {

@@ -58,9 +58,9 @@ impl From<&Delta> for DeltaDocument {
             queued_at: Instant(delta.queued_at),
             object: RawObject(delta.object.clone()),
             final_state_unknown: delta.final_state_unknown,
-            source: delta.source.clone(),
+            source: delta.provenance.source().cloned(),
             coalesced: delta.coalesced,
-            traceparent: delta.trace.as_deref().map(ToString::to_string),
+            traceparent: delta.provenance.trace().map(ToString::to_string),
         }
     }
 }

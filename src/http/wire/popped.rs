@@ -86,13 +86,13 @@ impl Answer<'_> {
         if delta.final_state_unknown {
             self.raw(",\"final_state_unknown\":true");
         }
-        if let Some(source) = &delta.source {
+        if let Some(source) = delta.provenance.source() {
             self.string(",\"source\":", source);
         }
         if delta.coalesced > 0 {
             self.number(",\"coalesced\":", delta.coalesced);
         }
-        if let Some(trace) = &delta.trace {
+        if let Some(trace) = delta.provenance.trace() {
             self.string(",\"traceparent\":", &trace.to_string());
         }
         self.raw("}");
@@ -142,6 +142,7 @@ mod tests {
 
     use super::*;
     use crate::engine::delta::DeltaKind;
+    use crate::engine::delta::Provenance;
     use crate::engine::key::Key;
     use crate::engine::object::Object;
     use crate::engine::table::Known;
@@ -160,11 +161,13 @@ mod tests {
             object: Object::from_valid("{\"key\": 1.50}"),
             rv: 7,
             queued_at: Time::from_micros(at_us),
-            source: source.map(Arc::from),
-            owner: None,
             final_state_unknown: source.is_some(),
             coalesced: u32::from(source.is_some()),
-            trace: trace.filter(|_| source.is_some()).map(Trace::new),
+            provenance: Provenance::new(
+                source.map(Arc::from),
+                None,
+                trace.filter(|_| source.is_some()).map(Trace::new),
+            ),
         }
     }
 

@@ -248,31 +248,32 @@ impl<'a> WireLease<'a> {
 
 impl<'a> WireDelta<'a> {
     fn of(delta: &'a Delta) -> Self {
+        let source = delta.provenance.source();
         Self {
             rv: delta.rv,
             at: delta.queued_at.as_micros(),
             delta: DeltaName(delta.kind),
             final_state_unknown: delta.final_state_unknown,
-            source: delta.source.as_deref().map(Text::of),
-            owner: Owner::of(delta.owner.as_ref(), delta.source.as_ref()),
+            source: source.map(|source| Text::of(source)),
+            owner: Owner::of(delta.provenance.owner(), source),
             coalesced: delta.coalesced,
-            traceparent: delta.trace.as_deref().map(Traceparent::of),
+            traceparent: delta.provenance.trace().map(|trace| Traceparent::of(trace)),
             object: None,
         }
     }
 
     fn read(&self, names: &mut Names) -> Result<Delta, String> {
         let source = names.share_some(self.source.as_ref());
+        let owner = self.owner.read(source.as_ref(), names);
+        let trace = self.traceparent.map(|traceparent| traceparent.read(names));
         Ok(Delta {
             kind: self.delta.0,
             object: object_of(self.object)?,
             rv: self.rv,
             queued_at: Time::from_micros(self.at),
-            owner: self.owner.read(source.as_ref(), names),
-            source,
             final_state_unknown: self.final_state_unknown,
             coalesced: self.coalesced,
-            trace: self.traceparent.map(|traceparent| traceparent.read(names)),
+            provenance: names.share_provenance(source.as_ref(), owner.as_ref(), trace.as_ref()),
         })
     }
 }

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::json::Text;
-use crate::engine::delta::Source;
+use crate::engine::delta::{Provenance, Source};
 use crate::engine::trace::{Trace, TraceContext};
 
 /// Most names that are remembered at a time.
@@ -19,6 +19,8 @@ pub(super) struct Names {
     texts: HashSet<Arc<str>, RandomState>,
     /// The one that was read last: what one call queued stands together.
     trace: Option<Trace>,
+    /// As with the trace.
+    provenance: Provenance,
 }
 
 impl Names {
@@ -39,6 +41,16 @@ impl Names {
     /// As [`share`](Self::share), for a member that may be absent.
     pub(super) fn share_some(&mut self, text: Option<&Text<'_>>) -> Option<Arc<str>> {
         text.map(|text| self.share(text.as_str()))
+    }
+
+    /// What a delta has of these, shared with the one before if that has the same.
+    pub(super) fn share_provenance(
+        &mut self,
+        source: Option<&Source>,
+        owner: Option<&Source>,
+        trace: Option<&Trace>,
+    ) -> Provenance {
+        self.provenance.same_or_next(source, owner, trace)
     }
 
     fn share_trace(&mut self, context: TraceContext) -> Trace {

@@ -312,8 +312,8 @@ fn names_are_held_once() {
     let owner = |(_, state): (Slot, KeyState)| state.known.unwrap().owner.unwrap();
     let first = owner(decoder.key(&key_row(QueueId(1), 0, &state)).unwrap());
     let (_, again) = decoder.key(&key_row(QueueId(1), 1, &state)).unwrap();
-    assert!(Arc::ptr_eq(&first, again.waiting[0].source.as_ref().unwrap()));
-    assert!(Arc::ptr_eq(&first, again.leased[1].owner.as_ref().unwrap()));
+    assert!(Arc::ptr_eq(&first, again.waiting[0].provenance.source().unwrap()));
+    assert!(Arc::ptr_eq(&first, again.leased[1].provenance.owner().unwrap()));
     assert!(Arc::ptr_eq(&first, &owner((1, again))));
     for other in 0..10_000 {
         let owner: Arc<str> = format!("{other}").into();

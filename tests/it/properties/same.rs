@@ -83,11 +83,11 @@ pub(super) fn same_deltas<'a>(
             && engine.object.as_str() == OBJECTS[usize::from(model.thing)].0
             && engine.rv == model.rv
             && engine.queued_at.as_micros() == model.queued_at
-            && engine.source.as_deref() == model.source
-            && engine.owner.as_deref() == model.owner
+            && engine.provenance.source().map(|source| &**source) == model.source
+            && engine.provenance.owner().map(|owner| &**owner) == model.owner
             && engine.final_state_unknown == model.final_state_unknown
             && engine.coalesced == model.coalesced
-            && engine.trace.as_deref().copied() == model.trace.map(context)
+            && engine.provenance.trace().map(|trace| **trace) == model.trace.map(context)
     };
     if engine.len() == model.len() && engine.iter().zip(model).all(equal) {
         return Ok(());

@@ -9,7 +9,7 @@ use super::samples;
 use crate::engine::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
-use crate::engine::delta::{Delta, DeltaKind};
+use crate::engine::delta::{Delta, DeltaKind, Provenance};
 use crate::engine::event::ReplaceCounts;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
@@ -90,11 +90,13 @@ impl Dice {
             object: self.object(),
             rv: self.number(),
             queued_at: self.time(),
-            source: self.maybe(Self::text),
-            owner: self.maybe(Self::text),
+            provenance: Provenance::new(
+                self.maybe(Self::text),
+                self.maybe(Self::text),
+                self.maybe(Self::trace),
+            ),
             final_state_unknown: self.0.bool(),
             coalesced: self.0.u32(0..2),
-            trace: self.maybe(Self::trace),
         }
     }
 

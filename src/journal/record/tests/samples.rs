@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
-use crate::engine::delta::{Delta, DeltaKind, Source};
+use crate::engine::delta::{Delta, DeltaKind, Provenance, Source};
 use crate::engine::event::{Ending, Event, Origin, ReplaceCounts, Then, What};
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
@@ -241,11 +241,9 @@ pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
         object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
         rv,
         queued_at: at(rv),
-        source: Some("erp".into()),
-        owner: Some("erp".into()),
         final_state_unknown: false,
         coalesced: 0,
-        trace: None,
+        provenance: Provenance::new(Some("erp".into()), Some("erp".into()), None),
     }
 }
 
@@ -264,7 +262,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
     let with = |place| KeyState { standing: Standing::new(place, 0, 0, Trouble::default()), ..plain.clone() };
     let turn = Turn { rv: 42, since: at(42), added: at(42) };
     let tombstone = Delta {
-        owner: None,
+        provenance: Provenance::new(Some("erp".into()), None, None),
         final_state_unknown: true,
         coalesced: 7,
         object: Object::from_valid(ODD_OBJECT),
@@ -303,7 +301,10 @@ pub(super) fn key_states() -> Vec<KeyState> {
             ..plain.clone()
         },
         KeyState {
-            waiting: vec![Delta { trace: Some(trace()), ..delta(42, DeltaKind::Added) }],
+            waiting: vec![Delta {
+                provenance: Provenance::new(Some("erp".into()), Some("erp".into()), Some(trace())),
+                ..delta(42, DeltaKind::Added)
+            }],
             known: None,
             ..with(Place::Ready(turn))
         },
