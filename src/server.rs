@@ -220,7 +220,7 @@ async fn open_journal(
         opened.map_err(|source| Error::Store { folder: folder.clone(), source })?;
     let (observer, unclean) = (Arc::new(metrics.of_journal()), !opening.clean);
     let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
-    let opened = writer::open(opened, clock.clone(), observer, cut, Pace::apart()).await;
+    let opened = writer::open(opened, clock.clone(), observer, cut, Pace::default()).await;
     let (journal, writer, contents) =
         opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
     let writing = shutdown.spawn_apart("journal writer", writer.run());

@@ -1,7 +1,7 @@
 //! Where events gather while a commit runs: in batches, each of which is one commit.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -70,16 +70,12 @@ pub(super) struct Gathering {
     state: Mutex<State>,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
     work: Notify,
-    /// Wakes the writer when it lingers.
-    enough: Condvar,
     health: watch::Sender<Health>,
 }
 
 #[derive(Debug)]
 struct State {
     batches: VecDeque<Batch>,
-    /// How many ops the writer waits for while it lingers; 0 while it does not.
-    wanted: usize,
     numbers: Numbers,
     down: Option<Error>,
     failures: u64,
@@ -89,13 +85,11 @@ struct State {
 
 impl Gathering {
     pub(super) fn new(numbers: Numbers) -> Self {
-        let state =
-            State { batches: VecDeque::new(), wanted: 0, numbers, down: None, failures: 0, closed: None };
+        let state = State { batches: VecDeque::new(), numbers, down: None, failures: 0, closed: None };
         Self {
             state: Mutex::new(state),
             lives: Mutex::default(),
             work: Notify::new(),
-            enough: Condvar::new(),
             health: watch::Sender::new(Health { failures: 0, down: None }),
         }
     }
@@ -178,11 +172,7 @@ impl Gathering {
         let Some(batch) = state.batches.back_mut() else { return Commit::done() };
         batch.bytes += bytes;
         batch.ops.push(op);
-        let commit = Commit(Some(batch.outcome.clone()));
-        if state.wanted > 0 && !state.is_short() {
-            self.enough.notify_one();
-        }
-        commit
+        Commit(Some(batch.outcome.clone()))
     }
 
     /// How many batches wait for the writer.
@@ -202,20 +192,6 @@ impl Gathering {
             () = self.work.notified() => {}
             () = tokio::time::sleep(longest) => {}
         }
-    }
-
-    /// How many ops wait for the writer.
-    pub(super) fn ops(&self) -> usize {
-        self.lock().batches.iter().map(|batch| batch.ops.len()).sum()
-    }
-
-    /// Stands still until `wanted` ops have come, at most `longest`; not if none has come, nor if a batch takes no more.
-    pub(super) fn linger(&self, wanted: usize, longest: Duration) {
-        let mut state = self.lock();
-        state.wanted = wanted;
-        let ended = self.enough.wait_timeout_while(state, longest, |state| state.is_short());
-        let (mut state, _) = ended.unwrap_or_else(PoisonError::into_inner);
-        state.wanted = 0;
     }
 
     /// Nothing can be written: everything that has gathered, and that comes, fails with `batch`.
@@ -244,7 +220,6 @@ impl Gathering {
 
     pub(super) fn close(&self, failures: u64) {
         self.lock().closed = Some(failures);
-        self.enough.notify_one();
         self.work.notify_one();
     }
 
@@ -264,14 +239,6 @@ impl Gathering {
 
     fn lives(&self) -> MutexGuard<'_, HashMap<QueueId, Weak<dyn Live>>> {
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Whether the writer, while it lingers, goes on with that.
-    fn is_short(&self) -> bool {
-        let ops = self.batches.front().map_or(0, |batch| batch.ops.len());
-        self.closed.is_none() && self.batches.len() == 1 && ops < self.wanted
     }
 }
 

@@ -1,12 +1,8 @@
 //! How much the writer does at a time.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use super::STRETCH_BYTES;
-
-/// However slow the disk is, nobody notices so much.
-const LINGER_MAX: Duration = Duration::from_millis(2);
 
 /// The sizes of the writer's steps. Tests make them small, so that little work takes many steps.
 #[derive(Clone, Debug)]
@@ -22,16 +18,6 @@ pub struct Pace {
     pub looked_at: usize,
     /// The journal is trimmed in stretches of about this many bytes.
     pub stretch_bytes: u64,
-    /// Longest that the writer lingers before a commit. Its thread stands still meanwhile.
-    pub linger_max: Duration,
-}
-
-impl Pace {
-    /// For a writer that has a thread of its own.
-    #[must_use]
-    pub fn apart() -> Self {
-        Self { linger_max: LINGER_MAX, ..Self::default() }
-    }
 }
 
 impl Default for Pace {
@@ -42,7 +28,6 @@ impl Default for Pace {
             captured: 256,
             looked_at: 8_192,
             stretch_bytes: STRETCH_BYTES,
-            linger_max: Duration::ZERO,
         }
     }
 }

@@ -27,8 +27,6 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
 /// the journal has grown anew by what lets a checkpoint begin, they get half of that, so that a load that
 /// never pauses does not leave the checkpoint ever further behind.
 const COMMIT_SHARE: u32 = 3;
-/// The writer lingers at most for this part of the time that the last commit took: so a commit is never much later for it.
-const LINGER_PART: u32 = 2;
 /// How long a journal that has failed waits before it tries again: this, then twice as long each time.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// The longest of these waits.
@@ -69,10 +67,6 @@ pub struct Writer<S> {
     /// While commits wait, no slice of a checkpoint comes before this instant.
     next_slice_us: u64,
     next_upkeep_us: u64,
-    /// How many ops the next commit is likely to get: as many as the last one had, and as came while it ran.
-    expected: usize,
-    /// The next commit waits for them until then.
-    lingers_until_us: u64,
     /// Deleted queues whose rows may still be there.
     deleted: VecDeque<Deleted>,
 }
@@ -109,8 +103,6 @@ pub async fn open<S: Store>(
         checkpoint_wait: Duration::ZERO,
         next_slice_us: 0,
         next_upkeep_us: 0,
-        expected: 0,
-        lingers_until_us: 0,
         deleted: contents.deleted.clone().into(),
     };
     Ok((journal, writer, contents))
@@ -146,7 +138,6 @@ impl<S: Store> Writer<S> {
 
     /// Does what is next; tells whether there was anything.
     async fn turn(&mut self) -> bool {
-        self.linger();
         let batch = self.gathering.take();
         let idle = batch.is_none();
         if let Some(batch) = batch {
@@ -198,7 +189,6 @@ impl<S: Store> Writer<S> {
     /// Commits a batch and tells those who wait for it; says whether it is durable.
     async fn commit(&mut self, mut batch: Batch) -> bool {
         let begun_us = self.clock.now_us();
-        let ops = batch.ops.len();
         let mut work = Work::of(mem::take(&mut batch.ops));
         let events = work.events();
         let mut writes = work.writes(&mut self.next_row);
@@ -213,27 +203,12 @@ impl<S: Store> Writer<S> {
         }
         self.growth += work.replayed_bytes();
         self.deleted.extend(work.enter(&mut self.books, self.pace.stretch_bytes));
-        // Before anybody is answered, who would come again and count twice.
-        self.expected = ops + self.gathering.ops();
         batch.end(Ok(()));
         self.trimmed(&trims);
-        let ended_us = self.clock.now_us();
-        let took = Duration::from_micros(ended_us.saturating_sub(begun_us));
         if events > 0 {
-            self.observer.committed(events, took);
+            self.observer.committed(events, self.clock.since(begun_us));
         }
-        let lingers = (took / LINGER_PART).min(self.pace.linger_max);
-        self.lingers_until_us = ended_us.saturating_add(micros(lingers));
         true
-    }
-
-    /// Those whom the last commit has answered are likely to come again, and all at once: a commit that began with the first
-    /// of them would leave the others to the next. Who is alone is all that is expected, and waits for nobody.
-    fn linger(&self) {
-        let longest = self.clock.until(self.lingers_until_us);
-        if !longest.is_zero() {
-            self.gathering.linger(self.expected, longest);
-        }
     }
 
     fn begin_checkpoint(&mut self) {
@@ -387,105 +362,4 @@ impl Drop for Alarm {
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::ManualClock;
-    use crate::engine::event::{Event, What};
-    use crate::journal::Commit;
-    use crate::journal::memory::Memory;
-    use crate::lifecycle::Shutdown;
-
-    const HOUR: Duration = Duration::from_hours(1);
-    /// More turns than the writer needs to take what is there.
-    const TURNS: usize = 10_000;
-
-    #[derive(Debug)]
-    struct Deaf;
-
-    impl Observer for Deaf {
-        fn committed(&self, _events: usize, _took: Duration) {}
-        fn checkpointed(&self, _took: Duration) {}
-        fn sized(&self, _bytes: u64, _lag_events: u64) {}
-    }
-
-    /// A journal whose writer runs on a thread of its own.
-    struct Desk {
-        memory: Memory,
-        journal: Journal,
-        hand: ManualClock,
-    }
-
-    impl Desk {
-        async fn new() -> Self {
-            let memory = Memory::default();
-            let (clock, hand) = Clock::manual(1);
-            let reader: Arc<dyn Reader> = Arc::new(memory.clone());
-            let opened = (memory.clone(), reader, memory.opening());
-            let pace = Pace { linger_max: HOUR, ..Pace::default() };
-            let shutdown = Shutdown::manual(HOUR);
-            let opened = open(opened, clock, Arc::new(Deaf), shutdown.cut().clone(), pace).await;
-            let (journal, writer, _) = opened.unwrap();
-            drop(shutdown.spawn_apart("journal writer", writer.run()).unwrap());
-            let desk = Self { memory, journal, hand };
-            desk.append(1).wait().await.unwrap();
-            desk
-        }
-
-        fn append(&self, queue: u32) -> Commit {
-            let paused = Event { rv: 1, at: Time::from_micros(1), what: What::Paused };
-            self.journal.append(QueueId(queue), 0, vec![paused], 0)
-        }
-
-        /// A commit of queue 2 that takes so long; `meanwhile` comes before it ends.
-        async fn commit_that_takes<T>(&self, span: Duration, meanwhile: impl FnOnce() -> T) -> T {
-            self.memory.hold();
-            let slow = self.append(2);
-            while self.journal.gathering.ops() > 0 {
-                tokio::task::yield_now().await;
-            }
-            let gathered = meanwhile();
-            self.hand.advance(span);
-            self.memory.release();
-            slow.wait().await.unwrap();
-            gathered
-        }
-    }
-
-    #[tokio::test]
-    async fn a_commit_waits_for_those_whom_the_last_one_answered() {
-        let desk = Desk::new().await;
-        let first = desk.commit_that_takes(Duration::from_mins(2), || desk.append(3)).await;
-        for _ in 0..TURNS {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(first.outcome(), None, "one more was on its way, and there was a minute for it");
-        let second = desk.append(4);
-        assert!(first.is_same(&second));
-        tokio::time::timeout(HOUR / 120, first.wait()).await.expect("all have come").unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_commit_does_not_wait_for_long() {
-        let desk = Desk::new().await;
-        let first = desk.commit_that_takes(Duration::from_millis(20), || desk.append(3)).await;
-        tokio::time::timeout(HOUR / 120, first.wait()).await.expect("10 ms are over").unwrap();
-    }
-
-    #[tokio::test]
-    async fn who_is_alone_waits_for_nobody() {
-        let desk = Desk::new().await;
-        desk.commit_that_takes(HOUR, || ()).await;
-        tokio::time::timeout(HOUR / 120, desk.append(3).wait()).await.expect("all have come").unwrap();
-    }
-
-    #[tokio::test]
-    async fn the_end_waits_for_nobody() {
-        let desk = Desk::new().await;
-        let first = desk.commit_that_takes(HOUR, || desk.append(3)).await;
-        desk.journal.close(0);
-        tokio::time::timeout(HOUR / 120, first.wait()).await.expect("nothing more comes").unwrap();
-    }
 }
