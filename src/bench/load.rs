@@ -93,7 +93,8 @@ pub async fn drive<W: Worker>(
     for worker in beside {
         crew.spawn(work(None, worker, shared.clone(), clock.clone(), Duration::ZERO));
     }
-    for (phase, lasts) in phases {
+    let mut outcome = Ok(());
+    'phases: for (phase, lasts) in phases {
         shared.phase.store(phase, Ordering::Relaxed);
         let begun_us = clock.now_us();
         loop {
@@ -106,7 +107,10 @@ pub async fn drive<W: Worker>(
             tokio::select! {
                 () = tokio::time::sleep(left.min(SECOND)) => {}
                 // None ends before the time but one that failed.
-                Some(ended) = crew.join_next() => ended??,
+                Some(ended) = crew.join_next() => {
+                    outcome = ended.map_err(io::Error::from).flatten();
+                    break 'phases;
+                }
             }
             if left >= SECOND {
                 let (elapsed, is_measured) = (clock.since(begun_us), phase == MEASURED);
@@ -119,16 +123,19 @@ pub async fn drive<W: Worker>(
         }
     }
     shared.phase.store(OVER, Ordering::Relaxed);
+    // Also after a failure: a request that is still on its way could make anew a queue that is then deleted.
     let ends = async {
+        let mut outcome = Ok(());
         while let Some(ended) = crew.join_next().await {
-            ended??;
+            outcome = outcome.and(ended.map_err(io::Error::from).flatten());
         }
-        io::Result::Ok(())
+        outcome
     };
-    tokio::time::timeout(PATIENCE, ends).await.map_err(|_| {
+    let ends = tokio::time::timeout(PATIENCE, ends).await.unwrap_or_else(|_| {
         let said = format!("a request was not answered within {} s of the end", PATIENCE.as_secs());
-        io::Error::new(io::ErrorKind::TimedOut, said)
-    })??;
+        Err(io::Error::new(io::ErrorKind::TimedOut, said))
+    });
+    outcome.and(ends)?;
     let measured = std::mem::take(&mut *shared.measured());
     Ok(measured)
 }
