@@ -90,7 +90,6 @@ fn plan() -> Plan {
             captured: 100,
             looked_at: 300,
             stretch_bytes: 20_000,
-            linger_max: std::time::Duration::ZERO,
         },
         callers: vec![0],
         leaves: 0,

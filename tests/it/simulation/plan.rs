@@ -51,7 +51,6 @@ impl Plan {
             captured: rng.usize(1..6),
             looked_at: rng.usize(1..10),
             stretch_bytes: rng.u64(100..1_500),
-            linger_max: Duration::ZERO,
         };
         Self {
             queues,
