@@ -7,6 +7,10 @@ default:
 run *args:
     cargo run --release -- serve {{args}}
 
+# The fastest binary, target/optimized/deltaq: built, observed under load, built again.
+release:
+    ./scripts/release.sh
+
 # All tests, as CI runs them.
 test:
     ./scripts/test.sh
