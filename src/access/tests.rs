@@ -28,6 +28,17 @@ fn only_the_token_itself_is_let_in() {
 }
 
 #[test]
+fn everybody_is_let_in_only_as_long_as_there_is_no_token() {
+    let access = Access::default();
+    assert!(access.lets_everybody_in());
+    access.replace(tokens(&[entry("a", "secret")]).unwrap());
+    assert!(!access.lets_everybody_in());
+    access.replace(Tokens::default());
+    assert!(access.lets_everybody_in());
+    assert!(!Access::new(tokens(&[entry("a", "secret")]).unwrap()).lets_everybody_in());
+}
+
+#[test]
 fn a_token_ends_at_its_instant() {
     let mut entry = entry("a", "secret");
     entry.expires = Some("1970-01-01T00:00:02Z".to_owned());

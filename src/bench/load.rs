@@ -131,7 +131,8 @@ pub async fn drive<W: Worker>(
         }
         outcome
     };
-    let ends = tokio::time::timeout(PATIENCE, ends).await.unwrap_or_else(|_| {
+    let patience = if outcome.is_ok() { PATIENCE } else { SECOND };
+    let ends = tokio::time::timeout(patience, ends).await.unwrap_or_else(|_| {
         let said = format!("a request was not answered within {} s of the end", PATIENCE.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, said))
     });

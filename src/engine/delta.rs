@@ -290,11 +290,7 @@ impl Deltas {
 
     /// All deltas, oldest first, as a copy.
     pub(super) fn to_vec(&self) -> Vec<Delta> {
-        match self.0.as_deref() {
-            None => Vec::new(),
-            Some(Few::One(delta)) => vec![delta.clone()],
-            Some(Few::Many(many)) => many.list.iter().cloned().collect(),
-        }
+        self.iter().cloned().collect()
     }
 
     fn into_many(self) -> Many {

@@ -220,9 +220,9 @@ impl Order {
 impl Chunk {
     /// Where the key is, or would be, in a chunk whose keys have heads within `ends`.
     fn place<'k>(&self, key: &str, ends: (u64, u64), key_of: &impl Fn(Slot) -> &'k str) -> usize {
-        // Keys that are counted up come behind all others, into the last chunk; and nothing is known of what their heads
-        // have in common, which is often all of them. Without this an add of such a key took 3,300 instructions
-        // for its place in the table, of which 2,700 were to compare equal heads.
+        // Keys that are counted up come behind all others. The last chunk has no end, so its heads are the first eight
+        // bytes, and numbered keys often have these in common: to compare them all took 2,700 of the 3,300 instructions
+        // that such a key takes to be put into the table.
         if ends.1 == u64::MAX && self.slots.last().is_some_and(|last| key_of(*last) < key) {
             return self.slots.len();
         }

@@ -33,15 +33,14 @@ impl Hot {
         if request.method() != Method::POST {
             return None;
         }
-        let rest = request.uri().path().strip_prefix("/v1/queues/")?;
-        let (queue, call) = rest.split_at(rest.bytes().position(|byte| byte == b'/')?);
+        let (queue, call) = request.uri().path().strip_prefix("/v1/queues/")?.split_once('/')?;
         let (call, route) = match call {
-            "/add" => (Self::Add, "/v1/queues/{queue}/add"),
-            "/update" => (Self::Update, "/v1/queues/{queue}/update"),
-            "/delete" => (Self::Delete, "/v1/queues/{queue}/delete"),
-            "/pop" => (Self::Pop, "/v1/queues/{queue}/pop"),
-            "/settle" => (Self::Settle, "/v1/queues/{queue}/settle"),
-            "/ack" => (Self::Ack, "/v1/queues/{queue}/ack"),
+            "add" => (Self::Add, "/v1/queues/{queue}/add"),
+            "update" => (Self::Update, "/v1/queues/{queue}/update"),
+            "delete" => (Self::Delete, "/v1/queues/{queue}/delete"),
+            "pop" => (Self::Pop, "/v1/queues/{queue}/pop"),
+            "settle" => (Self::Settle, "/v1/queues/{queue}/settle"),
+            "ack" => (Self::Ack, "/v1/queues/{queue}/ack"),
             _ => return None,
         };
         // A name that is encoded is none as it stands.

@@ -219,6 +219,7 @@ impl<S: Sync> FromRequestParts<S> for QueueName {
         if let Some(name) = visit.and_then(|visit| visit.queue_name()) {
             return Ok(Self(name.clone()));
         }
+        // It can't be the name of one, and it is told why.
         let encoded = parts.uri.path().strip_prefix("/v1/queues/").unwrap_or_default();
         let encoded = encoded.split('/').next().unwrap_or_default();
         let decoded = percent_decode_str(encoded).decode_utf8_lossy();

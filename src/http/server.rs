@@ -148,6 +148,14 @@ struct Serving {
     cut: CancellationToken,
 }
 
+/// What the requests of a connection need. Each counts on this alone, not on its parts: a count that all connections
+/// share, as the router's is, goes back and forth between the processors.
+struct Line {
+    api: Api,
+    connection: Connection,
+    pace: Pace,
+}
+
 impl Serving {
     async fn run_tls(self, acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) {
         let shaken = tokio::select! {
@@ -168,16 +176,13 @@ impl Serving {
         let Self { api, bounds, pace, closing, cut } = self;
         let outbox = Outbox::default();
         let stream = Courteous::new(stream, pace.clone(), outbox.clone());
-        // One count of the connection's own for each request: those of what all connections share are on their way
-        // between the processors all the time.
-        let own = Arc::new((api, Connection { peer, outbox }, pace.clone()));
+        let line = Arc::new(Line { api, connection: Connection { peer, outbox }, pace: pace.clone() });
         let service = service_fn(move |request: Request<Incoming>| {
-            let own = own.clone();
-            own.2.request();
+            let line = line.clone();
+            line.pace.request();
             async move {
-                let (api, connection, pace) = &*own;
-                let answer = api.answer(request.map(Body::new), connection).await;
-                pace.answered();
+                let answer = line.api.answer(request.map(Body::new), &line.connection).await;
+                line.pace.answered();
                 Ok::<_, Infallible>(answer)
             }
         });

@@ -1,5 +1,6 @@
 //! What the handlers share.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,15 @@ use crate::service::Registry;
 use crate::spans::Spans;
 
 /// What handlers share. Each layer and handler gets a clone, so it is one pointer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AppState(Arc<Shared>);
+
+impl fmt::Debug for AppState {
+    /// Nothing of what is in it: a visit holds it, and may be told.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AppState")
+    }
+}
 
 #[derive(Debug)]
 struct Shared {

@@ -3,6 +3,9 @@
 //! A handler runs while its connection is polled. When it takes a piece of a body, hyper wakes the connection so that
 //! the next piece is read, even when that was the last: then the connection is polled once more for nothing, from
 //! the end of the line, and another thread is woken to help with that line.
+//!
+//! Nothing is lost by not following that wake: of a body whose length is known, hyper has the last piece before the handler
+//! can take it, has given up its own end of the body with that, and has asked to be woken for what comes next.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -16,7 +19,7 @@ thread_local! {
 /// Whether wakes are held back on this thread, and one that was.
 enum Held {
     Not,
-    None,
+    Nothing,
     One(Arc<Holdable>),
 }
 
@@ -31,7 +34,7 @@ impl Wake for Holdable {
     fn wake_by_ref(self: &Arc<Self>) {
         let is_held = HELD.with_borrow_mut(|held| match held {
             Held::Not => false,
-            Held::None => {
+            Held::Nothing => {
                 *held = Held::One(self.clone());
                 true
             }
@@ -78,8 +81,8 @@ impl<F: Future> Future for Sleeper<F> {
 /// Takes the next of something by `take`, which tells, too, whether that was the last: then nobody need be woken for
 /// more. It must not call this again.
 pub(super) fn taking<T>(take: impl FnOnce() -> (T, bool)) -> T {
-    HELD.set(Held::None);
-    let _until_then = Holding;
+    HELD.set(Held::Nothing);
+    let _if_it_panics = Holding;
     let (taken, was_last) = take();
     match HELD.replace(Held::Not) {
         Held::One(holdable) if !was_last => holdable.0.wake_by_ref(),
@@ -88,7 +91,7 @@ pub(super) fn taking<T>(take: impl FnOnce() -> (T, bool)) -> T {
     taken
 }
 
-/// Ends with the taking, also when that panics.
+/// Ends the holding if the taking panics.
 struct Holding;
 
 impl Drop for Holding {

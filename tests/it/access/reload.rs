@@ -22,8 +22,12 @@ impl Fixture {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("tokens.toml");
         write(&folder, tokens);
-        let service = Service::with(|settings| settings.access.tokens_file = Some(path)).await;
-        Self { folder, service }
+        let is_empty = tokens.is_empty();
+        let service = Service::with(|settings| {
+            settings.access.tokens_file = Some(path);
+            settings.access.insecure = is_empty;
+        });
+        Self { folder, service: service.await }
     }
 
     fn reload(&self, tokens: &[TokenEntry]) -> Result<(), Vec<Error>> {
@@ -35,6 +39,16 @@ impl Fixture {
 fn write(folder: &TempDir, tokens: &[TokenEntry]) {
     let text = toml::to_string(&json!({ "tokens": tokens })).expect("tokens are TOML");
     std::fs::write(folder.path().join("tokens.toml"), text).expect("a file");
+}
+
+#[tokio::test]
+async fn the_first_token_ends_what_everybody_may() {
+    let fixture = Fixture::with(&[]).await;
+    let mut client = fixture.service.client().await;
+    client.call("GET", "/v1/queues", &Value::Null).await.ok();
+    fixture.reload(&[root()]).expect("the file is right");
+    client.call("GET", "/v1/queues", &Value::Null).await.problem("unauthorized");
+    client.call_as("root", "GET", "/v1/queues", &Value::Null).await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -173,6 +173,9 @@ async fn after_a_write_that_failed_the_store_goes_on_once_reopened() {
         // The second row is there already, so the first one is written and taken back.
         let twice =
             Writes { journal: [rows(id..=id).journal, rows(2..=2).journal].concat(), ..Writes::default() };
+        // By one statement, which is a transaction by itself, and as one of several.
+        let clean = (id % 2 == 0).then_some(false);
+        let twice = Writes { clean, ..twice };
         let failed = store.write(twice).await;
         assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
         store.reopen().await.unwrap();
