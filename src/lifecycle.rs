@@ -10,7 +10,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::runtime::{self, Runtime};
+use tokio::runtime::{self, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +52,8 @@ pub struct Shutdown {
     /// Cancelled from the second stage on.
     cut: CancellationToken,
     tasks: TaskTracker,
+    /// Where tasks run, whatever thread spawns them.
+    runtime: Handle,
 }
 
 impl Shutdown {
@@ -108,21 +110,30 @@ impl Shutdown {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.tasks.spawn(async move {
+        self.spawn_on(&self.runtime, name, task)
+    }
+
+    /// As [`Self::spawn`], on another runtime than that of the process.
+    pub fn spawn_on<F>(&self, runtime: &Handle, name: &'static str, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let task = async move {
             let _reporter = PanicReporter { name };
             task.await
-        })
+        };
+        self.tasks.spawn_on(task, runtime)
     }
 
     /// Runs a task that outlives the others: [`Self::join`] does not wait for it, whoever holds the handle does.
-    #[expect(clippy::disallowed_methods, reason = "the handle is what the task is joined by")]
     #[must_use]
     pub fn spawn_last<F>(&self, name: &'static str, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let _reporter = PanicReporter { name };
             task.await
         })
@@ -183,6 +194,7 @@ impl Shutdown {
             draining: CancellationToken::new(),
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            runtime: Handle::current(),
         };
         tokio::spawn(shutdown.clone().watch(limit, signals));
         shutdown

@@ -21,6 +21,7 @@ pub use self::reload::Reloadable;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
+use crate::http::server::threads::Threads;
 use crate::http::wire::config::to_engine;
 use crate::http::{AppState, Durability, HttpLimits, Measures, Parts};
 use crate::journal::recovery::Contents;
@@ -75,6 +76,7 @@ impl Server {
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.lets_everybody_in())?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
+        let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();
         let opened = unless_stopped.run_until_cancelled(open_journal(settings, &clock, &metrics, &shutdown));
         let opened = opened.await.ok_or(Error::Stopped)??;
@@ -103,7 +105,8 @@ impl Server {
             serves_metrics: settings.metrics.enabled && listeners.metrics.is_none(),
         });
         let tls = reloadable.tls.clone();
-        Serving { settings: &settings.server, state, tls, closing: closing.clone() }.start(listeners);
+        Serving { settings: &settings.server, state, threads, tls, closing: closing.clone() }
+            .start(listeners);
         let auditing = Auditing::start(&reloadable.audit, audit_writer, &clock, &shutdown);
         look_after(&reloadable, hangups, &registry, &clock, &shutdown);
         let recovering = registry.recover(opened.contents, opened.unclean);
@@ -120,16 +123,15 @@ impl Server {
         }
         shutdown.spawn("journal follower", registry.clone().follow());
         tracing::info!(%api, metrics = %metrics_address, "listening");
-        let (writing, drain_delay) = (opened.writing, settings.server.drain_delay.get());
         Ok(Self {
             api,
             metrics: metrics_address,
             registry,
-            writing,
+            writing: opened.writing,
             auditing,
             spans,
             reloadable,
-            drain_delay,
+            drain_delay: settings.server.drain_delay.get(),
             shutdown,
             closing: closing.drop_guard(),
         })
@@ -224,7 +226,7 @@ async fn open_journal(
     let (journal, writer, contents) =
         opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
     let writing = shutdown.spawn_apart("journal writer", writer.run());
-    let writing = Some(writing.map_err(|source| Error::Thread { source })?);
+    let writing = Some(writing.map_err(|source| Error::Thread { purpose: "the journal", source })?);
     Ok(Opened { journal: Some(journal), writing, contents, unclean })
 }
 

@@ -4,10 +4,12 @@ mod courtesy;
 mod pace;
 #[cfg(test)]
 mod tests;
+pub mod threads;
 pub mod tls;
 mod turned_away;
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::courtesy::Courteous;
 use self::pace::Pace;
+use self::threads::{Thread, Threads};
 use self::tls::Tls;
 use self::turned_away::Doorkeeper;
 use super::delivery::Outbox;
@@ -59,16 +62,32 @@ pub struct Bounds {
     pub open: Gauge,
 }
 
+/// What all listeners share.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Where connections are served.
+    pub threads: Arc<Threads>,
+    /// None if they come as they are.
+    pub tls: Option<Arc<Tls>>,
+    /// The present time.
+    pub clock: Clock,
+    /// Cancelled when no more connections are to be taken.
+    pub closing: CancellationToken,
+    /// Cuts the requests that still run.
+    pub shutdown: Shutdown,
+}
+
 /// The place of a connection among those that may be open.
 struct Place {
     _permit: OwnedSemaphorePermit,
+    _thread: Thread,
     open: Gauge,
 }
 
 impl Place {
-    fn take(permit: OwnedSemaphorePermit, open: Gauge) -> Self {
+    fn take(permit: OwnedSemaphorePermit, thread: Thread, open: Gauge) -> Self {
         open.increment(1.0);
-        Self { _permit: permit, open }
+        Self { _permit: permit, _thread: thread, open }
     }
 }
 
@@ -78,61 +97,71 @@ impl Drop for Place {
     }
 }
 
-/// Serves `api` on `listener` until `closing`; then the requests that run are finished, unless the
+/// Serves `api` on `listener` until all is closing; then the requests that run are finished, unless the
 /// shutdown cuts them.
-pub async fn serve(
-    listener: TcpListener,
-    api: Api,
-    tls: Option<Arc<Tls>>,
-    bounds: Bounds,
-    clock: Clock,
-    closing: CancellationToken,
-    shutdown: Shutdown,
-) {
-    let permits = Arc::new(Semaphore::new(bounds.max_connections));
-    let mut doorkeeper = Doorkeeper::new(bounds.max_connections, tls.is_some(), clock.clone());
+pub async fn serve(listener: TcpListener, api: Api, bounds: Bounds, around: Surroundings) {
+    let closing = around.closing.clone();
+    let mut door = Door {
+        permits: Arc::new(Semaphore::new(bounds.max_connections)),
+        doorkeeper: Doorkeeper::new(bounds.max_connections, around.tls.is_some(), around.clock.clone()),
+        api,
+        bounds,
+        around,
+    };
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let came = tokio::select! {
+            accepted = listener.accept() => accepted.and_then(|(stream, address)| door.let_in(stream, address)),
             () = closing.cancelled() => return,
         };
-        match accepted {
-            Ok((stream, address)) => {
-                // Answers are small and are waited for; they must not wait for more to send.
-                let _ = stream.set_nodelay(true);
-                let Ok(permit) = permits.clone().try_acquire_owned() else {
-                    bounds.turned_away.increment(1);
-                    if let Some(telling) = doorkeeper.turn_away(stream) {
-                        shutdown.spawn("connection past the cap", telling);
-                    }
-                    continue;
-                };
-                let held = Place::take(permit, bounds.open.clone());
-                let pace = Pace::new(clock.clone(), bounds.header_read_timeout, bounds.idle_timeout);
-                let serving = Serving {
-                    api: api.clone(),
-                    bounds: bounds.clone(),
-                    pace,
-                    closing: closing.child_token(),
-                    cut: shutdown.cut().clone(),
-                };
-                let acceptor = tls.as_ref().map(|tls| tls.acceptor());
-                let connection = async move {
-                    match acceptor {
-                        None => serving.run(stream, Peer { address, has_certificate: false }).await,
-                        Some(acceptor) => serving.run_tls(acceptor, stream, address).await,
-                    }
-                };
-                shutdown.spawn("connection", async move {
-                    connection.await;
-                    drop(held);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+        if let Err(error) = came {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
         }
+    }
+}
+
+/// Where connections come in.
+struct Door {
+    permits: Arc<Semaphore>,
+    doorkeeper: Doorkeeper,
+    api: Api,
+    bounds: Bounds,
+    around: Surroundings,
+}
+
+impl Door {
+    /// Has a connection served, or turned away if there are too many.
+    fn let_in(&mut self, stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+        let Surroundings { threads, tls, clock, closing, shutdown } = &self.around;
+        // Answers are small and are waited for; they must not wait for more to send.
+        let _ = stream.set_nodelay(true);
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+            self.bounds.turned_away.increment(1);
+            if let Some(telling) = self.doorkeeper.turn_away(stream) {
+                shutdown.spawn("connection past the cap", telling);
+            }
+            return Ok(());
+        };
+        let thread = threads.least_busy().clone();
+        let runtime = thread.runtime.clone();
+        let stream = thread.take_over(stream)?;
+        let serving = Serving {
+            api: self.api.clone(),
+            bounds: self.bounds.clone(),
+            pace: Pace::new(clock.clone(), self.bounds.header_read_timeout, self.bounds.idle_timeout),
+            closing: closing.child_token(),
+            cut: shutdown.cut().clone(),
+        };
+        let acceptor = tls.as_ref().map(|tls| tls.acceptor());
+        let place = Place::take(permit, thread, self.bounds.open.clone());
+        shutdown.spawn_on(&runtime, "connection", async move {
+            match acceptor {
+                None => serving.run(stream, Peer { address, has_certificate: false }).await,
+                Some(acceptor) => serving.run_tls(acceptor, stream, address).await,
+            }
+            drop(place);
+        });
+        Ok(())
     }
 }
 

@@ -19,9 +19,11 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The journal's thread can't be started.
-    #[error("can't start a thread for the journal")]
+    /// A thread can't be started.
+    #[error("can't start a thread for {purpose}")]
     Thread {
+        /// What it was for.
+        purpose: &'static str,
         /// What the system said.
         source: std::io::Error,
     },

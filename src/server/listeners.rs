@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use crate::config::{self, Settings};
+use crate::http::server::threads::Threads;
 use crate::http::server::tls::Tls;
-use crate::http::server::{Bounds, serve};
+use crate::http::server::{Bounds, Surroundings, serve};
 use crate::http::{Api, AppState};
 
 /// Where connections come in.
@@ -68,6 +69,7 @@ impl Listening {
 pub(super) struct Serving<'a> {
     pub(super) settings: &'a config::Server,
     pub(super) state: AppState,
+    pub(super) threads: Threads,
     pub(super) tls: Option<Arc<Tls>>,
     /// Cancelled when no more connections are to be taken.
     pub(super) closing: CancellationToken,
@@ -75,26 +77,32 @@ pub(super) struct Serving<'a> {
 
 impl Serving<'_> {
     /// Serves the API and, on its own listener if it has one, the metrics.
-    pub(super) fn start(&self, listeners: Listeners) {
-        if let Some(metrics) = listeners.metrics {
-            let api = Api::of_metrics(self.state.clone());
-            self.listen("metrics listener", metrics, api, Gauge::noop());
-        }
-        let open = self.state.measures.connections(self.settings.max_connections);
-        self.listen("api listener", listeners.api, Api::new(self.state.clone()), open);
-    }
-
-    fn listen(&self, name: &'static str, listening: Listening, api: Api, open: Gauge) {
-        let bounds = Bounds {
-            header_read_timeout: self.settings.header_read_timeout.get(),
-            idle_timeout: self.settings.idle_timeout.get(),
-            max_header_bytes: self.settings.max_header_bytes,
-            max_connections: self.settings.max_connections,
-            turned_away: self.state.measures.turned_away(),
-            open,
-        };
-        let (state, tls, closing) = (&self.state, self.tls.clone(), self.closing.clone());
+    pub(super) fn start(self, listeners: Listeners) {
+        let Self { settings, state, threads, tls, closing } = self;
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());
-        shutdown.spawn(name, serve(listening.listener, api, tls, bounds, clock, closing, shutdown.clone()));
+        let around = Surroundings { threads: Arc::new(threads), tls, clock, closing, shutdown };
+        if let Some(metrics) = listeners.metrics {
+            let api = Api::of_metrics(state.clone());
+            listen("metrics listener", metrics, api, bounds(settings, &state, Gauge::noop()), around.clone());
+        }
+        let open = state.measures.connections(settings.max_connections);
+        let bounds = bounds(settings, &state, open);
+        listen("api listener", listeners.api, Api::new(state), bounds, around);
     }
+}
+
+fn bounds(settings: &config::Server, state: &AppState, open: Gauge) -> Bounds {
+    Bounds {
+        header_read_timeout: settings.header_read_timeout.get(),
+        idle_timeout: settings.idle_timeout.get(),
+        max_header_bytes: settings.max_header_bytes,
+        max_connections: settings.max_connections,
+        turned_away: state.measures.turned_away(),
+        open,
+    }
+}
+
+fn listen(name: &'static str, on: Listening, api: Api, bounds: Bounds, around: Surroundings) {
+    let shutdown = around.shutdown.clone();
+    shutdown.spawn(name, serve(on.listener, api, bounds, around));
 }

@@ -226,6 +226,15 @@ impl Client {
         }
     }
 
+    /// Whether nothing has come that was not read.
+    pub(crate) async fn is_silent(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            _come_or_ended = self.more() => false,
+            () = std::future::ready(()) => true,
+        }
+    }
+
     /// Waits until the server closes the connection; whatever comes before is passed over.
     pub(crate) async fn closed(&mut self) {
         let _rest = self.rest().await;

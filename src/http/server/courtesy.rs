@@ -24,11 +24,13 @@ pub(super) struct Courteous<S> {
     instead: Option<(Bytes, usize)>,
     /// Is told when all is written: hyper flushes when nothing is left in its own buffer.
     outbox: Outbox,
+    /// Whether the caller has ended its side.
+    has_ended: bool,
 }
 
 impl<S> Courteous<S> {
     pub(super) fn new(stream: S, pace: Pace, outbox: Outbox) -> Self {
-        Self { stream, pace, instead: None, outbox }
+        Self { stream, pace, instead: None, outbox, has_ended: false }
     }
 }
 
@@ -42,6 +44,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Courteous<S> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
             self.pace.received();
+        } else if matches!(read, Poll::Ready(Ok(()))) && !std::mem::replace(&mut self.has_ended, true) {
+            // With the end hyper drops the request in hand. It comes a little later, so that one that need not wait,
+            // and came together with the end, is answered.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         read
     }
