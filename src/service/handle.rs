@@ -38,6 +38,8 @@ pub struct Handle {
     shutdown: Shutdown,
     metrics: Arc<QueueMetrics>,
     inner: Mutex<Inner>,
+    /// The settings, beside the lock: whoever brings objects needs them before, and would take it twice.
+    config: Mutex<Arc<Config>>,
     /// How often the lock was asked for, and got.
     asked: AtomicU64,
     served: AtomicU64,
@@ -84,6 +86,8 @@ pub(super) struct Inner {
     armed: Option<Time>,
     /// What callers were told last.
     landmarks: Landmarks,
+    /// The settings that they read objects by.
+    config: Arc<Config>,
 }
 
 /// What must be done once the lock is free again.
@@ -139,6 +143,7 @@ impl Handle {
     /// A queue that was created or loaded; it is durable once `commit` has come.
     pub(super) fn new(naming: Naming, mut queue: Queue, commit: Commit, around: Surroundings) -> Self {
         let pushed = queue.resource_version();
+        let config = queue.config().clone();
         let mut pending = VecDeque::new();
         if around.journal.is_some() {
             queue.journaled();
@@ -152,6 +157,7 @@ impl Handle {
             journal: around.journal,
             shutdown: around.shutdown,
             metrics: around.metrics,
+            config: Mutex::new(config.clone()),
             inner: Mutex::new(Inner {
                 queue,
                 waiters: Waiters::default(),
@@ -165,6 +171,7 @@ impl Handle {
                 commit,
                 armed: None,
                 landmarks: Landmarks::default(),
+                config,
             }),
             asked: AtomicU64::new(0),
             served: AtomicU64::new(0),
@@ -237,7 +244,7 @@ impl Handle {
     /// The queue's settings as of now, without waiting for a commit.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
-        self.lock().queue.config().clone()
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The turns of those whose objects are admitted by these settings.
@@ -483,6 +490,10 @@ impl Handle {
         let landmarks = Landmarks { synced, drained, deleted: false };
         if std::mem::replace(&mut inner.landmarks, landmarks) != landmarks {
             self.landmarks.send_replace(landmarks);
+        }
+        if !Arc::ptr_eq(&inner.config, inner.queue.config()) {
+            inner.config = inner.queue.config().clone();
+            *self.config.lock().unwrap_or_else(PoisonError::into_inner) = inner.config.clone();
         }
         let (waits, works) = inner.queue.take_durations();
         Aftermath { deliveries, waits, works, spent: inner.queue.take_spent() }
