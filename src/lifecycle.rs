@@ -102,7 +102,7 @@ impl Shutdown {
         self.draining.is_cancelled()
     }
 
-    /// Runs a task that [`Self::join`] waits for. `name` is what the log calls it should it panic.
+    /// Runs a task in the runtime of the process, whatever thread spawns it; [`Self::join`] waits for it. `name` is what the log calls it should it panic.
     ///
     /// The task must end by itself once its stage has come; the handle may be dropped.
     pub fn spawn<F>(&self, name: &'static str, task: F) -> JoinHandle<F::Output>

@@ -7,7 +7,7 @@ use std::panic;
 
 use tokio::sync::Semaphore;
 
-/// Most threads that are taken at the same time, so that some are left for the metrics and the audit log.
+/// Most threads that are taken at the same time.
 static PLACES: Semaphore = Semaphore::const_new(64);
 
 /// Runs `work` on a thread of its own. `turn` is kept as long as that lasts.

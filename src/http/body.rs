@@ -31,7 +31,7 @@ pub(super) enum Format {
 }
 
 /// From so many bytes on a body takes more time to read than most requests in all.
-const LARGE_BYTES: usize = 32 << 10;
+pub(super) const LARGE_BYTES: usize = 32 << 10;
 
 /// A body that has not been read, and what its head says of it.
 #[derive(Debug)]

@@ -5,12 +5,14 @@ use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
+use http_body::Body as _;
 use tower::ServiceExt as _;
 
+use super::body::LARGE_BYTES;
 use super::hot::Hot;
 use super::routes::{consume, history, look, operate, produce, queues};
 use super::state::AppState;
-use super::visit::Connection;
+use super::visit::{Connection, Target};
 use super::{chain, telemetry};
 
 /// The API as connections call it.
@@ -35,15 +37,28 @@ impl Api {
         Self { router: with_chain(router, state.clone()), state, has_queues: false }
     }
 
-    /// Answers a request.
-    pub(super) async fn answer(&self, mut request: Request, connection: &Connection) -> Response {
-        let (state, connection) = (self.state.clone(), connection.clone());
-        if let Some((hot, target)) = Hot::of(&request).filter(|_| self.has_queues) {
-            let handle = |request| hot.answer(request, self.state.clone());
-            return chain::answer(state, target, Some(connection), request, handle).await;
+    /// Answers a request: one of the few that come by the thousands here, if it is short, and any other in the runtime of
+    /// the process, as it may take long, and this thread has other connections.
+    pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
+        let (api, connection) = (self.clone(), connection.clone());
+        let hot = Hot::of(&request).filter(|_| self.has_queues);
+        let is_short = request.body().size_hint().exact().is_some_and(|bytes| bytes < LARGE_BYTES as u64);
+        match hot {
+            Some(hot) if is_short => api.call(hot, request, connection).await,
+            Some(hot) => self.state.elsewhere(api.call(hot, request, connection)).await,
+            None => self.state.elsewhere(api.route(request, connection)).await,
         }
+    }
+
+    async fn call(self, (hot, target): (Hot, Target), request: Request, connection: Connection) -> Response {
+        let state = self.state.clone();
+        let handle = |request| hot.answer(request, self.state);
+        chain::answer(state, target, Some(connection), request, handle).await
+    }
+
+    async fn route(self, mut request: Request, connection: Connection) -> Response {
         request.extensions_mut().insert(connection);
-        self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+        self.router.oneshot(request).await.unwrap_or_else(|never| match never {})
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio_util::task::AbortOnDropHandle;
 
 use super::budget::Budgets;
 use super::measures::Measures;
@@ -37,6 +40,23 @@ impl AppState {
     /// The id of the request of this number.
     pub(super) fn request_id(&self, number: u64) -> String {
         [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
+    }
+
+    /// What comes of a task in the runtime of the process: one that may compute for long would hold up all connections of
+    /// the thread. It ends with whoever waits for it.
+    pub(super) async fn elsewhere<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let task = AbortOnDropHandle::new(self.shutdown.spawn("request", task));
+        match task.await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => panic::resume_unwind(panic),
+                // The process ends, and whoever waits here with it.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 }
 

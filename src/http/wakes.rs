@@ -1,8 +1,7 @@
 //! Wakes of a connection that it need not follow.
 //!
 //! A handler runs while its connection is polled. When it takes a piece of a body, hyper wakes the connection so that
-//! the next piece is read, even when that was the last: then the connection is polled once more for nothing, from
-//! the end of the line, and another thread is woken to help with that line.
+//! the next piece is read, even when that was the last: then the connection is polled once more for nothing.
 //!
 //! Nothing is lost by not following that wake: of a body whose length is known, hyper has the last piece before the handler
 //! can take it, has given up its own end of the body with that, and has asked to be woken for what comes next.

@@ -86,8 +86,9 @@ pub(super) struct Inner {
     armed: Option<Time>,
     /// What callers were told last.
     landmarks: Landmarks,
-    /// The settings that they read objects by.
-    config: Arc<Config>,
+    /// What [`Handle::config`] shows whenever the lock is free: kept here, too, to see without that one's lock whether
+    /// it is still so.
+    shown_config: Arc<Config>,
 }
 
 /// What must be done once the lock is free again.
@@ -171,7 +172,7 @@ impl Handle {
                 commit,
                 armed: None,
                 landmarks: Landmarks::default(),
-                config,
+                shown_config: config,
             }),
             asked: AtomicU64::new(0),
             served: AtomicU64::new(0),
@@ -491,9 +492,9 @@ impl Handle {
         if std::mem::replace(&mut inner.landmarks, landmarks) != landmarks {
             self.landmarks.send_replace(landmarks);
         }
-        if !Arc::ptr_eq(&inner.config, inner.queue.config()) {
-            inner.config = inner.queue.config().clone();
-            *self.config.lock().unwrap_or_else(PoisonError::into_inner) = inner.config.clone();
+        if !Arc::ptr_eq(&inner.shown_config, inner.queue.config()) {
+            inner.shown_config = inner.queue.config().clone();
+            *self.config.lock().unwrap_or_else(PoisonError::into_inner) = inner.shown_config.clone();
         }
         let (waits, works) = inner.queue.take_durations();
         Aftermath { deliveries, waits, works, spent: inner.queue.take_spent() }
@@ -585,7 +586,7 @@ impl Inner {
     }
 }
 
-/// Dropping a million objects takes a while; no worker thread should stand still for it.
+/// Dropping a million objects takes a while; no thread that serves requests should stand still for it.
 pub(super) fn drop_elsewhere<T: Send + 'static>(content: T) {
     drop(tokio::task::spawn_blocking(move || drop(content)));
 }

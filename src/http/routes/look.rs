@@ -82,24 +82,29 @@ fn wanted(item: &str) -> Option<(&str, f32)> {
 
 /// Streams a whole list, page by page, one entry a line. A request that is wrong is refused by its
 /// first page, before anything is sent.
-pub(super) async fn stream_pages<T, P, F>(after: Option<String>, page: P) -> Result<Response, Problem>
+pub(super) async fn stream_pages<T, P, F>(
+    state: AppState,
+    after: Option<String>,
+    page: P,
+) -> Result<Response, Problem>
 where
     T: Serialize + Send + 'static,
     P: Fn(Option<String>) -> F + Send + 'static,
-    F: Future<Output = Result<Page<T>, Problem>> + Send,
+    F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
 {
-    let first = page(after).await?;
-    let lines = futures_util::stream::unfold((Some(Ok(first)), page), |(read, page)| async move {
+    let first = lines_of(page(after).await?);
+    let lines = futures_util::stream::unfold((Some(first), state, page), |(read, state, page)| async move {
         // A list that fails in the middle is an error of the stream, which cuts the connection: the
         // caller must not take a part for the whole.
-        let read = read?.map_err(|problem: Problem| problem.detail().to_owned());
-        match read.and_then(lines_of) {
-            Ok((text, None)) => Some((Ok(text), (None, page))),
+        match read? {
+            Ok((text, None)) => Some((Ok(text), (None, state, page))),
             Ok((text, next)) => {
-                let read = page(next).await;
-                Some((Ok(text), (Some(read), page)))
+                let read = page(next);
+                let read = async { lines_of(read.await.map_err(|problem| problem.detail().to_owned())?) };
+                let read = state.elsewhere(read).await;
+                Some((Ok(text), (Some(read), state, page)))
             }
-            Err(why) => Some((Err(std::io::Error::other(why)), (None, page))),
+            Err(why) => Some((Err(std::io::Error::other(why)), (None, state, page))),
         }
     });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
@@ -149,7 +154,7 @@ pub(in crate::http) async fn items(
     let filter = Arc::new(filter);
     if streams.0 {
         let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
-        return stream_pages(after, page).await;
+        return stream_pages(state, after, page).await;
     }
     Ok(Counted(item_page(handle, filter, after, limit).await?).into_response())
 }
@@ -355,7 +360,7 @@ pub(in crate::http) async fn known_list(
     let after = params.text("continue").map(str::to_owned);
     if streams.0 {
         let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
-        return stream_pages(after, page).await;
+        return stream_pages(state, after, page).await;
     }
     Ok(Counted(known_page(handle, filter, after, limit).await?).into_response())
 }

@@ -96,7 +96,7 @@ pub(in crate::http) async fn metrics(
     params: Params,
 ) -> Result<Response, Problem> {
     params.none()?;
-    // With thousands of queues it takes a while; no worker thread should stand still for it.
+    // With thousands of queues it takes a while; no thread that serves requests should stand still for it.
     let registry = state.registry.clone();
     let text = tokio::task::spawn_blocking(move || registry.render_metrics()).await;
     let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be written"))?;

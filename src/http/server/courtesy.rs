@@ -45,8 +45,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Courteous<S> {
         if buf.filled().len() > before {
             self.pace.received();
         } else if matches!(read, Poll::Ready(Ok(()))) && !std::mem::replace(&mut self.has_ended, true) {
-            // With the end hyper drops the request in hand. It comes a little later, so that one that need not wait,
-            // and came together with the end, is answered.
+            // With the end hyper drops the request in hand. A clean end comes one poll later, so that a request
+            // that came together with it, and waits for nothing, is answered.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use tokio::net::TcpStream;
@@ -11,7 +11,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Threads with a runtime each. A connection stays on its thread: in one runtime, whose threads hand connections to one
 /// another, a request computes 1.4 times as long, for memory that the other processor had last and for waking each
-/// other. What may compute for long is done elsewhere, so that nobody on the thread waits for it.
+/// other. All on a thread wait for what computes there, so requests that may take long are answered elsewhere
+/// (`Api::answer`).
 #[derive(Debug)]
 pub struct Threads {
     first: Thread,
@@ -45,16 +46,25 @@ impl Threads {
 
 impl Thread {
     fn start() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
         let over = CancellationToken::new();
         let held = Arc::new(over.clone().drop_guard());
+        let (begun, beginning) = mpsc::sync_channel(1);
+        // The runtime is made by its thread, so that it never has to be dropped by another.
         thread::Builder::new().name("connections".to_owned()).spawn(move || {
-            runtime.block_on(over.cancelled());
-            // What runs aside is not waited for.
-            runtime.shutdown_background();
+            match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => {
+                    let _told = begun.send(Ok(runtime.handle().clone()));
+                    runtime.block_on(over.cancelled());
+                    // What runs aside is not waited for.
+                    runtime.shutdown_background();
+                }
+                Err(error) => {
+                    let _told = begun.send(Err(error));
+                }
+            }
         })?;
-        Ok(Self { runtime: handle, held })
+        let runtime = beginning.recv().map_err(io::Error::other)??;
+        Ok(Self { runtime, held })
     }
 
     fn load(&self) -> usize {
