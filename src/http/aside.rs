@@ -6,6 +6,7 @@
 use std::panic;
 
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 /// Most threads that are taken at the same time.
 static PLACES: Semaphore = Semaphore::const_new(64);
@@ -20,7 +21,12 @@ pub(super) async fn aside<T: Send + 'static>(
         let _kept = (turn, place);
         work()
     };
-    match tokio::task::spawn_blocking(work).await {
+    joined(tokio::task::spawn_blocking(work)).await
+}
+
+/// What comes of a task, or its panic.
+pub(super) async fn joined<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
+    match task.await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => panic::resume_unwind(panic),

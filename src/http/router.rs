@@ -40,26 +40,29 @@ impl Api {
     /// Answers a request: one of the few that come by the thousands here, if it is short, and any other in the runtime of
     /// the process, as it may take long, and this thread has other connections.
     pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
-        let (api, connection) = (self.clone(), connection.clone());
-        let hot = Hot::of(&request).filter(|_| self.has_queues);
+        let (state, connection) = (self.state.clone(), connection.clone());
+        let Some(hot) = Hot::of(&request).filter(|_| self.has_queues) else {
+            return self.state.elsewhere(route(self.router.clone(), request, connection)).await;
+        };
         let is_short = request.body().size_hint().exact().is_some_and(|bytes| bytes < LARGE_BYTES as u64);
-        match hot {
-            Some(hot) if is_short => api.call(hot, request, connection).await,
-            Some(hot) => self.state.elsewhere(api.call(hot, request, connection)).await,
-            None => self.state.elsewhere(api.route(request, connection)).await,
-        }
+        let answer = call(state, hot, request, connection);
+        if is_short { answer.await } else { self.state.elsewhere(answer).await }
     }
+}
 
-    async fn call(self, (hot, target): (Hot, Target), request: Request, connection: Connection) -> Response {
-        let state = self.state.clone();
-        let handle = |request| hot.answer(request, self.state);
-        chain::answer(state, target, Some(connection), request, handle).await
-    }
+async fn call(
+    state: AppState,
+    (hot, target): (Hot, Target),
+    request: Request,
+    connection: Connection,
+) -> Response {
+    let handlers = state.clone();
+    chain::answer(state, target, Some(connection), request, |request| hot.answer(request, handlers)).await
+}
 
-    async fn route(self, mut request: Request, connection: Connection) -> Response {
-        request.extensions_mut().insert(connection);
-        self.router.oneshot(request).await.unwrap_or_else(|never| match never {})
-    }
+async fn route(router: Router, mut request: Request, connection: Connection) -> Response {
+    request.extensions_mut().insert(connection);
+    router.oneshot(request).await.unwrap_or_else(|never| match never {})
 }
 
 /// The routes of the API.

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
+use super::aside::joined;
 use super::budget::Budgets;
 use super::measures::Measures;
 use crate::access::Access;
@@ -48,15 +48,7 @@ impl AppState {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        let task = AbortOnDropHandle::new(self.shutdown.spawn("request", task));
-        match task.await {
-            Ok(done) => done,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => panic::resume_unwind(panic),
-                // The process ends, and whoever waits here with it.
-                Err(_) => std::future::pending().await,
-            },
-        }
+        joined(AbortOnDropHandle::new(self.shutdown.spawn("request", task))).await
     }
 }
 
