@@ -37,6 +37,11 @@ impl Api {
         Self { router: with_chain(router, state.clone()), state, has_queues: false }
     }
 
+    /// The same for a connection.
+    pub(super) fn for_connection(&self) -> Self {
+        Self { state: self.state.for_connection(), ..self.clone() }
+    }
+
     /// Answers a request: one of the few that come by the thousands here, if it is short, and any other in the runtime of
     /// the process, as it may take long, and this thread has other connections.
     pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {

@@ -145,16 +145,19 @@ impl Door {
         let thread = threads.least_busy().clone();
         let runtime = thread.runtime.clone();
         let stream = thread.take_over(stream)?;
-        let serving = Serving {
-            api: self.api.clone(),
-            bounds: self.bounds.clone(),
-            pace: Pace::new(clock.clone(), self.bounds.header_read_timeout, self.bounds.idle_timeout),
-            closing: closing.child_token(),
-            cut: shutdown.cut().clone(),
-        };
+        let (api, bounds, clock) = (self.api.clone(), self.bounds.clone(), clock.clone());
+        let (closing, cut) = (closing.clone(), shutdown.cut().clone());
         let acceptor = tls.as_ref().map(|tls| tls.acceptor());
         let place = Place::take(permit, thread, self.bounds.open.clone());
         shutdown.spawn_on(&runtime, "connection", async move {
+            // Made by the thread that uses it, and so in memory that no other thread writes next to.
+            let serving = Serving {
+                api: api.for_connection(),
+                pace: Pace::new(clock, bounds.header_read_timeout, bounds.idle_timeout),
+                closing: closing.child_token(),
+                bounds,
+                cut,
+            };
             match acceptor {
                 None => serving.run(stream, Peer { address, has_certificate: false }).await,
                 Some(acceptor) => serving.run_tls(acceptor, stream, address).await,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
@@ -19,8 +20,11 @@ use crate::service::Registry;
 use crate::spans::Spans;
 
 /// What handlers share. Each layer and handler gets a clone, so it is one pointer.
+///
+/// A connection has one [of its own](Self::for_connection): its requests count on it some ten times each, and a count that all
+/// requests share goes from processor to processor with each of them.
 #[derive(Clone)]
-pub struct AppState(Arc<Shared>);
+pub struct AppState(Arc<Own>);
 
 impl fmt::Debug for AppState {
     /// Nothing of what is in it: a visit holds it, and may be told.
@@ -29,17 +33,31 @@ impl fmt::Debug for AppState {
     }
 }
 
+/// What a connection has of its own.
 #[derive(Debug)]
-struct Shared {
-    parts: Parts,
+struct Own {
     /// What the ids of requests begin with that bring none.
     id_prefix: String,
+    /// How many there have been.
+    ids: AtomicU64,
+    parts: Arc<Parts>,
 }
 
 impl AppState {
-    /// The id of the request of this number.
-    pub(super) fn request_id(&self, number: u64) -> String {
+    /// The same for a connection, with counts of its own.
+    pub(super) fn for_connection(&self) -> Self {
+        let prefix = format!("{}-", self.request_id());
+        Self::new(prefix, Arc::clone(&self.0.parts))
+    }
+
+    /// The id of another request that brings none.
+    pub(super) fn request_id(&self) -> String {
+        let number = self.0.ids.fetch_add(1, Ordering::Relaxed) + 1;
         [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
+    }
+
+    fn new(id_prefix: String, parts: Arc<Parts>) -> Self {
+        Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), parts }))
     }
 
     /// What comes of a task in the runtime of the process: one that may compute for long would hold up all connections of
@@ -54,8 +72,7 @@ impl AppState {
 
 impl From<Parts> for AppState {
     fn from(parts: Parts) -> Self {
-        let id_prefix = format!("{:x}-", parts.started_us);
-        Self(Arc::new(Shared { parts, id_prefix }))
+        Self::new(format!("{:x}-", parts.started_us), Arc::new(parts))
     }
 }
 

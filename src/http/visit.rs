@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
@@ -201,16 +201,15 @@ pub(super) struct Counts {
     pub(super) keys: Option<u64>,
 }
 
-/// A caller's own id is kept if it is harmless; else the process counts.
+/// A caller's own id is kept if it is harmless.
 fn request_id(request: &Request, state: &AppState) -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
     let given = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
     let harmless = |id: &&str| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
     };
     match given.filter(harmless) {
         Some(id) => id.to_owned(),
-        None => state.request_id(COUNT.fetch_add(1, Ordering::Relaxed)),
+        None => state.request_id(),
     }
 }
 
