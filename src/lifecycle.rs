@@ -8,6 +8,8 @@
 //! [`Shutdown::join`] waits for them.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::{self, Handle, Runtime};
@@ -47,8 +49,10 @@ impl Drop for Apart {
 /// The stage of the process's life, and its tasks. Cheap to clone; all clones are the same shutdown.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
-    /// Cancelled from the first stage on. Invariant: cancelled whenever `cut` is.
+    /// Cancelled from the first stage on, by [`Self::drain`]. Invariant: cancelled whenever `cut` is.
     draining: CancellationToken,
+    /// Whether it is: each change of a queue asks, and to ask the token is to take a lock that all share.
+    is_draining: Arc<AtomicBool>,
     /// Cancelled from the second stage on.
     cut: CancellationToken,
     tasks: TaskTracker,
@@ -77,11 +81,17 @@ impl Shutdown {
 
     /// Does what a signal does: the first call drains, the next cuts.
     pub fn signal(&self) {
-        if self.draining.is_cancelled() {
+        if self.is_draining() {
             self.cut.cancel();
         } else {
-            self.draining.cancel();
+            self.drain();
         }
+    }
+
+    /// Whoever learns it by the token is to find it so.
+    fn drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
+        self.draining.cancel();
     }
 
     /// Cancelled from the first stage on: hand out nothing, end every wait.
@@ -99,7 +109,7 @@ impl Shutdown {
     /// Is the process on its way out?
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.draining.is_cancelled()
+        self.is_draining.load(Ordering::Acquire)
     }
 
     /// Runs a task in the runtime of the process, whatever thread spawns it; [`Self::join`] waits for it. `name` is what the log calls it should it panic.
@@ -192,6 +202,7 @@ impl Shutdown {
     fn start(limit: Duration, signals: Option<Signals>) -> Self {
         let shutdown = Self {
             draining: CancellationToken::new(),
+            is_draining: Arc::default(),
             cut: CancellationToken::new(),
             tasks: TaskTracker::new(),
             runtime: Handle::current(),
@@ -206,7 +217,7 @@ impl Shutdown {
             biased;
             name = next(&mut signals) => {
                 info!(signal = name, limit = %crate::duration::format(limit), "draining; a second signal cuts");
-                self.draining.cancel();
+                self.drain();
             }
             () = self.draining.cancelled() => info!("draining"),
         }
