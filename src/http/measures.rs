@@ -1,12 +1,8 @@
-//! What is measured of requests. The series of a route are looked up once and then kept.
+//! What is measured of requests and connections.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use metrics::{Counter, Gauge, Histogram, Label};
+use metrics::{Gauge, Label};
 
 use super::problem::Code;
 use crate::service::metrics::Metrics;
@@ -16,90 +12,61 @@ pub(super) const UNMATCHED: &str = "unmatched";
 /// The method of a request that no route takes: one label, so that callers can't make up new ones.
 pub(super) const UNKNOWN: &str = "other";
 
-/// The metrics of requests.
-pub struct Measures {
-    metrics: Metrics,
-    in_flight: Gauge,
-    /// By route: bounded by the routes, methods and statuses that there are.
-    routes: RwLock<HashMap<Box<str>, Vec<Series>, RandomState>>,
-}
-
-struct Series {
-    method: &'static str,
-    status: u16,
-    total: Counter,
-    duration: Histogram,
-}
+/// The metrics of requests. Clones are the same metrics.
+#[derive(Clone, Debug)]
+pub struct Measures(Metrics);
 
 impl Measures {
     /// Nothing is measured yet.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
-        let in_flight = metrics.gauge("http_requests_in_flight", Vec::new());
-        Self { metrics: metrics.clone(), in_flight, routes: RwLock::default() }
+        let measures = Self(metrics.clone());
+        measures.count_turned_away(0);
+        measures
     }
 
-    /// How many requests are being answered.
-    pub(super) fn in_flight(&self) -> &Gauge {
-        &self.in_flight
+    /// A request is to be answered.
+    pub(super) fn begin(&self) {
+        if let Some(requests) = self.0.requests() {
+            requests.begin();
+        }
+    }
+
+    /// It is answered, or its caller has gone.
+    pub(super) fn end(&self) {
+        if let Some(requests) = self.0.requests() {
+            requests.end();
+        }
     }
 
     /// How many connections there are; there may be `limit`.
     pub fn connections(&self, limit: usize) -> Gauge {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        self.metrics.gauge("http_connections_limit", Vec::new()).set(f64::from(limit));
-        self.metrics.gauge("http_connections", Vec::new())
+        self.0.gauge("http_connections_limit", Vec::new()).set(f64::from(limit));
+        self.0.gauge("http_connections", Vec::new())
     }
 
-    /// Counts connections past the cap: each had a request, of which nothing is known.
-    pub fn turned_away(&self) -> Counter {
-        self.series(UNKNOWN, UNMATCHED, Code::TooManyConnections.status()).total
+    /// A connection was past the cap: it had a request, of which nothing is known.
+    pub(super) fn turned_away(&self) {
+        self.count_turned_away(1);
+    }
+
+    fn count_turned_away(&self, connections: u64) {
+        if let Some(requests) = self.0.requests() {
+            requests.answered_unseen(UNKNOWN, UNMATCHED, Code::TooManyConnections.status(), connections);
+        }
     }
 
     /// A caller has left before its answer, which has no status then.
     pub(super) fn gone(&self, method: &'static str, route: &str) {
         let labels = vec![Label::from_static_parts("method", method), Label::new("route", route.to_owned())];
-        self.metrics.counter("http_requests_gone_total", labels).increment(1);
+        self.0.counter("http_requests_gone_total", labels).increment(1);
     }
 
     /// A request was answered.
     pub(super) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
-        if !self.metrics.is_on() {
-            return;
+        if let Some(requests) = self.0.requests() {
+            requests.answered(method, route, status, took);
         }
-        let record = |series: &[Series]| {
-            let found = series.iter().find(|series| series.method == method && series.status == status);
-            found.inspect(|series| {
-                series.total.increment(1);
-                series.duration.record(took.as_secs_f64());
-            });
-            found.is_some()
-        };
-        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
-        if routes.get(route).is_some_and(|series| record(series)) {
-            return;
-        }
-        drop(routes);
-        let series = self.series(method, route, status);
-        record(std::slice::from_ref(&series));
-        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
-        // Of two that come at once both are the same series.
-        routes.entry(route.into()).or_default().push(series);
-    }
-
-    fn series(&self, method: &'static str, route: &str, status: u16) -> Series {
-        let route = Label::new("route", route.to_owned());
-        let of_method = Label::from_static_parts("method", method);
-        let of_status = Label::new("status", status.to_string());
-        let labels = vec![of_method.clone(), route.clone(), of_status];
-        let total = self.metrics.counter("http_requests_total", labels);
-        let duration = self.metrics.histogram("http_request_duration_seconds", vec![of_method, route]);
-        Series { method, status, total, duration }
-    }
-}
-
-impl fmt::Debug for Measures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Measures")
     }
 }

@@ -20,7 +20,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use metrics::{Counter, Gauge};
+use metrics::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -33,6 +33,7 @@ use self::threads::{Thread, Threads};
 use self::tls::Tls;
 use self::turned_away::Doorkeeper;
 use super::delivery::Outbox;
+use super::measures::Measures;
 use super::router::Api;
 use super::visit::{Connection, Peer};
 use super::wakes::Sleeper;
@@ -57,7 +58,7 @@ pub struct Bounds {
     /// Most connections at once; more are turned away.
     pub max_connections: usize,
     /// Counts those that are.
-    pub turned_away: Counter,
+    pub measures: Measures,
     /// How many are open.
     pub open: Gauge,
 }
@@ -136,7 +137,7 @@ impl Door {
         // Answers are small and are waited for; they must not wait for more to send.
         let _ = stream.set_nodelay(true);
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
-            self.bounds.turned_away.increment(1);
+            self.bounds.measures.turned_away();
             if let Some(telling) = self.doorkeeper.turn_away(stream) {
                 shutdown.spawn("connection past the cap", telling);
             }

@@ -56,7 +56,7 @@ pub(super) struct Observed {
 
 impl Observed {
     pub(super) fn begin(visit: Arc<Visit>) -> Self {
-        visit.state.measures.in_flight().increment(1.0);
+        visit.state.measures.begin();
         Self { visit, is_told: false }
     }
 
@@ -156,7 +156,7 @@ impl Observed {
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        self.visit.state.measures.in_flight().decrement(1.0);
+        self.visit.state.measures.end();
         if !self.is_told {
             self.tell(None, "gone", Counts::default());
         }

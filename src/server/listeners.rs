@@ -97,7 +97,7 @@ fn bounds(settings: &config::Server, state: &AppState, open: Gauge) -> Bounds {
         idle_timeout: settings.idle_timeout.get(),
         max_header_bytes: settings.max_header_bytes,
         max_connections: settings.max_connections,
-        turned_away: state.measures.turned_away(),
+        measures: state.measures.clone(),
         open,
     }
 }

@@ -4,8 +4,11 @@
 //! statuses that the code has. What is about one queue is kept with the queue and goes with it (`queues`),
 //! and is written when somebody asks (`page`). A key or a raw path is never a label.
 
+mod durations;
 mod page;
 mod queues;
+mod requests;
+mod striped;
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -18,12 +21,9 @@ use metrics_exporter_prometheus::{
 
 use self::queues::Places;
 pub use self::queues::{QueueMetrics, Sample};
+pub use self::requests::Requests;
 use crate::clock::Clock;
 use crate::journal::Observer;
-
-/// From half a millisecond to the longest wait of a long poll.
-const HTTP_BUCKETS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
 const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
@@ -46,8 +46,9 @@ const AUDIT_LOST: &str = "deltaq_audit_lost_total";
 const AUDIT_SUPPRESSED: &str = "deltaq_audit_suppressed_total";
 const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
-/// What the recorder keeps. The families of queues are in `page`, those of the process come with their crate.
-const DESCRIPTIONS: [(&str, Kind, &str); 17] = [
+/// What the recorder keeps. The families of queues are in `page`, those of requests that are answered in `requests`, and those of
+/// the process come with their crate.
+const DESCRIPTIONS: [(&str, Kind, &str); 14] = [
     (COMMIT_DURATION, Kind::Histogram, "From encoding a batch to its being durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
     (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
@@ -65,14 +66,11 @@ const DESCRIPTIONS: [(&str, Kind, &str); 17] = [
     ("deltaq_build_info", Kind::Gauge, "Always 1; the label is the version of the binary."),
     ("http_connections", Kind::Gauge, "Connections of the API that are open."),
     ("http_connections_limit", Kind::Gauge, "How many may be: server.max_connections."),
-    ("http_requests_in_flight", Kind::Gauge, "Requests that are being answered."),
-    ("http_requests_total", Kind::Counter, "Requests answered, by method, route and status."),
     (
         "http_requests_gone_total",
         Kind::Counter,
         "Requests whose callers left before the answer, by method and route.",
     ),
-    ("http_request_duration_seconds", Kind::Histogram, "From a request's head to its answer's head."),
 ];
 
 #[derive(Clone, Copy)]
@@ -89,6 +87,7 @@ pub struct Metrics {
     handle: PrometheusHandle,
     process: metrics_process::Collector,
     places: Arc<Mutex<Places>>,
+    requests: Arc<Requests>,
     is_on: bool,
 }
 
@@ -100,7 +99,6 @@ impl Metrics {
     /// [`BuildError`] if the exporter refuses its settings.
     pub fn new(max_queues: usize) -> Result<Self, BuildError> {
         let builder = PrometheusBuilder::new()
-            .set_buckets_for_metric(Matcher::Prefix("http_".to_owned()), &HTTP_BUCKETS)?
             .set_buckets_for_metric(Matcher::Full(COMMIT_DURATION.to_owned()), &JOURNAL_BUCKETS)?
             .set_buckets_for_metric(Matcher::Full(COMMIT_EVENTS.to_owned()), &EVENTS_BUCKETS)?
             .set_buckets_for_metric(Matcher::Full(CHECKPOINT_DURATION.to_owned()), &CHECKPOINT_BUCKETS)?;
@@ -119,7 +117,8 @@ impl Metrics {
         let process = metrics_process::Collector::default();
         metrics::with_local_recorder(&recorder, || process.describe());
         let places = Arc::new(Mutex::new(Places::new(max_queues)));
-        let metrics = Self { recorder: Arc::new(recorder), handle, process, places, is_on: true };
+        let requests = Arc::default();
+        let metrics = Self { recorder: Arc::new(recorder), handle, process, places, requests, is_on: true };
         let version = Label::from_static_parts("version", env!("CARGO_PKG_VERSION"));
         metrics.gauge("deltaq_build_info", vec![version]).set(1.0);
         Ok(metrics)
@@ -135,6 +134,12 @@ impl Metrics {
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on
+    }
+
+    /// The requests, if they are measured.
+    #[must_use]
+    pub fn requests(&self) -> Option<&Requests> {
+        self.is_on.then_some(&*self.requests)
     }
 
     /// A counter with these labels.
@@ -204,6 +209,9 @@ impl Metrics {
     pub fn render(&self, samples: &[Sample]) -> String {
         metrics::with_local_recorder(&*self.recorder, || self.process.collect());
         let mut text = self.handle.render();
+        if let Some(requests) = self.requests() {
+            requests.write(&mut text);
+        }
         page::write(&mut text, samples);
         text
     }

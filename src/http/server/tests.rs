@@ -52,7 +52,7 @@ fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
         idle_timeout: hour,
         max_header_bytes: 1 << 14,
         max_connections: 1,
-        turned_away: metrics::Counter::noop(),
+        measures: state.measures.clone(),
         open: metrics::Gauge::noop(),
     };
     let pace = Pace::new(state.clock.clone(), hour, hour);

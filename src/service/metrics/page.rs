@@ -8,7 +8,8 @@ use metrics::{Key, Label};
 use metrics_exporter_prometheus::LabelSet;
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
 
-use super::queues::{BUCKETS, Durations, Gauges, Sample, Series, Totals};
+use super::durations::{Distribution, Durations};
+use super::queues::{BUCKETS, Gauges, Sample, Series, Totals};
 use crate::engine::delta::DeltaKind;
 
 /// Stands for all queues that share their series. No queue can have this name.
@@ -33,7 +34,7 @@ enum Kind {
     Items,
     Counter(fn(&Totals) -> u64),
     Counters(&'static str, &'static [&'static str], fn(&Totals) -> &[u64]),
-    Histogram(fn(&Series) -> &Durations),
+    Histogram(fn(&Series) -> &Durations<BUCKETS>),
 }
 
 const DELTA_TYPES: [&str; 5] = [
@@ -191,16 +192,29 @@ impl Family {
                 }
             }
             Kind::Histogram(durations) => {
-                let (up_to, sum) = durations(row.series).read();
-                let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
-                for (bound, count) in bounds.zip(up_to) {
-                    line(Some("bucket"), Some(("le", &bound)), &count);
-                }
-                line(Some("sum"), None, &sum.as_secs_f64());
-                line(Some("count"), None, up_to.last().unwrap_or(&0));
+                write_distribution(text, self.name, labels, &BOUNDS, &durations(row.series).read());
             }
         }
     }
+}
+
+/// The lines of a histogram.
+pub(super) fn write_distribution<const N: usize>(
+    text: &mut String,
+    name: &str,
+    labels: &LabelSet,
+    bounds: &[f64; N],
+    of: &Distribution<N>,
+) {
+    let mut line = |suffix, more: Option<(&'static str, &str)>, value: &dyn std::fmt::Display| {
+        write_metric_line(text, name, Some(suffix), labels, more, value, None);
+    };
+    let bounds = bounds.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+    for (bound, count) in bounds.zip(of.up_to()) {
+        line("bucket", Some(("le", &bound)), &count);
+    }
+    line("sum", None, &of.sum().as_secs_f64());
+    line("count", None, &of.count());
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]

@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::super::Name;
 use super::Metrics;
+use super::durations::Durations;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Tally};
 
@@ -50,8 +50,8 @@ pub(super) struct Series {
     /// None for the shared ones.
     pub(super) name: Option<Name>,
     totals: Mutex<Totals>,
-    pub(super) waits: Durations,
-    pub(super) works: Durations,
+    pub(super) waits: Durations<BUCKETS>,
+    pub(super) works: Durations<BUCKETS>,
 }
 
 /// Counters.
@@ -63,14 +63,6 @@ pub(super) struct Totals {
     pub(super) coalesced: u64,
     pub(super) ignored: [u64; 5],
     pub(super) settled: [u64; 6],
-}
-
-/// A histogram of durations.
-#[derive(Debug, Default)]
-pub(super) struct Durations {
-    /// How many were in each bucket and in none before it; the last has no bound.
-    counts: [AtomicU64; BUCKETS + 1],
-    sum_us: AtomicU64,
 }
 
 /// A queue, or several, at one instant.
@@ -151,10 +143,10 @@ impl QueueMetrics {
         }
         let series = self.series();
         for wait in waits {
-            series.waits.record(*wait);
+            series.waits.record(&BOUNDS_US, *wait);
         }
         for work in works {
-            series.works.record(*work);
+            series.works.record(&BOUNDS_US, *work);
         }
     }
 
@@ -231,27 +223,6 @@ fn add_each<'a>(sums: &mut [u64], more: impl IntoIterator<Item = &'a u64>) {
     }
 }
 
-impl Durations {
-    fn record(&self, took: Duration) {
-        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS_US.partition_point(|bound| *bound < took_us);
-        if let Some(count) = self.counts.get(bucket) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        self.sum_us.fetch_add(took_us, Ordering::Relaxed);
-    }
-
-    /// How many were in each bucket or in one before it, all of them last; and their sum.
-    pub(super) fn read(&self) -> ([u64; BUCKETS + 1], Duration) {
-        let mut count = 0;
-        let up_to = self.counts.each_ref().map(|own| {
-            count += own.load(Ordering::Relaxed);
-            count
-        });
-        (up_to, Duration::from_micros(self.sum_us.load(Ordering::Relaxed)))
-    }
-}
-
 impl Gauges {
     /// As if the two were one queue. The oldest age counts, and it has synced once both have.
     pub(super) fn with(mut self, other: &Self) -> Self {
@@ -296,16 +267,5 @@ mod tests {
         assert!(left[1].upgrade().is_none() && series.upgrade().is_none());
         assert_eq!(metrics.lock_places().taken, 0);
         assert!(metrics.lock_places().others.is_empty());
-    }
-
-    #[test]
-    fn a_duration_counts_in_the_first_bucket_that_holds_it() {
-        let durations = Durations::default();
-        for micros in [0, 1, 2, 10, 999_999_999, 1_000_000_000, 1_000_000_001] {
-            durations.record(Duration::from_micros(micros));
-        }
-        let (up_to, sum) = durations.read();
-        assert_eq!(up_to, [1, 1, 2, 4, 4, 4, 4, 4, 4, 4, 4, 6, 7]);
-        assert_eq!(sum, Duration::from_micros(3_000_000_013));
     }
 }

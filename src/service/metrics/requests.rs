@@ -1,0 +1,199 @@
+//! What is measured of requests.
+//!
+//! Each thread counts apart: there are five counts for each request, and one that all threads share would go from processor to
+//! processor with each.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use metrics::{Key, Label};
+use metrics_exporter_prometheus::LabelSet;
+use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
+
+use super::durations::{Distribution, Durations};
+use super::page::write_distribution;
+use super::striped::Striped;
+
+const BUCKETS: usize = 14;
+/// From half a millisecond to the longest wait of a long poll, in seconds.
+const BOUNDS: [f64; BUCKETS] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+/// The same in microseconds.
+const BOUNDS_US: [u64; BUCKETS] = [
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    10_000_000, 60_000_000,
+];
+
+const IN_FLIGHT: &str = "http_requests_in_flight";
+const TOTAL: &str = "http_requests_total";
+const DURATION: &str = "http_request_duration_seconds";
+
+/// The requests of a server.
+#[derive(Debug, Default)]
+pub struct Requests {
+    threads: Striped<Counts>,
+}
+
+/// What one thread has counted.
+#[derive(Debug, Default)]
+struct Counts {
+    /// How many began here, less those that ended here: only the sum of all threads is how many run.
+    in_flight: AtomicI64,
+    /// By route: bounded by the routes, methods and statuses that there are.
+    routes: RwLock<HashMap<Box<str>, Vec<Series>, RandomState>>,
+}
+
+#[derive(Debug)]
+struct Series {
+    method: &'static str,
+    status: u16,
+    durations: Durations<BUCKETS>,
+    /// Those of which nobody knows how long they took.
+    unseen: AtomicU64,
+}
+
+impl Requests {
+    /// One is to be answered.
+    pub fn begin(&self) {
+        self.threads.here().in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One is answered, or its caller has gone.
+    pub fn end(&self) {
+        self.threads.here().in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// One was answered, which took so long.
+    pub fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        self.count(method, route, status, |series| series.durations.record(&BOUNDS_US, took));
+    }
+
+    /// So many were answered of which nobody knows how long they took. With none the page has their series from now on.
+    pub fn answered_unseen(&self, method: &'static str, route: &str, status: u16, requests: u64) {
+        self.count(method, route, status, |series| {
+            series.unseen.fetch_add(requests, Ordering::Relaxed);
+        });
+    }
+
+    fn count(&self, method: &'static str, route: &str, status: u16, count: impl Fn(&Series)) {
+        let is_it = |series: &&Series| series.method == method && series.status == status;
+        let counts = self.threads.here();
+        let routes = counts.routes.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = routes.get(route).and_then(|series| series.iter().find(is_it)) {
+            return count(series);
+        }
+        drop(routes);
+        let mut routes = counts.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let of_route = routes.entry(route.into()).or_default();
+        // Another thread may share the place, and have been faster.
+        if let Some(series) = of_route.iter().find(is_it) {
+            return count(series);
+        }
+        let series = Series { method, status, durations: Durations::default(), unseen: AtomicU64::new(0) };
+        count(&series);
+        of_route.push(series);
+    }
+
+    /// Appends what all threads have counted.
+    pub(super) fn write(&self, text: &mut String) {
+        let mut in_flight = 0;
+        let mut totals = BTreeMap::<_, u64>::new();
+        let mut durations = BTreeMap::<_, Distribution<BUCKETS>>::new();
+        for counts in self.threads.all() {
+            in_flight += counts.in_flight.load(Ordering::Relaxed);
+            let routes = counts.routes.read().unwrap_or_else(PoisonError::into_inner);
+            for (route, series) in
+                routes.iter().flat_map(|(route, all)| all.iter().map(move |one| (route, one)))
+            {
+                let (took, unseen) = (series.durations.read(), series.unseen.load(Ordering::Relaxed));
+                *totals.entry((series.method, route.clone(), series.status)).or_default() +=
+                    took.count() + unseen;
+                if took.count() > 0 {
+                    durations.entry((series.method, route.clone())).or_default().add(&took);
+                }
+            }
+        }
+        head(text, IN_FLIGHT, "gauge", "Requests that are being answered.");
+        line(text, IN_FLIGHT, &labels(&[]), in_flight);
+        text.push('\n');
+        head(text, TOTAL, "counter", "Requests answered, by method, route and status.");
+        for ((method, route, status), count) in totals {
+            let labels = labels(&[("method", method), ("route", &route), ("status", &status.to_string())]);
+            line(text, TOTAL, &labels, count);
+        }
+        text.push('\n');
+        head(text, DURATION, "histogram", "From a request's head to its answer's head.");
+        for ((method, route), took) in durations {
+            write_distribution(
+                text,
+                DURATION,
+                &labels(&[("method", method), ("route", &route)]),
+                &BOUNDS,
+                &took,
+            );
+        }
+        text.push('\n');
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    write_help_line(text, name, None, None, help);
+    write_type_line(text, name, None, None, kind);
+}
+
+fn line(text: &mut String, name: &str, labels: &LabelSet, value: impl Display) {
+    write_metric_line::<&str, _>(text, name, None, labels, None, value, None);
+}
+
+fn labels(pairs: &[(&'static str, &str)]) -> LabelSet {
+    let labels: Vec<Label> =
+        pairs.iter().map(|(name, value)| Label::new(*name, (*value).to_owned())).collect();
+    LabelSet::from_key_and_global(&Key::from_parts("", labels), &<_>::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_threads_count_apart_is_added_up() {
+        let requests = Requests::default();
+        let took = Duration::from_millis;
+        requests.begin();
+        requests.answered_unseen("GET", "/c", 503, 0);
+        std::thread::scope(|scope| {
+            for _ in 0..100 {
+                scope.spawn(|| {
+                    requests.begin();
+                    requests.answered("POST", "/a", 200, took(1));
+                    requests.answered("POST", "/a", 409, took(3));
+                    requests.answered_unseen("GET", "/b", 200, 1);
+                    requests.end();
+                });
+            }
+        });
+        let mut text = String::new();
+        requests.write(&mut text);
+        let has = |line: &str| assert!(text.lines().any(|have| have == line), "{line}\n{text}");
+        has("http_requests_in_flight 1");
+        has(r#"http_requests_total{method="POST",route="/a",status="200"} 100"#);
+        has(r#"http_requests_total{method="POST",route="/a",status="409"} 100"#);
+        has(r#"http_requests_total{method="GET",route="/b",status="200"} 100"#);
+        has(r#"http_requests_total{method="GET",route="/c",status="503"} 0"#);
+        has(r#"http_request_duration_seconds_bucket{method="POST",route="/a",le="0.001"} 100"#);
+        has(r#"http_request_duration_seconds_bucket{method="POST",route="/a",le="0.0025"} 100"#);
+        has(r#"http_request_duration_seconds_bucket{method="POST",route="/a",le="0.005"} 200"#);
+        has(r#"http_request_duration_seconds_sum{method="POST",route="/a"} 0.4"#);
+        has(r#"http_request_duration_seconds_count{method="POST",route="/a"} 200"#);
+        assert!(!text.contains(r#"_count{method="GET""#), "nothing is known of how long these took: {text}");
+    }
+
+    #[test]
+    fn the_bounds_are_the_same_twice() {
+        assert_eq!(BOUNDS.map(Duration::from_secs_f64), BOUNDS_US.map(Duration::from_micros));
+    }
+}
