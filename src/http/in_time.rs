@@ -12,13 +12,18 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct Elapsed;
 
 /// What comes of `future` within `limit`, from when it has to be waited for. No clock is read, and no timer set, for what need
-/// not be.
+/// not be, or is there as soon as its task has its next turn.
 pub(super) async fn in_time<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
     let mut future = pin!(future);
     let mut timer = pin!(None::<Sleep>);
+    let mut is_first = true;
     poll_fn(|context| {
         if let Poll::Ready(out) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(out));
+        }
+        if std::mem::replace(&mut is_first, false) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         if timer.is_none() {
             timer.set(Some(sleep(limit)));

@@ -78,9 +78,10 @@ impl Pace {
         let mut set_in = HEAD;
         poll_fn(|context| {
             loop {
-                // In the same phase, or in one more of its kind, the end has at most moved away: no clock is read then.
+                // In the same phase, or in one more of its kind, the end has at most moved away, and while nothing is expected
+                // there is none: no clock is read then.
                 let phase = self.shared.phase.load(Ordering::Relaxed);
-                if phase == set_in && alarm.as_mut().poll(context).is_pending() {
+                if (phase == set_in || phase == BUSY) && alarm.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
                 set_in = phase;
@@ -90,10 +91,7 @@ impl Pace {
                 }
                 let now = Instant::now();
                 let wanted = now + left.unwrap_or(BUSY_LOOK);
-                // A long poll should not be woken by the alarm of its own head. Moving the alarm only
-                // when it is near keeps this off the path of short requests.
-                let is_near = left.is_none() && alarm.deadline() < now + self.shared.header_read_timeout;
-                if alarm.is_elapsed() || wanted < alarm.deadline() || is_near {
+                if alarm.is_elapsed() || wanted < alarm.deadline() {
                     alarm.as_mut().reset(wanted);
                 }
             }
