@@ -3,7 +3,7 @@
 //! It is not a protocol: nothing here knows HTTP. It has no rules either; those are the engine's.
 //!
 //! Architecture invariants:
-//! - a mutation is one synchronous critical section (decide, apply, push to the journal), never
+//! - a mutation is one synchronous critical section (decide, apply, push to the journal), or one of several in it, never
 //!   across an await, so a dropped caller can't leave half an operation;
 //! - an answer waits for the commit of all that it depends on;
 //! - no code but the registry assumes that a queue is local.
@@ -18,6 +18,7 @@ mod reloading;
 mod seeding;
 mod slices;
 mod timers;
+mod together;
 mod turns;
 mod waiters;
 
@@ -29,6 +30,7 @@ pub use history::History;
 pub use popping::{Delivered, PopAnswer, PopCall};
 pub use registry::{Limits, Registry};
 pub use slices::SLICE_KEYS;
+pub use together::{Gathering, gather_here};
 pub use turns::Turns;
 
 use crate::engine::refusal::Refusal;

@@ -2,18 +2,17 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::metrics::{QueueMetrics, Sample};
-use super::popping::serve;
+use super::popping::Served;
 use super::turns::{Admitting, Turns};
 use super::waiters::{Delivery, Waiters};
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
-use crate::engine::command::{Call, Produced};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
@@ -40,7 +39,7 @@ pub struct Handle {
     inner: Mutex<Inner>,
     /// The settings, beside the lock: whoever brings objects needs them before, and would take it twice.
     config: Mutex<Arc<Config>>,
-    /// How often the lock was asked for, and got.
+    /// How often the lock was not free when it was asked for, and was got later.
     asked: AtomicU64,
     served: AtomicU64,
     /// Wakes the timer when the next deadline has moved closer, or the queue is gone.
@@ -66,6 +65,8 @@ struct Landmarks {
 pub(super) struct Inner {
     pub(super) queue: Queue,
     pub(super) waiters: Waiters,
+    /// Who was waiting and is to be answered when the lock is free.
+    pub(super) served: Vec<Served>,
     /// Leases that a repeated pop was answered with: the first answer can't give them back any more.
     /// Some are settled already.
     pub(super) repeated: HashSet<Rv>,
@@ -162,6 +163,7 @@ impl Handle {
             inner: Mutex::new(Inner {
                 queue,
                 waiters: Waiters::default(),
+                served: Vec::new(),
                 repeated: HashSet::new(),
                 generation: 0,
                 deleted: false,
@@ -275,18 +277,6 @@ impl Handle {
         let (out, commit) = self.change(change)?;
         commit.wait().await?;
         Ok(out)
-    }
-
-    /// Applies calls whose keys were read by `config`.
-    ///
-    /// # Errors
-    /// [`Refusal::ConfigChanged`](crate::engine::refusal::Refusal::ConfigChanged) if the queue has other settings for keys by now.
-    pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
-        self.write(|queue, now| {
-            queue.check_config(config)?;
-            Ok(queue.produce(now, calls)?)
-        })
-        .await?
     }
 
     /// The queue's document.
@@ -471,7 +461,8 @@ impl Handle {
     }
 
     pub(super) fn finish(self: &Arc<Self>, inner: &mut Inner, now: Time) -> Aftermath {
-        let served = if self.shutdown.is_draining() { Vec::new() } else { serve(inner, now) };
+        self.serve(inner, now);
+        let served = std::mem::take(&mut inner.served);
         debug_assert!(inner.queue.table().len() > CHECKED_KEYS_MAX || inner.queue.check() == Ok(()));
         let events = inner.queue.take_events();
         if let Some((journal, id)) = self.journal.as_ref().filter(|_| !events.is_empty()) {
@@ -498,6 +489,13 @@ impl Handle {
         }
         let (waits, works) = inner.queue.take_durations();
         Aftermath { deliveries, waits, works, spent: inner.queue.take_spent() }
+    }
+
+    /// Gives keys to who waits for them.
+    pub(super) fn serve(&self, inner: &mut Inner, now: Time) {
+        if !self.shutdown.is_draining() {
+            inner.serve(now);
+        }
     }
 
     /// Lets all who wait for the lock right now have it before. The lock itself is unfair: who has
@@ -536,6 +534,11 @@ impl Handle {
     }
 
     fn wait_for_lock(&self) -> LockResult<MutexGuard<'_, Inner>> {
+        match self.inner.try_lock() {
+            Ok(inner) => return Ok(inner),
+            Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
+            Err(TryLockError::WouldBlock) => {}
+        }
         self.asked.fetch_add(1, Ordering::Relaxed);
         let inner = self.inner.lock();
         self.served.fetch_add(1, Ordering::Relaxed);

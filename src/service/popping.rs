@@ -68,24 +68,27 @@ impl Handle {
     /// Settles, then hands out keys or waits for them. The settles are decided on arrival and stand
     /// whatever becomes of the pop.
     pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
-        let draining = self.shutdown().is_draining();
-        let arrived = self.with_inner(|inner, now| {
+        let (wait, settles) = (call.wait, call.settles.len());
+        let change = move |handle: &Arc<Self>, inner: &mut Inner, now| {
             let settled = inner.queue.settle(now, &call.settles);
-            let arrival =
-                if draining { Arrival::Failed(Error::Draining) } else { self.arrive(inner, now, &call) };
-            (settled, arrival)
+            (settled, handle.arrive(inner, now, &call))
+        };
+        let arrived = self.together(change, |(_, arrival), commit| {
+            if let Arrival::Items(delivered) = arrival {
+                delivered.commit = commit.clone();
+            }
         });
-        let ((settled, arrival), commit) = match arrived {
+        let ((settled, arrival), commit) = match arrived.await {
             Ok(arrived) => arrived,
             Err(error) => {
                 let unknown = Settled::Stale { outcome: Outcome::Unknown };
-                return PopAnswer { settled: vec![unknown; call.settles.len()], items: Err(error) };
+                return PopAnswer { settled: vec![unknown; settles], items: Err(error) };
             }
         };
         let items = match arrival {
-            Arrival::Items(items, is_fresh) => Ok(self.delivered(items, commit.clone(), is_fresh)),
+            Arrival::Items(delivered) => Ok(delivered),
             Arrival::Failed(error) => Err(error),
-            Arrival::Waits(waiting) => waiting.until(call.wait, self.shutdown()).await,
+            Arrival::Waits(waiting) => waiting.until(wait, self.shutdown()).await,
         };
         let items = match items {
             Ok(delivered) => delivered.commit.clone().wait().await.map(|()| delivered).map_err(Error::from),
@@ -99,19 +102,24 @@ impl Handle {
     }
 
     fn arrive(self: &Arc<Self>, inner: &mut Inner, now: Time, call: &PopCall) -> Arrival {
+        if self.shutdown().is_draining() {
+            return Arrival::Failed(Error::Draining);
+        }
+        // Their commit is known when the lock is free.
+        let items = |items, is_fresh| Arrival::Items(self.delivered(items, Commit::done(), is_fresh));
         let again = inner.queue.repeat_pop(now, &call.pop);
         if !again.is_empty() {
             inner.keep(again.iter().map(|item| item.token));
-            return Arrival::Items(again, false);
+            return items(again, false);
         }
         if inner.waiters.len() == 0 || inner.queue.is_drained() {
             match inner.queue.pop(now, &call.pop) {
                 Err(refusal) => return Arrival::Failed(refusal.into()),
-                Ok(items) if !items.is_empty() || call.wait.is_zero() => return Arrival::Items(items, true),
+                Ok(popped) if !popped.is_empty() || call.wait.is_zero() => return items(popped, true),
                 Ok(_) => {}
             }
         } else if call.wait.is_zero() {
-            return Arrival::Items(Vec::new(), true);
+            return items(Vec::new(), true);
         }
         if inner.waiters.len() >= self.max_waiters && !inner.waiters.has(call.pop.id.as_ref()) {
             return Arrival::Failed(Error::TooManyWaiters { limit: self.max_waiters });
@@ -148,8 +156,8 @@ impl Inner {
 
 /// How a pop begins.
 enum Arrival {
-    /// With keys, or none if it does not wait; and whether they were not handed out before.
-    Items(Vec<Item>, bool),
+    /// With keys, or none if it does not wait.
+    Items(Delivered),
     /// Not at all.
     Failed(Error),
     /// In the line.
@@ -189,15 +197,15 @@ impl Drop for Waiting {
 
 pub(super) type Served = (oneshot::Sender<Delivery>, Result<Vec<Item>, Error>);
 
-/// Gives ready keys to the pops that wait longest; ends their wait when the queue is drained.
-pub(super) fn serve(inner: &mut Inner, now: Time) -> Vec<Served> {
-    let mut served = Vec::new();
-    while inner.queue.has_ready() || inner.queue.is_drained() {
-        let Some(waiter) = inner.waiters.next() else { break };
-        if !waiter.reply.is_closed() {
-            let answer = inner.queue.pop(now, &waiter.pop).map_err(Error::from);
-            served.push((waiter.reply, answer));
+impl Inner {
+    /// Gives ready keys to the pops that wait longest; ends their wait when the queue is drained.
+    pub(super) fn serve(&mut self, now: Time) {
+        while self.queue.has_ready() || self.queue.is_drained() {
+            let Some(waiter) = self.waiters.next() else { break };
+            if !waiter.reply.is_closed() {
+                let answer = self.queue.pop(now, &waiter.pop).map_err(Error::from);
+                self.served.push((waiter.reply, answer));
+            }
         }
     }
-    served
 }

@@ -341,7 +341,7 @@ async fn settle_all(
     let hows = read_settles(&calls)?;
     let handle = state.registry.get(name)?;
     let settles = settles_of(&handle, &calls, hows);
-    let results = handle.write(|queue, now| queue.settle(now, &settles)).await?;
+    let results = handle.settle(settles).await?;
     let settled = settled_documents(calls, &results);
     if all_lost(results.iter().map(|settled| matches!(settled, Settled::Stale { .. }))) {
         let list = serde_json::to_value(&settled).unwrap_or_default();

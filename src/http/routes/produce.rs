@@ -213,7 +213,7 @@ async fn apply<C: Send + Sync + 'static>(
             state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
             state.registry.get_or_create(name)?
         };
-        match handle.produce(&rules.config, &calls).await {
+        match handle.produce(rules.config.clone(), calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // It was deleted since the call came, which makes it anew.
             Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),

@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::service::gather_here;
+
 /// Threads with a runtime each. A connection stays on its thread: in one runtime, whose threads hand connections to one
 /// another, a request computes 1.4 times as long, for memory that the other processor had last and for waking each
 /// other. All on a thread wait for what computes there, so requests that may take long are answered elsewhere
@@ -53,6 +55,7 @@ impl Thread {
         thread::Builder::new().name("connections".to_owned()).spawn(move || {
             match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => {
+                    let _gathering = gather_here();
                     let _told = begun.send(Ok(runtime.handle().clone()));
                     runtime.block_on(over.cancelled());
                     // What runs aside is not waited for.

@@ -116,7 +116,7 @@ impl Caller {
             ledger.sends(&asked, &sent).map(|()| asked)
         })?;
         self.note(("produce", &target.queue.0, &sent));
-        let produced = target.handle.produce(&target.setup.config, &calls).await;
+        let produced = target.handle.produce(target.setup.config.clone(), calls).await;
         self.note(&produced);
         self.world.ledger(|ledger| match &produced {
             Ok(produced) => {

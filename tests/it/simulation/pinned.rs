@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, Pop, Progress, Replace, Settle, Settled};
-use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::event::{Event, What};
 use deltaq::engine::key::Key;
@@ -82,7 +81,7 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
         rate_limited: false,
         trace: None,
     };
-    let added = handle.produce(&Config::default(), &[call]).await;
+    let added = handle.produce(Arc::default(), vec![call]).await;
     added.map(drop).map_err(|error| error.to_string())
 }
 

@@ -9,7 +9,7 @@ use deltaq::engine::time::Time;
 use deltaq::journal::Live;
 use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::Registry;
+use deltaq::service::{Registry, gather_here};
 use fastrand::Rng;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
@@ -45,6 +45,8 @@ pub(super) struct Run {
 
 /// Runs a seed.
 pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
+    // Half of them make changes together that come together, as the threads do that serve connections.
+    let _gathering = (seed % 2 == 1).then(gather_here);
     let mut rng = Rng::with_seed(seed);
     // The service has randomness of its own: what incarnations are called.
     fastrand::seed(rng.u64(..));

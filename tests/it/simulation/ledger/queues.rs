@@ -105,8 +105,11 @@ impl Ledger {
         let queue = self.queue(&asked.queue)?;
         for (key, number, kind) in objects {
             let Some(key) = queue.keys.get_mut(key) else { continue };
-            // A call that comes while the Replace runs says more than its list.
-            let says_more = |other: &Call| other.kind != Kind::Listed && other.sent > asked.moment;
+            // A call that comes while the Replace runs says more than its list: one that had not been answered when that was sent.
+            let says_more = |other: &Call| {
+                let was_before = other.accepted.is_some_and(|moment| moment < asked.moment);
+                other.kind != Kind::Listed && !other.refused && !was_before
+            };
             let passed_over = *kind == Kind::Listed && key.calls.values().any(says_more);
             let Some(call) = key.calls.get_mut(number) else { continue };
             call.accepted.get_or_insert(moment);

@@ -1,0 +1,177 @@
+use std::pin::pin;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join3;
+
+use super::*;
+use crate::clock::Clock;
+use crate::engine::command::{Call, Pop};
+use crate::engine::config::Config;
+use crate::engine::delta::DeltaKind;
+use crate::engine::key::Key;
+use crate::engine::object::Object;
+use crate::lifecycle::Shutdown;
+use crate::service::metrics::Metrics;
+use crate::service::{Limits, Name, PopCall, Registry};
+
+fn registry() -> Registry {
+    let limits = Limits { auto_create: true, max_queues: 10, max_waiters: 10 };
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    Registry::new(limits, Config::default(), Clock::system(), None, shutdown, Metrics::new(10).unwrap())
+}
+
+fn queue(registry: &Registry, name: &str) -> Arc<Handle> {
+    registry.get_or_create(&Name::new(name).unwrap()).unwrap()
+}
+
+/// A change of nothing that tells when it is made.
+async fn note(handle: &Arc<Handle>, notes: &Arc<Mutex<Vec<String>>>, name: &str) -> Result<(), Error> {
+    let (made, text) = (notes.clone(), format!("{name} is made"));
+    let done = handle.together(move |_, _, _| made.lock().unwrap().push(text), |(), _| {}).await;
+    notes.lock().unwrap().push(format!("{name} is told"));
+    done.map(|((), _)| ())
+}
+
+async fn add(handle: &Arc<Handle>, key: &str) {
+    let call = Call {
+        kind: DeltaKind::Added,
+        key: Key::new(key).unwrap(),
+        object: Some(Object::from_valid(&format!("{{\"key\":\"{key}\"}}"))),
+        source: None,
+        delay: None,
+        final_state_unknown: false,
+        rate_limited: false,
+        trace: None,
+    };
+    handle.produce(Arc::default(), vec![call]).await.unwrap();
+}
+
+fn pop() -> PopCall {
+    let pop = Pop { max: 1, max_bytes: 1 << 20, lease: None, worker: None, id: None, with_known: false };
+    PopCall { pop, settles: Vec::new(), wait: Duration::ZERO }
+}
+
+#[tokio::test]
+async fn those_who_come_together_are_made_together_in_their_order() {
+    let (registry, notes) = (registry(), Arc::default());
+    let (here, other) = (queue(&registry, "here"), queue(&registry, "other"));
+    {
+        let _gathering = gather_here();
+        let all = join3(note(&here, &notes, "a"), note(&other, &notes, "x"), note(&here, &notes, "b")).await;
+        assert_eq!(all, (Ok(()), Ok(()), Ok(())));
+    }
+    let told = ["a is made", "b is made", "a is told", "x is made", "x is told", "b is told"];
+    assert_eq!(*notes.lock().unwrap(), told);
+    notes.lock().unwrap().clear();
+    join3(note(&here, &notes, "a"), note(&other, &notes, "x"), note(&here, &notes, "b")).await.0.unwrap();
+    let told = ["a is made", "a is told", "x is made", "x is told", "b is made", "b is told"];
+    assert_eq!(*notes.lock().unwrap(), told, "a thread that gathers nothing");
+}
+
+#[tokio::test]
+async fn who_leaves_lets_nobody_wait() {
+    let (registry, notes) = (registry(), Arc::default());
+    let handle = queue(&registry, "q");
+    let _gathering = gather_here();
+    let mut first = Box::pin(note(&handle, &notes, "a"));
+    let mut follows = pin!(note(&handle, &notes, "b"));
+    assert!((&mut first).now_or_never().is_none() && (&mut follows).now_or_never().is_none());
+    assert!(notes.lock().unwrap().is_empty());
+    drop(first);
+    assert_eq!(*notes.lock().unwrap(), ["a is made", "b is made"]);
+    assert_eq!(follows.now_or_never(), Some(Ok(())));
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_turn_of_another() {
+    let (registry, notes) = (registry(), Arc::default());
+    let handle = queue(&registry, "q");
+    let _gathering = gather_here();
+    let mut first = pin!(note(&handle, &notes, "a"));
+    let mut second = pin!(note(&handle, &notes, "b"));
+    assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+    assert_eq!(second.now_or_never(), Some(Ok(())));
+    assert_eq!(*notes.lock().unwrap(), ["a is made", "b is made", "b is told"]);
+    assert_eq!(first.now_or_never(), Some(Ok(())));
+}
+
+#[tokio::test]
+async fn what_was_handed_out_to_one_who_has_left_comes_back() {
+    let registry = registry();
+    let handle = queue(&registry, "q");
+    add(&handle, "a").await;
+    let _gathering = gather_here();
+    let notes = Arc::default();
+    let mut first = pin!(note(&handle, &notes, "a"));
+    let mut leaves = Box::pin(handle.pop(pop()));
+    assert!((&mut first).now_or_never().is_none() && (&mut leaves).now_or_never().is_none());
+    drop(leaves);
+    first.await.unwrap();
+    let status = handle.read(crate::engine::Queue::status).await.unwrap();
+    assert_eq!((status.ready, status.leased), (1, 0));
+}
+
+#[tokio::test]
+async fn who_waits_is_served_between_changes() {
+    let registry = registry();
+    let handle = queue(&registry, "q");
+    let mut waits = pin!(handle.pop(PopCall { wait: Duration::from_mins(1), ..pop() }));
+    assert!((&mut waits).now_or_never().is_none());
+    let _gathering = gather_here();
+    // Were both made before anybody is served, the pop would find a waiter in line, and go without.
+    let ((), (), late) = join3(add(&handle, "a"), add(&handle, "b"), handle.pop(pop())).await;
+    let keys = |answer: crate::service::PopAnswer| -> Vec<String> {
+        answer.items.unwrap().items.iter().map(|item| item.key.as_str().to_owned()).collect()
+    };
+    assert_eq!((keys(waits.await), keys(late)), (vec!["a".to_owned()], vec!["b".to_owned()]));
+}
+
+#[tokio::test]
+async fn all_hear_that_the_queue_has_gone() {
+    let (registry, notes) = (registry(), Arc::default());
+    let handle = queue(&registry, "q");
+    let _gathering = gather_here();
+    let mut first = pin!(note(&handle, &notes, "a"));
+    let mut follows = pin!(note(&handle, &notes, "b"));
+    assert!((&mut first).now_or_never().is_none() && (&mut follows).now_or_never().is_none());
+    handle.delete(0).unwrap();
+    assert_eq!(first.await, Err(Error::QueueDeleted));
+    assert_eq!(follows.await, Err(Error::QueueDeleted));
+    assert_eq!(*notes.lock().unwrap(), ["a is told", "b is told"]);
+}
+
+#[tokio::test]
+async fn a_panic_closes_the_queue_and_all_hear_of_it() {
+    let (registry, notes) = (registry(), Arc::default());
+    let handle = queue(&registry, "q");
+    let _gathering = gather_here();
+    let mut first = Box::pin(std::panic::AssertUnwindSafe(note(&handle, &notes, "a")).catch_unwind());
+    let mut panics = pin!(handle.together(|_, _, _| panic!("on purpose"), |(), _| {}));
+    let mut follows = pin!(note(&handle, &notes, "b"));
+    assert!((&mut first).now_or_never().is_none() && (&mut panics).now_or_never().is_none());
+    assert!((&mut follows).now_or_never().is_none());
+    assert!(first.await.is_err(), "it was made by this one");
+    assert!(matches!(panics.await, Err::<((), _), _>(Error::Broken)));
+    assert_eq!(follows.await, Err(Error::Broken));
+    assert_eq!(note(&handle, &notes, "c").await, Err(Error::Broken));
+}
+
+#[tokio::test]
+async fn after_one_with_which_nobody_came_some_are_made_at_once() {
+    let (registry, notes) = (registry(), Arc::default());
+    let handle = queue(&registry, "q");
+    let _gathering = gather_here();
+    let mut waits = Vec::new();
+    for _ in 0..11 {
+        let mut change = pin!(note(&handle, &notes, "a"));
+        let at_once = (&mut change).now_or_never();
+        waits.push(at_once.is_none());
+        if at_once.is_none() {
+            change.await.unwrap();
+        }
+    }
+    let (t, f) = (true, false);
+    assert_eq!(waits, [t, f, f, f, f, f, f, f, f, t, f]);
+}
