@@ -30,6 +30,8 @@ pub use history::History;
 pub use popping::{Delivered, PopAnswer, PopCall};
 pub use registry::{Limits, Registry};
 pub use slices::SLICE_KEYS;
+#[cfg(test)]
+pub use together::is_gathering;
 pub use together::{Gathering, gather_here};
 pub use turns::Turns;
 

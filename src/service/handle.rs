@@ -1,8 +1,10 @@
 //! One queue that runs: its lock, its waiters, its commits.
 
+mod lock;
+
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
@@ -437,13 +439,14 @@ impl Handle {
         self: &Arc<Self>,
         change: impl FnOnce(&mut Inner, Time) -> T,
     ) -> Result<(T, Commit), Error> {
-        let (out, commit, aftermath) = {
-            let mut inner = self.open_to_change()?;
-            let now = self.now();
-            let out = change(&mut inner, now);
-            let aftermath = self.finish(&mut inner, now);
-            (out, inner.commit.clone(), aftermath)
-        };
+        let mut inner = self.open_to_change()?;
+        let now = self.now();
+        let out = change(&mut inner, now);
+        // In a panic what was declared last goes first: `out` may take the lock when it is dropped.
+        let mut inner = inner;
+        let aftermath = self.finish(&mut inner, now);
+        let commit = inner.commit.clone();
+        drop(inner);
         self.conclude(aftermath);
         Ok((out, commit))
     }
@@ -463,7 +466,6 @@ impl Handle {
     pub(super) fn finish(self: &Arc<Self>, inner: &mut Inner, now: Time) -> Aftermath {
         self.serve(inner, now);
         let served = std::mem::take(&mut inner.served);
-        debug_assert!(inner.queue.table().len() > CHECKED_KEYS_MAX || inner.queue.check() == Ok(()));
         let events = inner.queue.take_events();
         if let Some((journal, id)) = self.journal.as_ref().filter(|_| !events.is_empty()) {
             inner.push(journal, *id, events);
@@ -491,58 +493,12 @@ impl Handle {
         Aftermath { deliveries, waits, works, spent: inner.queue.take_spent() }
     }
 
-    /// Gives keys to who waits for them.
+    /// After a change: gives keys to who waits for them.
     pub(super) fn serve(&self, inner: &mut Inner, now: Time) {
         if !self.shutdown.is_draining() {
             inner.serve(now);
         }
-    }
-
-    /// Lets all who wait for the lock right now have it before. The lock itself is unfair: who has
-    /// just let it go gets it again before a thread that slept has woken up.
-    pub(super) async fn let_others_in(&self) {
-        let asked = self.asked.load(Ordering::Relaxed);
-        loop {
-            tokio::task::yield_now().await;
-            if self.served.load(Ordering::Relaxed) >= asked {
-                return;
-            }
-        }
-    }
-
-    /// The lock of a queue that is there and whole: a panic in the middle of a change closes it, and so
-    /// does a commit that failed, until the queue is loaded again.
-    pub(super) fn open(&self) -> Result<MutexGuard<'_, Inner>, Error> {
-        let mut inner = self.wait_for_lock().map_err(|_| Error::Broken)?;
-        inner.check()?;
-        Ok(inner)
-    }
-
-    /// As [`open`](Self::open), if the journal takes events.
-    fn open_to_change(&self) -> Result<MutexGuard<'_, Inner>, Error> {
-        let mut inner = self.wait_for_lock().map_err(|_| Error::Broken)?;
-        // Asked before it is seen which commits have failed, as the journal wants it; and under the lock,
-        // so that whoever loads queues again comes after this change, and finds what it lost.
-        let failures = self.journal.as_ref().map(|(journal, _)| journal.check());
-        inner.check()?;
-        inner.failures = failures.transpose()?.unwrap_or_default();
-        Ok(inner)
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.wait_for_lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait_for_lock(&self) -> LockResult<MutexGuard<'_, Inner>> {
-        match self.inner.try_lock() {
-            Ok(inner) => return Ok(inner),
-            Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        let inner = self.inner.lock();
-        self.served.fetch_add(1, Ordering::Relaxed);
-        inner
+        debug_assert!(inner.queue.table().len() > CHECKED_KEYS_MAX || inner.queue.check() == Ok(()));
     }
 }
 

@@ -69,16 +69,19 @@ impl Handle {
     /// whatever becomes of the pop.
     pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
         let (wait, settles) = (call.wait, call.settles.len());
+        let keys = settles + call.pop.max;
         let change = move |handle: &Arc<Self>, inner: &mut Inner, now| {
             let settled = inner.queue.settle(now, &call.settles);
-            (settled, handle.arrive(inner, now, &call))
+            let arrival = handle.arrive(inner, now, &call);
+            // It is dropped when the lock is free.
+            (settled, arrival, call)
         };
-        let arrived = self.together(change, |(_, arrival), commit| {
+        let arrived = self.together(keys, change, |(_, arrival, _), commit| {
             if let Arrival::Items(delivered) = arrival {
                 delivered.commit = commit.clone();
             }
         });
-        let ((settled, arrival), commit) = match arrived.await {
+        let ((settled, arrival, _), commit) = match arrived.await {
             Ok(arrived) => arrived,
             Err(error) => {
                 let unknown = Settled::Stale { outcome: Outcome::Unknown };
@@ -206,6 +209,13 @@ impl Inner {
                 let answer = self.queue.pop(now, &waiter.pop).map_err(Error::from);
                 self.served.push((waiter.reply, answer));
             }
+        }
+    }
+    /// Answers all who wait with `error`.
+    pub(super) fn send_home(&mut self, error: &Error) {
+        let waiting = self.waiters.take_all().into_iter().map(|waiter| waiter.reply);
+        for reply in waiting.chain(self.served.drain(..).map(|(reply, _)| reply)) {
+            let _left = reply.send(Err(error.clone()));
         }
     }
 }

@@ -15,6 +15,10 @@ use super::pace::Pace;
 use crate::http::delivery::Outbox;
 use crate::http::problem::{self, Problem};
 
+/// How many polls later a clean end comes: a request that came together with it, and waits for nothing but those with which its change
+/// is made, is answered before.
+const HELD_BACK: u8 = 2;
+
 /// A connection that never sends a bare error.
 #[derive(Debug)]
 pub(super) struct Courteous<S> {
@@ -24,13 +28,13 @@ pub(super) struct Courteous<S> {
     instead: Option<(Bytes, usize)>,
     /// Is told when all is written: hyper flushes when nothing is left in its own buffer.
     outbox: Outbox,
-    /// Whether the caller has ended its side.
-    has_ended: bool,
+    /// How often it was not told yet that the caller has ended its side.
+    held_back: u8,
 }
 
 impl<S> Courteous<S> {
     pub(super) fn new(stream: S, pace: Pace, outbox: Outbox) -> Self {
-        Self { stream, pace, instead: None, outbox, has_ended: false }
+        Self { stream, pace, instead: None, outbox, held_back: 0 }
     }
 }
 
@@ -44,9 +48,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Courteous<S> {
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
             self.pace.received();
-        } else if matches!(read, Poll::Ready(Ok(()))) && !std::mem::replace(&mut self.has_ended, true) {
-            // With the end hyper drops the request in hand. A clean end comes one poll later, so that a request
-            // that came together with it, and waits for nothing, is answered.
+        } else if matches!(read, Poll::Ready(Ok(()))) && self.held_back < HELD_BACK {
+            // With the end hyper drops the request in hand.
+            self.held_back += 1;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -89,6 +89,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::service::is_gathering;
 
     fn two() -> Threads {
         Threads { first: Thread::start().unwrap(), others: vec![Thread::start().unwrap()] }
@@ -125,7 +126,7 @@ mod tests {
             let mut byte = [0];
             far.read_exact(&mut byte).await.unwrap();
             drop(thread);
-            (byte[0], std::thread::current().name().map(str::to_owned))
+            (byte[0], std::thread::current().name().map(str::to_owned), is_gathering())
         });
         // Goes when its runtime does.
         runtime.spawn(async move {
@@ -133,7 +134,7 @@ mod tests {
             drop(ended);
         });
         near.write_all(&[7]).await.unwrap();
-        assert_eq!(serving.await.unwrap(), (7, Some("connections".to_owned())));
+        assert_eq!(serving.await.unwrap(), (7, Some("connections".to_owned()), true));
         assert!(end.await.is_err());
     }
 }

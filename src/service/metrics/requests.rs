@@ -100,11 +100,12 @@ impl Requests {
 
     /// Appends what all threads have counted.
     pub(super) fn write(&self, text: &mut String) {
-        let mut in_flight = 0;
+        // One that ends here after it began elsewhere may be seen before it is seen there.
+        let in_flight =
+            self.threads.all().map(|counts| counts.in_flight.load(Ordering::Relaxed)).sum::<i64>();
         let mut totals = BTreeMap::<_, u64>::new();
         let mut durations = BTreeMap::<_, Distribution<BUCKETS>>::new();
         for counts in self.threads.all() {
-            in_flight += counts.in_flight.load(Ordering::Relaxed);
             let routes = counts.routes.read().unwrap_or_else(PoisonError::into_inner);
             for (route, series) in
                 routes.iter().flat_map(|(route, all)| all.iter().map(move |one| (route, one)))
@@ -118,7 +119,7 @@ impl Requests {
             }
         }
         head(text, IN_FLIGHT, "gauge", "Requests that are being answered.");
-        line(text, IN_FLIGHT, &labels(&[]), in_flight);
+        line(text, IN_FLIGHT, &labels(&[]), in_flight.max(0));
         text.push('\n');
         head(text, TOTAL, "counter", "Requests answered, by method, route and status.");
         for ((method, route, status), count) in totals {

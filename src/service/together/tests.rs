@@ -1,5 +1,6 @@
 use std::pin::pin;
 use std::sync::Mutex;
+use std::task::{Context, Wake};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -29,7 +30,7 @@ fn queue(registry: &Registry, name: &str) -> Arc<Handle> {
 /// A change of nothing that tells when it is made.
 async fn note(handle: &Arc<Handle>, notes: &Arc<Mutex<Vec<String>>>, name: &str) -> Result<(), Error> {
     let (made, text) = (notes.clone(), format!("{name} is made"));
-    let done = handle.together(move |_, _, _| made.lock().unwrap().push(text), |(), _| {}).await;
+    let done = handle.together(1, move |_, _, _| made.lock().unwrap().push(text), |(), _| {}).await;
     notes.lock().unwrap().push(format!("{name} is told"));
     done.map(|((), _)| ())
 }
@@ -143,19 +144,69 @@ async fn all_hear_that_the_queue_has_gone() {
 }
 
 #[tokio::test]
-async fn a_panic_closes_the_queue_and_all_hear_of_it() {
+async fn a_panic_is_for_whose_change_it_was_and_closes_the_queue() {
     let (registry, notes) = (registry(), Arc::default());
     let handle = queue(&registry, "q");
+    let mut waits = pin!(handle.pop(PopCall { wait: Duration::from_mins(1), ..pop() }));
+    assert!((&mut waits).now_or_never().is_none());
     let _gathering = gather_here();
-    let mut first = Box::pin(std::panic::AssertUnwindSafe(note(&handle, &notes, "a")).catch_unwind());
-    let mut panics = pin!(handle.together(|_, _, _| panic!("on purpose"), |(), _| {}));
+    let mut first = pin!(note(&handle, &notes, "a"));
+    let panics = handle.together(1, |_, _, _| panic!("on purpose"), |(), _| {});
+    let mut panics = Box::pin(AssertUnwindSafe(panics).catch_unwind());
     let mut follows = pin!(note(&handle, &notes, "b"));
     assert!((&mut first).now_or_never().is_none() && (&mut panics).now_or_never().is_none());
     assert!((&mut follows).now_or_never().is_none());
-    assert!(first.await.is_err(), "it was made by this one");
-    assert!(matches!(panics.await, Err::<((), _), _>(Error::Broken)));
+    assert_eq!(first.await, Err(Error::Broken));
+    assert!(panics.await.is_err());
     assert_eq!(follows.await, Err(Error::Broken));
     assert_eq!(note(&handle, &notes, "c").await, Err(Error::Broken));
+    assert!(matches!(waits.await.items, Err(Error::Broken)), "who was in line is told, too");
+}
+
+/// What takes the queue's lock when it is dropped.
+struct TakesLock(Arc<Handle>);
+
+impl Drop for TakesLock {
+    fn drop(&mut self) {
+        let _broken = self.0.with_inner(|_, _| {});
+    }
+}
+
+#[tokio::test]
+async fn a_panic_behind_a_change_drops_what_came_of_it_when_the_lock_is_free() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    for gathers in [false, true] {
+        let registry = registry();
+        let handle = queue(&registry, "q");
+        let mut drained = pin!(handle.wait_drained(Duration::from_mins(1)));
+        assert!(drained.as_mut().poll(&mut Context::from_waker(&Arc::new(Panics).into())).is_pending());
+        let _gathering = gathers.then(gather_here);
+        let closes = |handle: &Arc<Handle>, inner: &mut Inner, now| {
+            inner.queue.set_closed(now, true);
+            TakesLock(handle.clone())
+        };
+        let ended = AssertUnwindSafe(handle.together(1, closes, |_, _| {})).catch_unwind().await;
+        assert!(ended.is_err(), "gathers: {gathers}");
+    }
+}
+
+#[tokio::test]
+async fn no_more_than_some_keys_are_changed_together() {
+    let (registry, notes) = (registry(), Arc::default());
+    let handle = queue(&registry, "q");
+    let _gathering = gather_here();
+    let mut first = pin!(note(&handle, &notes, "a"));
+    let mut fills = pin!(handle.together(MOST_KEYS - 1, |_, _, _| (), |(), _| {}));
+    let mut later = pin!(note(&handle, &notes, "b"));
+    assert!((&mut first).now_or_never().is_none() && (&mut fills).now_or_never().is_none());
+    assert_eq!(*notes.lock().unwrap(), ["a is made"]);
+    assert!((&mut later).now_or_never().is_none());
+    assert_eq!((first.await, fills.await.is_ok(), later.await), (Ok(()), true, Ok(())));
 }
 
 #[tokio::test]

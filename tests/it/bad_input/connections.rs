@@ -97,6 +97,23 @@ async fn a_caller_that_has_ended_its_side_still_gets_its_answer() {
 }
 
 #[tokio::test]
+async fn so_does_one_whose_call_is_taken() {
+    let service = Service::start().await;
+    for queue in 0..20 {
+        let mut client = service.client().await;
+        let body = format!("{{\"key\":\"{queue}\"}}");
+        let head = format!(
+            "POST /v1/queues/q{queue}/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}",
+            body.len()
+        );
+        client.send_bytes(format!("{head}\r\n\r\n{body}").as_bytes()).await;
+        client.end_sending().await;
+        assert_eq!(client.reply().await.status, 200, "queue {queue}");
+        client.closed().await;
+    }
+}
+
+#[tokio::test]
 async fn a_slow_body_is_given_up() {
     let service = Service::with(|settings| settings.server.body_read_timeout = DurationText::from_us(50_000));
     let bench = Bench::on(service.await).await;

@@ -1,5 +1,7 @@
 //! The calls that go past the router are answered as the router has them answered, to which an encoded name leads.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Reply, Service};
@@ -70,4 +72,22 @@ async fn a_plain_name_and_an_encoded_one_are_answered_alike() {
     let statuses: Vec<_> = plain.iter().map(|(status, ..)| *status).collect();
     assert_eq!(statuses, [200, 200, 400, 422, 200, 200, 200, 409, 200, 200, 200, 400, 405]);
     assert!(counted.iter().any(|line| line.contains("/v1/queues/{queue}/pop")), "{counted:?}");
+}
+
+#[tokio::test]
+async fn no_two_requests_have_the_same_id() {
+    let service = Service::start().await;
+    let mut ids = Vec::new();
+    for _ in 0..20 {
+        let mut client = service.client().await;
+        for (method, path) in
+            [("POST", "/v1/queues/q/add"), ("GET", "/v1/info"), ("POST", "/v1/queues/q/pop")]
+        {
+            let body = if path.ends_with("add") { json!({"key": "a"}) } else { Value::Null };
+            let reply = client.call(method, path, &body).await;
+            ids.extend(reply.header("x-request-id").map(str::to_owned));
+        }
+    }
+    assert_eq!(ids.len(), 60);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 60, "{ids:?}");
 }
