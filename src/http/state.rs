@@ -21,7 +21,7 @@ use crate::spans::Spans;
 
 /// What handlers share. Each layer and handler gets a clone, so it is one pointer.
 ///
-/// A connection has one [of its own](Self::for_connection): its requests count on it some ten times each, and a count that all
+/// A connection has one of its own (`for_connection`): its requests count on it some ten times each, and a count that all
 /// requests share goes from processor to processor with each of them.
 #[derive(Clone)]
 pub struct AppState(Arc<Own>);

@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 
 use super::metrics::{QueueMetrics, Sample};
 use super::popping::Served;
 use super::turns::{Admitting, Turns};
-use super::waiters::{Delivery, Waiters};
+use super::waiters::Waiters;
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
 use crate::engine::config::Config;
@@ -98,7 +98,8 @@ pub(super) struct Inner {
 #[derive(Default)]
 #[must_use]
 pub(super) struct Aftermath {
-    deliveries: Vec<(oneshot::Sender<Delivery>, Delivery)>,
+    served: Vec<Served>,
+    commit: Commit,
     waits: Durations,
     works: Durations,
     spent: Vec<Spent>,
@@ -439,21 +440,23 @@ impl Handle {
         self: &Arc<Self>,
         change: impl FnOnce(&mut Inner, Time) -> T,
     ) -> Result<(T, Commit), Error> {
+        let _told = IfItPanics(self);
         let mut inner = self.open_to_change()?;
         let now = self.now();
         let out = change(&mut inner, now);
         // In a panic what was declared last goes first: `out` may take the lock when it is dropped.
         let mut inner = inner;
         let aftermath = self.finish(&mut inner, now);
-        let commit = inner.commit.clone();
         drop(inner);
+        let commit = aftermath.commit.clone();
         self.conclude(aftermath);
         Ok((out, commit))
     }
 
     /// What was left to do until the lock was free.
-    pub(super) fn conclude(&self, aftermath: Aftermath) {
-        for (reply, delivery) in aftermath.deliveries {
+    pub(super) fn conclude(self: &Arc<Self>, aftermath: Aftermath) {
+        for (reply, answer) in aftermath.served {
+            let delivery = answer.map(|items| self.delivered(items, aftermath.commit.clone(), true));
             // A caller that has gone drops the delivery, which gives its keys back.
             drop(reply.send(delivery));
         }
@@ -470,11 +473,6 @@ impl Handle {
         if let Some((journal, id)) = self.journal.as_ref().filter(|_| !events.is_empty()) {
             inner.push(journal, *id, events);
         }
-        let deliveries = served.into_iter().map(|(reply, answer)| {
-            let delivery = answer.map(|items| self.delivered(items, inner.commit.clone(), true));
-            (reply, delivery)
-        });
-        let deliveries = deliveries.collect();
         let next = inner.queue.next_deadline();
         if next.is_some_and(|next| inner.armed.is_none_or(|armed| next < armed)) {
             inner.armed = next;
@@ -490,7 +488,7 @@ impl Handle {
             *self.config.lock().unwrap_or_else(PoisonError::into_inner) = inner.shown_config.clone();
         }
         let (waits, works) = inner.queue.take_durations();
-        Aftermath { deliveries, waits, works, spent: inner.queue.take_spent() }
+        Aftermath { served, commit: inner.commit.clone(), waits, works, spent: inner.queue.take_spent() }
     }
 
     /// After a change: gives keys to who waits for them.
@@ -499,6 +497,17 @@ impl Handle {
             inner.serve(now);
         }
         debug_assert!(inner.queue.table().len() > CHECKED_KEYS_MAX || inner.queue.check() == Ok(()));
+    }
+}
+
+/// Has the timer find that a panic has closed the queue, and tell all who wait at it.
+struct IfItPanics<'h>(&'h Handle);
+
+impl Drop for IfItPanics<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.timer.notify_one();
+        }
     }
 }
 

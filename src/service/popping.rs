@@ -178,7 +178,8 @@ impl Waiting {
     async fn until(mut self, wait: Duration, shutdown: &Shutdown) -> Delivery {
         tokio::select! {
             biased;
-            answer = &mut self.answer => return answer.unwrap_or(Err(Error::QueueDeleted)),
+            // A line that ends without a word was ended by a panic.
+            answer = &mut self.answer => return answer.unwrap_or(Err(Error::Broken)),
             () = tokio::time::sleep(wait) => {}
             () = shutdown.draining().cancelled() => {}
         }

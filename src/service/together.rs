@@ -152,9 +152,6 @@ impl Here {
     fn take(&mut self, handle: &Arc<Handle>) -> Option<Vec<Box<dyn Change>>> {
         let place = self.queues.iter().position(|queue| Arc::ptr_eq(&queue.handle, handle))?;
         let changes = self.queues.swap_remove(place).changes;
-        if changes.len() == 1 {
-            self.at_once = AT_ONCE;
-        }
         Some(changes)
     }
 }
@@ -206,12 +203,18 @@ impl Handle {
         let change = Box::new(Waited { change: Some(change), out: None, tell, reply });
         if HERE.with_borrow_mut(|here| here.as_mut().is_some_and(|here| here.add(self, keys, change))) {
             self.make_gathered();
-        }
-        let mut if_it_leaves = IfItLeaves(Some(self));
-        next_turn().await;
-        if_it_leaves.0 = None;
-        if answer.is_empty() {
-            self.make_gathered();
+        } else {
+            let mut if_it_leaves = IfItLeaves(Some(self));
+            next_turn().await;
+            if_it_leaves.0 = None;
+            if answer.is_empty() {
+                let came = self.make_gathered();
+                HERE.with_borrow_mut(|here| {
+                    if let Some(here) = here.as_mut().filter(|_| came == 1) {
+                        here.at_once = AT_ONCE;
+                    }
+                });
+            }
         }
         match answer.await {
             Ok(Ok(made)) => made,
@@ -220,10 +223,11 @@ impl Handle {
         }
     }
 
-    fn make_gathered(self: &Arc<Self>) {
+    /// Makes what has come; tells how many changes that was.
+    fn make_gathered(self: &Arc<Self>) -> usize {
         let changes = HERE.with_borrow_mut(|here| here.as_mut()?.take(self));
-        let Some(mut changes) = changes else { return };
-        let mut made = 0;
+        let Some(mut changes) = changes else { return 0 };
+        let (came, mut made) = (changes.len(), 0);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             self.with_inner(|inner, now| {
                 for change in &mut changes {
@@ -240,9 +244,10 @@ impl Handle {
                     change.answer(outcome.clone());
                 }
             }
-            // The queue is closed by it. Those that were made before are lost as well: nothing of them has reached the journal.
-            Err(panic) => changes.swap_remove(made.min(changes.len() - 1)).panicked(panic),
+            // The queue is closed by it, and of the others nobody knows what became of them.
+            Err(panic) => changes.swap_remove(made.min(came - 1)).panicked(panic),
         }
+        came
     }
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::join3;
 
 use super::*;
 use crate::clock::Clock;
-use crate::engine::command::{Call, Pop};
+use crate::engine::command::{Call, How, Pop};
 use crate::engine::config::Config;
 use crate::engine::delta::DeltaKind;
 use crate::engine::key::Key;
@@ -35,8 +35,8 @@ async fn note(handle: &Arc<Handle>, notes: &Arc<Mutex<Vec<String>>>, name: &str)
     done.map(|((), _)| ())
 }
 
-async fn add(handle: &Arc<Handle>, key: &str) {
-    let call = Call {
+fn call(key: &str) -> Call {
+    Call {
         kind: DeltaKind::Added,
         key: Key::new(key).unwrap(),
         object: Some(Object::from_valid(&format!("{{\"key\":\"{key}\"}}"))),
@@ -45,8 +45,11 @@ async fn add(handle: &Arc<Handle>, key: &str) {
         final_state_unknown: false,
         rate_limited: false,
         trace: None,
-    };
-    handle.produce(Arc::default(), vec![call]).await.unwrap();
+    }
+}
+
+async fn add(handle: &Arc<Handle>, key: &str) {
+    handle.produce(Arc::default(), vec![call(key)]).await.unwrap();
 }
 
 fn pop() -> PopCall {
@@ -157,10 +160,10 @@ async fn a_panic_is_for_whose_change_it_was_and_closes_the_queue() {
     assert!((&mut first).now_or_never().is_none() && (&mut panics).now_or_never().is_none());
     assert!((&mut follows).now_or_never().is_none());
     assert_eq!(first.await, Err(Error::Broken));
+    assert!(matches!(waits.await.items, Err(Error::Broken)), "who was in line is told, too");
     assert!(panics.await.is_err());
     assert_eq!(follows.await, Err(Error::Broken));
     assert_eq!(note(&handle, &notes, "c").await, Err(Error::Broken));
-    assert!(matches!(waits.await.items, Err(Error::Broken)), "who was in line is told, too");
 }
 
 /// What takes the queue's lock when it is dropped.
@@ -185,13 +188,20 @@ async fn a_panic_behind_a_change_drops_what_came_of_it_when_the_lock_is_free() {
         let handle = queue(&registry, "q");
         let mut drained = pin!(handle.wait_drained(Duration::from_mins(1)));
         assert!(drained.as_mut().poll(&mut Context::from_waker(&Arc::new(Panics).into())).is_pending());
+        let mut waits = pin!(handle.pop(PopCall { wait: Duration::from_mins(1), ..pop() }));
+        assert!((&mut waits).now_or_never().is_none());
         let _gathering = gathers.then(gather_here);
         let closes = |handle: &Arc<Handle>, inner: &mut Inner, now| {
+            inner.queue.produce(now, &[call("a")]).unwrap();
+            handle.serve(inner, now);
+            let token = inner.served[0].1.as_ref().unwrap()[0].token;
+            inner.queue.settle(now, &[Settle { token, how: How::Ack }]);
             inner.queue.set_closed(now, true);
             TakesLock(handle.clone())
         };
         let ended = AssertUnwindSafe(handle.together(1, closes, |_, _| {})).catch_unwind().await;
         assert!(ended.is_err(), "gathers: {gathers}");
+        assert!(matches!(waits.await.items, Err(Error::Broken)), "the key was on its way to this one");
     }
 }
 
@@ -201,12 +211,32 @@ async fn no_more_than_some_keys_are_changed_together() {
     let handle = queue(&registry, "q");
     let _gathering = gather_here();
     let mut first = pin!(note(&handle, &notes, "a"));
-    let mut fills = pin!(handle.together(MOST_KEYS - 1, |_, _, _| (), |(), _| {}));
+    let fills = handle.together(MOST_KEYS - 1, |_, _, _| (), |(), _| {});
     let mut later = pin!(note(&handle, &notes, "b"));
-    assert!((&mut first).now_or_never().is_none() && (&mut fills).now_or_never().is_none());
+    assert!((&mut first).now_or_never().is_none());
+    assert!(fills.now_or_never().is_some_and(|made| made.is_ok()));
     assert_eq!(*notes.lock().unwrap(), ["a is made"]);
     assert!((&mut later).now_or_never().is_none());
-    assert_eq!((first.await, fills.await.is_ok(), later.await), (Ok(()), true, Ok(())));
+    assert_eq!((first.await, later.await), (Ok(()), Ok(())));
+}
+
+#[tokio::test]
+async fn a_call_counts_as_many_keys_as_it_names() {
+    let registry = registry();
+    let handle = queue(&registry, "q");
+    let _gathering = gather_here();
+    let calls = |count| vec![call("a"); count];
+    let settles = |count| vec![Settle { token: 1, how: How::Ack }; count];
+    let pops = |max, settles| {
+        let pop = PopCall { settles, ..pop() };
+        handle.pop(PopCall { pop: Pop { max, ..pop.pop }, ..pop })
+    };
+    assert!(handle.produce(Arc::default(), calls(MOST_KEYS)).now_or_never().is_some());
+    assert!(handle.settle(settles(MOST_KEYS)).now_or_never().is_some());
+    assert!(pops(MOST_KEYS - 1, settles(1)).now_or_never().is_some());
+    assert!(handle.produce(Arc::default(), calls(MOST_KEYS - 1)).now_or_never().is_none());
+    assert!(handle.settle(settles(MOST_KEYS - 1)).now_or_never().is_none());
+    assert!(pops(MOST_KEYS - 2, settles(1)).now_or_never().is_none());
 }
 
 #[tokio::test]
