@@ -44,7 +44,7 @@ pub struct Handle {
     /// How often the lock was not free when it was asked for, and was got later.
     asked: AtomicU64,
     served: AtomicU64,
-    /// Wakes the timer when the next deadline has moved closer, or the queue is gone.
+    /// Wakes the timer when the next deadline has moved closer, or the queue is gone or closed by a panic.
     pub(super) timer: Notify,
     /// Changes whenever the queue becomes synced or drained.
     landmarks: watch::Sender<Landmarks>,

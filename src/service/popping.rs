@@ -212,6 +212,7 @@ impl Inner {
             }
         }
     }
+
     /// Answers all who wait with `error`.
     pub(super) fn send_home(&mut self, error: &Error) {
         let waiting = self.waiters.take_all().into_iter().map(|waiter| waiter.reply);

@@ -151,8 +151,7 @@ impl Here {
 
     fn take(&mut self, handle: &Arc<Handle>) -> Option<Vec<Box<dyn Change>>> {
         let place = self.queues.iter().position(|queue| Arc::ptr_eq(&queue.handle, handle))?;
-        let changes = self.queues.swap_remove(place).changes;
-        Some(changes)
+        Some(self.queues.swap_remove(place).changes)
     }
 }
 
@@ -251,7 +250,7 @@ impl Handle {
     }
 }
 
-/// Ends when all tasks have had a turn that are ready now.
+/// Ends when all tasks have had a turn that are ready now. tokio's `yield_now` would look for I/O first.
 async fn next_turn() {
     let mut has_come = false;
     poll_fn(|context| {
