@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::BodyDataStream;
-use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, header};
+use axum::extract::Request;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body::Body as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::head::Head;
 use super::in_time::{Elapsed, in_time};
 use super::params::nearest;
 use super::problem::{Code, Problem};
-use super::state::AppState;
 use super::visit::Visit;
 use super::wire::strict::Named;
 use crate::engine::key::KeySpec;
@@ -48,31 +47,30 @@ pub(super) struct Incoming {
 
 /// Where the bytes of a body are counted, and those that are added to its objects.
 #[derive(Clone, Debug)]
-pub(super) struct Account(Option<Arc<Visit>>);
+pub(super) struct Account(Arc<Visit>);
 
 impl Account {
     /// Counts bytes until the request is answered; the handler must be the one that calls it.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
-        self.0.as_ref().map_or(Ok(()), |visit| visit.state.gate.budgets.reserve(visit, bytes))
+        self.0.state.gate.budgets.reserve(&self.0, bytes)
     }
 }
 
-impl FromRequest<AppState> for Incoming {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
-        let format = format_of(request.headers())?;
-        check_encoding(request.headers())?;
-        let (pause_max, bytes_max) = (state.limits.body_read_timeout, state.limits.max_body_bytes);
-        let account = Account(request.extensions().get().cloned());
+impl Incoming {
+    /// The body of a request.
+    pub(super) fn of(request: Request, visit: &Arc<Visit>) -> Result<Self, Problem> {
+        let head = Head::of(request.headers());
+        let format = format_of(&head)?;
+        check_encoding(&head)?;
+        let limits = &visit.state.limits;
+        let (pause_max, bytes_max) = (limits.body_read_timeout, limits.max_body_bytes);
+        let account = Account(Arc::clone(visit));
         let body = request.into_body();
         let length = body.size_hint().exact();
         let body = body.into_data_stream();
         Ok(Self { format, body, length, pause_max, bytes_max, account })
     }
-}
 
-impl Incoming {
     /// The next piece of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let piece = in_time(self.pause_max, self.body.next()).await;
@@ -124,10 +122,8 @@ impl Incoming {
             }
             whole.extend_from_slice(&piece);
         }
-        if whole.len() >= LARGE_BYTES
-            && let Some(visit) = &self.account.0
-        {
-            visit.take_turn().await;
+        if whole.len() >= LARGE_BYTES {
+            self.account.0.take_turn().await;
         }
         String::from_utf8(whole).map_err(|error| not_utf8(error.as_bytes(), error.utf8_error().valid_up_to()))
     }
@@ -213,8 +209,8 @@ pub(super) fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
 }
 
 /// No type, or curl's form default, is read as JSON.
-fn format_of(headers: &HeaderMap) -> Result<Format, Problem> {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Format::Json) };
+fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
+    let Some(value) = head.content_type.first else { return Ok(Format::Json) };
     if value == "application/json" {
         return Ok(Format::Json);
     }
@@ -233,15 +229,15 @@ fn format_of(headers: &HeaderMap) -> Result<Format, Problem> {
     })
 }
 
-fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
-    if let Some(encoding) = headers.get(header::TRANSFER_ENCODING)
+fn check_encoding(head: &Head<'_>) -> Result<(), Problem> {
+    if let Some(encoding) = head.transfer_encoding.first
         && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
     {
         let text = encoding.to_str().unwrap_or_default();
         let detail = format!("transfer-encoding {text:?} is not understood; chunked is");
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
-    let Some(encoding) = headers.get(header::CONTENT_ENCODING) else { return Ok(()) };
+    let Some(encoding) = head.content_encoding.first else { return Ok(()) };
     if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
         return Ok(());
     }

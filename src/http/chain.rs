@@ -4,6 +4,7 @@
 //! and there are the most of these when there is the least time.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -12,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 
 use super::budget::{self, Place};
+use super::head::Head;
 use super::leftover::Leftover;
 use super::problem::Problem;
 use super::state::AppState;
@@ -23,7 +25,11 @@ use super::{access, guard};
 pub(super) async fn layer(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions_mut().remove();
     let (target, request) = Target::routed(request).await;
-    answer(state, target, connection, request, |request| next.run(request)).await
+    answer(state, target, connection, request, |visit, mut request| {
+        request.extensions_mut().insert(visit);
+        next.run(request)
+    })
+    .await
 }
 
 /// Answers a request by `next`, unless something speaks against it.
@@ -31,10 +37,10 @@ pub(super) async fn answer<F: Future<Output = Response>>(
     state: AppState,
     target: Target,
     connection: Option<Connection>,
-    mut request: Request,
-    next: impl FnOnce(Request) -> F,
+    request: Request,
+    next: impl FnOnce(Arc<Visit>, Request) -> F,
 ) -> Response {
-    let visit = Visit::of(&mut request, target, connection, state);
+    let visit = Visit::of(&request, target, connection, state);
     let mut observed = Observed::begin(visit.clone());
     // A panic leaves nothing half done that anybody would see: a queue that is being changed closes itself.
     let response = AssertUnwindSafe(pass(&visit, request, next)).catch_unwind().await;
@@ -42,17 +48,19 @@ pub(super) async fn answer<F: Future<Output = Response>>(
 }
 
 async fn pass<F: Future<Output = Response>>(
-    visit: &Visit,
+    visit: &Arc<Visit>,
     request: Request,
-    next: impl FnOnce(Request) -> F,
+    next: impl FnOnce(Arc<Visit>, Request) -> F,
 ) -> Response {
     let wait = budget::wait_of(request.uri().query());
-    let place = match admit(visit, &request, wait) {
+    let head = Head::of(request.headers());
+    let (admitted, expects) = (admit(visit, &request, &head, wait), head.expects);
+    let place = match admitted {
         Ok(place) => place,
-        Err(problem) => return Leftover::whole(request).clear(problem.into_response()).await,
+        Err(problem) => return Leftover::whole(request, expects).clear(problem.into_response()).await,
     };
-    let (request, leftover) = Leftover::lend(request);
-    let response = budget::in_time(visit, wait, visit.run(next(request))).await;
+    let (request, leftover) = Leftover::lend(request, expects);
+    let response = budget::in_time(visit, wait, visit.run(next(visit.clone(), request))).await;
     let response = match place {
         Some(place) => place.keep(response),
         None => response,
@@ -61,10 +69,15 @@ async fn pass<F: Future<Output = Response>>(
 }
 
 /// Refuses what is too large, comes from a foreign page, is not allowed to its caller, or is too much.
-fn admit(visit: &Visit, request: &Request, wait: Duration) -> Result<Option<Place>, Problem> {
+fn admit(
+    visit: &Visit,
+    request: &Request,
+    head: &Head<'_>,
+    wait: Duration,
+) -> Result<Option<Place>, Problem> {
     let state = &visit.state;
-    guard::check_head(request, &state.limits)?;
-    guard::check_site(request, visit.connection.is_some(), &state.limits.allowed_hosts)?;
+    guard::check_head(request.uri(), head, &state.limits)?;
+    guard::check_site(request, head, visit.connection.is_some(), &state.limits.allowed_hosts)?;
     access::authorize(visit, request.headers())?;
     let place = budget::place(visit, request.method(), wait)?;
     guard::check_recovered(state, request.uri())?;

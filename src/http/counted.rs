@@ -9,22 +9,19 @@ use super::problem::{Code, Problem};
 use super::visit::Counts;
 use super::wire::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Replaced, SettledList};
 
-/// An answer whose counts ride along until the outermost layer tells them.
+/// An answer whose counts its visit has noted (`Visit::counted`).
 #[derive(Debug)]
 pub(super) struct Counted<T>(pub(super) T);
 
 impl<T: Countable> IntoResponse for Counted<T> {
     fn into_response(self) -> Response {
-        let counts = self.0.counts();
-        let mut response = match self.0.text() {
+        match self.0.text() {
             Ok(text) => json(text.into()),
             Err(error) => {
                 tracing::error!(%error, "an answer could not be written");
                 Problem::new(Code::Internal, "the answer could not be written").into_response()
             }
-        };
-        response.extensions_mut().insert(counts);
-        response
+        }
     }
 }
 

@@ -7,26 +7,23 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderName, HeaderValue, Uri, Version, header};
+use axum::http::{HeaderValue, Uri, Version};
 
+use super::head::Head;
 use super::problem::{Code, Problem};
 use super::state::{AppState, HttpLimits};
-
-static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, with room for the rest.
 const URI_BYTES_MAX: usize = 8_192;
 
 /// Refuses a head that is too large.
-pub(super) fn check_head(request: &Request, limits: &HttpLimits) -> Result<(), Problem> {
-    let uri = request.uri().path_and_query().map_or(0, |uri| uri.as_str().len());
+pub(super) fn check_head(uri: &Uri, head: &Head<'_>, limits: &HttpLimits) -> Result<(), Problem> {
+    let uri = uri.path_and_query().map_or(0, |uri| uri.as_str().len());
     if uri > URI_BYTES_MAX {
         let detail = format!("the URI has {uri} bytes, and at most {URI_BYTES_MAX} are allowed");
         return Err(Problem::new(Code::UriTooLong, detail).with("limit", URI_BYTES_MAX));
     }
-    let headers = request.headers().iter();
-    let bytes: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    let limit = limits.max_header_bytes;
+    let (bytes, limit) = (head.bytes, limits.max_header_bytes);
     if bytes > limit {
         let detail = format!("the headers have {bytes} bytes; server.max_header_bytes is {limit}");
         return Err(Problem::new(Code::HeadersTooLarge, detail).with("limit", limit));
@@ -43,39 +40,40 @@ pub(super) fn check_recovered(state: &AppState, uri: &Uri) -> Result<(), Problem
 }
 
 /// Refuses what a foreign web page sent. `is_sent` is whether it came over a connection.
-pub(super) fn check_site(request: &Request, is_sent: bool, allowed: &[String]) -> Result<(), Problem> {
-    let (headers, uri) = (request.headers(), request.uri());
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let named = hosts.next().map(text);
-    if hosts.next().is_some() {
+pub(super) fn check_site(
+    request: &Request,
+    head: &Head<'_>,
+    is_sent: bool,
+    allowed: &[String],
+) -> Result<(), Problem> {
+    let named = head.host.first.map(text);
+    if head.host.stands_twice {
         return Err(Problem::new(Code::InvalidRequest, "the header host stands twice"));
     }
     // RFC 9112, 3.2. What comes over no connection is a test's.
     if named.is_none() && is_sent && request.version() == Version::HTTP_11 {
         return Err(Problem::new(Code::InvalidRequest, "the header host is not there"));
     }
-    let host = uri.authority().map(Authority::as_str).or(named);
+    let host = request.uri().authority().map(Authority::as_str).or(named);
     if let Some(host) = host
         && !host_name(host).is_some_and(|name| is_own(name, allowed))
     {
         let detail = format!("the host {host:?} is not this server's; server.allowed_hosts can name it");
         return Err(Problem::new(Code::CrossSite, detail));
     }
-    let is_foreign = |site: &HeaderValue| site.as_bytes().eq_ignore_ascii_case(b"cross-site");
-    if headers.get_all(&SEC_FETCH_SITE).iter().any(is_foreign) {
+    if head.is_cross_site {
         return Err(Problem::new(
             Code::CrossSite,
             "Sec-Fetch-Site is cross-site: a foreign web page sent this",
         ));
     }
-    let mut origins = headers.get_all(header::ORIGIN).iter().map(text);
-    if let Some(origin) = origins.next() {
+    if let Some(origin) = head.origin.first.map(text) {
         let from = origin.split_once("://").map_or("", |(_, authority)| authority);
         if host.is_none_or(|host| !from.eq_ignore_ascii_case(host)) {
             let detail = format!("the origin {origin:?} is not this server: a foreign web page sent this");
             return Err(Problem::new(Code::CrossSite, detail));
         }
-        if origins.next().is_some() {
+        if head.origin.stands_twice {
             return Err(Problem::new(Code::CrossSite, "the header origin stands twice"));
         }
     }
@@ -119,7 +117,9 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        check_site(&request.body(Body::empty()).unwrap(), false, &["queue.example".to_owned()]).is_ok()
+        let request = request.body(Body::empty()).unwrap();
+        let head = Head::of(request.headers());
+        check_site(&request, &head, false, &["queue.example".to_owned()]).is_ok()
     }
 
     #[test]

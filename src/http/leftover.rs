@@ -35,15 +35,14 @@ pub(super) struct Leftover {
 type Rest = Arc<Mutex<Option<Body>>>;
 
 impl Leftover {
-    /// The whole body of a request that no handler sees.
-    pub(super) fn whole(request: Request) -> Self {
-        let waits = request.headers().contains_key(header::EXPECT);
+    /// The whole body of a request that no handler sees. `waits` is whether its caller waits for leave to send it.
+    pub(super) fn whole(request: Request, waits: bool) -> Self {
         Self { rest: Arc::new(Mutex::new(Some(request.into_body()))), waits }
     }
 
     /// What a handler will leave of a body that is lent to it.
-    pub(super) fn lend(request: Request) -> (Request, Self) {
-        let leftover = Self { rest: Rest::default(), waits: request.headers().contains_key(header::EXPECT) };
+    pub(super) fn lend(request: Request, waits: bool) -> (Request, Self) {
+        let leftover = Self { rest: Rest::default(), waits };
         let rest = leftover.rest.clone();
         (
             request.map(|body| if body.is_end_stream() { body } else { Body::new(Lent { body, rest }) }),

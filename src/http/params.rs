@@ -22,6 +22,16 @@ pub(super) struct Params {
 }
 
 impl Params {
+    /// Those of a query.
+    pub(super) fn of(query: Option<&str>) -> Result<Self, Problem> {
+        let query = query.unwrap_or_default();
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decode(name)?, decode(value)?))
+        });
+        Ok(Self { given: pairs.collect::<Result<_, Problem>>()? })
+    }
+
     /// Refuses parameters that the call does not know, and those that stand twice.
     pub(super) fn only<Known: Names>(self) -> Result<Self, Problem> {
         self.among(Known::NAMES)
@@ -180,12 +190,7 @@ impl<S: Sync> FromRequestParts<S> for Params {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let query = parts.uri.query().unwrap_or_default();
-        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(name)?, decode(value)?))
-        });
-        Ok(Self { given: pairs.collect::<Result<_, Problem>>()? })
+        Self::of(parts.uri.query())
     }
 }
 
@@ -216,16 +221,19 @@ impl<S: Sync> FromRequestParts<S> for QueueName {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let visit: Option<&Arc<Visit>> = parts.extensions.get();
-        if let Some(name) = visit.and_then(|visit| visit.queue_name()) {
-            return Ok(Self(name.clone()));
-        }
-        // It can't be the name of one, and it is told why.
-        let encoded = parts.uri.path().strip_prefix("/v1/queues/").unwrap_or_default();
-        let encoded = encoded.split('/').next().unwrap_or_default();
-        let decoded = percent_decode_str(encoded).decode_utf8_lossy();
-        let name = Name::new(&decoded);
-        name.map(Self).map_err(|error| wrong("queue", &format!("{decoded:?}: {error}")))
+        queue_name(visit.and_then(|visit| visit.queue_name()), parts.uri.path()).map(Self)
     }
+}
+
+/// The name that the path has been found to name, or why it can't be the name of a queue.
+pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Problem> {
+    if let Some(name) = found {
+        return Ok(name.clone());
+    }
+    let encoded = path.strip_prefix("/v1/queues/").unwrap_or_default();
+    let encoded = encoded.split('/').next().unwrap_or_default();
+    let decoded = percent_decode_str(encoded).decode_utf8_lossy();
+    Name::new(&decoded).map_err(|error| wrong("queue", &format!("{decoded:?}: {error}")))
 }
 
 /// The key that ends the path, behind `/items/` or `/known/`.

@@ -61,8 +61,8 @@ async fn call(
     request: Request,
     connection: Connection,
 ) -> Response {
-    let handlers = state.clone();
-    chain::answer(state, target, Some(connection), request, |request| hot.answer(request, handlers)).await
+    let next = |visit, request| hot.answer(visit, request);
+    chain::answer(state, target, Some(connection), request, next).await
 }
 
 async fn route(router: Router, mut request: Request, connection: Connection) -> Response {

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::measures::UNMATCHED;
 use super::problem::{self, Code, Problem};
-use super::visit::{Counts, REQUEST_ID, Visit};
+use super::visit::{REQUEST_ID, Visit};
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
 use crate::engine::time::Time;
@@ -70,14 +70,14 @@ impl Observed {
             headers.insert(&REQUEST_ID, value);
         }
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        let counts = response.extensions_mut().remove().unwrap_or_default();
-        self.tell(Some(response.status().as_u16()), code.map_or("ok", Code::name), counts);
+        self.tell(Some(response.status().as_u16()), code.map_or("ok", Code::name));
         self.is_told = true;
         response
     }
 
-    fn tell(&self, status: Option<u16>, outcome: &'static str, counts: Counts) {
+    fn tell(&self, status: Option<u16>, outcome: &'static str) {
         let visit = &self.visit;
+        let counts = visit.counts();
         let now_us = visit.state.clock.now_us();
         let took = Duration::from_micros(now_us.saturating_sub(visit.begun_us));
         let route = visit.route().unwrap_or(UNMATCHED);
@@ -158,7 +158,7 @@ impl Drop for Observed {
     fn drop(&mut self) {
         self.visit.state.measures.end();
         if !self.is_told {
-            self.tell(None, "gone", Counts::default());
+            self.tell(None, "gone");
         }
     }
 }

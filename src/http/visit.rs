@@ -10,13 +10,15 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::HeaderName;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::counted::{Countable, Counted};
 use super::delivery::Outbox;
+use super::head::Head;
 use super::measures::UNKNOWN;
 use super::state::AppState;
 use super::trace;
 use crate::access::Caller;
 use crate::config::access::Verb;
-use crate::engine::trace::TraceContext;
+use crate::engine::trace::{Trace, TraceContext};
 use crate::name::Name;
 
 pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -94,6 +96,8 @@ pub(super) struct Visit {
     pub(super) parent: Option<TraceContext>,
     /// The traces of the deltas that it is answered with, if spans are made.
     pub(super) links: OnceLock<Vec<TraceContext>>,
+    /// How much it is about, once that is known.
+    counts: OnceLock<Counts>,
     /// Bytes of its body that are counted in the budget of bodies, until nobody holds the visit any more.
     pub(super) body_bytes: AtomicUsize,
     /// The turn that it has because its body is large, until it waits for something else.
@@ -103,15 +107,16 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// What the head of a request says, which takes it along.
+    /// What the head of a request says.
     pub(super) fn of(
-        request: &mut Request,
+        request: &Request,
         target: Target,
         connection: Option<Connection>,
         state: AppState,
     ) -> Arc<Self> {
-        let visit = Arc::new(Self {
-            id: request_id(request, &state),
+        let head = Head::of(request.headers());
+        Arc::new(Self {
+            id: request_id(&head, &state),
             begun_us: state.clock.now_us(),
             method: method_label(request.method().as_str()),
             target,
@@ -120,14 +125,34 @@ impl Visit {
             caller: OnceLock::new(),
             expired: OnceLock::new(),
             is_let_in: AtomicBool::new(false),
-            parent: trace::context_of(request.headers()),
+            parent: trace::context_of(head.traceparent),
             links: OnceLock::new(),
+            counts: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),
             turn: Mutex::default(),
             state,
-        });
-        request.extensions_mut().insert(Arc::clone(&visit));
-        visit
+        })
+    }
+
+    /// Notes how much the request is about.
+    pub(super) fn count(&self, counts: Counts) {
+        let _noted_once = self.counts.set(counts);
+    }
+
+    /// How much the request was about.
+    pub(super) fn counts(&self) -> Counts {
+        self.counts.get().copied().unwrap_or_default()
+    }
+
+    /// An answer to the request.
+    pub(super) fn counted<T: Countable>(&self, document: T) -> Counted<T> {
+        self.count(document.counts());
+        Counted(document)
+    }
+
+    /// The trace that the request belongs to, if its caller says so: to be kept with what it queues.
+    pub(super) fn trace(&self) -> Option<Trace> {
+        self.parent.map(Trace::new)
     }
 
     /// Takes a turn, which it gives back as soon as it waits for something else. Large bodies are read by as many at a time as
@@ -202,8 +227,8 @@ pub(super) struct Counts {
 }
 
 /// A caller's own id is kept if it is harmless.
-fn request_id(request: &Request, state: &AppState) -> String {
-    let given = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+fn request_id(head: &Head<'_>, state: &AppState) -> String {
+    let given = head.request_id.first.and_then(|value| value.to_str().ok());
     let harmless = |id: &&str| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
     };

@@ -4,9 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::Response;
 use foldhash::fast::RandomState;
 
@@ -15,12 +13,12 @@ use crate::engine::Sweep;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::key::Key;
 use crate::engine::limits::ERROR_BYTES_MAX;
-use crate::http::body::Incoming;
+use crate::http::call::QueueCall;
 use crate::http::counted::{Counted, json};
 use crate::http::delivery::DeliveryBody;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{InQueue, PopQuery};
-use crate::http::params::{Params, QueueName, read_duration, wrong};
+use crate::http::params::{read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::visit::{Counts, Visit};
@@ -51,26 +49,15 @@ const SETTLES_MAX: usize = 10_000;
         Always, OfQueue, OfBody, Full,
     )
 )]
-pub(in crate::http) async fn pop(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Extension(visit): Extension<Arc<Visit>>,
-    incoming: Incoming,
-) -> Result<Response, Problem> {
-    let answer = pop_or_problem(&state, &name, params, incoming, &visit).await;
-    answer.map_err(|problem| problem.with_default("settled", Vec::<SettledDocument>::new()))
+pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
+    pop_or_problem(call)
+        .await
+        .map_err(|problem| problem.with_default("settled", Vec::<SettledDocument>::new()))
 }
 
 /// A problem without `settled` came before anything was settled.
-async fn pop_or_problem(
-    state: &AppState,
-    name: &Name,
-    params: Params,
-    incoming: Incoming,
-    visit: &Visit,
-) -> Result<Response, Problem> {
-    let params = params.only::<PopQuery>()?;
+async fn pop_or_problem(call: QueueCall) -> Result<Response, Problem> {
+    let QueueCall { state, name, params, incoming, visit } = call.only::<PopQuery>()?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
     let pop = Pop {
@@ -88,7 +75,7 @@ async fn pop_or_problem(
     let body: PopBody = incoming.flat_document().await?;
     let hows = read_settles(&body.settle)?;
 
-    let handle = state.registry.get_or_create(name)?;
+    let handle = state.registry.get_or_create(&name)?;
     let answer = handle.pop(PopCall { pop, settles: settles_of(&handle, &body.settle, hows), wait }).await;
     let settled = settled_documents(body.settle, &answer.settled);
     let delivered = match answer.items {
@@ -102,16 +89,14 @@ async fn pop_or_problem(
         let traces = deltas.filter_map(|delta| delta.provenance.trace().map(|trace| **trace));
         let _set_once = visit.links.set(traces.collect());
     }
-    let counts = Counts {
+    visit.count(Counts {
         items: Some(delivered.items.len() as u64),
         leases: Some(settled.len() as u64),
         ..Counts::default()
-    };
+    });
     let text = popped(handle.incarnation(), &delivered.items, &settled, handle.now());
     let outbox = visit.connection.as_ref().map(|connection| connection.outbox.clone());
-    let mut response = json(Body::new(DeliveryBody::new(text, delivered, outbox)));
-    response.extensions_mut().insert(counts);
-    Ok(response)
+    Ok(json(Body::new(DeliveryBody::new(text, delivered, outbox))))
 }
 
 /// Settle leases, each for itself.
@@ -125,14 +110,11 @@ async fn pop_or_problem(
     )
 )]
 pub(in crate::http) async fn settle(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
     let body: SettleBody = incoming.flat_document().await?;
-    settle_all(&state, &name, body.settle).await
+    settle_all(&state, &name, body.settle).await.map(|list| visit.counted(list))
 }
 
 /// Acknowledge leases: what was handed out is known now.
@@ -145,13 +127,8 @@ pub(in crate::http) async fn settle(
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn ack(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(&state, &name, params, incoming, SettleHow::Ack).await
+pub(in crate::http) async fn ack(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+    settle_one_way(call, SettleHow::Ack).await
 }
 
 /// Say that work failed: the keys come back later.
@@ -164,13 +141,8 @@ pub(in crate::http) async fn ack(
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn nack(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(&state, &name, params, incoming, SettleHow::Nack).await
+pub(in crate::http) async fn nack(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+    settle_one_way(call, SettleHow::Nack).await
 }
 
 /// Give keys back to the tail of the line; no failure.
@@ -183,13 +155,8 @@ pub(in crate::http) async fn nack(
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn release(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(&state, &name, params, incoming, SettleHow::Release).await
+pub(in crate::http) async fn release(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+    settle_one_way(call, SettleHow::Release).await
 }
 
 /// Park keys at once.
@@ -202,13 +169,8 @@ pub(in crate::http) async fn release(
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn reject(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(&state, &name, params, incoming, SettleHow::Reject).await
+pub(in crate::http) async fn reject(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+    settle_one_way(call, SettleHow::Reject).await
 }
 
 /// Set the deadline of leases to now and a lease's length; it may shorten.
@@ -222,10 +184,7 @@ pub(in crate::http) async fn reject(
     )
 )]
 pub(in crate::http) async fn extend(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<ExtendedList>, Problem> {
     params.none()?;
     let body: ExtendBody = incoming.flat_document().await?;
@@ -243,7 +202,7 @@ pub(in crate::http) async fn extend(
         let list = serde_json::to_value(&leases).unwrap_or_default();
         return Err(lease_lost("extended").with("leases", list));
     }
-    Ok(Counted(ExtendedList { leases }))
+    Ok(visit.counted(ExtendedList { leases }))
 }
 
 /// Put parked keys back in line.
@@ -256,18 +215,13 @@ pub(in crate::http) async fn extend(
         Always, OfQueue, OfBody, Unprocessable,
     )
 )]
-pub(in crate::http) async fn redrive(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, keys) = parked_keys(&state, &name, params, incoming).await?;
+pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
+    let (handle, keys, visit) = parked_keys(call).await?;
     let mut sweep = Sweep::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
         Ok(queue.redrive_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
     };
-    Ok(Counted(KeysCount { keys: handle.sliced(step).await? }))
+    Ok(visit.counted(KeysCount { keys: handle.sliced(step).await? }))
 }
 
 /// Drop parked keys and what waits for them.
@@ -280,30 +234,21 @@ pub(in crate::http) async fn redrive(
         Always, OfQueue, OfBody, Unprocessable,
     )
 )]
-pub(in crate::http) async fn discard(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, keys) = parked_keys(&state, &name, params, incoming).await?;
+pub(in crate::http) async fn discard(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
+    let (handle, keys, visit) = parked_keys(call).await?;
     let mut sweep = Sweep::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
         Ok(queue.discard_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
     };
-    Ok(Counted(KeysCount { keys: handle.sliced(step).await? }))
+    Ok(visit.counted(KeysCount { keys: handle.sliced(step).await? }))
 }
 
-async fn parked_keys(
-    state: &AppState,
-    name: &Name,
-    params: Params,
-    incoming: Incoming,
-) -> Result<(Arc<Handle>, Option<Vec<Key>>), Problem> {
+async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<Vec<Key>>, Arc<Visit>), Problem> {
+    let QueueCall { state, name, params, incoming, visit } = call;
     params.none()?;
     let body: KeysBody = incoming.document().await?;
     let keys = body.keys.as_deref().map(read_keys).transpose()?;
-    Ok((state.registry.get(name)?, keys))
+    Ok((state.registry.get(&name)?, keys, visit))
 }
 
 /// The keys of a document's list.
@@ -317,27 +262,18 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
         .collect()
 }
 
-async fn settle_one_way(
-    state: &AppState,
-    name: &Name,
-    params: Params,
-    incoming: Incoming,
-    how: SettleHow,
-) -> Result<Counted<SettledList>, Problem> {
+async fn settle_one_way(call: QueueCall, how: SettleHow) -> Result<Counted<SettledList>, Problem> {
+    let QueueCall { state, name, params, incoming, visit } = call;
     params.none()?;
     let body: LeasesBody = incoming.flat_document().await?;
     read_how(how, body.delay.as_deref(), body.error.as_deref())?;
     let call =
         |lease: String| SettleCall { lease, how, delay: body.delay.clone(), error: body.error.clone() };
     let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
-    settle_all(state, name, calls).await
+    settle_all(&state, &name, calls).await.map(|list| visit.counted(list))
 }
 
-async fn settle_all(
-    state: &AppState,
-    name: &Name,
-    calls: Vec<SettleCall>,
-) -> Result<Counted<SettledList>, Problem> {
+async fn settle_all(state: &AppState, name: &Name, calls: Vec<SettleCall>) -> Result<SettledList, Problem> {
     let hows = read_settles(&calls)?;
     let handle = state.registry.get(name)?;
     let settles = settles_of(&handle, &calls, hows);
@@ -347,7 +283,7 @@ async fn settle_all(
         let list = serde_json::to_value(&settled).unwrap_or_default();
         return Err(lease_lost("settled").with("settled", list));
     }
-    Ok(Counted(SettledList { settled }))
+    Ok(SettledList { settled })
 }
 
 fn all_lost(mut stale: impl ExactSizeIterator<Item = bool>) -> bool {

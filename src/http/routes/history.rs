@@ -1,5 +1,8 @@
 //! What has happened to a key, newest first, as far back as the journal is kept.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 
 use super::look::{PAGE_DEFAULT, PAGE_MAX};
@@ -12,6 +15,7 @@ use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey
 use crate::http::params::{Params, PathKey, QueueName, wrong};
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
+use crate::http::visit::Visit;
 use crate::http::wire::{EventDocument, Page};
 use crate::service::Name;
 
@@ -29,9 +33,10 @@ pub(in crate::http) async fn of_key(
     QueueName(name): QueueName,
     PathKey(key): PathKey,
     params: Params,
+    Extension(visit): Extension<Arc<Visit>>,
 ) -> Result<Counted<Page<EventDocument>>, Problem> {
     let params = params.only::<KeyHistoryQuery>()?;
-    page(&state, &name, &key, &params).await
+    page(&state, &name, &key, &params).await.map(|page| visit.counted(page))
 }
 
 /// What has happened to a key, newest first; for keys that clients can't put into a path.
@@ -47,10 +52,11 @@ pub(in crate::http) async fn history(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Extension(visit): Extension<Arc<Visit>>,
 ) -> Result<Counted<Page<EventDocument>>, Problem> {
     let params = params.only::<HistoryQuery>()?;
     let key = params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
-    page(&state, &name, &key, &params).await
+    page(&state, &name, &key, &params).await.map(|page| visit.counted(page))
 }
 
 async fn page(
@@ -58,7 +64,7 @@ async fn page(
     name: &Name,
     key: &Key,
     params: &Params,
-) -> Result<Counted<Page<EventDocument>>, Problem> {
+) -> Result<Page<EventDocument>, Problem> {
     let handle = state.registry.get(name)?;
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let before = match params.text("continue") {
@@ -70,9 +76,9 @@ async fn page(
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let history = handle.history(key, before, limit).await?;
-    Ok(Counted(Page {
+    Ok(Page {
         items: history.events.iter().map(|event| EventDocument::new(&handle, event)).collect(),
         next: history.next.map(|rv| cursor::encode(handle.incarnation(), &rv.to_string())),
         resource_version: history.resource_version,
-    }))
+    })
 }

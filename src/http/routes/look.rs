@@ -4,12 +4,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -18,7 +18,6 @@ use crate::engine::delta::{Deltas, Rv};
 use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
-use crate::http::counted::Counted;
 use crate::http::cursor;
 use crate::http::openapi::answers::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
@@ -26,6 +25,7 @@ use crate::http::openapi::terms::{ItemsAnswer, KnownAnswer};
 use crate::http::params::{Params, PathKey, QueueName, nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
+use crate::http::visit::Visit;
 use crate::http::wire::{ItemDocument, KnownDocument, Page, SyncedDocument};
 use crate::service::Handle;
 
@@ -138,6 +138,7 @@ pub(in crate::http) async fn items(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Extension(visit): Extension<Arc<Visit>>,
     streams: Streams,
 ) -> Result<Response, Problem> {
     let params = params.only::<ItemsQuery>()?;
@@ -156,7 +157,7 @@ pub(in crate::http) async fn items(
         let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(Counted(item_page(handle, filter, after, limit).await?).into_response())
+    Ok(visit.counted(item_page(handle, filter, after, limit).await?).into_response())
 }
 
 struct ItemFilter {
@@ -344,6 +345,7 @@ pub(in crate::http) async fn known_list(
     State(state): State<AppState>,
     QueueName(name): QueueName,
     params: Params,
+    Extension(visit): Extension<Arc<Visit>>,
     streams: Streams,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -362,7 +364,7 @@ pub(in crate::http) async fn known_list(
         let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(Counted(known_page(handle, filter, after, limit).await?).into_response())
+    Ok(visit.counted(known_page(handle, filter, after, limit).await?).into_response())
 }
 
 struct KnownFilter {

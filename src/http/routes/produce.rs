@@ -4,9 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::State;
-
 use super::consume::read_keys;
 use super::reading::{
     Fate, Listing, Parsed, Reader, Rules, documents, key_or_explicit, objects, read_keys_again,
@@ -20,16 +17,15 @@ use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::trace::Trace;
 use crate::engine::{Queue, Seed, Sweep};
-use crate::http::body::{Incoming, read_envelope};
+use crate::http::body::read_envelope;
+use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery};
 use crate::http::openapi::terms::{Deltas, Objects, Seeds};
-use crate::http::params::{Params, QueueName, check_name, read_duration, wrong};
+use crate::http::params::{check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::trace::Traced;
-use crate::http::visit::Visit;
 use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced, SeedCall};
 use crate::service::{self, Name, SLICE_KEYS};
 
@@ -49,15 +45,8 @@ const READINGS_MAX: usize = 3;
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn add(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Traced(trace): Traced,
-    incoming: Incoming,
-) -> Result<Counted<Produced>, Problem> {
-    let params = params.only::<AddQuery>()?;
-    produce(&state, &name, (&params, trace), incoming, DeltaKind::Added).await
+pub(in crate::http) async fn add(call: QueueCall) -> Result<Counted<Produced>, Problem> {
+    produce(call.only::<AddQuery>()?, DeltaKind::Added).await
 }
 
 /// Update objects; an unknown key is accepted.
@@ -70,15 +59,8 @@ pub(in crate::http) async fn add(
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn update(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Traced(trace): Traced,
-    incoming: Incoming,
-) -> Result<Counted<Produced>, Problem> {
-    let params = params.only::<UpdateQuery>()?;
-    produce(&state, &name, (&params, trace), incoming, DeltaKind::Updated).await
+pub(in crate::http) async fn update(call: QueueCall) -> Result<Counted<Produced>, Problem> {
+    produce(call.only::<UpdateQuery>()?, DeltaKind::Updated).await
 }
 
 /// Delete objects, or one by its key alone.
@@ -91,24 +73,12 @@ pub(in crate::http) async fn update(
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn delete(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Traced(trace): Traced,
-    incoming: Incoming,
-) -> Result<Counted<Produced>, Problem> {
-    let params = params.only::<DeleteQuery>()?;
-    produce(&state, &name, (&params, trace), incoming, DeltaKind::Deleted).await
+pub(in crate::http) async fn delete(call: QueueCall) -> Result<Counted<Produced>, Problem> {
+    produce(call.only::<DeleteQuery>()?, DeltaKind::Deleted).await
 }
 
-async fn produce(
-    state: &AppState,
-    name: &Name,
-    (params, trace): (&Params, Option<Trace>),
-    incoming: Incoming,
-    kind: DeltaKind,
-) -> Result<Counted<Produced>, Problem> {
+async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Counted<Produced>, Problem> {
+    let QueueCall { state, name, params, incoming, visit } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
     let explicit = params.key("key")?;
@@ -116,7 +86,7 @@ async fn produce(
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay; leave delay out"));
     }
-    let rules = Rules::of(state, name, &incoming);
+    let rules = Rules::of(&state, &name, &incoming);
     let most = state.limits.max_batch;
     let may_be_empty = explicit.is_some() || kind == DeltaKind::Deleted;
     let (parsed, many) = objects(incoming, &rules.config, most, may_be_empty).await?;
@@ -124,6 +94,7 @@ async fn produce(
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
+    let trace = visit.trace();
     let template = move |config: &Config, key: Key, object: Option<Object>| Call {
         kind,
         key,
@@ -136,27 +107,29 @@ async fn produce(
     };
     if parsed.is_empty() && !many {
         let bare = move |config: &Config| kind == DeltaKind::Deleted || config.mode == Mode::Keys;
-        return apply(
-            state,
-            name,
-            rules.without_objects(),
-            Arc::new(vec![explicit]),
-            move |reader, _, explicit| match explicit {
-                Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None)),
-                _ => Err(empty_body(kind)),
-            },
-        )
-        .await;
+        let rules = rules.without_objects();
+        let produced =
+            apply(
+                &state,
+                &name,
+                rules,
+                Arc::new(vec![explicit]),
+                move |reader, _, explicit| match explicit {
+                    Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None)),
+                    _ => Err(empty_body(kind)),
+                },
+            );
+        return Ok(visit.counted(produced.await?));
     }
     let read_by = rules.config.clone();
-    apply(state, name, rules, Arc::new(parsed), move |reader, index, parsed| {
+    let produced = apply(&state, &name, rules, Arc::new(parsed), move |reader, index, parsed| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
         let keyed = reader.keyed(parsed, explicit.as_ref(), Fate::of(kind));
         let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
         Ok(template(reader.config, key, Some(object)))
-    })
-    .await
+    });
+    Ok(visit.counted(produced.await?))
 }
 
 fn empty_body(kind: DeltaKind) -> Problem {
@@ -179,19 +152,16 @@ fn empty_body(kind: DeltaKind) -> Problem {
     )
 )]
 pub(in crate::http) async fn deltas(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Traced(trace): Traced,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
     let texts = documents(incoming, state.limits.max_batch, &rules.config).await?;
-    apply(&state, &name, rules, Arc::new(texts), move |reader, index, (text, line)| {
+    let trace = visit.trace();
+    let produced = apply(&state, &name, rules, Arc::new(texts), move |reader, index, (text, line)| {
         delta_call(text, reader, trace.clone()).map_err(|problem| problem.in_item(index, *line))
-    })
-    .await
+    });
+    Ok(visit.counted(produced.await?))
 }
 
 /// Applies the calls that `read` makes of what came by a queue's settings, and reads them anew if those
@@ -202,7 +172,7 @@ async fn apply<C: Send + Sync + 'static>(
     mut rules: Rules,
     came: Arc<Vec<C>>,
     read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<Call, Problem> + Clone + Send + 'static,
-) -> Result<Counted<Produced>, Problem> {
+) -> Result<Produced, Problem> {
     for _ in 0..READINGS_MAX {
         let calls = rules.each(came.clone(), read.clone()).await?;
         let there = rules.handle.clone();
@@ -217,7 +187,7 @@ async fn apply<C: Send + Sync + 'static>(
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // It was deleted since the call came, which makes it anew.
             Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
-            produced => return Ok(Counted(produced?.into())),
+            produced => return Ok(produced?.into()),
         }
     }
     Err(Refusal::ConfigChanged.into())
@@ -277,12 +247,7 @@ fn delta_call(text: &str, reader: &mut Reader<'_>, trace: Option<Trace>) -> Resu
     )
 )]
 pub(in crate::http) async fn replace(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Traced(trace): Traced,
-    Extension(visit): Extension<Arc<Visit>>,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<Replaced>, Problem> {
     let params = params.only::<ReplaceQuery>()?;
     let source: Option<Source> = params.name("source")?.map(Source::from);
@@ -303,11 +268,11 @@ pub(in crate::http) async fn replace(
         max_delete_percent,
         max_deletes,
         dry_run,
-        trace,
+        trace: visit.trace(),
     };
     let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
     if dry_run && let Some(mut queue) = first {
-        return Ok(Counted(whole_replace(&mut queue, replace)?.into()));
+        return Ok(visit.counted(whole_replace(&mut queue, replace)?.into()));
     }
     let handle = state.registry.get_or_create(&name)?;
     let now = handle.config();
@@ -320,10 +285,11 @@ pub(in crate::http) async fn replace(
     }
     let mut accepting = Some(replace);
     let mut id = None;
+    let kept = visit.clone();
     let replaced = handle
         .sliced(move |queue, now| {
             // The list goes on without its caller, and its bytes count until it is done.
-            let _counted = &visit;
+            let _counted = &kept;
             // A refused list stays here, and is dropped when the queue's lock is free again.
             if let Some(replace) = &accepting {
                 queue.check_config(&config)?;
@@ -338,7 +304,7 @@ pub(in crate::http) async fn replace(
             }
         })
         .await;
-    Ok(Counted(replaced?.into()))
+    Ok(visit.counted(replaced?.into()))
 }
 
 /// Runs a Replace on a queue that nobody else uses.
@@ -362,19 +328,15 @@ fn whole_replace(queue: &mut Queue, replace: Replace) -> Result<command::Replace
     )
 )]
 pub(in crate::http) async fn resync(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Traced(trace): Traced,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     incoming.nothing().await?;
     state.registry.rehearse(&name, Queue::check_resync)?;
     let handle = state.registry.get_or_create(&name)?;
-    let mut sweep = Sweep::traced(trace);
+    let mut sweep = Sweep::traced(visit.trace());
     let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut sweep, SLICE_KEYS)).await?;
-    Ok(Counted(resynced.into()))
+    Ok(visit.counted(resynced.into()))
 }
 
 /// Put known objects in place without a delta: restoring, moving in.
@@ -388,10 +350,7 @@ pub(in crate::http) async fn resync(
     )
 )]
 pub(in crate::http) async fn seed(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
@@ -405,7 +364,7 @@ pub(in crate::http) async fn seed(
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
     let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS, account).await?;
-    Ok(Counted(Produced { resource_version, queued, ignored: 0 }))
+    Ok(visit.counted(Produced { resource_version, queued, ignored: 0 }))
 }
 
 /// Reads a line of seeds by the rules of `/seed`, for others than callers of it.
@@ -438,10 +397,7 @@ fn seed_call(text: &str, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
     )
 )]
 pub(in crate::http) async fn forget(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<KeysCount>, Problem> {
     params.none()?;
     let body: ForgetBody = incoming.document().await?;
@@ -449,7 +405,7 @@ pub(in crate::http) async fn forget(
     let handle = state.registry.get(&name)?;
     let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
     let keys = handle.write(|queue, now| queue.forget(now, unique)).await?;
-    Ok(Counted(KeysCount { keys }))
+    Ok(visit.counted(KeysCount { keys }))
 }
 
 impl Parsed {

@@ -15,7 +15,7 @@ use crate::engine::config::Config;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
 use crate::http::aside::aside;
-use crate::http::body::Incoming;
+use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
 use crate::http::cursor;
 use crate::http::openapi::answers::{
@@ -47,10 +47,7 @@ static COMPILING: Semaphore = Semaphore::const_new(2);
     )
 )]
 pub(in crate::http) async fn put(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
+    QueueCall { state, name, params, incoming, .. }: QueueCall,
 ) -> Result<Response, Problem> {
     params.none()?;
     let patch = incoming.document::<PatchDocument>().await?;
@@ -102,7 +99,7 @@ pub(in crate::http) async fn list(
         let page = move |after| list_page(of.clone(), wanted.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(Counted(list_page(state, wanted, after, limit).await?).into_response())
+    Ok(visit.counted(list_page(state, wanted, after, limit).await?).into_response())
 }
 
 async fn list_page(
@@ -189,13 +186,8 @@ pub(in crate::http) async fn delete(
         Always, OfQueue, OfBody,
     )
 )]
-pub(in crate::http) async fn pause(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Json<QueueDocument>, Problem> {
-    switch(&state, &name, params, incoming, |queue, now| queue.set_paused(now, true)).await
+pub(in crate::http) async fn pause(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
+    switch(call, |queue, now| queue.set_paused(now, true)).await
 }
 
 /// Hand out again.
@@ -207,13 +199,8 @@ pub(in crate::http) async fn pause(
         Always, OfQueue, OfBody,
     )
 )]
-pub(in crate::http) async fn resume(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Json<QueueDocument>, Problem> {
-    switch(&state, &name, params, incoming, |queue, now| queue.set_paused(now, false)).await
+pub(in crate::http) async fn resume(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
+    switch(call, |queue, now| queue.set_paused(now, false)).await
 }
 
 /// Undo close.
@@ -225,13 +212,8 @@ pub(in crate::http) async fn resume(
         Always, OfQueue, OfBody,
     )
 )]
-pub(in crate::http) async fn reopen(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
-) -> Result<Json<QueueDocument>, Problem> {
-    switch(&state, &name, params, incoming, |queue, now| queue.set_closed(now, false)).await
+pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
+    switch(call, |queue, now| queue.set_closed(now, false)).await
 }
 
 /// Drain the queue: pops get what is there, then 410.
@@ -244,10 +226,7 @@ pub(in crate::http) async fn reopen(
     )
 )]
 pub(in crate::http) async fn close(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
+    QueueCall { state, name, params, incoming, .. }: QueueCall,
 ) -> Result<Json<ClosedDocument>, Problem> {
     let params = params.only::<CloseQuery>()?;
     let drain = params.flag("drain")?;
@@ -273,29 +252,24 @@ pub(in crate::http) async fn close(
     )
 )]
 pub(in crate::http) async fn purge(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    incoming: Incoming,
+    QueueCall { state, name, params, visit, incoming }: QueueCall,
 ) -> Result<Counted<PurgedDocument>, Problem> {
     params.none()?;
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     let mut sweep = Sweep::default();
     let purged = handle.sliced(move |queue, now| Ok(queue.purge_step(now, &mut sweep, SLICE_KEYS))).await?;
-    Ok(Counted(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
+    Ok(visit.counted(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
 
 async fn switch(
-    state: &AppState,
-    name: &Name,
-    params: Params,
-    incoming: Incoming,
+    call: QueueCall,
     change: impl FnOnce(&mut Queue, Time),
 ) -> Result<Json<QueueDocument>, Problem> {
+    let QueueCall { state, name, params, incoming, .. } = call;
     params.none()?;
     incoming.nothing().await?;
-    let handle = state.registry.get(name)?;
+    let handle = state.registry.get(&name)?;
     handle.write(change).await?;
     document(&handle).await
 }
