@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use sqlx::Executor as _;
 use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
 
 use super::connect::PAGE_BYTES;
@@ -66,11 +68,18 @@ pub(super) async fn commit(
     let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
     if let Some(text) = short.filter(|_| is_only_journal(&writes)) {
         let query = writes.journal.into_iter().fold(sqlx::query(text.as_str()), bind_journal);
-        return query.execute(connection).await.map(drop);
+        return confirmed(connection, query).await;
     }
     sqlx::query(sql::BEGIN).execute(&mut *connection).await?;
     write_all(connection, writes, next_row).await?;
-    sqlx::query(sql::COMMIT).execute(connection).await.map(drop)
+    confirmed(connection, sqlx::query(sql::COMMIT)).await
+}
+
+/// Runs one statement. A connection whose thread has died in it answers nothing at all, which is no error to `execute`.
+/// And what comes first tells that the statement is done: to wait for the end as well is a second wake of the writer.
+async fn confirmed(connection: &mut SqliteConnection, query: Query) -> Result<(), sqlx::Error> {
+    let first = connection.fetch_many(query).next().await;
+    first.unwrap_or(Err(sqlx::Error::WorkerCrashed)).map(drop)
 }
 
 fn is_only_journal(writes: &Writes) -> bool {
