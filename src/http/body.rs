@@ -1,7 +1,6 @@
 //! Reading the body of a request: its type, its size, its pace.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::BodyDataStream;
 use axum::extract::Request;
@@ -15,6 +14,7 @@ use super::head::Head;
 use super::in_time::{Elapsed, in_time};
 use super::params::nearest;
 use super::problem::{Code, Problem};
+use super::state::HttpLimits;
 use super::visit::Visit;
 use super::wire::strict::Named;
 use crate::engine::key::KeySpec;
@@ -40,8 +40,6 @@ pub(super) struct Incoming {
     body: BodyDataStream,
     /// What Content-Length says.
     length: Option<u64>,
-    pause_max: Duration,
-    bytes_max: usize,
     account: Account,
 }
 
@@ -62,18 +60,17 @@ impl Incoming {
         let head = Head::of(request.headers());
         let format = format_of(&head)?;
         check_encoding(&head)?;
-        let limits = &visit.state.limits;
-        let (pause_max, bytes_max) = (limits.body_read_timeout, limits.max_body_bytes);
         let account = Account(Arc::clone(visit));
         let body = request.into_body();
         let length = body.size_hint().exact();
         let body = body.into_data_stream();
-        Ok(Self { format, body, length, pause_max, bytes_max, account })
+        Ok(Self { format, body, length, account })
     }
 
     /// The next piece of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let piece = in_time(self.pause_max, self.body.next()).await;
+        let pause_max = self.limits().body_read_timeout;
+        let piece = in_time(pause_max, self.body.next()).await;
         match piece {
             Ok(Some(Ok(bytes))) => {
                 self.account.reserve(bytes.len())?;
@@ -85,7 +82,7 @@ impl Incoming {
                 "the body broke off before its end; nothing was applied",
             )),
             Err(Elapsed) => {
-                let limit = crate::duration::format(self.pause_max);
+                let limit = crate::duration::format(pause_max);
                 let detail = format!("the body paused for longer than {limit}; nothing was applied");
                 Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit))
             }
@@ -93,8 +90,12 @@ impl Incoming {
     }
 
     /// Most bytes of a body that is one document.
-    pub(super) const fn bytes_max(&self) -> usize {
-        self.bytes_max
+    pub(super) fn bytes_max(&self) -> usize {
+        self.limits().max_body_bytes
+    }
+
+    fn limits(&self) -> &HttpLimits {
+        &self.account.0.state.limits
     }
 
     /// Where its bytes are counted.
@@ -104,7 +105,7 @@ impl Incoming {
 
     /// The whole body as text.
     pub(super) async fn text(mut self) -> Result<String, Problem> {
-        let limit = self.bytes_max;
+        let limit = self.bytes_max();
         let too_large = || {
             let detail = format!("the body has more than {limit} bytes (server.max_body_bytes)");
             Problem::new(Code::ObjectTooLarge, detail).with("limit", limit)

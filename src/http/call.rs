@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, RequestExt as _};
 
 use super::body::Incoming;
 use super::openapi::params::Names;
@@ -43,10 +43,9 @@ impl QueueCall {
 impl FromRequest<AppState> for QueueCall {
     type Rejection = Response;
 
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, Response> {
-        let (mut parts, body) = request.into_parts();
-        let visit = Extension::<Arc<Visit>>::from_request_parts(&mut parts, state).await;
+    async fn from_request(mut request: Request, _: &AppState) -> Result<Self, Response> {
+        let visit = request.extract_parts().await;
         let Extension(visit) = visit.map_err(IntoResponse::into_response)?;
-        Self::of(visit, Request::from_parts(parts, body)).map_err(IntoResponse::into_response)
+        Self::of(visit, request).map_err(IntoResponse::into_response)
     }
 }

@@ -53,8 +53,10 @@ async fn pass<F: Future<Output = Response>>(
     next: impl FnOnce(Arc<Visit>, Request) -> F,
 ) -> Response {
     let wait = budget::wait_of(request.uri().query());
-    let head = Head::of(request.headers());
-    let (admitted, expects) = (admit(visit, &request, &head, wait), head.expects);
+    let (admitted, expects) = {
+        let head = Head::of(request.headers());
+        (admit(visit, &request, &head, wait), head.expects)
+    };
     let place = match admitted {
         Ok(place) => place,
         Err(problem) => return Leftover::whole(request, expects).clear(problem.into_response()).await,

@@ -6,12 +6,20 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::problem::{Code, Problem};
-use super::visit::Counts;
+use super::visit::{Counts, Visit};
 use super::wire::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Replaced, SettledList};
 
-/// An answer whose counts its visit has noted (`Visit::counted`).
+/// An answer of which the log knows how much it is about.
 #[derive(Debug)]
-pub(super) struct Counted<T>(pub(super) T);
+pub(super) struct Counted<T>(T);
+
+impl<T: Countable> Counted<T> {
+    /// The answer to a request, which has its counts noted.
+    pub(super) fn of(visit: &Visit, document: T) -> Self {
+        visit.count(document.counts());
+        Self(document)
+    }
+}
 
 impl<T: Countable> IntoResponse for Counted<T> {
     fn into_response(self) -> Response {

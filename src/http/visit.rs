@@ -10,7 +10,6 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::HeaderName;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::counted::{Countable, Counted};
 use super::delivery::Outbox;
 use super::head::Head;
 use super::measures::UNKNOWN;
@@ -142,12 +141,6 @@ impl Visit {
     /// How much the request was about.
     pub(super) fn counts(&self) -> Counts {
         self.counts.get().copied().unwrap_or_default()
-    }
-
-    /// An answer to the request.
-    pub(super) fn counted<T: Countable>(&self, document: T) -> Counted<T> {
-        self.count(document.counts());
-        Counted(document)
     }
 
     /// The trace that the request belongs to, if its caller says so: to be kept with what it queues.

@@ -114,7 +114,7 @@ pub(in crate::http) async fn settle(
 ) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
     let body: SettleBody = incoming.flat_document().await?;
-    settle_all(&state, &name, body.settle).await.map(|list| visit.counted(list))
+    settle_all(&state, &name, body.settle).await.map(|list| Counted::of(&visit, list))
 }
 
 /// Acknowledge leases: what was handed out is known now.
@@ -202,7 +202,7 @@ pub(in crate::http) async fn extend(
         let list = serde_json::to_value(&leases).unwrap_or_default();
         return Err(lease_lost("extended").with("leases", list));
     }
-    Ok(visit.counted(ExtendedList { leases }))
+    Ok(Counted::of(&visit, ExtendedList { leases }))
 }
 
 /// Put parked keys back in line.
@@ -221,7 +221,7 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCoun
     let step = move |queue: &mut crate::engine::Queue, now| {
         Ok(queue.redrive_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
     };
-    Ok(visit.counted(KeysCount { keys: handle.sliced(step).await? }))
+    Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
 }
 
 /// Drop parked keys and what waits for them.
@@ -240,7 +240,7 @@ pub(in crate::http) async fn discard(call: QueueCall) -> Result<Counted<KeysCoun
     let step = move |queue: &mut crate::engine::Queue, now| {
         Ok(queue.discard_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
     };
-    Ok(visit.counted(KeysCount { keys: handle.sliced(step).await? }))
+    Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
 }
 
 async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<Vec<Key>>, Arc<Visit>), Problem> {
@@ -270,7 +270,7 @@ async fn settle_one_way(call: QueueCall, how: SettleHow) -> Result<Counted<Settl
     let call =
         |lease: String| SettleCall { lease, how, delay: body.delay.clone(), error: body.error.clone() };
     let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
-    settle_all(&state, &name, calls).await.map(|list| visit.counted(list))
+    settle_all(&state, &name, calls).await.map(|list| Counted::of(&visit, list))
 }
 
 async fn settle_all(state: &AppState, name: &Name, calls: Vec<SettleCall>) -> Result<SettledList, Problem> {

@@ -36,7 +36,7 @@ pub(in crate::http) async fn of_key(
     Extension(visit): Extension<Arc<Visit>>,
 ) -> Result<Counted<Page<EventDocument>>, Problem> {
     let params = params.only::<KeyHistoryQuery>()?;
-    page(&state, &name, &key, &params).await.map(|page| visit.counted(page))
+    page(&state, &name, &key, &params).await.map(|page| Counted::of(&visit, page))
 }
 
 /// What has happened to a key, newest first; for keys that clients can't put into a path.
@@ -56,7 +56,7 @@ pub(in crate::http) async fn history(
 ) -> Result<Counted<Page<EventDocument>>, Problem> {
     let params = params.only::<HistoryQuery>()?;
     let key = params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
-    page(&state, &name, &key, &params).await.map(|page| visit.counted(page))
+    page(&state, &name, &key, &params).await.map(|page| Counted::of(&visit, page))
 }
 
 async fn page(

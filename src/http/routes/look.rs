@@ -18,6 +18,7 @@ use crate::engine::delta::{Deltas, Rv};
 use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
+use crate::http::counted::Counted;
 use crate::http::cursor;
 use crate::http::openapi::answers::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
@@ -157,7 +158,7 @@ pub(in crate::http) async fn items(
         let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(visit.counted(item_page(handle, filter, after, limit).await?).into_response())
+    Ok(Counted::of(&visit, item_page(handle, filter, after, limit).await?).into_response())
 }
 
 struct ItemFilter {
@@ -364,7 +365,7 @@ pub(in crate::http) async fn known_list(
         let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(visit.counted(known_page(handle, filter, after, limit).await?).into_response())
+    Ok(Counted::of(&visit, known_page(handle, filter, after, limit).await?).into_response())
 }
 
 struct KnownFilter {

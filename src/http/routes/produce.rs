@@ -78,6 +78,11 @@ pub(in crate::http) async fn delete(call: QueueCall) -> Result<Counted<Produced>
 }
 
 async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Counted<Produced>, Problem> {
+    let visit = call.visit.clone();
+    produced(call, kind).await.map(|produced| Counted::of(&visit, produced))
+}
+
+async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem> {
     let QueueCall { state, name, params, incoming, visit } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
@@ -108,28 +113,21 @@ async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Counted<Produced>, 
     if parsed.is_empty() && !many {
         let bare = move |config: &Config| kind == DeltaKind::Deleted || config.mode == Mode::Keys;
         let rules = rules.without_objects();
-        let produced =
-            apply(
-                &state,
-                &name,
-                rules,
-                Arc::new(vec![explicit]),
-                move |reader, _, explicit| match explicit {
-                    Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None)),
-                    _ => Err(empty_body(kind)),
-                },
-            );
-        return Ok(visit.counted(produced.await?));
+        let read = move |reader: &mut Reader<'_>, _, explicit: &Option<Key>| match explicit {
+            Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None)),
+            _ => Err(empty_body(kind)),
+        };
+        return apply(&state, &name, rules, Arc::new(vec![explicit]), read).await;
     }
     let read_by = rules.config.clone();
-    let produced = apply(&state, &name, rules, Arc::new(parsed), move |reader, index, parsed| {
+    apply(&state, &name, rules, Arc::new(parsed), move |reader, index, parsed| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
         let keyed = reader.keyed(parsed, explicit.as_ref(), Fate::of(kind));
         let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
         Ok(template(reader.config, key, Some(object)))
-    });
-    Ok(visit.counted(produced.await?))
+    })
+    .await
 }
 
 fn empty_body(kind: DeltaKind) -> Problem {
@@ -161,7 +159,7 @@ pub(in crate::http) async fn deltas(
     let produced = apply(&state, &name, rules, Arc::new(texts), move |reader, index, (text, line)| {
         delta_call(text, reader, trace.clone()).map_err(|problem| problem.in_item(index, *line))
     });
-    Ok(visit.counted(produced.await?))
+    Ok(Counted::of(&visit, produced.await?))
 }
 
 /// Applies the calls that `read` makes of what came by a queue's settings, and reads them anew if those
@@ -259,6 +257,7 @@ pub(in crate::http) async fn replace(
     let rules = Rules::of(&state, &name, &incoming);
     let most = state.limits.max_replace_objects;
     let listing = Listing::read(incoming, &rules, most, count).await?;
+    let account = rules.account();
     let mut config = rules.config;
     let mut replace = Replace {
         items: listing.items,
@@ -272,7 +271,7 @@ pub(in crate::http) async fn replace(
     };
     let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
     if dry_run && let Some(mut queue) = first {
-        return Ok(visit.counted(whole_replace(&mut queue, replace)?.into()));
+        return Ok(Counted::of(&visit, whole_replace(&mut queue, replace)?.into()));
     }
     let handle = state.registry.get_or_create(&name)?;
     let now = handle.config();
@@ -285,11 +284,10 @@ pub(in crate::http) async fn replace(
     }
     let mut accepting = Some(replace);
     let mut id = None;
-    let kept = visit.clone();
     let replaced = handle
         .sliced(move |queue, now| {
             // The list goes on without its caller, and its bytes count until it is done.
-            let _counted = &kept;
+            let _counted = &account;
             // A refused list stays here, and is dropped when the queue's lock is free again.
             if let Some(replace) = &accepting {
                 queue.check_config(&config)?;
@@ -304,7 +302,7 @@ pub(in crate::http) async fn replace(
             }
         })
         .await;
-    Ok(visit.counted(replaced?.into()))
+    Ok(Counted::of(&visit, replaced?.into()))
 }
 
 /// Runs a Replace on a queue that nobody else uses.
@@ -336,7 +334,7 @@ pub(in crate::http) async fn resync(
     let handle = state.registry.get_or_create(&name)?;
     let mut sweep = Sweep::traced(visit.trace());
     let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut sweep, SLICE_KEYS)).await?;
-    Ok(visit.counted(resynced.into()))
+    Ok(Counted::of(&visit, resynced.into()))
 }
 
 /// Put known objects in place without a delta: restoring, moving in.
@@ -364,7 +362,7 @@ pub(in crate::http) async fn seed(
     state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
     let handle = state.registry.get_or_create(&name)?;
     let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS, account).await?;
-    Ok(visit.counted(Produced { resource_version, queued, ignored: 0 }))
+    Ok(Counted::of(&visit, Produced { resource_version, queued, ignored: 0 }))
 }
 
 /// Reads a line of seeds by the rules of `/seed`, for others than callers of it.
@@ -405,7 +403,7 @@ pub(in crate::http) async fn forget(
     let handle = state.registry.get(&name)?;
     let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
     let keys = handle.write(|queue, now| queue.forget(now, unique)).await?;
-    Ok(visit.counted(KeysCount { keys }))
+    Ok(Counted::of(&visit, KeysCount { keys }))
 }
 
 impl Parsed {

@@ -99,7 +99,7 @@ pub(in crate::http) async fn list(
         let page = move |after| list_page(of.clone(), wanted.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(visit.counted(list_page(state, wanted, after, limit).await?).into_response())
+    Ok(Counted::of(&visit, list_page(state, wanted, after, limit).await?).into_response())
 }
 
 async fn list_page(
@@ -259,7 +259,7 @@ pub(in crate::http) async fn purge(
     let handle = state.registry.get(&name)?;
     let mut sweep = Sweep::default();
     let purged = handle.sliced(move |queue, now| Ok(queue.purge_step(now, &mut sweep, SLICE_KEYS))).await?;
-    Ok(visit.counted(PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
+    Ok(Counted::of(&visit, PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
 
 async fn switch(

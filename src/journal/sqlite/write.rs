@@ -68,18 +68,25 @@ pub(super) async fn commit(
     let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
     if let Some(text) = short.filter(|_| is_only_journal(&writes)) {
         let query = writes.journal.into_iter().fold(sqlx::query(text.as_str()), bind_journal);
-        return confirmed(connection, query).await;
+        return run(connection, query).await;
     }
-    sqlx::query(sql::BEGIN).execute(&mut *connection).await?;
+    run(connection, sqlx::query(sql::BEGIN)).await?;
     write_all(connection, writes, next_row).await?;
-    confirmed(connection, sqlx::query(sql::COMMIT)).await
+    run(connection, sqlx::query(sql::COMMIT)).await
 }
 
-/// Runs one statement. A connection whose thread has died in it answers nothing at all, which is no error to `execute`.
-/// And what comes first tells that the statement is done: to wait for the end as well is a second wake of the writer.
-async fn confirmed(connection: &mut SqliteConnection, query: Query) -> Result<(), sqlx::Error> {
-    let first = connection.fetch_many(query).next().await;
-    first.unwrap_or(Err(sqlx::Error::WorkerCrashed)).map(drop)
+/// Runs one statement.
+///
+/// A connection whose thread has died in it answers nothing at all, which `execute` takes for success. And the answer that
+/// the statement is done is enough: to wait for the end of all answers, too, is a second wake of the writer.
+async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<(), sqlx::Error> {
+    let mut answers = connection.fetch_many(statement);
+    while let Some(answer) = answers.next().await {
+        if answer?.is_left() {
+            return Ok(());
+        }
+    }
+    Err(sqlx::Error::WorkerCrashed)
 }
 
 fn is_only_journal(writes: &Writes) -> bool {
@@ -103,23 +110,23 @@ async fn write_all(
     in_chunks(connection, &sql::KEYS, keys, bind_key).await?;
     for (queue, rv) in outlived {
         let query = sqlx::query(sql::OUTLIVED).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
-        query.execute(&mut *connection).await?;
+        run(connection, query).await?;
     }
     if !(trimmed.is_empty() && swept.is_empty()) {
         // With the last row its id would be forgotten.
-        sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed()).execute(&mut *connection).await?;
+        run(connection, sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed())).await?;
     }
     for (queue, rv) in trimmed {
         let query = sqlx::query(sql::TRIMMED).bind(queue.0).bind(bound(rv));
         let query = query.bind(REMOVED_ROWS_MAX).bind(bound(REMOVED_BYTES_MAX));
-        query.execute(&mut *connection).await?;
+        run(connection, query).await?;
     }
     for (queue, rows) in swept {
         sweep(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
     }
     in_chunks(connection, &sql::FORGOTTEN, forgotten, |query, queue| query.bind(queue.0)).await?;
     if let Some(clean) = clean {
-        sqlx::query(sql::CLEAN).bind(clean).execute(connection).await?;
+        run(connection, sqlx::query(sql::CLEAN).bind(clean)).await?;
     }
     Ok(())
 }
@@ -132,9 +139,9 @@ pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) 
 
 async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
     let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).bind(rows);
-    keys.execute(&mut *connection).await?;
+    run(connection, keys).await?;
     for text in [sql::SWEPT_GRAVESTONES, sql::SWEPT_JOURNAL] {
-        sqlx::query(text).bind(queue.0).bind(rows).execute(&mut *connection).await?;
+        run(connection, sqlx::query(text).bind(queue.0).bind(rows)).await?;
     }
     Ok(())
 }
@@ -154,7 +161,7 @@ async fn in_chunks<T>(
     for (text, size) in texts.iter().zip(sql::CHUNKS) {
         while rows.len() >= size {
             let query = rows.by_ref().take(size).fold(sqlx::query(text.as_str()), &bind);
-            query.execute(&mut *connection).await?;
+            run(connection, query).await?;
         }
     }
     Ok(())
@@ -188,8 +195,22 @@ fn bind_key(query: Query, row: KeyRow) -> Query {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::Connection as _;
+
     use super::*;
     use crate::journal::store::suite::{journal_row, key_row};
+
+    #[tokio::test]
+    async fn no_answer_is_no_success() {
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        // Nothing is sent back for a text without a statement, as for one in which SQLite's thread dies.
+        assert!(sqlx::query("").execute(&mut connection).await.is_ok());
+        let silent = run(&mut connection, sqlx::query("")).await;
+        assert!(matches!(silent, Err(sqlx::Error::WorkerCrashed)), "{silent:?}");
+        // What comes before the answer that it is done is not that answer.
+        run(&mut connection, sqlx::query("SELECT 1 UNION SELECT 2")).await.unwrap();
+        assert!(run(&mut connection, sqlx::query("SELECT abs(-9223372036854775808)")).await.is_err());
+    }
 
     #[test]
     fn slots_come_back_from_ids_that_ascend_within_a_queue() {
