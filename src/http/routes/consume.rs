@@ -110,7 +110,7 @@ async fn pop_or_problem(call: QueueCall) -> Result<Response, Problem> {
     )
 )]
 pub(in crate::http) async fn settle(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
     let body: SettleBody = incoming.flat_document().await?;
@@ -184,7 +184,7 @@ pub(in crate::http) async fn reject(call: QueueCall) -> Result<Counted<SettledLi
     )
 )]
 pub(in crate::http) async fn extend(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<ExtendedList>, Problem> {
     params.none()?;
     let body: ExtendBody = incoming.flat_document().await?;

@@ -150,7 +150,7 @@ fn empty_body(kind: DeltaKind) -> Problem {
     )
 )]
 pub(in crate::http) async fn deltas(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
@@ -245,7 +245,7 @@ fn delta_call(text: &str, reader: &mut Reader<'_>, trace: Option<Trace>) -> Resu
     )
 )]
 pub(in crate::http) async fn replace(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<Replaced>, Problem> {
     let params = params.only::<ReplaceQuery>()?;
     let source: Option<Source> = params.name("source")?.map(Source::from);
@@ -326,7 +326,7 @@ fn whole_replace(queue: &mut Queue, replace: Replace) -> Result<command::Replace
     )
 )]
 pub(in crate::http) async fn resync(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     incoming.nothing().await?;
@@ -348,7 +348,7 @@ pub(in crate::http) async fn resync(
     )
 )]
 pub(in crate::http) async fn seed(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
@@ -395,7 +395,7 @@ fn seed_call(text: &str, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
     )
 )]
 pub(in crate::http) async fn forget(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<KeysCount>, Problem> {
     params.none()?;
     let body: ForgetBody = incoming.document().await?;

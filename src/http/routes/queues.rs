@@ -252,7 +252,7 @@ pub(in crate::http) async fn close(
     )
 )]
 pub(in crate::http) async fn purge(
-    QueueCall { state, name, params, visit, incoming }: QueueCall,
+    QueueCall { state, name, params, incoming, visit }: QueueCall,
 ) -> Result<Counted<PurgedDocument>, Problem> {
     params.none()?;
     incoming.nothing().await?;
