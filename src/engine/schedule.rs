@@ -425,15 +425,16 @@ impl Schedule {
     /// Sets or drops the instant at which an idle key's failure count goes.
     pub fn set_memory(&mut self, slot: Slot, standing: &mut Standing, memory: Option<(Time, Rv)>) {
         let old = standing.memory();
+        if old == memory {
+            return;
+        }
         if let Some((at, rv)) = old {
             self.memories.remove(&(at, rv, slot));
         }
         if let Some((at, rv)) = memory {
             self.memories.insert((at, rv, slot));
         }
-        if old != memory {
-            standing.set_trouble(|trouble| trouble.memory = memory);
-        }
+        standing.set_trouble(|trouble| trouble.memory = memory);
     }
 
     /// Puts the key at the tail. `added` is when its work came in, if that was during a lease and so
@@ -468,17 +469,17 @@ impl Schedule {
     }
 
     fn set_delay(&mut self, slot: Slot, standing: &mut Standing, delay: Option<Delay>) {
-        let was = standing.is_delayed();
-        let old = standing.delay();
+        let (was, old) = (standing.is_delayed(), standing.delay());
+        if old == delay {
+            return;
+        }
         if let Some(old) = old {
             self.delayed.remove(&(old.due, old.rv, slot));
         }
         if let Some(new) = delay {
             self.delayed.insert((new.due, new.rv, slot));
         }
-        if old != delay {
-            standing.set_trouble(|trouble| trouble.delay = delay);
-        }
+        standing.set_trouble(|trouble| trouble.delay = delay);
         self.count_delayed(was, standing.is_delayed());
     }
 
@@ -548,7 +549,7 @@ impl Standing {
     /// Whether the key waits for its delay and nothing else.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
-        self.place == Place::Idle && self.delay().is_some()
+        self.delay().is_some() && self.place == Place::Idle
     }
 
     /// The lease, while a worker holds the key.

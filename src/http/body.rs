@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::body::BodyDataStream;
 use axum::extract::Request;
+use axum::http::HeaderValue;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body::Body as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::head::Head;
+use super::head::{Head, Header};
 use super::in_time::{Elapsed, in_time};
 use super::params::nearest;
 use super::problem::{Code, Problem};
@@ -211,7 +212,7 @@ pub(super) fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
 
 /// No type, or curl's form default, is read as JSON.
 fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
-    let Some(value) = head.content_type.first else { return Ok(Format::Json) };
+    let Some(value) = only_one("content-type", head.content_type)? else { return Ok(Format::Json) };
     if value == "application/json" {
         return Ok(Format::Json);
     }
@@ -231,18 +232,26 @@ fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
 }
 
 fn check_encoding(head: &Head<'_>) -> Result<(), Problem> {
-    if let Some(encoding) = head.transfer_encoding.first
+    if let Some(encoding) = only_one("transfer-encoding", head.transfer_encoding)?
         && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
     {
         let text = encoding.to_str().unwrap_or_default();
         let detail = format!("transfer-encoding {text:?} is not understood; chunked is");
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
-    let Some(encoding) = head.content_encoding.first else { return Ok(()) };
+    let Some(encoding) = only_one("content-encoding", head.content_encoding)? else { return Ok(()) };
     if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
         return Ok(());
     }
     let text = encoding.to_str().unwrap_or_default();
     let detail = format!("content-encoding {text:?} is not understood; send the body as it is");
     Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
+
+/// The value of a header by which the body is read. Of two values a proxy may have gone by the other one.
+fn only_one<'h>(name: &str, header: Header<'h>) -> Result<Option<&'h HeaderValue>, Problem> {
+    if header.stands_twice {
+        return Err(Problem::new(Code::InvalidRequest, format!("the header {name} stands twice")));
+    }
+    Ok(header.first)
 }

@@ -60,6 +60,9 @@ async fn chunks_that_are_wrong_change_nothing() {
     }
     let both = format!("{NEW}transfer-encoding: gzip\r\n\r\n{{}}");
     refuses(&bench, both.as_bytes(), any("invalid-request")).await.closed().await;
+    let chunked = "transfer-encoding: chunked\r\n";
+    let twice = format!("{NEW}{chunked}{chunked}\r\n0\r\n\r\n");
+    refuses(&bench, twice.as_bytes(), any("invalid-request").tells("transfer-encoding stands twice")).await;
 }
 
 #[tokio::test]

@@ -27,6 +27,10 @@ async fn types_and_encodings_that_are_not_understood() {
         let row = row("POST", ADD, "unsupported-media-type").header("content-encoding", encoding).body("{}");
         bench.refuses([row.tells(encoding)]).await;
     }
+    for (name, value) in [("content-type", "application/json"), ("content-encoding", "identity")] {
+        let row = row("POST", ADD, "invalid-request").header(name, value).header(name, value).body("{}");
+        bench.refuses([row.tells(name).tells("twice")]).await;
+    }
     for call in ["settle", "ack", "extend", "forget", "pop"] {
         let path = format!("/v1/queues/q/{call}");
         bench
