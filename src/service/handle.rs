@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 use super::metrics::{QueueMetrics, Sample};
 use super::popping::Served;
 use super::turns::{Admitting, Turns};
-use super::waiters::Waiters;
+use super::waiters::{Delivery, Waiters};
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
 use crate::engine::config::Config;
@@ -318,8 +318,8 @@ impl Handle {
             Ok(())
         });
         let (out, commit) = changed.map_err(E::from)?;
-        out?;
-        commit.wait().await.map_err(|error| E::from(error.into()))
+        commit.wait().await.map_err(|error| E::from(error.into()))?;
+        out
     }
 
     /// Waits until the queue has synced, at most `wait`; tells whether it has and what remains.
@@ -363,12 +363,12 @@ impl Handle {
             Some((journal, id)) => (Some(*id), journal.delete(*id, self.naming.clone(), last_rv, failures)),
             None => (None, Commit::done()),
         };
-        self.end(inner, &Error::QueueDeleted);
+        self.end(inner, &Error::QueueDeleted, &commit);
         Ok((Former { queue, last_rv }, commit))
     }
 
-    /// Answers all who wait with `error`, and drops the content.
-    pub(super) fn end(&self, mut inner: MutexGuard<'_, Inner>, error: &Error) {
+    /// Answers all who wait with `error` once it has come to stay, and drops the content.
+    pub(super) fn end(&self, mut inner: MutexGuard<'_, Inner>, error: &Error, commit: &Commit) {
         inner.deleted = true;
         let waiters = inner.waiters.take_all();
         self.metrics.absorb(&mut inner.queue);
@@ -376,7 +376,7 @@ impl Handle {
         let content = std::mem::replace(&mut inner.queue, empty);
         drop(inner);
         for waiter in waiters {
-            let _left = waiter.reply.send(Err(error.clone()));
+            let _left = waiter.reply.send(Delivery { items: Err(error.clone()), commit: commit.clone() });
         }
         self.landmarks.send_replace(Landmarks { deleted: true, ..Landmarks::default() });
         self.timer.notify_one();
@@ -456,9 +456,10 @@ impl Handle {
     /// What was left to do until the lock was free.
     pub(super) fn conclude(self: &Arc<Self>, aftermath: Aftermath) {
         for (reply, answer) in aftermath.served {
-            let delivery = answer.map(|items| self.delivered(items, aftermath.commit.clone(), true));
+            let commit = aftermath.commit.clone();
+            let items = answer.map(|items| self.delivered(items, commit.clone(), true));
             // A caller that has gone drops the delivery, which gives its keys back.
-            drop(reply.send(delivery));
+            drop(reply.send(Delivery { items, commit }));
         }
         self.metrics.record(&aftermath.waits, &aftermath.works);
         if !aftermath.spent.is_empty() {

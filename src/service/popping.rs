@@ -84,20 +84,23 @@ impl Handle {
         let ((settled, arrival, _), commit) = match arrived.await {
             Ok(arrived) => arrived,
             Err(error) => {
+                // The leases of a queue that is gone are no more. Of others it is not known what becomes of them.
+                let lost = if matches!(error, Error::QueueDeleted) { settles } else { 0 };
                 let unknown = Settled::Stale { outcome: Outcome::Unknown };
-                return PopAnswer { settled: vec![unknown; settles], items: Err(error) };
+                return PopAnswer { settled: vec![unknown; lost], items: Err(error) };
             }
         };
-        let items = match arrival {
-            Arrival::Items(delivered) => Ok(delivered),
-            Arrival::Failed(error) => Err(error),
-            Arrival::Waits(waiting) => waiting.until(wait, self.shutdown()).await,
+        let (items, own) = match arrival {
+            Arrival::Items(delivered) => (Ok(delivered), commit),
+            Arrival::Failed(error) => (Err(error), commit),
+            Arrival::Waits(waiting) => {
+                let Delivery { items, commit: cause } = waiting.until(wait, self.shutdown()).await;
+                let items = cause.wait().await.map_err(Error::from).and(items);
+                // A pop that has only come into line has changed nothing that could be lost.
+                (items, if settles == 0 { Commit::done() } else { commit })
+            }
         };
-        let items = match items {
-            Ok(delivered) => delivered.commit.clone().wait().await.map(|()| delivered).map_err(Error::from),
-            Err(error) => Err(error),
-        };
-        match commit.wait().await {
+        match own.wait().await {
             Ok(()) => PopAnswer { settled, items },
             // What became of the settles is unknown, too.
             Err(error) => PopAnswer { settled: Vec::new(), items: Err(error.into()) },
@@ -130,7 +133,7 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let (ticket, before) = inner.waiters.join(Waiter { pop: call.pop.clone(), reply });
         if let Some(before) = before {
-            let _gone = before.reply.send(Ok(Delivered::default()));
+            let _gone = before.reply.send(Delivery::at_once(Ok(Delivered::default())));
         }
         Arrival::Waits(Waiting { handle: self.clone(), ticket, answer })
     }
@@ -179,13 +182,15 @@ impl Waiting {
         tokio::select! {
             biased;
             // A line that ends without a word was ended by a panic.
-            answer = &mut self.answer => return answer.unwrap_or(Err(Error::Broken)),
+            answer = &mut self.answer => {
+                return answer.unwrap_or_else(|_| Delivery::at_once(Err(Error::Broken)));
+            }
             () = tokio::time::sleep(wait) => {}
             () = shutdown.draining().cancelled() => {}
         }
         self.leave();
         // The keys may have come between the end of the wait and leaving the line.
-        self.answer.try_recv().unwrap_or_else(|_| Ok(Delivered::default()))
+        self.answer.try_recv().unwrap_or_else(|_| Delivery::at_once(Ok(Delivered::default())))
     }
 
     fn leave(&self) {
@@ -217,7 +222,7 @@ impl Inner {
     pub(super) fn send_home(&mut self, error: &Error) {
         let waiting = self.waiters.take_all().into_iter().map(|waiter| waiter.reply);
         for reply in waiting.chain(self.served.drain(..).map(|(reply, _)| reply)) {
-            let _left = reply.send(Err(error.clone()));
+            let _left = reply.send(Delivery::at_once(Err(error.clone())));
         }
     }
 }

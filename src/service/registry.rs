@@ -251,7 +251,7 @@ impl Registry {
         if let Some((journal, id)) = handle.journal() {
             journal.detach(*id);
         }
-        handle.end(handle.lock(), &Error::Journal(journal::Error::OutcomeUnknown));
+        handle.end(handle.lock(), &Error::Journal(journal::Error::OutcomeUnknown), &Commit::done());
     }
 
     fn around(&self, name: &Name, journal: Option<(Journal, QueueId)>) -> Surroundings {

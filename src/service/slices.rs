@@ -23,7 +23,8 @@ pub const SLICE_KEYS: usize = 256;
 
 /// How far a sliced command got while it held the lock.
 enum Stretch<T> {
-    Done(T, Commit),
+    /// To its end, or to a refusal.
+    Done(Result<T, Refusal>, Commit),
     More(Commit),
     NotYet,
 }
@@ -44,7 +45,7 @@ impl Handle {
         let last = match self.slice(generation, &mut step)? {
             Stretch::Done(out, commit) => {
                 commit.wait().await?;
-                return Ok(out);
+                return Ok(out?);
             }
             Stretch::More(commit) => commit,
             Stretch::NotYet => Commit::done(),
@@ -76,7 +77,7 @@ impl Handle {
             match self.slice(generation, &mut step) {
                 Ok(Stretch::Done(out, commit)) => {
                     commit.wait().await?;
-                    return Ok(out);
+                    return Ok(out?);
                 }
                 // One stretch is ahead of the journal, so that no more than two wait to be written.
                 Ok(Stretch::More(commit)) => {
@@ -110,24 +111,25 @@ impl Handle {
         step: &mut impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
     ) -> Result<Stretch<T>, Error> {
         let begun = self.clock().now_us();
-        let (stretch, commit) = self.with_inner(|inner, now| {
+        let (progress, commit) = self.with_inner(|inner, now| {
             if inner.generation != generation {
-                return Err(Error::Journal(journal::Error::OutcomeUnknown));
+                return None;
             }
             loop {
                 match step(&mut inner.queue, now) {
                     Ok(Progress::More) if self.clock().since(begun) < SLICE => {}
-                    progress => return Ok(progress?),
+                    progress => return Some(progress),
                 }
             }
         })?;
-        if !matches!(stretch, Ok(Progress::More | Progress::NotYet)) {
+        if !matches!(progress, Some(Ok(Progress::More | Progress::NotYet))) {
             self.sliced_ended.notify_waiters();
         }
-        Ok(match stretch? {
-            Progress::Done(out) => Stretch::Done(out, commit),
-            Progress::More => Stretch::More(commit),
-            Progress::NotYet => Stretch::NotYet,
+        Ok(match progress.ok_or(Error::Journal(journal::Error::OutcomeUnknown))? {
+            Ok(Progress::Done(out)) => Stretch::Done(Ok(out), commit),
+            Ok(Progress::More) => Stretch::More(commit),
+            Ok(Progress::NotYet) => Stretch::NotYet,
+            Err(refusal) => Stretch::Done(Err(refusal), commit),
         })
     }
 }

@@ -7,9 +7,22 @@ use tokio::sync::oneshot;
 
 use super::{Delivered, Error};
 use crate::engine::command::Pop;
+use crate::journal::Commit;
 
 /// What a waiting pop gets: keys, or the reason why there will be none.
-pub(super) type Delivery = Result<Delivered, Error>;
+#[derive(Debug)]
+pub(super) struct Delivery {
+    pub(super) items: Result<Delivered, Error>,
+    /// Of what brought it about: before that it is not told.
+    pub(super) commit: Commit,
+}
+
+impl Delivery {
+    /// What rests on no commit.
+    pub(super) fn at_once(items: Result<Delivered, Error>) -> Self {
+        Self { items, commit: Commit::done() }
+    }
+}
 
 /// A pop that waits.
 #[derive(Debug)]

@@ -123,11 +123,14 @@ async fn list_page(
             break;
         }
         last = Some(handle.name());
-        // A queue that was deleted since is not there; that is no problem of the list.
-        if let Ok(document) = handle.document().await {
-            bytes += schema_bytes(&document.config);
-            items.push(QueueDocument::from(&document));
-        }
+        let document = match handle.document().await {
+            Ok(document) => document,
+            // It is not there any more; that is no problem of the list.
+            Err(service::Error::QueueDeleted) => continue,
+            Err(error) => return Err(Problem::from(error).with("queue", handle.name().as_str())),
+        };
+        bytes += schema_bytes(&document.config);
+        items.push(QueueDocument::from(&document));
     }
     let next = last.filter(|_| more).map(|name| cursor::encode(LIST, name.as_str()));
     Ok(Page { items, next, resource_version: state.registry.version() })
