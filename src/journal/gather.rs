@@ -10,13 +10,11 @@ use super::books::{Book, Deleted};
 use super::store::{QueueId, QueueRow};
 use super::{Commit, Error, Health, Live, Naming, Outcome, record};
 use crate::engine::delta::Rv;
-use crate::engine::event::{Event, What};
+use crate::engine::event::Event;
 use crate::engine::snapshot::QueueState;
 
 /// A batch takes no more once it holds about this many bytes: a commit of it takes a few milliseconds.
 const BATCH_BYTES: usize = 1 << 20;
-/// About what an event takes beside its object.
-const EVENT_BYTES: usize = 160;
 
 /// Something for the writer, in the order in which it came.
 #[derive(Debug)]
@@ -247,15 +245,8 @@ impl Op {
     fn bytes(&self) -> usize {
         match self {
             Self::Create { row, .. } => row.state.len(),
-            Self::Append { events, .. } => events.iter().map(bytes_of).sum(),
+            Self::Append { events, .. } => events.iter().map(record::bytes_about).sum(),
             _ => 0,
         }
-    }
-}
-
-fn bytes_of(event: &Event) -> usize {
-    match &event.what {
-        What::Appended { object, .. } | What::Seeded { object, .. } => EVENT_BYTES + object.bytes(),
-        _ => EVENT_BYTES,
     }
 }

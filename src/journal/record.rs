@@ -39,6 +39,7 @@ use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow};
 use crate::name::{Incarnation, Name};
 
 pub use self::decode::Decoder;
+pub(super) use self::event::bytes_about;
 
 /// The version of the format that is written, and the newest that is read.
 pub const FORMAT: u32 = 1;

@@ -50,13 +50,6 @@ const SETTLES_MAX: usize = 10_000;
     )
 )]
 pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
-    pop_or_problem(call)
-        .await
-        .map_err(|problem| problem.with_default("settled", Vec::<SettledDocument>::new()))
-}
-
-/// A problem without `settled` came before anything was settled.
-async fn pop_or_problem(call: QueueCall) -> Result<Response, Problem> {
     let QueueCall { state, name, params, incoming, visit } = call.only::<PopQuery>()?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
@@ -114,7 +107,8 @@ pub(in crate::http) async fn settle(
 ) -> Result<Counted<SettledList>, Problem> {
     params.none()?;
     let body: SettleBody = incoming.flat_document().await?;
-    settle_all(&state, &name, body.settle).await.map(|list| Counted::of(&visit, list))
+    let hows = read_settles(&body.settle)?;
+    settle_all(&state, &name, body.settle, hows).await.map(|list| Counted::of(&visit, list))
 }
 
 /// Acknowledge leases: what was handed out is known now.
@@ -266,15 +260,21 @@ async fn settle_one_way(call: QueueCall, how: SettleHow) -> Result<Counted<Settl
     let QueueCall { state, name, params, incoming, visit } = call;
     params.none()?;
     let body: LeasesBody = incoming.flat_document().await?;
-    read_how(how, body.delay.as_deref(), body.error.as_deref())?;
-    let call =
-        |lease: String| SettleCall { lease, how, delay: body.delay.clone(), error: body.error.clone() };
+    // All leases share what is said of them, as the text of an error may be long.
+    let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
+    check_leases(body.leases.iter())?;
+    let hows = vec![how_all; body.leases.len()];
+    let call = |lease: String| SettleCall { lease, how, delay: None, error: None };
     let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
-    settle_all(&state, &name, calls).await.map(|list| Counted::of(&visit, list))
+    settle_all(&state, &name, calls, hows).await.map(|list| Counted::of(&visit, list))
 }
 
-async fn settle_all(state: &AppState, name: &Name, calls: Vec<SettleCall>) -> Result<SettledList, Problem> {
-    let hows = read_settles(&calls)?;
+async fn settle_all(
+    state: &AppState,
+    name: &Name,
+    calls: Vec<SettleCall>,
+    hows: Vec<How>,
+) -> Result<SettledList, Problem> {
     let handle = state.registry.get(name)?;
     let settles = settles_of(&handle, &calls, hows);
     let results = handle.settle(settles).await?;

@@ -140,9 +140,15 @@ pub(super) fn encode(event: &Event, json: &mut Json) {
 }
 
 /// About how many bytes of text an event takes.
-pub(super) fn bytes_about(event: &Event) -> usize {
-    const WITHOUT_OBJECT: usize = 128;
-    WITHOUT_OBJECT + object(&event.what).map_or(0, Object::bytes)
+pub(in crate::journal) fn bytes_about(event: &Event) -> usize {
+    const BESIDE: usize = 160;
+    let error = match &event.what {
+        What::Settled { ending: Ending::Failed { error, .. } | Ending::Rejected { error }, .. } => {
+            error.as_ref()
+        }
+        _ => None,
+    };
+    BESIDE + object(&event.what).map_or(0, Object::bytes) + error.map_or(0, |error| error.len())
 }
 
 /// Reads an array of events.

@@ -49,7 +49,7 @@ type Copying = Pin<Box<dyn Future<Output = Copied> + Send>>;
 enum Beside {
     Idle(SqliteConnection),
     Copying(Copying),
-    /// Only between two of the others, or after it failed.
+    /// Only between two of the others.
     Gone,
 }
 
