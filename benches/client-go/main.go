@@ -1,0 +1,119 @@
+// What the same work costs in client-go: the DeltaFIFO with a store of known objects, on one goroutine. The keys, the
+// objects, the order and the way of timing are those of benches/engine.rs, and so are the names of the figures.
+package main
+
+import (
+	"fmt"
+	"log"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	objectBytes = 256
+	cycleKeys   = 100_000
+	fillKeys    = 1_000_000
+	// Calls that are made ready before they are timed.
+	ready  = 1_000
+	rounds = 5
+)
+
+func main() {
+	queue := newQueue()
+	cycles := func() []time.Duration {
+		return timed(cycleKeys, func(object *object) {
+			queue.add(object)
+			queue.popAndAck()
+		})
+	}
+	cycles()
+	fmt.Printf("cycle_ns %.0f\n", fastestNanoseconds(cycles, cycleKeys))
+	fmt.Printf("fill_drain_ns %.0f\n", fastestNanoseconds(fillAndDrain, fillKeys))
+}
+
+type object struct {
+	key  string
+	body []byte
+}
+
+func keyOf(value interface{}) (string, error) {
+	return value.(*object).key, nil
+}
+
+type queue struct {
+	known cache.Store
+	fifo  *cache.DeltaFIFO
+}
+
+func newQueue() queue {
+	known := cache.NewStore(keyOf)
+	return queue{known, cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{KeyFunction: keyOf, KnownObjects: known})}
+}
+
+func (q queue) add(object *object) {
+	must(q.fifo.Add(object))
+}
+
+func (q queue) popAndAck() {
+	_, err := q.fifo.Pop(func(deltas interface{}, _ bool) error {
+		return q.known.Update(deltas.(cache.Deltas).Newest().Object)
+	})
+	must(err)
+}
+
+// How long each thousand of adds took, then each thousand of pops.
+func fillAndDrain() []time.Duration {
+	queue := newQueue()
+	parts := timed(fillKeys, queue.add)
+	for left := fillKeys; left > 0; left -= ready {
+		start := time.Now()
+		for range ready {
+			queue.popAndAck()
+		}
+		parts = append(parts, time.Since(start))
+	}
+	return parts
+}
+
+// What one of the keys takes, if each part of a round takes as long as in the round where it was fastest.
+func fastestNanoseconds(round func() []time.Duration, keys int) float64 {
+	fastest := round()
+	for range rounds - 1 {
+		for index, part := range round() {
+			fastest[index] = min(fastest[index], part)
+		}
+	}
+	var sum time.Duration
+	for _, part := range fastest {
+		sum += part
+	}
+	return float64(sum.Nanoseconds()) / float64(keys)
+}
+
+func timed(keys int, run func(*object)) []time.Duration {
+	var parts []time.Duration
+	for first := 0; first < keys; first += ready {
+		objects := make([]*object, 0, ready)
+		for number := first; number < first+ready; number++ {
+			objects = append(objects, &object{name(number), make([]byte, objectBytes)})
+		}
+		start := time.Now()
+		for _, object := range objects {
+			run(object)
+		}
+		parts = append(parts, time.Since(start))
+	}
+	return parts
+}
+
+// Names of the same length, in no order.
+func name(number int) string {
+	return fmt.Sprintf("sku-%010x", uint64(number)*0x9e37_79b9_7f4a_7c15>>24)
+}
+
+func must(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
