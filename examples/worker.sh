@@ -8,4 +8,4 @@ while answer=$(curl -sS --fail-with-body --json "$body" "$url/pop?wait=20s"); do
     if printf '%s' "$answer" | jq -c '.items[0]' | "$@"; then as=ack; else as=nack; fi
     body="{\"settle\":[{\"lease\":\"$lease\",\"as\":\"$as\"}]}"
 done
-printf '%s\n' "$answer"
+printf '%s\n' "$answer"; printf '%s' "$answer" | grep -q queue-closed

@@ -92,7 +92,7 @@ codes! {
     LengthRequired "length-required" 411 false "The length of the body must be known"
         "Send Content-Length or chunked encoding.";
     ObjectTooLarge "object-too-large" 413 false "An object or body is too large"
-        "limit is the bound in bytes or objects that was passed: the queue's max_object_bytes, server.max_body_bytes, queues.max_batch or queues.max_replace_objects. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
+        "limit is the bound in bytes or objects that was passed: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, queues.max_batch or queues.max_replace_objects. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
     UriTooLong "uri-too-long" 414 false "The URI is too long"
         "Shorten the query; a key has at most 1,024 bytes.";
     UnsupportedMediaType "unsupported-media-type" 415 false "The body's type is not understood"
@@ -100,7 +100,7 @@ codes! {
     HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
         "server.max_header_bytes bounds the request's head, 100 fields are the most, and a Content-Length must be below 2^64 - 2.";
     LeaseLost "lease-lost" 409 false "None of the leases could be settled"
-        "settled says for each lease what became of it: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key by now: drop the result of the work, or make it safe to repeat.";
+        "settled, or leases of an extend, says for each what became of it: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key by now: drop the result of the work, or make it safe to repeat.";
     ImmutableConfig "immutable-config" 409 false "The setting can't change now"
         "mode, key and known_objects can't change while the queue holds or knows keys. Drain and delete the queue, or use another.";
     MassDelete "mass-delete" 409 false "The list would delete too many keys"

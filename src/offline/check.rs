@@ -270,7 +270,7 @@ impl fmt::Display for Report {
         let took = took.as_secs_f64();
         write!(
             f,
-            ": {queues} queues, {keys} keys, {journal_rows} journal rows, {events} events in {took:.1} s"
+            ": {queues} queues, {keys} keys in checkpoints, {journal_rows} journal rows, {events} events in {took:.1} s"
         )
     }
 }

@@ -12,8 +12,10 @@ use crate::{access, audit, config, spans};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address can't be listened on.
-    #[error("can't listen on {address}")]
+    #[error("can't listen on {address} ({setting})")]
     Listen {
+        /// The setting that names it.
+        setting: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the system said.

@@ -30,9 +30,9 @@ impl Listeners {
     /// Before anything else is done, so that a start without a free port leaves no trace.
     pub(super) async fn bind(settings: &Settings) -> Result<Self, Error> {
         let server = &settings.server;
-        let api = Listening::bind(server.listen).await?;
+        let api = Listening::bind("server.listen", server.listen).await?;
         let metrics = match server.metrics_listen.filter(|_| settings.metrics.enabled) {
-            Some(wanted) => Some(Listening::bind(wanted).await?),
+            Some(wanted) => Some(Listening::bind("server.metrics_listen", wanted).await?),
             None => None,
         };
         Ok(Self { api, metrics })
@@ -57,8 +57,8 @@ impl Listeners {
 }
 
 impl Listening {
-    async fn bind(address: SocketAddr) -> Result<Self, Error> {
-        let failed = |source| Error::Listen { address, source };
+    async fn bind(setting: &'static str, address: SocketAddr) -> Result<Self, Error> {
+        let failed = |source| Error::Listen { setting, address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address })

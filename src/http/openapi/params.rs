@@ -81,7 +81,7 @@ parameters! {
         "with" With "`known` adds the object that was acknowledged last.";
     }
     ItemsQuery in Query {
-        "state" States "States, joined by commas; default ready,delayed.";
+        "state" States "States, joined by commas; default ready,delayed, with worker leased.";
         "worker" Label "Leased keys of this worker only.";
         "key" Key "One key: the answer is its document.";
         "limit" PageLimit "Most entries of a page; default 500.";
