@@ -44,11 +44,11 @@ pub(super) fn panicked(visit: &Visit) -> Response {
 /// A route that is not there.
 pub(super) async fn not_found(request: Request) -> Problem {
     let path: String = request.uri().path().chars().take(200).collect();
-    let detail = if path == "/metrics" {
-        "metrics are not here but on the address of server.metrics_listen".to_owned()
-    } else {
-        format!("no route has the path {path:?}; /openapi.json lists them")
+    let instead = match path.as_str() {
+        "/metrics" => "metrics are at the address that server.metrics_listen names",
+        _ => "/openapi.json lists them",
     };
+    let detail = format!("no route has the path {path:?}; {instead}");
     Problem::new(Code::NotFound, detail)
 }
 

@@ -264,9 +264,13 @@ impl Handle {
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn read<T>(&self, read: impl FnOnce(&Queue, Time) -> T) -> Result<T, Error> {
+        self.look(|inner, now| read(&inner.queue, now)).await
+    }
+
+    async fn look<T>(&self, look: impl FnOnce(&Inner, Time) -> T) -> Result<T, Error> {
         let (out, commit) = {
             let inner = self.open()?;
-            (read(&inner.queue, self.now()), inner.commit.clone())
+            (look(&inner, self.now()), inner.commit.clone())
         };
         commit.wait().await?;
         Ok(out)
@@ -287,21 +291,16 @@ impl Handle {
     /// # Errors
     /// As [`read`](Self::read).
     pub async fn document(&self) -> Result<Document, Error> {
-        let (document, commit) = {
-            let inner = self.open()?;
-            let document = Document {
-                name: self.naming.name.clone(),
-                incarnation: self.naming.incarnation,
-                auto_created: inner.queue.is_auto_created(),
-                created_at: self.naming.created_at,
-                config: inner.queue.config().clone(),
-                status: inner.queue.status(self.now()),
-                waiters: inner.waiters.len(),
-            };
-            (document, inner.commit.clone())
+        let document = |inner: &Inner, now| Document {
+            name: self.naming.name.clone(),
+            incarnation: self.naming.incarnation,
+            auto_created: inner.queue.is_auto_created(),
+            created_at: self.naming.created_at,
+            config: inner.queue.config().clone(),
+            status: inner.queue.status(now),
+            waiters: inner.waiters.len(),
         };
-        commit.wait().await?;
-        Ok(document)
+        self.look(document).await
     }
 
     /// Changes the settings by `edit` of the present ones.

@@ -244,10 +244,8 @@ fn delta_call(text: &str, reader: &mut Reader<'_>, trace: Option<Trace>) -> Resu
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn replace(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
-) -> Result<Counted<Replaced>, Problem> {
-    let params = params.only::<ReplaceQuery>()?;
+pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced>, Problem> {
+    let QueueCall { state, name, params, incoming, visit } = call.only::<ReplaceQuery>()?;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let max_delete_percent = params.percent("max_delete_percent")?;

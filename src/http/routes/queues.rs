@@ -228,10 +228,8 @@ pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocumen
         Always, OfQueue, OfBody,
     )
 )]
-pub(in crate::http) async fn close(
-    QueueCall { state, name, params, incoming, .. }: QueueCall,
-) -> Result<Json<ClosedDocument>, Problem> {
-    let params = params.only::<CloseQuery>()?;
+pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<ClosedDocument>, Problem> {
+    let QueueCall { state, name, params, incoming, .. } = call.only::<CloseQuery>()?;
     let drain = params.flag("drain")?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?;
     if wait.is_some() && !drain {

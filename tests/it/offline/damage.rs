@@ -58,7 +58,10 @@ async fn a_good_store_is_good_and_not_touched() {
     assert!(said.contains("no damage: 2 queues, 5 keys in checkpoints, "), "{said}");
     let said = check(&killed).printed();
     assert!(said.contains("note: the store was not closed in good order"), "{said}");
-    assert!(said.contains("no damage: 1 queues, 1 keys in checkpoints, 1 journal rows, 1 events in "), "{said}");
+    assert!(
+        said.contains("no damage: 1 queues, 1 keys in checkpoints, 1 journal rows, 1 events in "),
+        "{said}"
+    );
     assert_eq!(contents(&stopped), unread);
     assert_eq!(contents(&killed), unread_killed);
     // Nothing that check, export or a look holds keeps a server off afterwards.
