@@ -188,13 +188,16 @@ impl Waiting {
             () = tokio::time::sleep(wait) => {}
             () = shutdown.draining().cancelled() => {}
         }
-        self.leave();
+        let commit = self.leave();
         // The keys may have come between the end of the wait and leaving the line.
-        self.answer.try_recv().unwrap_or_else(|_| Delivery::at_once(Ok(Delivered::default())))
+        self.answer.try_recv().unwrap_or_else(|_| Delivery { items: Ok(Delivered::default()), commit })
     }
 
-    fn leave(&self) {
-        self.handle.lock().waiters.leave(self.ticket);
+    /// The commit is that of the queue in which nothing has come.
+    fn leave(&self) -> Commit {
+        let mut inner = self.handle.lock();
+        inner.waiters.leave(self.ticket);
+        inner.commit.clone()
     }
 }
 

@@ -286,6 +286,18 @@ async fn a_pop_that_waits_keeps_its_place_when_a_commit_of_others_fails() {
 }
 
 #[tokio::test]
+async fn a_pop_that_has_waited_in_vain_is_answered_after_the_commit_of_its_queue() {
+    let bench = Bench::new().await;
+    bench.journal.hold();
+    let mut pop = bench.call("POST", "/pop?wait=1ms", &Value::Null);
+    assert!(pushed(&mut pop).await.is_none());
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert!(pushed(&mut pop).await.is_none(), "it told of a queue before the commit that makes it");
+    bench.journal.release();
+    assert_eq!(keys(&read(pop.await).await), Vec::<&str>::new());
+}
+
+#[tokio::test]
 async fn while_the_journal_is_down_nothing_is_left_out_or_said_to_be_lost() {
     let (bench, held) = prepared().await;
     bench.journal.hold();
