@@ -369,6 +369,7 @@ impl Handle {
     /// Answers all who wait with `error` once it has come to stay, and drops the content.
     pub(super) fn end(&self, mut inner: MutexGuard<'_, Inner>, error: &Error, commit: &Commit) {
         inner.deleted = true;
+        inner.commit = commit.clone();
         let waiters = inner.waiters.take_all();
         self.metrics.absorb(&mut inner.queue);
         let empty = Queue::new(inner.queue.config().clone(), 0, self.now());

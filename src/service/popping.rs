@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::Error;
 use super::handle::{Handle, Inner};
 use super::waiters::{Delivery, Ticket, Waiter};
-use crate::engine::command::{Item, Outcome, Pop, Settle, Settled};
+use crate::engine::command::{Item, Pop, Settle, Settled};
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
 use crate::journal::Commit;
@@ -83,12 +83,8 @@ impl Handle {
         });
         let ((settled, arrival, _), commit) = match arrived.await {
             Ok(arrived) => arrived,
-            Err(error) => {
-                // The leases of a queue that is gone are no more. Of others it is not known what becomes of them.
-                let lost = if matches!(error, Error::QueueDeleted) { settles } else { 0 };
-                let unknown = Settled::Stale { outcome: Outcome::Unknown };
-                return PopAnswer { settled: vec![unknown; lost], items: Err(error) };
-            }
+            // Nothing was settled.
+            Err(error) => return PopAnswer { settled: Vec::new(), items: Err(error) },
         };
         let (items, own) = match arrival {
             Arrival::Items(delivered) => (Ok(delivered), commit),
@@ -133,7 +129,8 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let (ticket, before) = inner.waiters.join(Waiter { pop: call.pop.clone(), reply });
         if let Some(before) = before {
-            let _gone = before.reply.send(Delivery::at_once(Ok(Delivered::default())));
+            let commit = inner.commit.clone();
+            let _gone = before.reply.send(Delivery { items: Ok(Delivered::default()), commit });
         }
         Arrival::Waits(Waiting { handle: self.clone(), ticket, answer })
     }
@@ -189,7 +186,7 @@ impl Waiting {
             () = shutdown.draining().cancelled() => {}
         }
         let commit = self.leave();
-        // The keys may have come between the end of the wait and leaving the line.
+        // An answer may have come between the end of the wait and leaving the line.
         self.answer.try_recv().unwrap_or_else(|_| Delivery { items: Ok(Delivered::default()), commit })
     }
 

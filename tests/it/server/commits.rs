@@ -85,9 +85,12 @@ impl Bench {
     /// Has the journal work again, and waits until it does.
     async fn recovered(&self) {
         self.journal.repair();
-        while self.call("GET", "/items", &Value::Null).await.status() != 200 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let back = async {
+            while self.call("GET", "/items", &Value::Null).await.status() != 200 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), back).await.expect("the journal comes back");
     }
 
     fn events(&self) -> Vec<What> {
@@ -295,6 +298,19 @@ async fn a_pop_that_has_waited_in_vain_is_answered_after_the_commit_of_its_queue
     assert!(pushed(&mut pop).await.is_none(), "it told of a queue before the commit that makes it");
     bench.journal.release();
     assert_eq!(keys(&read(pop.await).await), Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn a_pop_whose_place_another_takes_is_answered_after_the_commit_of_its_queue() {
+    let bench = Bench::new().await;
+    bench.journal.hold();
+    let mut before = bench.call("POST", "/pop?id=x&wait=30s", &Value::Null);
+    assert!(pushed(&mut before).await.is_none());
+    let mut after = bench.call("POST", "/pop?id=x&wait=30s", &Value::Null);
+    assert!(pushed(&mut after).await.is_none());
+    assert!(pushed(&mut before).await.is_none(), "it told of a queue before the commit that makes it");
+    bench.journal.release();
+    assert_eq!(keys(&read(before.await).await), Vec::<&str>::new());
 }
 
 #[tokio::test]
