@@ -225,30 +225,19 @@ async fn a_pop_that_waits_is_answered_after_the_commit_of_what_woke_it() {
 #[tokio::test]
 async fn a_pop_that_waits_is_told_of_the_end_after_its_commit() {
     for (method, call) in [("POST", "/close"), ("DELETE", "")] {
-        let bench = Bench::with_queue().await;
-        let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
-        assert!(pushed(&mut waits).await.is_none());
-        bench.journal.hold();
-        let mut ends = bench.call(method, call, &Value::Null);
-        assert!(pushed(&mut ends).await.is_none());
-        assert!(pushed(&mut waits).await.is_none(), "{method} {call} was told before its commit");
-        bench.journal.release();
-        assert_eq!(waits.await.status(), 410, "{method} {call}");
-    }
-}
-
-#[tokio::test]
-async fn an_end_that_fails_is_not_told() {
-    for (method, call) in [("POST", "/close"), ("DELETE", "")] {
-        let bench = Bench::with_queue().await;
-        let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
-        assert!(pushed(&mut waits).await.is_none());
-        bench.journal.hold();
-        let mut ends = bench.call(method, call, &Value::Null);
-        assert!(pushed(&mut ends).await.is_none());
-        bench.journal.break_by(Fault::Refused);
-        assert_eq!(ends.await.status(), 503, "{method} {call}");
-        assert_eq!(waits.await.status(), 503, "{method} {call}");
+        for (fault, status) in [(None, 410), (Some(Fault::Refused), 503)] {
+            let bench = Bench::with_queue().await;
+            let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
+            assert!(pushed(&mut waits).await.is_none());
+            bench.journal.hold();
+            let mut ends = bench.call(method, call, &Value::Null);
+            assert!(pushed(&mut ends).await.is_none());
+            assert!(pushed(&mut waits).await.is_none(), "{method} {call} was told before its commit");
+            let succeeds = fault.is_none();
+            fault.map_or_else(|| bench.journal.release(), |fault| bench.journal.break_by(fault));
+            assert_eq!(ends.await.status().is_success(), succeeds, "{method} {call}");
+            assert_eq!(waits.await.status(), status, "{method} {call}");
+        }
     }
 }
 
