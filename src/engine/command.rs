@@ -43,13 +43,60 @@ pub struct Produced {
     pub ignored: u64,
 }
 
+/// Objects in the order of a list that may be long, and what would take a look at all of them, while a queue's lock is
+/// held, to find out.
+#[derive(Debug, Default)]
+pub struct ObjectList {
+    pub(super) items: Vec<(Key, Object)>,
+    /// Invariant: the keys of `items`.
+    pub(super) keys: KeySet,
+    /// Invariant: the length of the longest object of `items`.
+    pub(super) longest_bytes: usize,
+}
+
+impl ObjectList {
+    /// How many objects are in, some of which may have the same key.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether no object is in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Puts an object behind all others.
+    pub fn push(&mut self, key: Key, object: Object) {
+        self.longest_bytes = self.longest_bytes.max(object.bytes());
+        self.keys.insert(key.clone());
+        self.items.push((key, object));
+    }
+}
+
+impl FromIterator<(Key, Object)> for ObjectList {
+    fn from_iter<I: IntoIterator<Item = (Key, Object)>>(items: I) -> Self {
+        let mut list = Self::default();
+        items.into_iter().for_each(|(key, object)| list.push(key, object));
+        list
+    }
+}
+
+impl IntoIterator for ObjectList {
+    type Item = (Key, Object);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.items.into_iter()
+    }
+}
+
 /// The whole set of a source's objects.
 #[derive(Debug)]
 pub struct Replace {
-    /// The objects in list order.
-    pub items: Vec<(Key, Object)>,
-    /// The keys of `items`.
-    pub keys: KeySet,
+    /// The objects.
+    pub list: ObjectList,
     /// Whose set it is.
     pub source: Option<Source>,
     /// Queue nothing for what has not changed.
@@ -65,13 +112,12 @@ pub struct Replace {
 }
 
 impl Replace {
-    /// A Replace by `items` with no options set.
+    /// A Replace by `list` with no options set.
     #[must_use]
-    pub fn new(items: Vec<(Key, Object)>, source: Option<Source>) -> Self {
-        let keys = items.iter().map(|(key, _)| key.clone()).collect();
+    pub fn new(list: ObjectList, source: Option<Source>) -> Self {
         let (only_changed, dry_run) = (false, false);
         let (max_delete_percent, max_deletes) = (None, None);
-        Self { items, keys, source, only_changed, max_delete_percent, max_deletes, dry_run, trace: None }
+        Self { list, source, only_changed, max_delete_percent, max_deletes, dry_run, trace: None }
     }
 }
 

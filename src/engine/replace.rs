@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::vec::IntoIter;
 
-use super::command::{Progress, Replace, ReplaceId, Replaced};
+use super::command::{ObjectList, Progress, Replace, ReplaceId, Replaced};
 use super::config::Mode;
 use super::delta::{DeltaKind, Source};
 use super::event::{Origin, ReplaceCounts, What};
@@ -114,15 +114,16 @@ impl Queue {
         let guard = (percent.is_some() || deletes.is_some())
             .then(|| Guard { max_deletes: deletes.unwrap_or(0), max_percent: percent.unwrap_or(0.0) });
         let room = self.config.max_keys.saturating_sub(self.keys() + self.reserved());
-        let fits = replace.keys.len() <= room;
+        let ObjectList { items, keys, .. } = replace.list;
+        let fits = keys.len() <= room;
         self.last_run += 1;
         let id = ReplaceId(self.last_run);
         self.runs.push_back(Run {
             id,
-            reserved: if fits && !replace.dry_run { replace.keys.len() } else { 0 },
+            reserved: if fits && !replace.dry_run { keys.len() } else { 0 },
             phase: if fits { Phase::Count } else { Phase::Room { next: 0 } },
-            items: replace.items.into_iter(),
-            keys: replace.keys,
+            items: items.into_iter(),
+            keys,
             source: replace.source,
             only_changed: replace.only_changed,
             trace: replace.trace,
@@ -152,13 +153,12 @@ impl Queue {
             return Err(Refusal::TooManyReplaces { limit: REPLACES_MAX });
         }
         let limit = self.config.max_object_bytes;
-        let too_large = |(_, (_, object)): &(usize, &(Key, Object))| object.bytes() > limit;
-        match replace.items.iter().enumerate().find(too_large) {
-            Some((index, (_, object))) => {
-                Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index })
-            }
-            None => Ok(()),
+        if replace.list.longest_bytes <= limit {
+            return Ok(());
         }
+        let mut sizes = replace.list.items.iter().map(|(_, object)| object.bytes()).enumerate();
+        let too_large = sizes.find(|(_, bytes)| *bytes > limit);
+        too_large.map_or(Ok(()), |(index, bytes)| Err(Refusal::ObjectTooLarge { limit, bytes, index }))
     }
 
     /// Does the next part of a Replace, at most `budget` keys of it.

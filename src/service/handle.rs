@@ -43,10 +43,10 @@ pub struct Handle {
     config: Mutex<Arc<Config>>,
     /// How often the lock was not free when it was asked for, and was got later.
     asked: AtomicU64,
-    served: AtomicU64,
+    got: AtomicU64,
     /// Wakes the timer when the next deadline has moved closer, or the queue is gone or closed by a panic.
     pub(super) timer: Notify,
-    /// Changes whenever the queue becomes synced or drained.
+    /// Changes whenever the queue becomes synced or drained, or gone.
     landmarks: watch::Sender<Landmarks>,
     /// Wakes sliced commands that wait for another one to end.
     pub(super) sliced_ended: Notify,
@@ -59,7 +59,8 @@ pub struct Handle {
 struct Landmarks {
     synced: bool,
     drained: bool,
-    deleted: bool,
+    /// It is deleted, or closed by a panic: nothing will be reached any more.
+    gone: bool,
 }
 
 /// What the lock guards.
@@ -180,7 +181,7 @@ impl Handle {
                 shown_config: config,
             }),
             asked: AtomicU64::new(0),
-            served: AtomicU64::new(0),
+            got: AtomicU64::new(0),
             timer: Notify::new(),
             landmarks: watch::Sender::default(),
             sliced_ended: Notify::new(),
@@ -344,7 +345,7 @@ impl Handle {
         if wait.is_zero() || already(&self.lock().queue) {
             return;
         }
-        let come = landmarks.wait_for(|marks| reached(marks) || marks.deleted);
+        let come = landmarks.wait_for(|marks| reached(marks) || marks.gone);
         tokio::select! {
             biased;
             _ = come => {}
@@ -378,7 +379,7 @@ impl Handle {
         for waiter in waiters {
             let _left = waiter.reply.send(Delivery { items: Err(error.clone()), commit: commit.clone() });
         }
-        self.landmarks.send_replace(Landmarks { deleted: true, ..Landmarks::default() });
+        self.landmarks.send_replace(Landmarks { gone: true, ..Landmarks::default() });
         self.timer.notify_one();
         self.sliced_ended.notify_waiters();
         drop_elsewhere(content);
@@ -480,7 +481,7 @@ impl Handle {
             self.timer.notify_one();
         }
         let (synced, drained) = (inner.queue.has_synced(), inner.queue.is_drained());
-        let landmarks = Landmarks { synced, drained, deleted: false };
+        let landmarks = Landmarks { synced, drained, gone: false };
         if std::mem::replace(&mut inner.landmarks, landmarks) != landmarks {
             self.landmarks.send_replace(landmarks);
         }

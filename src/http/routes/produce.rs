@@ -254,12 +254,11 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
 
     let rules = Rules::of(&state, &name, &incoming);
     let most = state.limits.max_replace_objects;
-    let listing = Listing::read(incoming, &rules, most, count).await?;
+    let list = Listing::read(incoming, &rules, most, count).await?;
     let account = rules.account();
     let mut config = rules.config;
     let mut replace = Replace {
-        items: listing.items,
-        keys: listing.keys,
+        list,
         source,
         only_changed,
         max_delete_percent,
@@ -276,9 +275,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     // By other rules of admission the objects can't be read again, since they are not kept as they came.
     if now.admission == config.admission && now.key != config.key {
         config = now;
-        let items = read_keys_again(replace.items, &config)?;
-        let keys = items.iter().map(|(key, _)| key.clone()).collect();
-        replace = Replace { items, keys, ..replace };
+        replace = Replace { list: read_keys_again(replace.list, &config)?, ..replace };
     }
     let mut accepting = Some(replace);
     let mut id = None;

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::engine::admission::Unfit;
+use crate::engine::command::ObjectList;
 use crate::engine::config::Config;
 use crate::engine::delta::DeltaKind;
-use crate::engine::key::{Key, KeyError, KeySet};
+use crate::engine::key::{Key, KeyError};
 use crate::engine::object::{self, Object, Scanned};
 use crate::http::aside::aside;
 use crate::http::body::{Account, Format, Incoming, document_problem};
@@ -299,12 +300,9 @@ const ADMITTED_AT_A_STRETCH: usize = 100;
 /// Bytes of lines that are gathered before they are admitted.
 const GATHERED_BYTES: usize = 1 << 20;
 
-/// The whole list of a Replace.
+/// The list of a Replace while it comes.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
-    pub(super) items: Vec<(Key, Object)>,
-    pub(super) keys: KeySet,
-}
+pub(super) struct Listing(ObjectList);
 
 /// The last line of an NDJSON list: how many objects came before it.
 #[derive(Deserialize)]
@@ -322,13 +320,13 @@ impl Listing {
         rules: &Rules,
         most: usize,
         count: Option<u64>,
-    ) -> Result<Self, Problem> {
+    ) -> Result<ObjectList, Problem> {
         let mut listing = Self::default();
         let mut end = None;
         if incoming.format == Format::Ndjson {
             end = listing.read_lines(incoming, rules, most).await?;
             if count.is_none() && end.is_none() {
-                let have = listing.items.len();
+                let have = listing.0.len();
                 return Err(incomplete(&format!(
                     "{have} objects came, but nothing says that this is all: give count=N or a last line {{\"$end\":N}}"
                 )));
@@ -342,12 +340,12 @@ impl Listing {
             listing.take(parsed, rules).await?;
         }
         for stated in [count, end].into_iter().flatten() {
-            let have = listing.items.len() as u64;
+            let have = listing.0.len() as u64;
             if stated != have {
                 return Err(incomplete(&format!("the list says {stated} objects, and {have} came")));
             }
         }
-        Ok(listing)
+        Ok(listing.0)
     }
 
     /// Reads the lines of a list; answers how many there are by its last line.
@@ -361,7 +359,7 @@ impl Listing {
         let mut lines = Lines::new(incoming, longest);
         let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
         loop {
-            let index = self.items.len() + gathered.len();
+            let index = self.0.len() + gathered.len();
             let parsed = match next_object(&mut lines, &mut end, index, most, &rules.config).await {
                 Ok(Some(parsed)) => parsed,
                 Ok(None) => break,
@@ -386,15 +384,12 @@ impl Listing {
     }
 
     async fn take(&mut self, parsed: Vec<Parsed>, rules: &Rules) -> Result<(), Problem> {
-        let before = self.items.len();
+        let before = self.0.len();
         let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
             let keyed = reader.keyed(parsed, None, Fate::Kept);
             keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
         });
-        for (key, object) in keyed.await? {
-            self.keys.insert(key.clone());
-            self.items.push((key, object));
-        }
+        keyed.await?.into_iter().for_each(|(key, object)| self.0.push(key, object));
         Ok(())
     }
 }
@@ -422,11 +417,8 @@ async fn next_object(
 }
 
 /// The keys of objects by other settings than those that they were read by before.
-pub(super) fn read_keys_again(
-    items: Vec<(Key, Object)>,
-    config: &Config,
-) -> Result<Vec<(Key, Object)>, Problem> {
-    let again = items.into_iter().enumerate().map(|(index, (_, object))| {
+pub(super) fn read_keys_again(list: ObjectList, config: &Config) -> Result<ObjectList, Problem> {
+    let again = list.into_iter().enumerate().map(|(index, (_, object))| {
         let scanned = object::scan(object.as_str(), &config.key)?;
         let key = scanned.key.map_err(|error| Problem::from(error).in_item(index, None))?;
         Ok((key, object))

@@ -12,7 +12,7 @@ impl Handle {
         let asked = self.asked.load(Ordering::Relaxed);
         loop {
             tokio::task::yield_now().await;
-            if self.served.load(Ordering::Relaxed) >= asked {
+            if self.got.load(Ordering::Relaxed) >= asked {
                 return;
             }
         }
@@ -46,6 +46,7 @@ impl Handle {
     fn unbroken(&self) -> Result<MutexGuard<'_, Inner>, Error> {
         self.wait_for_lock().map_err(|poisoned| {
             poisoned.into_inner().send_home(&Error::Broken);
+            self.landmarks.send_if_modified(|marks| !std::mem::replace(&mut marks.gone, true));
             Error::Broken
         })
     }
@@ -58,7 +59,7 @@ impl Handle {
         }
         self.asked.fetch_add(1, Ordering::Relaxed);
         let inner = self.inner.lock();
-        self.served.fetch_add(1, Ordering::Relaxed);
+        self.got.fetch_add(1, Ordering::Relaxed);
         inner
     }
 }

@@ -151,7 +151,8 @@ async fn a_panic_is_for_whose_change_it_was_and_closes_the_queue() {
     let (registry, notes) = (registry(), Arc::default());
     let handle = queue(&registry, "q");
     let mut waits = pin!(handle.pop(PopCall { wait: Duration::from_mins(1), ..pop() }));
-    assert!((&mut waits).now_or_never().is_none());
+    let mut synced = pin!(handle.wait_synced(Duration::from_mins(1)));
+    assert!((&mut waits).now_or_never().is_none() && (&mut synced).now_or_never().is_none());
     let _gathering = gather_here();
     let mut first = pin!(note(&handle, &notes, "a"));
     let panics = handle.together(1, |_, _, _| panic!("on purpose"), |(), _| {});
@@ -161,6 +162,7 @@ async fn a_panic_is_for_whose_change_it_was_and_closes_the_queue() {
     assert!((&mut follows).now_or_never().is_none());
     assert_eq!(first.await, Err(Error::Broken));
     assert!(matches!(waits.await.items, Err(Error::Broken)), "who was in line is told, too");
+    assert_eq!(synced.now_or_never(), Some(Err(Error::Broken)));
     assert!(panics.await.is_err());
     assert_eq!(follows.await, Err(Error::Broken));
     assert_eq!(note(&handle, &notes, "c").await, Err(Error::Broken));

@@ -199,11 +199,8 @@ impl World {
     }
 
     fn accept(&mut self, list: &ModelReplace) -> Result<(), Difference> {
-        let items = list.items.iter().map(|(name, thing)| (key(name), object(*thing))).collect();
-        let keys = list.items.iter().map(|(name, _)| key(name)).collect();
         let replace = Replace {
-            items,
-            keys,
+            list: list.items.iter().map(|(name, thing)| (key(name), object(*thing))).collect(),
             source: who(list.source),
             only_changed: list.only_changed,
             max_delete_percent: list.max_delete_percent,

@@ -133,11 +133,14 @@ fn only_changed_compares_with_the_newest_state() {
 fn only_changed_knows_equal_content_from_equal_text() {
     let mut desk = Desk::new();
     let object = |text: &str| Object::from_valid(text);
-    let replace = |items: Vec<(Key, Object)>| Replace { only_changed: true, ..Replace::new(items, None) };
+    let replace = |object| Replace {
+        only_changed: true,
+        ..Replace::new([(key("a"), object)].into_iter().collect(), None)
+    };
     desk.know(Say(Call { object: Some(object(r#"{"x":1,"y":[{"z":1e2}]}"#)), ..added("a", 1).0 }));
-    let moved = replace(vec![(key("a"), object(r#"{ "y": [{"z": 1e2}], "x": 1 }"#))]);
+    let moved = replace(object(r#"{ "y": [{"z": 1e2}], "x": 1 }"#));
     assert_eq!(counts(&desk.replace(moved).expect("no guard")), replaced([0, 0, 1, 0, 0]));
-    let rewritten = replace(vec![(key("a"), object(r#"{"x":1,"y":[{"z":100}]}"#))]);
+    let rewritten = replace(object(r#"{"x":1,"y":[{"z":100}]}"#));
     let answer = counts(&desk.replace(rewritten).expect("no guard"));
     assert_eq!(answer, replaced([1, 0, 0, 0, 0]), "numbers by their text");
 }

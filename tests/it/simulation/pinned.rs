@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use deltaq::engine::Queue;
-use deltaq::engine::command::{Call, How, Pop, Progress, Replace, Settle, Settled};
+use deltaq::engine::command::{Call, How, ObjectList, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::event::{Event, What};
 use deltaq::engine::key::Key;
@@ -92,7 +92,7 @@ async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicB
         world.spend(SECOND / 100);
         match id {
             None => {
-                id = Some(queue.accept_replace(now, Replace::new(Vec::new(), None))?);
+                id = Some(queue.accept_replace(now, Replace::new(ObjectList::default(), None))?);
                 Ok(Progress::More)
             }
             Some(_) if !goes_on.load(Ordering::Relaxed) => Ok(Progress::More),
