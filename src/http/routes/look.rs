@@ -54,8 +54,9 @@ impl<S: Sync> FromRequestParts<S> for Streams {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(accept) = parts.headers.get(header::ACCEPT) else { return Ok(Self(false)) };
-        let accept = String::from_utf8_lossy(accept.as_bytes()).to_ascii_lowercase();
+        let lines = parts.headers.get_all(header::ACCEPT).iter();
+        let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+        let accept = lines.join(",").to_ascii_lowercase();
         if accept.trim().is_empty() {
             return Ok(Self(false));
         }
@@ -434,12 +435,9 @@ async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Re
     let known = handle.read(|queue, _| queue.table().get(key.as_str()).and_then(KnownDocument::of));
     let Some(known) = known.await? else { return Err(no_key(key, "no object is known")) };
     let etag = format!("\"{}-{}\"", handle.incarnation(), known.resource_version);
-    let wanted = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let matches = |wanted: &str| {
-        let mut tags = wanted.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
-        tags.any(|tag| tag == "*" || tag == etag)
-    };
-    if wanted.is_some_and(matches) {
+    let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    let mut tags = lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
+    if tags.any(|tag| tag == "*" || tag == etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     Ok(([(header::ETAG, etag)], Json(known)).into_response())

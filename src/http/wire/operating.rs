@@ -89,6 +89,12 @@ pub struct ProblemDocument {
     /// How long to wait before the request is repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The bound that was passed: a number, or a duration as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<serde_json::Value>,
+    /// The queue of a list that can not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     /// The parameter that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,

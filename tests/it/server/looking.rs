@@ -86,7 +86,8 @@ async fn a_continue_token_is_the_queues_own() {
 
 async fn stream(service: &Service, path: &str) -> Client {
     let mut client = service.client().await;
-    client.send_text("GET", path, &[("accept", "application/x-ndjson")], "").await;
+    let lines = [("accept", "text/html"), ("accept", "application/x-ndjson")];
+    client.send_text("GET", path, &lines, "").await;
     client
 }
 
@@ -163,6 +164,9 @@ async fn a_known_object_has_a_tag_that_changes_with_it() {
         let reply = client.reply().await;
         assert_eq!((reply.status, reply.header("etag")), (status, Some(tag.as_str())), "{wanted}");
     }
+    let lines = [("if-none-match", "\"x\""), ("if-none-match", &tag)];
+    client.send_text("GET", &known, &lines, "").await;
+    assert_eq!(client.reply().await.status, 304, "it may stand in several lines");
     added(&service, &numbered(1)).await;
     let held = take(&service).await;
     service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
