@@ -40,6 +40,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Takes something in that is about so many bytes in the journal.
+    fn take(&mut self, op: Op, bytes: usize) -> Commit {
+        self.bytes += bytes;
+        self.ops.push(op);
+        Commit(Some(self.outcome.clone()))
+    }
+
     /// Tells all who wait for the batch what became of it.
     pub(super) fn end(&self, outcome: Result<(), Error>) {
         let _once = self.outcome.set(outcome);
@@ -115,11 +122,13 @@ impl Gathering {
     }
 
     pub(super) fn open(&self, book: Book, failures: u64) -> Commit {
-        self.push_to(&mut self.lock(), Op::Open(Box::new(book)), failures)
+        self.push_to(&mut self.lock(), Op::Open(Box::new(book)), 0, failures)
     }
 
     pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
-        self.push_to(&mut self.lock(), Op::Append { queue, prev_rv, events }, failures)
+        // Counted before: all queues share the lock.
+        let bytes = events.iter().map(record::bytes_about).sum();
+        self.push_to(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, failures)
     }
 
     pub(super) fn create(
@@ -134,14 +143,14 @@ impl Gathering {
         state.numbers.version += 1;
         let identity = naming.identity(QueueId(state.numbers.queue), state.numbers.version);
         let row = record::queue_row(&identity, content);
-        let id = identity.id;
+        let (id, bytes) = (identity.id, row.state.len());
         let book = Box::new(Book::new(identity, content.rv, content.config.retention));
-        (id, self.push_to(&mut state, Op::Create { row, book, supersedes }, failures))
+        (id, self.push_to(&mut state, Op::Create { row, book, supersedes }, bytes, failures))
     }
 
     pub(super) fn found_deleted(&self, queues: Vec<Deleted>, failures: u64) {
         // If this fails, they are found again.
-        let _ = self.push_to(&mut self.lock(), Op::FoundDeleted(queues), failures);
+        let _ = self.push_to(&mut self.lock(), Op::FoundDeleted(queues), 0, failures);
     }
 
     pub(super) fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv, failures: u64) -> Commit {
@@ -150,27 +159,26 @@ impl Gathering {
         let identity = naming.identity(queue, state.numbers.version);
         let row = record::deleted_queue_row(&identity, last_rv);
         self.detach(queue);
-        self.push_to(&mut state, Op::Delete { row }, failures)
+        self.push_to(&mut state, Op::Delete { row }, 0, failures)
     }
 
     /// Puts something into the next batch. While the journal is down its commit has failed already; and
     /// so it has if the journal failed more than `failures` times, because it may rest on what was lost.
-    fn push_to(&self, state: &mut State, op: Op, failures: u64) -> Commit {
+    fn push_to(&self, state: &mut State, op: Op, bytes: usize, failures: u64) -> Commit {
         if let Some(error) = state.down {
             return Commit::failed(error);
         }
         if state.failures != failures {
             return Commit::failed(Error::OutcomeUnknown);
         }
-        let bytes = op.bytes();
-        if state.batches.back().is_none_or(|batch| batch.bytes + bytes > BATCH_BYTES) {
-            state.batches.push_back(Batch::default());
-            self.work.notify_one();
+        if let Some(batch) = state.batches.back_mut().filter(|batch| batch.bytes + bytes <= BATCH_BYTES) {
+            return batch.take(op, bytes);
         }
-        let Some(batch) = state.batches.back_mut() else { return Commit::done() };
-        batch.bytes += bytes;
-        batch.ops.push(op);
-        Commit(Some(batch.outcome.clone()))
+        let mut batch = Batch::default();
+        let commit = batch.take(op, bytes);
+        state.batches.push_back(batch);
+        self.work.notify_one();
+        commit
     }
 
     /// How many batches wait for the writer.
@@ -225,6 +233,11 @@ impl Gathering {
         self.lock().closed.is_some()
     }
 
+    /// Whether it takes nothing at present.
+    pub(super) fn is_down(&self) -> bool {
+        self.lock().down.is_some()
+    }
+
     /// Whether it takes events, and took all that came before it was closed.
     pub(super) fn is_in_good_order(&self) -> bool {
         let state = self.lock();
@@ -237,16 +250,5 @@ impl Gathering {
 
     fn lives(&self) -> MutexGuard<'_, HashMap<QueueId, Weak<dyn Live>>> {
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Op {
-    /// About how many bytes it is in the journal.
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Create { row, .. } => row.state.len(),
-            Self::Append { events, .. } => events.iter().map(record::bytes_about).sum(),
-            _ => 0,
-        }
     }
 }

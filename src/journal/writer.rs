@@ -121,7 +121,7 @@ impl<S: Store> Writer<S> {
         let _alarm = Alarm(self.gathering.clone());
         // Before anything else is written: what is not closed in good order must show.
         while !self.write_or_fail(Writes { clean: Some(false), ..Writes::default() }).await {
-            if self.cut.is_cancelled() {
+            if self.cut.is_cancelled() || self.gathering.is_closed() {
                 return self.store.close().await;
             }
         }
@@ -167,10 +167,10 @@ impl<S: Store> Writer<S> {
     }
 
     /// The checkpoint that runs, then one that knows all, so that the next start is quick; and the note
-    /// that all is in order.
+    /// that all is in order. None of that if the store takes nothing: what was acknowledged is in it.
     async fn end(mut self) {
         self.finish_checkpoint().await;
-        if self.checkpoint.is_none() {
+        if self.checkpoint.is_none() && !self.gathering.is_down() {
             self.begin_checkpoint();
         }
         self.finish_checkpoint().await;
@@ -317,7 +317,8 @@ impl<S: Store> Writer<S> {
         written.is_ok()
     }
 
-    /// Fails the batch and all behind it, then waits until the store takes writes again.
+    /// Fails the batch and all behind it, then waits until the store takes writes again. Once the journal is closed nobody
+    /// else waits for that, and it is tried once.
     async fn fail(&mut self, error: &store::Error, batch: Option<Batch>) {
         tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it is back");
         // Queues must know that what was captured of them is lost before the journal can be back.
@@ -334,12 +335,17 @@ impl<S: Store> Writer<S> {
         loop {
             tokio::select! {
                 biased;
-                () = tokio::time::sleep(wait) => {}
+                () = self.gathering.wait(wait) => {}
                 () = self.cut.cancelled() => return,
             }
             wait = (wait * 2).min(RETRY_MAX);
+            // Asked before: it may be closed while this is tried.
+            let is_closed = self.gathering.is_closed();
             let Err(error) = self.store.reopen().await else { break };
             self.gathering.go_down(Error::from(&error), None);
+            if is_closed {
+                return;
+            }
             if mem::replace(&mut told, error.to_string()) != told {
                 tracing::error!(error = %with_causes(&error), "the journal is still down");
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Error;
-use super::handle::Handle;
+use super::handle::{Handle, drop_elsewhere};
 use crate::engine::Queue;
 use crate::engine::command::Progress;
 use crate::engine::refusal::Refusal;
@@ -32,8 +32,8 @@ enum Stretch<T> {
 impl Handle {
     /// Runs a command that comes in slices. It goes on to its end even if the caller is dropped.
     ///
-    /// A journal that fails ends it only if the queue loses something by that. Else it goes on once the
-    /// journal is back, but the caller need not wait for that and is told of the failure.
+    /// A journal that fails ends it only if the queue loses something by that, or the process is to end. Else it goes
+    /// on once the journal is back, but the caller need not wait for that and is told of the failure.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`], [`Error::Journal`], or what the engine refuses.
@@ -44,6 +44,10 @@ impl Handle {
         let generation = self.lock().generation;
         let last = match self.slice(generation, &mut step)? {
             Stretch::Done(out, commit) => {
+                if out.is_err() {
+                    // It may have a long list that was refused.
+                    drop_elsewhere(step);
+                }
                 commit.wait().await?;
                 return Ok(out?);
             }
@@ -86,7 +90,9 @@ impl Handle {
                 }
                 Ok(Stretch::NotYet) => {}
                 // The queue is whole. It is not loaded again, so what it keeps for the command stays.
-                Err(Error::Journal(error)) if self.open()?.generation == generation => {
+                Err(Error::Journal(error))
+                    if !self.shutdown().is_draining() && self.open()?.generation == generation =>
+                {
                     // Told once; a caller that has gone need not know.
                     let _gone = failed.take().map(|failed| failed.send(error));
                 }

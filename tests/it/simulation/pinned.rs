@@ -12,16 +12,16 @@ use deltaq::engine::event::{Event, What};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
-use deltaq::journal;
-use deltaq::journal::Naming;
 use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::{self, Identity};
 use deltaq::journal::store::{Error, KeyRow, QueueId, Reader, Size, Store, Writes};
 use deltaq::journal::writer;
+use deltaq::journal::{self, Journal, Naming};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Handle, Incarnation, Name, PopCall, Registry};
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, poll};
+use tokio::task::JoinHandle;
 
 use super::disk::{Disk, Pace};
 use super::run::on_a_runtime;
@@ -429,6 +429,38 @@ fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_
     });
 }
 
+/// A journal over a store that reads as `memory`, and its writer.
+async fn written_by<S: Store>(world: &World, store: S, memory: &Memory) -> (Journal, JoinHandle<()>) {
+    let shutdown = Shutdown::manual(SECOND * 60);
+    let opened = (store, Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
+    let (observer, pace) = (Arc::new(node::Deaf), journal::Pace::default());
+    let opened = writer::open(opened, world.clock.clone(), observer, shutdown.cut().clone(), pace).await;
+    let (journal, writer, _) = opened.expect("it is empty");
+    (journal, shutdown.spawn_last("journal writer", writer.run()))
+}
+
+/// To stop on a full disk took as long as it might take at most.
+#[test]
+fn a_store_that_takes_nothing_keeps_no_process_from_its_end() {
+    let world = Arc::new(World::new(false));
+    on_a_runtime(&world, async {
+        for is_full_from_the_start in [true, false] {
+            let memory = Memory::default();
+            if is_full_from_the_start {
+                memory.break_by(Fault::Full);
+            }
+            let (journal, writing) = written_by(&world, memory.clone(), &memory).await;
+            tokio::time::sleep(SECOND).await;
+            memory.break_by(Fault::Full);
+            let lost = journal.append(QueueId(1), 0, vec![paused(1)], 0);
+            assert_eq!(lost.wait().await, Err(journal::Error::DiskFull));
+            journal.close(0);
+            let ended = tokio::time::timeout(SECOND * 5, writing).await;
+            assert!(matches!(ended, Ok(Ok(()))), "full from the start: {is_full_from_the_start}");
+        }
+    });
+}
+
 /// Callers would wait for good.
 #[test]
 fn nobody_waits_for_a_writer_that_has_panicked() {
@@ -458,13 +490,7 @@ fn nobody_waits_for_a_writer_that_has_panicked() {
 
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
-        let shutdown = Shutdown::manual(SECOND);
-        let opened = (Panics, Arc::new(Memory::default()) as Arc<dyn Reader>, Memory::default().opening());
-        let (clock, pace) = (world.clock.clone(), journal::Pace::default());
-        let cut = shutdown.cut().clone();
-        let opened = writer::open(opened, clock, Arc::new(node::Deaf), cut, pace).await;
-        let (journal, writer, _) = opened.expect("it is empty");
-        let writing = shutdown.spawn_last("journal writer", writer.run());
+        let (journal, writing) = written_by(&world, Panics, &Memory::default()).await;
         let append = || journal.append(QueueId(1), 0, vec![paused(1)], 0);
         let (first, second) = (append(), append());
         let outcomes = tokio::time::timeout(SECOND, async { (first.wait().await, second.wait().await) });
