@@ -5,7 +5,7 @@
 //! key alone. Runs are volatile: after a crash the events that were queued stand, and the caller
 //! repeats the Replace.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::vec::IntoIter;
 
 use super::command::{ObjectList, Progress, Replace, ReplaceId, Replaced};
@@ -39,7 +39,7 @@ pub(super) struct Run {
     sweep: Sweep,
     counts: ReplaceCounts,
     /// Keys of the list that need room, where it is tight.
-    wanted: HashSet<Key>,
+    wanted: KeySet,
     /// Room held for keys of the list that the queue does not have.
     reserved: usize,
     /// Keys with a produce call since the acceptance, and whether one of those named a source.
@@ -115,7 +115,9 @@ impl Queue {
             .then(|| Guard { max_deletes: deletes.unwrap_or(0), max_percent: percent.unwrap_or(0.0) });
         let room = self.config.max_keys.saturating_sub(self.keys() + self.reserved());
         let ObjectList { items, keys, .. } = replace.list;
-        let fits = keys.len() <= room;
+        // Keys that the queue has need no room. To count the others takes a look at all, so room is held for all of them
+        // if as much is left for others.
+        let fits = keys.len() <= room / 2;
         self.last_run += 1;
         let id = ReplaceId(self.last_run);
         self.runs.push_back(Run {
@@ -132,7 +134,7 @@ impl Queue {
             is_dry: replace.dry_run,
             sweep: Sweep::default(),
             counts: ReplaceCounts::default(),
-            wanted: HashSet::new(),
+            wanted: KeySet::default(),
             called: HashMap::new(),
             may_be_first: !self.populated || self.initial == Initial::Aborted,
             deletions: 0,
@@ -172,7 +174,9 @@ impl Queue {
         budget: usize,
     ) -> Result<Progress<Replaced>, Refusal> {
         let now = self.advance(now);
-        let Some(mut run) = self.runs.pop_front_if(|run| run.id == id) else { return Ok(Progress::NotYet) };
+        // A seeding would put what is older in place of what this brings.
+        let is_next = |run: &mut Run| run.id == id && self.seeding.is_none();
+        let Some(mut run) = self.runs.pop_front_if(is_next) else { return Ok(Progress::NotYet) };
         let done = self.next_part(now, &mut run, budget);
         if let Ok(false) = done {
             self.runs.push_front(run);
@@ -188,23 +192,21 @@ impl Queue {
         std::mem::take(&mut self.spent)
     }
 
+    /// Tells whether that was the last one.
     fn next_part(&mut self, now: Time, run: &mut Run, budget: usize) -> Result<bool, Refusal> {
         match run.phase {
-            Phase::Room { next } => self.count_room(run, next, budget),
-            Phase::Count => Ok(self.count_deletions(run, budget)),
-            Phase::Plan { next, refused } => self.plan_items(run, next, refused, budget),
+            Phase::Room { next } => self.count_room(run, next, budget)?,
+            Phase::Count => self.count_deletions(run, budget),
+            Phase::Plan { next, refused } => return self.plan_items(run, next, refused, budget),
             Phase::Start => {
                 let first = run.may_be_first;
                 self.emit(now, What::ReplaceStarted { source: run.source.clone(), first });
                 run.phase = Phase::Items;
-                Ok(false)
             }
-            Phase::Items => {
-                self.queue_items(now, run, budget);
-                Ok(false)
-            }
-            Phase::Deletions => Ok(self.queue_deletions(now, run, budget)),
+            Phase::Items => self.queue_items(now, run, budget),
+            Phase::Deletions => return Ok(self.queue_deletions(now, run, budget)),
         }
+        Ok(false)
     }
 
     fn end_run(&mut self, now: Time, run: &Run) -> Replaced {
@@ -223,8 +225,12 @@ impl Queue {
         if let Some(seeding) = &mut self.seeding {
             seeding.called.insert(key.clone());
         }
+        let is_held = self.holds(key);
         for run in &mut self.runs {
-            *run.called.entry(key.clone()).or_default() |= named_source;
+            // Others are neither queued nor deleted by it.
+            if is_held || run.keys.contains(key) {
+                *run.called.entry(key.clone()).or_default() |= named_source;
+            }
         }
     }
 
@@ -234,25 +240,25 @@ impl Queue {
         seeding + self.runs.iter().map(|run| run.reserved).sum::<usize>()
     }
 
-    fn count_room(&self, run: &mut Run, next: usize, budget: usize) -> Result<bool, Refusal> {
+    fn count_room(&self, run: &mut Run, next: usize, budget: usize) -> Result<(), Refusal> {
         let items = run.items.as_slice();
         let slice = items.iter().skip(next).take(budget).map(|(key, _)| key);
-        run.wanted.extend(slice.filter(|key| !self.holds(key)).cloned());
+        slice.filter(|key| !self.holds(key)).for_each(|key| run.wanted.insert(key.clone()));
         let next = next.saturating_add(budget);
         run.phase = Phase::Room { next };
         if next >= items.len() {
             let (keys, limit) = (self.keys() + self.reserved(), self.config.max_keys);
-            let wanted = std::mem::take(&mut run.wanted).len();
+            let wanted = run.wanted.len();
             if wanted > limit.saturating_sub(keys) {
                 return Err(Refusal::QueueFull { limit, keys, wanted });
             }
             run.reserved = if run.is_dry { 0 } else { wanted };
             run.phase = Phase::Count;
         }
-        Ok(false)
+        Ok(())
     }
 
-    fn count_deletions(&self, run: &mut Run, budget: usize) -> bool {
+    fn count_deletions(&self, run: &mut Run, budget: usize) {
         if run.guard.is_some() || run.is_dry {
             let source = run.source.clone();
             let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
@@ -263,12 +269,11 @@ impl Queue {
             let goes = |key: &&Key| !run.keys.contains(key) && !run.called.contains_key(*key);
             run.deletions += keys.iter().filter(goes).count() as u64;
             if run.sweep.is_under_way() {
-                return false;
+                return;
             }
         }
         let refused = run.refuses();
         run.phase = if refused || run.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
-        false
     }
 
     fn plan_items(&self, run: &mut Run, next: usize, refused: bool, budget: usize) -> Result<bool, Refusal> {
@@ -326,14 +331,19 @@ impl Queue {
                     };
                     self.emit(now, what);
                 }
-                Verdict::Unchanged | Verdict::Skipped { take_over: true } => {
+                Verdict::Unchanged => {
+                    self.tally.ignored_unchanged += 1;
                     self.take_over(now, run, key);
-                    self.tally.ignored_unchanged += u64::from(matches!(verdict, Verdict::Unchanged));
                 }
-                Verdict::Skipped { .. } => {}
+                Verdict::Skipped { take_over } => {
+                    self.tally.ignored_superseded += 1;
+                    if take_over {
+                        self.take_over(now, run, key);
+                    }
+                }
             }
-            self.tally.ignored_superseded += u64::from(matches!(verdict, Verdict::Skipped { .. }));
         }
+        // Room may be held for more: for keys that the queue had already, or that were in the list twice.
         run.reserved = run.reserved.min(run.items.len());
         if run.items.len() == 0 {
             run.phase = Phase::Deletions;

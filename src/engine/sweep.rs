@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::ops::Bound;
+use std::vec::IntoIter;
 
 use super::command::{Produced, Progress, Purged};
 use super::config::Mode;
@@ -117,22 +118,22 @@ impl Queue {
         if sweep.after.is_some() { Progress::More } else { Progress::Done(sweep.done) }
     }
 
-    /// Puts parked keys back in line: `keys`, or all in key order. The answer counts them.
+    /// Puts parked keys back in line: `keys`, which are taken out, or all in key order. The answer counts them.
     pub fn redrive_step(
         &mut self,
         now: Time,
-        keys: Option<&[Key]>,
+        keys: Option<&mut IntoIter<Key>>,
         sweep: &mut Sweep,
         budget: usize,
     ) -> Progress<u64> {
         self.parked_step(now, keys, sweep, budget, |key| What::Redriven { key })
     }
 
-    /// Drops parked keys: `keys`, or all in key order. The answer counts them.
+    /// Drops parked keys: `keys`, which are taken out, or all in key order. The answer counts them.
     pub fn discard_step(
         &mut self,
         now: Time,
-        keys: Option<&[Key]>,
+        keys: Option<&mut IntoIter<Key>>,
         sweep: &mut Sweep,
         budget: usize,
     ) -> Progress<u64> {
@@ -142,13 +143,16 @@ impl Queue {
     fn parked_step(
         &mut self,
         now: Time,
-        keys: Option<&[Key]>,
+        keys: Option<&mut IntoIter<Key>>,
         sweep: &mut Sweep,
         budget: usize,
         what: impl Fn(Key) -> What,
     ) -> Progress<u64> {
         let now = self.advance(now);
-        let batch = if let Some(keys) = keys { keys.to_vec() } else { self.next_parked(sweep, budget) };
+        let (batch, more) = match keys {
+            Some(keys) => (keys.take(budget).collect(), keys.len() > 0),
+            None => self.next_parked(sweep, budget),
+        };
         for key in batch {
             let entry = self.table.get(key.as_str());
             if entry.is_some_and(|entry| entry.standing.place == Place::Parked) {
@@ -156,16 +160,17 @@ impl Queue {
                 sweep.done.keys += 1;
             }
         }
-        if sweep.after.is_some() { Progress::More } else { Progress::Done(sweep.done.keys) }
+        if more { Progress::More } else { Progress::Done(sweep.done.keys) }
     }
 
-    fn next_parked(&self, sweep: &mut Sweep, budget: usize) -> Vec<Key> {
+    /// The next parked keys, and whether there may be more.
+    fn next_parked(&self, sweep: &mut Sweep, budget: usize) -> (Vec<Key>, bool) {
         let after = sweep.after.take();
         let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
         let keys = self.schedule.parked_from(from).take(budget).map(|(key, _)| key.clone());
         let batch: Vec<Key> = keys.collect();
         sweep.after = batch.last().filter(|_| batch.len() == budget).cloned();
-        batch
+        (batch, sweep.after.is_some())
     }
 
     /// Checks that objects may be put in place without a delta.

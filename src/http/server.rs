@@ -234,6 +234,8 @@ impl Serving {
                 tokio::select! {
                     biased;
                     ended = connection => ended,
+                    // As one is that has sent half a head.
+                    () = pace.too_slow() => return,
                     () = cut.cancelled() => return,
                 }
             }

@@ -75,6 +75,8 @@ pub struct Sqlite {
     /// Whether the failure was a want of room. That is told before anything is synced, so the disk holds
     /// what can be read; and to make sure of it by copying the WAL would take more room than there is.
     is_full: bool,
+    /// What went wrong in an upkeep that nobody had asked for.
+    untold: Option<Error>,
     /// Connections on their way to their end.
     closing: Option<BoxFuture<'static, ()>>,
     mark: Mark,
@@ -141,6 +143,7 @@ impl Sqlite {
             connections,
             is_sound: true,
             is_full: false,
+            untold: None,
             closing: None,
             mark,
             opened,
@@ -177,6 +180,7 @@ impl Sqlite {
         let upkeep = Upkeep::new(connect::writer(&self.paths, self.sync).await?);
         self.opened = Opened::remember(&self.paths)?;
         self.connections = Some(Connections { writer, upkeep });
+        self.untold = None;
         self.is_sound = true;
         Ok(())
     }
@@ -195,9 +199,10 @@ impl Store for Sqlite {
         let before = self.mark.reached();
         let row = writes.journal.iter().map(|row| row.id).fold(before.row, u64::max);
         let version = writes.queues.iter().map(|row| row.version).fold(before.version, u64::max);
-        if connections.upkeep.is_due(write::bytes(&writes)) {
-            // No commit fails for this; whoever asks for the upkeep is told.
-            let _ = connections.upkeep.step(&self.paths, &mut connections.writer).await;
+        if connections.upkeep.note_bytes(write::bytes(&writes)) {
+            // No commit fails for this; whoever asks for the upkeep next is told.
+            let stepped = connections.upkeep.step(&self.paths, &mut connections.writer).await;
+            self.untold = stepped.err().or(self.untold.take());
         }
         // Also for whoever drops this future: the write may or may not happen then.
         self.is_sound = false;
@@ -227,6 +232,9 @@ impl Store for Sqlite {
     }
 
     async fn upkeep(&mut self) -> Result<Size, Error> {
+        if let Some(untold) = self.untold.take() {
+            return Err(untold);
+        }
         match &mut self.connections {
             Some(Connections { writer, upkeep }) if self.is_sound => upkeep.step(&self.paths, writer).await,
             _ => Ok(Size { bytes: self.paths.bytes(), free: 0 }),

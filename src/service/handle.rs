@@ -73,6 +73,9 @@ pub(super) struct Inner {
     /// Leases that a repeated pop was answered with: the first answer can't give them back any more.
     /// Some are settled already.
     pub(super) repeated: HashSet<Rv>,
+    /// Leases whose keys did not reach their caller, for the next change to give back: while the journal is down, none is
+    /// made.
+    pub(super) unreached: Vec<Rv>,
     /// How often the queue was loaded from the journal again.
     pub(super) generation: u64,
     pub(super) deleted: bool,
@@ -169,6 +172,7 @@ impl Handle {
                 waiters: Waiters::default(),
                 served: Vec::new(),
                 repeated: HashSet::new(),
+                unreached: Vec::new(),
                 generation: 0,
                 deleted: false,
                 pending,
@@ -270,6 +274,7 @@ impl Handle {
 
     async fn look<T>(&self, look: impl FnOnce(&Inner, Time) -> T) -> Result<T, Error> {
         let (out, commit) = {
+            let _told = IfItPanics(self);
             let inner = self.open()?;
             (look(&inner, self.now()), inner.commit.clone())
         };
@@ -444,6 +449,7 @@ impl Handle {
         let _told = IfItPanics(self);
         let mut inner = self.open_to_change()?;
         let now = self.now();
+        inner.take_back(now);
         let out = change(&mut inner, now);
         // In a panic what was declared last goes first: `out` may take the lock when it is dropped.
         let mut inner = inner;

@@ -58,8 +58,9 @@ impl Drop for Delivered {
             return;
         }
         if let Some(handle) = self.give_back.take().and_then(|handle| handle.upgrade()) {
-            let tokens: Vec<Rv> = self.items.iter().map(|item| item.token).collect();
-            let _gone = handle.with_inner(|inner, now| inner.take_back(now, tokens));
+            handle.lock().unreached.extend(self.items.iter().map(|item| item.token));
+            // If the journal is down, they are taken back once it is up again.
+            let _now_or_later = handle.with_inner(|_, _| ());
         }
     }
 }
@@ -143,9 +144,12 @@ impl Handle {
 
 impl Inner {
     /// Takes keys back that did not reach their caller, unless a repeated pop has answered with them.
-    fn take_back(&mut self, now: Time, mut tokens: Vec<Rv>) {
-        tokens.retain(|token| !self.repeated.contains(token));
-        self.queue.give_back(now, &tokens);
+    pub(super) fn take_back(&mut self, now: Time) {
+        if !self.unreached.is_empty() {
+            let mut tokens = std::mem::take(&mut self.unreached);
+            tokens.retain(|token| !self.repeated.contains(token));
+            self.queue.give_back(now, &tokens);
+        }
     }
 
     fn keep(&mut self, tokens: impl Iterator<Item = Rv>) {

@@ -3,6 +3,7 @@
 //! A queue whose commit failed holds what is not durable. It answers nothing until the journal is back
 //! and it has been loaded from there; the pops that wait at it keep their place.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,6 +59,7 @@ impl Handle {
             inner.lost = None;
             inner.opened(last_rv, failures, commit);
             inner.repeated.retain(|token| *token <= last_rv);
+            inner.unreached.retain(|token| *token <= last_rv);
             inner.queue.recover(now, unclean);
             drop_elsewhere(before);
             self.finish(&mut inner, now)
@@ -155,15 +157,13 @@ impl Registry {
     ) -> Result<Vec<String>, recovery::Error> {
         let begun_us = self.clock().now_us();
         let reader = journal.reader().as_ref();
-        let mut contents = recovery::contents(reader).await?;
+        let contents = recovery::contents(reader).await?;
         journal.found_deleted(contents.deleted, failures);
         let progress = Progress::default();
         let mut problems = Vec::new();
+        let mut rows: BTreeMap<_, _> = contents.live.into_iter().map(|row| (row.id, row)).collect();
         for handle in self.handles() {
-            let row = contents
-                .live
-                .extract_if(.., |row| handle.journal().is_some_and(|(_, id)| *id == row.id))
-                .next();
+            let row = handle.journal().and_then(|(_, id)| rows.remove(id));
             match row {
                 Some(row) if handle.is_lost() => match recovery::load(reader, &row, &progress).await {
                     Ok(loaded) => handle.resume(journal, loaded, failures, self.is_unclean()),
@@ -177,7 +177,7 @@ impl Registry {
             handle.timer.notify_one();
         }
         // These went by a commit that failed.
-        for row in &contents.live {
+        for row in rows.values() {
             match recovery::load(reader, row, &progress).await {
                 Ok(loaded) => self.adopt(journal, loaded, failures),
                 Err(error) => problems.push(problem(row, &error)),

@@ -319,9 +319,10 @@ impl Desk {
     }
 
     fn redrive(&mut self, names: Option<&[&str]>) -> u64 {
-        let keys: Option<Vec<Key>> = names.map(|names| names.iter().map(|name| key(name)).collect());
+        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
         let (now, mut sweep) = (self.now(), Sweep::default());
-        let progress = self.queue.redrive_step(now, keys.as_deref(), &mut sweep, usize::MAX);
+        let mut keys = keys.map(Vec::into_iter);
+        let progress = self.queue.redrive_step(now, keys.as_mut(), &mut sweep, usize::MAX);
         self.settle_down();
         let Progress::Done(count) = progress else { panic!("a redrive in one go") };
         count

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use std::vec::IntoIter;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -210,10 +211,10 @@ pub(in crate::http) async fn extend(
     )
 )]
 pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, keys, visit) = parked_keys(call).await?;
+    let (handle, mut keys, visit) = parked_keys(call).await?;
     let mut sweep = Sweep::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
-        Ok(queue.redrive_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
+        Ok(queue.redrive_step(now, keys.as_mut(), &mut sweep, SLICE_KEYS))
     };
     Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
 }
@@ -229,20 +230,20 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCoun
     )
 )]
 pub(in crate::http) async fn discard(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, keys, visit) = parked_keys(call).await?;
+    let (handle, mut keys, visit) = parked_keys(call).await?;
     let mut sweep = Sweep::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
-        Ok(queue.discard_step(now, keys.as_deref(), &mut sweep, SLICE_KEYS))
+        Ok(queue.discard_step(now, keys.as_mut(), &mut sweep, SLICE_KEYS))
     };
     Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
 }
 
-async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<Vec<Key>>, Arc<Visit>), Problem> {
+async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<IntoIter<Key>>, Arc<Visit>), Problem> {
     let QueueCall { state, name, params, incoming, visit } = call;
     params.none()?;
     let body: KeysBody = incoming.document().await?;
     let keys = body.keys.as_deref().map(read_keys).transpose()?;
-    Ok((state.registry.get(&name)?, keys, visit))
+    Ok((state.registry.get(&name)?, keys.map(Vec::into_iter), visit))
 }
 
 /// The keys of a document's list.

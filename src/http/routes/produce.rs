@@ -17,6 +17,7 @@ use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::trace::Trace;
 use crate::engine::{Queue, Seed, Sweep};
+use crate::http::aside::aside;
 use crate::http::body::read_envelope;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
@@ -268,7 +269,8 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     };
     let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
     if dry_run && let Some(mut queue) = first {
-        return Ok(Counted::of(&visit, whole_replace(&mut queue, replace)?.into()));
+        let replaced = aside((), move || whole_replace(&mut queue, replace)).await?;
+        return Ok(Counted::of(&visit, replaced.into()));
     }
     let handle = state.registry.get_or_create(&name)?;
     let now = handle.config();

@@ -99,9 +99,9 @@ impl Upkeep {
         Self { beside: Beside::Idle(connection), free: 0, copied_before: 0, blocked_until: 0, written: 0 }
     }
 
-    /// Whether a step is due, with so many bytes to be written now: however seldom the upkeep is asked
+    /// Notes that so many bytes are to be written; tells whether a step is due: however seldom the upkeep is asked
     /// for, the WAL stays bounded.
-    pub(super) fn is_due(&mut self, bytes: u64) -> bool {
+    pub(super) fn note_bytes(&mut self, bytes: u64) -> bool {
         self.written = self.written.saturating_add(bytes);
         self.written >= STEP_BYTES
     }

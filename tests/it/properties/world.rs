@@ -334,13 +334,19 @@ impl World {
         let place = if redrive { &mut self.redrive } else { &mut self.discard };
         let (mut sweep, mut model_sweep) =
             if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
-        let keys: Option<Vec<Key>> = names.map(|names| names.iter().map(|name| key(name)).collect());
-        let now = time(self.now);
-        let engine = if redrive {
-            self.engine.redrive_step(now, keys.as_deref(), &mut sweep, budget)
-        } else {
-            self.engine.discard_step(now, keys.as_deref(), &mut sweep, budget)
+        let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
+        let (now, mut keys) = (time(self.now), keys.map(Vec::into_iter));
+        let mut step = || {
+            if redrive {
+                self.engine.redrive_step(now, keys.as_mut(), &mut sweep, budget)
+            } else {
+                self.engine.discard_step(now, keys.as_mut(), &mut sweep, budget)
+            }
         };
+        let mut engine = step();
+        while names.is_some() && matches!(engine, Progress::More) {
+            engine = step();
+        }
         let model = self.model.parked_step(self.now, names, &mut model_sweep, budget, redrive);
         if matches!(engine, Progress::More) {
             *place = Some((sweep, model_sweep));
