@@ -8,6 +8,7 @@ use super::config::Mode;
 use super::delta::Rv;
 use super::event::{Ending, Then, What};
 use super::key::Key;
+use super::limits::DUE_AT_A_TIME;
 use super::queue::Queue;
 use super::refusal::Refusal;
 use super::schedule::{Place, Slot};
@@ -21,13 +22,14 @@ impl Queue {
     /// Lets everything happen that is due at or before `now`, in the order of its time: leases
     /// before delays at the same instant, then by number. Answers the queue's own time: a clock that
     /// was set back stands still at the last event. A Resync that is due is noted once, however many
-    /// periods have passed.
+    /// periods have passed. Of very many things that are due, the first happen, and
+    /// [`next_deadline`](Self::next_deadline) stays in the past.
     pub fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.last_at);
         // Nothing in here makes a lease or moves its deadline, so those that were passed over as not
         // committed need no second look.
         let mut expiry = self.schedule.next_expiry(Default::default(), now, self.committed);
-        loop {
+        for _ in 0..DUE_AT_A_TIME {
             let delay = self.next_delay().filter(|(at, _, _)| *at <= now);
             let memory = self.schedule.next_memory().filter(|(at, _, _)| *at <= now);
             if (expiry, delay, memory) == (None, None, None) {

@@ -46,6 +46,9 @@ pub const ERROR_BYTES_MAX: usize = 4_096;
 pub const REPLACES_MAX: usize = 16;
 /// How many settled leases of a queue are remembered with their outcome.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
+/// Most leases, delays and memories of failures that end before a command, which has the queue to itself meanwhile. What is
+/// due besides follows before the next one, or by the queue's timer.
+pub const DUE_AT_A_TIME: usize = 1_000;
 /// How long a key that waits for nothing keeps its failure count, in seconds.
 pub const FAILURE_MEMORY_SECS: u64 = 24 * 60 * 60;
 /// How many numbers of events are skipped after an unclean stop: more than can have been given out

@@ -415,10 +415,12 @@ impl Schedule {
         }
     }
 
-    /// Failures, and the error that came with them, are forgotten.
+    /// Failures are forgotten, and the error that came with them, unless it says why the key is parked.
     pub fn forget(&mut self, slot: Slot, standing: &mut Standing) {
         standing.failures = 0;
-        standing.set_last_error(None);
+        if standing.place != Place::Parked {
+            standing.set_last_error(None);
+        }
         self.set_memory(slot, standing, None);
     }
 

@@ -480,7 +480,9 @@ impl Model {
             if self.get(key).is_some_and(|item| item.failures > 0) {
                 self.event(now);
                 self.item(key).failures = 0;
-                self.item(key).last_error = None;
+                if self.item(key).place != Place::Parked {
+                    self.item(key).last_error = None;
+                }
                 self.tidy(key);
                 self.hit("failures are forgotten by hand");
                 count += 1;

@@ -1,6 +1,7 @@
 //! Backoff, parking and delay, and what news does to each.
 
 use deltaq::engine::command::How;
+use deltaq::engine::limits::DUE_AT_A_TIME;
 
 use super::*;
 
@@ -29,6 +30,18 @@ fn a_failed_key_waits_longer_each_time_and_is_parked_in_the_end() {
     desk.nack(&item);
     assert_eq!((desk.place("a"), desk.failures("a")), ("parked", 3));
     assert_eq!(desk.entry("a").standing.last_error(), Some("timeout"));
+}
+
+#[test]
+fn of_very_many_keys_that_are_due_the_first_come_before_a_command_and_the_rest_before_the_next() {
+    let mut desk = Desk::new();
+    let names: Vec<String> = (0..=DUE_AT_A_TIME).map(|number| format!("key-{number:04}")).collect();
+    desk.say(names.iter().map(|name| added(name, 1).after(100))).expect("there is room");
+    desk.wait(100);
+    assert_eq!(desk.line().len(), DUE_AT_A_TIME);
+    assert!(desk.queue.next_deadline().is_some_and(|at| at <= desk.now()), "the timer comes at once");
+    desk.wait(0);
+    assert_eq!(desk.line(), names);
 }
 
 #[test]
@@ -249,6 +262,22 @@ fn a_release_takes_delayed_news_with_it() {
     desk.tell(updated("a", 2).after(700));
     desk.settle(item.token, How::Release);
     assert_eq!(text(&desk.pop()), "a: Added 1, Updated 2");
+}
+
+#[test]
+fn forget_leaves_a_parked_key_the_reason_why_it_is_there() {
+    let mut desk = Desk::new();
+    desk.tell(added("a", 1));
+    for wait in [100, 200, 0] {
+        let item = desk.pop();
+        desk.nack(&item);
+        desk.wait(wait);
+    }
+    assert_eq!((desk.place("a"), desk.failures("a")), ("parked", 3));
+    assert_eq!(desk.queue.forget(desk.now(), ["a"]), 1);
+    desk.settle_down();
+    assert_eq!((desk.place("a"), desk.failures("a")), ("parked", 0));
+    assert_eq!(desk.entry("a").standing.last_error(), Some("timeout"));
 }
 
 #[test]
