@@ -73,6 +73,8 @@ impl Handle {
         let keys = settles + call.pop.max;
         let change = move |handle: &Arc<Self>, inner: &mut Inner, now| {
             let settled = inner.queue.settle(now, &call.settles);
+            // What these have made ready is for those who wait already.
+            handle.serve(inner, now);
             let arrival = handle.arrive(inner, now, &call);
             // It is dropped when the lock is free.
             (settled, arrival, call)

@@ -88,6 +88,18 @@ async fn what_a_caller_left_in_the_middle_of_a_large_answer_goes_back_to_its_pla
 }
 
 #[tokio::test]
+async fn what_a_pop_settles_is_for_those_who_wait_and_then_for_itself() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
+    let held = service.post(&format!("{QUEUE}/pop?max=2"), &Value::Null).await.ok();
+    let mut waits = waiting(&service, "&max=1", 1).await;
+    let released = [0, 1].map(|index| json!({"lease": lease(&held, index), "as": "release"}));
+    let settle = json!({"settle": released});
+    let popped = service.post(&format!("{QUEUE}/pop?max=1"), &settle).await.ok();
+    assert_eq!((keys(&waits.reply().await.ok()), keys(&popped)), (vec!["a"], vec!["b"]));
+}
+
+#[tokio::test]
 async fn a_pop_repeated_by_its_id_returns_the_same_leases() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &objects(&["a", "b", "c"])).await.ok();
