@@ -237,6 +237,8 @@ pub enum Error {
     #[error("{left} {rule} {right}{hint}")]
     Conflict {
         /// The one that breaks the rule.
+        setting: &'static str,
+        /// It, with its value and where that was set.
         left: String,
         /// The rule.
         rule: &'static str,

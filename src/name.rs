@@ -31,6 +31,14 @@ pub enum NameError {
     Character,
 }
 
+impl NameError {
+    /// The bound that was passed, if one was.
+    #[must_use]
+    pub fn limit(self) -> Option<usize> {
+        matches!(self, Self::TooLong { .. }).then_some(NAME_BYTES_MAX)
+    }
+}
+
 impl Name {
     /// Checks `text` against the rules of a queue's name.
     ///

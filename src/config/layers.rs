@@ -34,11 +34,12 @@ impl Layers {
             return Ok(());
         }
         if !setting.kind.accepts(&value) {
+            let is_json = *origin == Origin::Request;
             return Err(Error::Invalid {
                 setting: setting.path,
-                value: setting.shown(&value),
+                value: setting.shown(&value, is_json),
                 origin: origin.clone(),
-                allowed: setting.allowed(),
+                allowed: setting.allowed(is_json),
             });
         }
         match value {
@@ -149,6 +150,7 @@ impl Layers {
     ) -> Error {
         let show = |path| self.values.get(path).map(|(value, origin)| format!("{path} = {value} ({origin})"));
         Error::Conflict {
+            setting: left,
             left: show(left).unwrap_or_default(),
             rule,
             right: show(right).unwrap_or_default(),

@@ -11,6 +11,9 @@ use crate::duration;
 /// What switches off a setting that a lower layer has set: TOML has no null.
 pub(super) const UNSET: &str = "unset";
 
+/// Most characters of a value that a message shows.
+const SHOWN_CHARS_MAX: usize = 200;
+
 /// Stands for "no bound that matters" among durations: a hundred years.
 const LONG: &str = "36500d";
 
@@ -166,21 +169,31 @@ impl Setting {
         path.strip_prefix(self.path).is_some_and(|rest| rest.starts_with('.'))
     }
 
-    /// The value as a message shows it: of what has to do with tokens only its shape, as it may be a secret.
-    pub(super) fn shown(&self, value: &Value) -> String {
+    /// The beginning of the value as a message shows it: of what has to do with tokens only its shape, as it may be a secret.
+    pub(super) fn shown(&self, value: &Value, is_json: bool) -> String {
         if matches!(self.kind, Kind::Tokens) {
-            access::fault(value)
-        } else if self.path.starts_with("access") {
-            document::shape(value)
-        } else {
-            value.to_string()
+            return access::fault(value);
         }
+        if self.path.starts_with("access") {
+            return document::shape(value);
+        }
+        let json = || serde_json::to_string(value).unwrap_or_default();
+        let mut text = if is_json { json() } else { value.to_string() };
+        if let Some((cut, _)) = text.char_indices().nth(SHOWN_CHARS_MAX) {
+            text.truncate(cut);
+            text.push_str("...");
+        }
+        text
     }
 
     /// What it may be, in words that follow "allowed is".
-    pub(super) fn allowed(&self) -> String {
-        let allowed = self.kind.allowed();
-        if self.optional { format!("{allowed}, or {UNSET:?}") } else { allowed }
+    pub(super) fn allowed(&self, is_json: bool) -> String {
+        let allowed = self.kind.allowed(is_json);
+        match (self.optional, is_json) {
+            (false, _) => allowed,
+            (true, false) => format!("{allowed}, or {UNSET:?}"),
+            (true, true) => format!("{allowed}, or null"),
+        }
     }
 }
 
@@ -223,8 +236,9 @@ impl Kind {
         )
     }
 
-    fn allowed(self) -> String {
+    fn allowed(self, is_json: bool) -> String {
         match self {
+            Self::Table if is_json => "an object".to_owned(),
             Self::Table => "a table".to_owned(),
             Self::Bool => "true or false".to_owned(),
             Self::Integer(min, i64::MAX) => format!("a whole number from {min}"),
@@ -239,9 +253,16 @@ impl Kind {
                 "an IP address and a port, such as \"127.0.0.1:7071\", or \"\"".to_owned()
             }
             Self::Hosts => "a list of host names without port, such as [\"deltaq.example\"]".to_owned(),
-            Self::Pointers => format!(
-                "a list of 1 to {KEY_PARTS_MAX} JSON pointers, such as [\"/key\"] or [{{ pointer = \"/namespace\", optional = true }}, \"/name\"]"
-            ),
+            Self::Pointers => {
+                let with_optional = if is_json {
+                    r#"{"pointer":"/namespace","optional":true}"#
+                } else {
+                    r#"{ pointer = "/namespace", optional = true }"#
+                };
+                format!(
+                    r#"a list of 1 to {KEY_PARTS_MAX} JSON pointers, such as ["/key"] or [{with_optional}, "/name"]"#
+                )
+            }
             Self::Choice(choices) => format!("one of {}", choices.join(", ")),
             Self::Path => "a path in UTF-8".to_owned(),
             Self::HttpUrl => "a URL such as \"http://localhost:4318/v1/traces\"".to_owned(),

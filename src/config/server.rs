@@ -16,7 +16,7 @@ pub struct Server {
     /// Where `/metrics` is served; `None` (written as an empty text) is on the API's listener.
     #[serde(with = "address_or_empty")]
     pub metrics_listen: Option<SocketAddr>,
-    /// Names that a request's `Host` may be, besides loopback names and the address it listens on.
+    /// Names that a request's `Host` may be, besides localhost and IP addresses.
     pub allowed_hosts: Vec<String>,
     /// How long a server that was told to stop says so at `/readyz` before it takes no more connections.
     pub drain_delay: DurationText,

@@ -167,6 +167,12 @@ impl KeyError {
         matches!(self, Self::Empty | Self::Missing { .. })
     }
 
+    /// The bound that was passed, if one was.
+    #[must_use]
+    pub fn limit(&self) -> Option<usize> {
+        matches!(self, Self::TooLong { .. }).then_some(limits::KEY_BYTES_MAX)
+    }
+
     /// The pointer that the error is about, if it is about one.
     #[must_use]
     pub fn pointer(&self) -> Option<&str> {

@@ -84,6 +84,8 @@ pub struct SyntaxError {
     pub column: usize,
     /// Whether the text is JSON, but not an object.
     pub not_an_object: bool,
+    /// The bound that was passed, if one was.
+    pub limit: Option<usize>,
 }
 
 /// Reads one JSON object that fills all of `text`.
@@ -163,7 +165,8 @@ impl<'j, 's> Reader<'j, 's> {
 
     fn error_at(&self, index: usize, reason: String) -> SyntaxError {
         let position = self.walk.position(index);
-        SyntaxError { reason, line: position.line, column: position.column.max(1), not_an_object: false }
+        let (line, column) = (position.line, position.column.max(1));
+        SyntaxError { reason, line, column, not_an_object: false, limit: None }
     }
 
     fn object(&mut self) -> Result<Scanned, SyntaxError> {
@@ -199,7 +202,8 @@ impl<'j, 's> Reader<'j, 's> {
         let start = self.walk.index();
         match peek {
             Peek::Object | Peek::Array if depth > self.depth_max => {
-                return Err(self.error_at(start, format!("nested deeper than {} levels", self.depth_max)));
+                let reason = format!("nested deeper than {JSON_DEPTH_MAX} levels");
+                return Err(SyntaxError { limit: Some(JSON_DEPTH_MAX), ..self.error_at(start, reason) });
             }
             Peek::Object => return self.members(depth, live),
             Peek::Array => return self.elements(depth, live),
@@ -240,6 +244,9 @@ impl<'j, 's> Reader<'j, 's> {
                     let name = shared(self.text, name);
                     if let Err(name) = seen.insert(name) {
                         let reason = format!("the member {name:?} stands twice in one object");
+                        // From the comma on to the name.
+                        let to_name = self.text.get(start..).and_then(|rest| rest.find('"'));
+                        let start = start + to_name.unwrap_or_default();
                         return Err(self.error_at(start, reason));
                     }
                     below

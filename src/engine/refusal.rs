@@ -71,7 +71,9 @@ pub enum Refusal {
         waiting: usize,
     },
     /// The field can't change while the queue holds or knows keys.
-    #[error("{field} can't change while the queue holds {keys} keys")]
+    #[error(
+        "{field} can't change while the queue holds keys, and it holds {keys}; delete the queue first, or use another"
+    )]
     ImmutableConfig {
         /// The field.
         field: &'static str,

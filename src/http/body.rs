@@ -1,5 +1,6 @@
 //! Reading the body of a request: its type, its size, its pace.
 
+use std::string::FromUtf8Error;
 use std::sync::Arc;
 
 use axum::body::BodyDataStream;
@@ -127,7 +128,7 @@ impl Incoming {
         if whole.len() >= LARGE_BYTES {
             self.account.0.take_turn().await;
         }
-        String::from_utf8(whole).map_err(|error| not_utf8(error.as_bytes(), error.utf8_error().valid_up_to()))
+        String::from_utf8(whole).map_err(|error| not_utf8(&error, Start::OF_BODY))
     }
 
     /// Reads and drops the body, which must be empty.
@@ -161,32 +162,68 @@ impl Incoming {
     }
 }
 
+/// Where a text begins in the body that it is a part of: its line and its column, in bytes, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+impl Start {
+    /// That of the body itself.
+    pub(super) const OF_BODY: Self = Self { line: 1, column: 1 };
+
+    /// Where what is behind `text` begins, which begins here.
+    pub(super) fn behind(self, text: &str) -> Self {
+        let column = text.rfind('\n').map_or(self.column + text.len(), |last| text.len() - last);
+        Self { line: self.line + text.matches('\n').count(), column }
+    }
+
+    /// The place in the body of one in a text that begins here.
+    fn of(self, line: usize, column: usize) -> (usize, usize) {
+        match line {
+            0 | 1 => (self.line, self.column + column.max(1) - 1),
+            line => (self.line + line - 1, column),
+        }
+    }
+
+    /// An error in a text that begins here.
+    pub(super) fn of_error(self, error: SyntaxError) -> SyntaxError {
+        let (line, column) = self.of(error.line, error.column);
+        SyntaxError { line, column, ..error }
+    }
+}
+
 /// Reads one JSON object of known fields.
 pub(super) fn read_document<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
     // Finds what serde passes over, such as a member that stands twice.
-    parse_checked(text, object::scan(text, &KeySpec::default()).map(drop))
+    parse_checked(text, Start::OF_BODY, object::scan(text, &KeySpec::default()).map(drop))
 }
 
 /// Reads one JSON object of known fields, one of which is a producer's object.
-pub(super) fn read_envelope<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
-    parse_checked(text, object::check_envelope(text))
+pub(super) fn read_envelope<'t, T: Deserialize<'t>>(text: &'t str, start: Start) -> Result<T, Problem> {
+    parse_checked(text, start, object::check_envelope(text))
 }
 
 fn parse_checked<'t, T: Deserialize<'t>>(
     text: &'t str,
+    start: Start,
     checked: Result<(), SyntaxError>,
 ) -> Result<T, Problem> {
     match checked {
-        Err(error) if !error.not_an_object => Err(error.into()),
+        Err(error) if !error.not_an_object => Err(start.of_error(error).into()),
         _ => serde_json::from_str(text)
             .map(|Named(document)| document)
-            .map_err(|error| document_problem(&error)),
+            .map_err(|error| document_problem(&error, start)),
     }
 }
 
 /// What is wrong with a document, with the nearest name for an unknown field.
-pub(super) fn document_problem(error: &serde_json::Error) -> Problem {
+pub(super) fn document_problem(error: &serde_json::Error, start: Start) -> Problem {
     let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let (line, column) = start.of(error.line(), error.column());
+    let text = format!("{} at line {line}, column {column}", text.strip_suffix(&place).unwrap_or(&text));
     let code = if error.is_data() { Code::InvalidRequest } else { Code::InvalidJson };
     let named: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     let mut problem = Problem::new(code, text.clone());
@@ -198,14 +235,13 @@ pub(super) fn document_problem(error: &serde_json::Error) -> Problem {
         }
         problem = problem.with("field", *field);
     }
-    problem.with("line", error.line()).with("column", error.column())
+    problem.with("line", line).with("column", column)
 }
 
-/// A text that is not UTF-8 behind its first `valid` bytes.
-pub(super) fn not_utf8(bytes: &[u8], valid: usize) -> Problem {
-    let before = bytes.get(..valid).unwrap_or_default();
-    let line = before.split(|byte| *byte == b'\n').count();
-    let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+/// A text that is not UTF-8.
+pub(super) fn not_utf8(error: &FromUtf8Error, start: Start) -> Problem {
+    let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+    let Start { line, column } = start.behind(&String::from_utf8_lossy(valid));
     let detail = format!("the text is not UTF-8 at line {line}, column {column}");
     Problem::new(Code::InvalidJson, detail).with("line", line).with("column", column)
 }

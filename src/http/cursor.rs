@@ -1,17 +1,36 @@
-//! Where a list goes on: opaque to clients, bound to the queue that it was given for.
+//! Where a list goes on: opaque to clients, bound to the list and the queue that it was given for.
 
 use super::params::wrong;
 use super::problem::{Code, Problem};
 use crate::service::Incarnation;
 
-/// Writes a cursor: which queue, and a text that says where in the list.
-pub(super) fn encode(incarnation: Incarnation, position: &str) -> String {
-    let text = format!("{incarnation}:{position}");
+/// A list that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Queues,
+    Items,
+    Known,
+    History,
+}
+
+/// Writes a cursor: which list of which queue, and a text that says where in it.
+pub(super) fn encode(list: List, incarnation: Incarnation, position: &str) -> String {
+    let text = format!("{}:{position}", head(list, incarnation));
     text.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
-/// Reads a cursor that [`encode`] wrote for the same queue.
-pub(super) fn decode(incarnation: Incarnation, cursor: &str) -> Result<String, Problem> {
+fn head(list: List, incarnation: Incarnation) -> String {
+    let list = match list {
+        List::Queues => "queues",
+        List::Items => "items",
+        List::Known => "known",
+        List::History => "history",
+    };
+    format!("{list}:{incarnation}")
+}
+
+/// Reads a cursor that [`encode`] wrote for the same list.
+pub(super) fn decode(list: List, incarnation: Incarnation, cursor: &str) -> Result<String, Problem> {
     let malformed = || wrong("continue", "it is not a token that this server gave");
     let is_ours = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if cursor.is_empty() || !cursor.len().is_multiple_of(2) || !cursor.as_bytes().iter().all(is_ours) {
@@ -21,11 +40,8 @@ pub(super) fn decode(incarnation: Incarnation, cursor: &str) -> Result<String, P
     let bytes = pairs.map(|pair| u8::from_str_radix(pair, 16));
     let bytes: Vec<u8> = bytes.collect::<Result<_, _>>().map_err(|_| malformed())?;
     let text = String::from_utf8(bytes).map_err(|_| expired())?;
-    let (queue, position) = text.split_once(':').ok_or_else(expired)?;
-    if queue != incarnation.to_string() {
-        return Err(expired());
-    }
-    Ok(position.to_owned())
+    let position = text.strip_prefix(&head(list, incarnation)).and_then(|rest| rest.strip_prefix(':'));
+    position.map(str::to_owned).ok_or_else(expired)
 }
 
 /// A cursor that leads nowhere, or nowhere any more.

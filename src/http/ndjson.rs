@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::body::{Incoming, not_utf8};
+use super::body::{Incoming, Start, not_utf8};
 use super::problem::{Code, Problem};
 
 /// Lines as they come in. Memory is bounded by the longest line that is allowed.
@@ -13,19 +13,27 @@ pub(super) struct Lines {
     /// What of the last piece has not been looked at.
     rest: Bytes,
     number: usize,
-    line_bytes_max: usize,
+    object_bytes_max: usize,
     ended: bool,
 }
 
+/// How much longer than an object the line around it may be, in bytes: what stands beside it in a document, or blanks.
+const ENVELOPE_BYTES_MAX: usize = 16 << 10;
+
 impl Lines {
-    pub(super) fn new(incoming: Incoming, line_bytes_max: usize) -> Self {
+    pub(super) fn new(incoming: Incoming, object_bytes_max: usize) -> Self {
         let (partial, rest) = (Vec::new(), Bytes::new());
-        Self { incoming, partial, rest, number: 0, line_bytes_max, ended: false }
+        Self { incoming, partial, rest, number: 0, object_bytes_max, ended: false }
     }
 
     /// The number of the last line, from 1.
     pub(super) fn number(&self) -> usize {
         self.number
+    }
+
+    /// Longest object of a line, in bytes.
+    pub(super) fn object_bytes_max(&self) -> usize {
+        self.object_bytes_max
     }
 
     /// The next line that is not blank, without its end; `None` at the end of the stream.
@@ -58,10 +66,9 @@ impl Lines {
     }
 
     fn grow(&mut self, piece: &[u8]) -> Result<(), Problem> {
-        if self.partial.len() + piece.len() > self.line_bytes_max {
-            let limit = self.line_bytes_max;
-            let line = self.number + 1;
-            let detail = format!("line {line} has more than {limit} bytes");
+        let (line, limit) = (self.number + 1, self.object_bytes_max);
+        if self.partial.len() + piece.len() > limit.saturating_add(ENVELOPE_BYTES_MAX) {
+            let detail = format!("line {line} is longer than an object may be, {limit} bytes");
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", limit).with("line", line));
         }
         self.partial.extend_from_slice(piece);
@@ -69,8 +76,6 @@ impl Lines {
     }
 
     fn text(&self, line: Vec<u8>) -> Result<String, Problem> {
-        String::from_utf8(line).map_err(|error| {
-            not_utf8(error.as_bytes(), error.utf8_error().valid_up_to()).with("line", self.number)
-        })
+        String::from_utf8(line).map_err(|error| not_utf8(&error, Start { line: self.number, column: 1 }))
     }
 }

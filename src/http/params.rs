@@ -15,6 +15,8 @@ use crate::engine::key::Key;
 use crate::engine::limits::NAME_BYTES_MAX;
 use crate::service::Name;
 
+const PERCENT_MAX: f64 = 100.0;
+
 /// The query parameters of a request, by name.
 #[derive(Debug)]
 pub(super) struct Params {
@@ -27,7 +29,9 @@ impl Params {
         let query = query.unwrap_or_default();
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(name)?, decode(value)?))
+            let name = decode(name, name)?;
+            let value = decode(&name, value)?;
+            Ok((name, value))
         });
         Ok(Self { given: pairs.collect::<Result<_, Problem>>()? })
     }
@@ -52,6 +56,16 @@ impl Params {
             }
         }
         Ok(self)
+    }
+
+    /// Refuses parameters beside one by which the others mean nothing.
+    pub(super) fn alone(&self, name: &str) -> Result<(), Problem> {
+        match self.given.iter().find(|(given, _)| given != name) {
+            Some((other, _)) => {
+                Err(wrong(other, &format!("it goes with a list, and {name} asks for one entry")))
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
@@ -88,13 +102,9 @@ impl Params {
         let Some(text) = self.text(name) else { return Ok(None) };
         let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let number = text.parse().ok().filter(|number| plain && range.contains(number));
-        let allowed = || match range.end() {
-            &u64::MAX => format!("a whole number from {}", range.start()),
-            end => format!("a whole number from {} to {end}", range.start()),
-        };
         number.map(Some).ok_or_else(|| {
-            let problem = wrong(name, &format!("{text:?} is not {}", allowed()));
-            if *range.end() == u64::MAX { problem } else { problem.with("limit", *range.end()) }
+            let (least, most) = range.into_inner();
+            wrong(name, &format!("{text:?} is not a whole number from {least} to {most}")).with("limit", most)
         })
     }
 
@@ -102,8 +112,10 @@ impl Params {
         let Some(text) = self.text(name) else { return Ok(None) };
         // As JSON writes numbers; Rust's own reading would also take "inf" and "nan".
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b".-+eE".contains(&byte));
-        let number = text.parse().ok().filter(|number| plain && (0.0..=100.0).contains(number));
-        number.map(Some).ok_or_else(|| wrong(name, &format!("{text:?} is not a number from 0 to 100")))
+        let number = text.parse().ok().filter(|number| plain && (0.0..=PERCENT_MAX).contains(number));
+        number.map(Some).ok_or_else(|| {
+            wrong(name, &format!("{text:?} is not a number from 0 to 100")).with("limit", PERCENT_MAX)
+        })
     }
 
     pub(super) fn duration(
@@ -194,12 +206,13 @@ impl<S: Sync> FromRequestParts<S> for Params {
     }
 }
 
-fn decode(text: &str) -> Result<String, Problem> {
+/// Decodes the parameter of this name, or the name itself.
+fn decode(name: &str, text: &str) -> Result<String, Problem> {
     if !text.contains(['+', '%']) {
         return Ok(text.to_owned());
     }
     let spaced = text.replace('+', " ");
-    percent_decoded(text, &spaced)
+    percent_decoded(name, &spaced)
 }
 
 /// Decodes a part of the URI that stands for `name`.
@@ -233,7 +246,13 @@ pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Probl
     let encoded = path.strip_prefix("/v1/queues/").unwrap_or_default();
     let encoded = encoded.split('/').next().unwrap_or_default();
     let decoded = percent_decode_str(encoded).decode_utf8_lossy();
-    Name::new(&decoded).map_err(|error| wrong("queue", &format!("{decoded:?}: {error}")))
+    Name::new(&decoded).map_err(|error| {
+        let problem = wrong("queue", &format!("{decoded:?}: {error}"));
+        match error.limit() {
+            Some(limit) => problem.with("limit", limit),
+            None => problem,
+        }
+    })
 }
 
 /// The key that ends the path, behind `/items/` or `/known/`.

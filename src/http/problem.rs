@@ -114,7 +114,7 @@ codes! {
     QueueDeleted "queue-deleted" 410 true "The queue was deleted"
         "It was deleted while the request waited. A new request meets a new queue of the name, if there is one.";
     Expired "expired" 410 false "The continue token has expired"
-        "The queue that it was given for is gone. Start the list again.";
+        "The queue that it was given for is gone, or it was given for another list. Start the list again.";
     NoKey "no-key" 422 false "The object has no key"
         "A required pointer of the queue's key leads nowhere, to null or to an empty text. index, line and pointer say where. Nothing of the request was applied.";
     InvalidKey "invalid-key" 422 false "The key is not allowed"
@@ -262,9 +262,10 @@ impl Problem {
         serde_json::to_string(&document).unwrap_or_default()
     }
 
-    /// An object of a request's list is wrong: `index` from 0, and the line of an NDJSON list.
+    /// An object of a request's list is wrong: `index` from 0, and the line of an NDJSON list, unless the problem says it.
     #[must_use]
     pub fn in_item(self, index: usize, line: Option<usize>) -> Self {
+        let line = line.filter(|_| !self.fields.contains_key("line"));
         let place = line.map_or_else(|| format!("object {index}"), |line| format!("line {line}"));
         let problem = self.at(&place).with("index", index);
         match line {
@@ -438,9 +439,12 @@ impl From<Unfit> for Problem {
 impl From<KeyError> for Problem {
     fn from(error: KeyError) -> Self {
         let code = if error.is_missing() { Code::NoKey } else { Code::InvalidKey };
-        let problem = Self::new(code, error.to_string());
-        match error.pointer() {
-            Some(pointer) => problem.with("pointer", pointer),
+        let mut problem = Self::new(code, error.to_string());
+        if let Some(pointer) = error.pointer() {
+            problem = problem.with("pointer", pointer);
+        }
+        match error.limit() {
+            Some(limit) => problem.with("limit", limit),
             None => problem,
         }
     }
@@ -449,6 +453,11 @@ impl From<KeyError> for Problem {
 impl From<SyntaxError> for Problem {
     fn from(error: SyntaxError) -> Self {
         let code = if error.not_an_object { Code::InvalidObject } else { Code::InvalidJson };
-        Self::new(code, error.to_string()).with("line", error.line).with("column", error.column)
+        let problem = Self::new(code, error.to_string());
+        let problem = problem.with("line", error.line).with("column", error.column);
+        match error.limit {
+            Some(limit) => problem.with("limit", limit),
+            None => problem,
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::look::{PAGE_DEFAULT, PAGE_MAX};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::http::counted::Counted;
-use crate::http::cursor;
+use crate::http::cursor::{self, List};
 use crate::http::openapi::answers::{Always, OfQueue, Unavailable, Unprocessable};
 use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
 use crate::http::params::{Params, PathKey, QueueName, wrong};
@@ -69,7 +69,7 @@ async fn page(
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let before = match params.text("continue") {
         Some(token) => {
-            let position = cursor::decode(handle.incarnation(), token)?;
+            let position = cursor::decode(List::History, handle.incarnation(), token)?;
             Some(position.parse::<Rv>().map_err(|_| cursor::expired())?)
         }
         None => None,
@@ -78,7 +78,7 @@ async fn page(
     let history = handle.history(key, before, limit).await?;
     Ok(Page {
         items: history.events.iter().map(|event| EventDocument::new(&handle, event)).collect(),
-        next: history.next.map(|rv| cursor::encode(handle.incarnation(), &rv.to_string())),
+        next: history.next.map(|rv| cursor::encode(List::History, handle.incarnation(), &rv.to_string())),
         resource_version: history.resource_version,
     })
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, State};
-use axum::http::request::Parts;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -19,7 +18,7 @@ use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
 use crate::http::counted::Counted;
-use crate::http::cursor;
+use crate::http::cursor::{self, List};
 use crate::http::openapi::answers::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
 use crate::http::openapi::terms::{ItemsAnswer, KnownAnswer};
@@ -46,31 +45,25 @@ const DELTA_BYTES: usize = 256;
 /// States of an item, in the order in which they are listed.
 pub(in crate::http) const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
 
-/// Whether the answer is wanted as a stream of NDJSON.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct Streams(pub(super) bool);
-
-impl<S: Sync> FromRequestParts<S> for Streams {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let lines = parts.headers.get_all(header::ACCEPT).iter();
-        let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
-        let accept = lines.join(",").to_ascii_lowercase();
-        if accept.trim().is_empty() {
-            return Ok(Self(false));
+/// Whether a list is wanted as a stream of NDJSON.
+pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
+    let lines = headers.get_all(header::ACCEPT).iter();
+    let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    let accept = lines.join(",").to_ascii_lowercase();
+    if accept.trim().is_empty() {
+        return Ok(false);
+    }
+    let types: Vec<(&str, f32)> = accept.split(',').filter_map(wanted).collect();
+    let weight = |name: &str| types.iter().find(|(kind, _)| *kind == name).map(|(_, weight)| *weight);
+    let json = ["application/json", "application/*", "*/*"].into_iter().find_map(weight);
+    // Lines are for those who name them.
+    match (weight("application/x-ndjson"), json) {
+        (Some(lines), json) if json.is_none_or(|json| lines >= json) => Ok(true),
+        (_, Some(_)) => Ok(false),
+        _ => {
+            let detail = format!("accept {accept:?}: a list is application/json or application/x-ndjson");
+            Err(Problem::new(Code::NotAcceptable, detail))
         }
-        let types: Vec<(&str, f32)> = accept.split(',').filter_map(wanted).collect();
-        let weight = |name: &str| types.iter().find(|(kind, _)| *kind == name).map(|(_, weight)| *weight);
-        let json = ["application/json", "application/*", "*/*"].into_iter().find_map(weight);
-        // Lines are for those who name them.
-        match (weight("application/x-ndjson"), json) {
-            (Some(lines), json) if json.is_none_or(|json| lines >= json) => return Ok(Self(true)),
-            (_, Some(_)) => return Ok(Self(false)),
-            _ => {}
-        }
-        let detail = format!("accept {accept:?}: a list is application/json or application/x-ndjson");
-        Err(Problem::new(Code::NotAcceptable, detail))
     }
 }
 
@@ -141,13 +134,15 @@ pub(in crate::http) async fn items(
     QueueName(name): QueueName,
     params: Params,
     Extension(visit): Extension<Arc<Visit>>,
-    streams: Streams,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let params = params.only::<ItemsQuery>()?;
     let handle = state.registry.get(&name)?;
     if let Some(key) = params.key("key")? {
+        params.alone("key")?;
         return Ok(one_item(&handle, &key).await?.into_response());
     }
+    let streams = wants_lines(&headers)?;
     let filter = ItemFilter {
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
@@ -155,7 +150,7 @@ pub(in crate::http) async fn items(
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
     let filter = Arc::new(filter);
-    if streams.0 {
+    if streams {
         let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
@@ -200,13 +195,14 @@ impl Place {
     fn encode(&self, handle: &Handle) -> String {
         let key = self.key.as_ref().map_or("", Key::as_str);
         cursor::encode(
+            List::Items,
             handle.incarnation(),
             &format!("{}:{}:{}:{key}", self.state, self.at.as_micros(), self.rv),
         )
     }
 
     fn decode(handle: &Handle, text: &str) -> Result<Self, Problem> {
-        let position = cursor::decode(handle.incarnation(), text)?;
+        let position = cursor::decode(List::Items, handle.incarnation(), text)?;
         let mut parts = position.splitn(4, ':');
         let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
         let (state, at, rv) = (number(), number(), number());
@@ -348,21 +344,22 @@ pub(in crate::http) async fn known_list(
     QueueName(name): QueueName,
     params: Params,
     Extension(visit): Extension<Arc<Visit>>,
-    streams: Streams,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let params = params.only::<KnownQuery>()?;
     let handle = state.registry.get(&name)?;
     if let Some(key) = params.key("key")? {
+        params.alone("key")?;
         return one_known(&handle, &key, &headers).await;
     }
+    let streams = wants_lines(&headers)?;
     let filter = Arc::new(KnownFilter {
         prefix: params.text("prefix").unwrap_or_default().to_owned(),
         source: params.name("source")?.map(str::to_owned),
     });
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
-    if streams.0 {
+    if streams {
         let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
@@ -380,7 +377,7 @@ async fn known_page(
     after: Option<String>,
     limit: u64,
 ) -> Result<Page<KnownDocument>, Problem> {
-    let after = after.map(|after| cursor::decode(handle.incarnation(), &after)).transpose()?;
+    let after = after.map(|after| cursor::decode(List::Known, handle.incarnation(), &after)).transpose()?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let incarnation = handle.incarnation();
     let page = handle.read(move |queue, _| {
@@ -404,7 +401,7 @@ async fn known_page(
                 items.push(known);
             }
         }
-        let next = last.filter(|_| more).map(|key| cursor::encode(incarnation, key.as_str()));
+        let next = last.filter(|_| more).map(|key| cursor::encode(List::Known, incarnation, key.as_str()));
         Page { items, next, resource_version: queue.resource_version() }
     });
     Ok(page.await?)

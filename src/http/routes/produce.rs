@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::consume::read_keys;
 use super::reading::{
-    Fate, Listing, Parsed, Reader, Rules, documents, key_or_explicit, objects, read_keys_again,
+    Document, Fate, Most, Parsed, Reader, Rules, documents, empty_body, key_or_explicit, objects,
+    read_keys_again, read_list,
 };
 use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
@@ -18,7 +19,6 @@ use crate::engine::time::Time;
 use crate::engine::trace::Trace;
 use crate::engine::{Queue, Seed, Sweep};
 use crate::http::aside::aside;
-use crate::http::body::read_envelope;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
@@ -93,9 +93,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         return Err(wrong("rate_limited", "the rate limiter gives the delay; leave delay out"));
     }
     let rules = Rules::of(&state, &name, &incoming);
-    let most = state.limits.max_batch;
-    let may_be_empty = explicit.is_some() || kind == DeltaKind::Deleted;
-    let (parsed, many) = objects(incoming, &rules.config, most, may_be_empty).await?;
+    let (parsed, many) = objects(incoming, &rules.config, Most::of_batch(&state)).await?;
     if explicit.is_some() && (many || parsed.len() > 1) {
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
@@ -116,7 +114,11 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         let rules = rules.without_objects();
         let read = move |reader: &mut Reader<'_>, _, explicit: &Option<Key>| match explicit {
             Some(key) if bare(reader.config) => Ok(template(reader.config, key.clone(), None)),
-            _ => Err(empty_body(kind)),
+            _ if kind == DeltaKind::Deleted => {
+                let detail = "the body is empty and the query has no key; delete takes one of them";
+                Err(Problem::new(Code::NoKey, detail))
+            }
+            _ => Err(empty_body()),
         };
         return apply(&state, &name, rules, Arc::new(vec![explicit]), read).await;
     }
@@ -129,15 +131,6 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         Ok(template(reader.config, key, Some(object)))
     })
     .await
-}
-
-fn empty_body(kind: DeltaKind) -> Problem {
-    if kind == DeltaKind::Deleted {
-        let detail = "the body is empty and the query has no key; delete takes one of them";
-        return Problem::new(Code::NoKey, detail);
-    }
-    let detail = "the body is empty; this call takes an object or a list";
-    Problem::new(Code::InvalidJson, detail).with("line", 1).with("column", 1)
 }
 
 /// Apply a mixed batch of Added, Updated and Deleted; all or none.
@@ -155,10 +148,10 @@ pub(in crate::http) async fn deltas(
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
-    let texts = documents(incoming, state.limits.max_batch, &rules.config).await?;
+    let came = documents(incoming, Most::of_batch(&state), &rules.config).await?;
     let trace = visit.trace();
-    let produced = apply(&state, &name, rules, Arc::new(texts), move |reader, index, (text, line)| {
-        delta_call(text, reader, trace.clone()).map_err(|problem| problem.in_item(index, *line))
+    let produced = apply(&state, &name, rules, Arc::new(came), move |reader, index, document| {
+        delta_call(document, reader, trace.clone()).map_err(|problem| document.problem(index, problem))
     });
     Ok(Counted::of(&visit, produced.await?))
 }
@@ -192,9 +185,9 @@ async fn apply<C: Send + Sync + 'static>(
     Err(Refusal::ConfigChanged.into())
 }
 
-fn delta_call(text: &str, reader: &mut Reader<'_>, trace: Option<Trace>) -> Result<Call, Problem> {
+fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>) -> Result<Call, Problem> {
     let config = reader.config;
-    let call: DeltaCall<'_> = read_envelope(text)?;
+    let call: DeltaCall<'_> = document.envelope()?;
     let kind = match call.kind {
         DeltaCallKind::Added => DeltaKind::Added,
         DeltaCallKind::Updated => DeltaKind::Updated,
@@ -202,7 +195,7 @@ fn delta_call(text: &str, reader: &mut Reader<'_>, trace: Option<Trace>) -> Resu
     };
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = match call.object {
-        Some(raw) => Some(reader.admitted(object::scan(raw.get(), &config.key)?, Fate::of(kind))?),
+        Some(raw) => Some(reader.admitted(document.object(raw, &config.key)?, Fate::of(kind))?),
         None => None,
     };
     let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
@@ -254,8 +247,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     let count = params.count("count", 0..=u64::MAX)?;
 
     let rules = Rules::of(&state, &name, &incoming);
-    let most = state.limits.max_replace_objects;
-    let list = Listing::read(incoming, &rules, most, count).await?;
+    let list = read_list(incoming, &rules, Most::of_list(&state), count).await?;
     let account = rules.account();
     let mut config = rules.config;
     let mut replace = Replace {
@@ -349,10 +341,10 @@ pub(in crate::http) async fn seed(
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
-    let texts = documents(incoming, state.limits.max_replace_objects, &rules.config).await?;
+    let came = documents(incoming, Most::of_list(&state), &rules.config).await?;
     let account = rules.account();
-    let seeds = rules.each(Arc::new(texts), |reader, index, (text, line)| {
-        seed_call(text, reader).map_err(|problem| problem.in_item(index, *line))
+    let seeds = rules.each(Arc::new(came), |reader, index, document| {
+        seed_call(document, reader).map_err(|problem| document.problem(index, problem))
     });
     let seeds = seeds.await?;
     let queued = seeds.len() as u64;
@@ -367,13 +359,14 @@ pub(in crate::http) async fn seed(
 /// # Errors
 /// What is wrong with it, in the words that a caller would be told.
 pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
-    seed_call(line, &mut Reader::new(config)).map_err(|problem| problem.detail().to_owned())
+    let document = Document::alone(line.to_owned());
+    seed_call(&document, &mut Reader::new(config)).map_err(|problem| problem.detail().to_owned())
 }
 
-fn seed_call(text: &str, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
-    let call: SeedCall<'_> = read_envelope(text)?;
+fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
+    let call: SeedCall<'_> = document.envelope()?;
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
-    let scanned = reader.admitted(object::scan(call.object.get(), &reader.config.key)?, Fate::Kept)?;
+    let scanned = reader.admitted(document.object(call.object, &reader.config.key)?, Fate::Kept)?;
     if let Some(source) = &call.source {
         check_name(source).map_err(|wrong| wrong.field("source"))?;
     }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use tokio::sync::Semaphore;
 
-use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, Streams, stream_pages};
+use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
 use crate::engine::time::Time;
@@ -17,7 +17,7 @@ use crate::engine::{Queue, Sweep};
 use crate::http::aside::aside;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
-use crate::http::cursor;
+use crate::http::cursor::{self, List};
 use crate::http::openapi::answers::{
     Always, Conflict, Full, Gone, NotAcceptable, OfBody, OfQueue, Unprocessable,
 };
@@ -83,9 +83,10 @@ pub(in crate::http) async fn list(
     State(state): State<AppState>,
     Extension(visit): Extension<Arc<Visit>>,
     params: Params,
-    streams: Streams,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let params = params.only::<ListQuery>()?;
+    let streams = wants_lines(&headers)?;
     let prefix = params.text("prefix").unwrap_or_default().to_owned();
     let caller = visit.caller.get().cloned();
     let wanted = move |name: &Name| {
@@ -94,7 +95,7 @@ pub(in crate::http) async fn list(
     };
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
-    if streams.0 {
+    if streams {
         let of = state.clone();
         let page = move |after| list_page(of.clone(), wanted.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
@@ -110,7 +111,7 @@ async fn list_page(
 ) -> Result<Page<QueueDocument>, Problem> {
     // Names outlive queues, so a cursor in the list of queues never expires.
     const LIST: Incarnation = Incarnation(0);
-    let after = after.map(|after| cursor::decode(LIST, &after)).transpose()?;
+    let after = after.map(|after| cursor::decode(List::Queues, LIST, &after)).transpose()?;
     let after = after.map(|name| Name::new(&name)).transpose();
     let after = after.map_err(|_| cursor::expired())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -132,7 +133,7 @@ async fn list_page(
         bytes += schema_bytes(&document.config);
         items.push(QueueDocument::from(&document));
     }
-    let next = last.filter(|_| more).map(|name| cursor::encode(LIST, name.as_str()));
+    let next = last.filter(|_| more).map(|name| cursor::encode(List::Queues, LIST, name.as_str()));
     Ok(Page { items, next, resource_version: state.registry.version() })
 }
 

@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::engine::admission::Unfit;
 use crate::engine::command::ObjectList;
 use crate::engine::config::Config;
 use crate::engine::delta::DeltaKind;
-use crate::engine::key::{Key, KeyError};
+use crate::engine::key::{Key, KeyError, KeySpec};
 use crate::engine::object::{self, Object, Scanned};
+use crate::engine::refusal::Refusal;
 use crate::http::aside::aside;
-use crate::http::body::{Account, Format, Incoming, document_problem};
+use crate::http::body::{Account, Format, Incoming, Start, document_problem, read_envelope};
 use crate::http::budget::took_too_long;
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::service::{Handle, Name, Turns};
-
-/// How much longer than an object the document around it may be, in bytes.
-const ENVELOPE_BYTES_MAX: usize = 16 << 10;
 
 /// By what the objects of a call are read: the queue's settings, or those that it would get.
 #[derive(Clone, Debug)]
@@ -52,30 +52,28 @@ pub(super) struct Parsed {
     pub(super) line: Option<usize>,
 }
 
-/// The objects of a body, and whether they stand in a list. With `may_be_empty` a body without
-/// anything in it is fine.
+/// The objects of a body, which may be empty, and whether they stand in a list.
 pub(super) async fn objects(
     incoming: Incoming,
     config: &Config,
-    most: usize,
-    may_be_empty: bool,
+    most: Most,
 ) -> Result<(Vec<Parsed>, bool), Problem> {
     let mut all = Vec::new();
     if incoming.format == Format::Ndjson {
-        let longest = line_bytes_max(&incoming, config);
+        let longest = object_bytes_max(&incoming, config);
         let mut lines = Lines::new(incoming, longest);
         while let Some(line) = lines.next().await? {
-            check_count(all.len() + 1, most)?;
-            all.push(parsed_line(&line, lines.number(), all.len(), config)?);
+            most.check(all.len() + 1)?;
+            all.push(parsed_line(&line, &lines, all.len(), config)?);
         }
         return Ok((all, true));
     }
     let text = incoming.text().await?;
-    if may_be_empty && text.trim().is_empty() {
+    if text.trim().is_empty() {
         return Ok((all, false));
     }
     let (scanned, many) = object::scan_one_or_many(&text, &config.key)?;
-    check_count(scanned.len(), most)?;
+    most.check(scanned.len())?;
     all.extend(scanned.into_iter().map(|scanned| Parsed {
         object: scanned.object,
         key: scanned.key,
@@ -84,46 +82,103 @@ pub(super) async fn objects(
     Ok((all, many))
 }
 
-/// Longest line of objects. One that something is pruned from may come in as long as a body that is no list of
-/// lines.
-fn line_bytes_max(incoming: &Incoming, config: &Config) -> usize {
+/// Longest object of a line. One that something is pruned from may come in as long as a body that is no list of lines.
+fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
     let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune().is_empty());
     if prunes { config.max_object_bytes.max(incoming.bytes_max()) } else { config.max_object_bytes }
 }
 
-fn parsed_line(text: &str, line: usize, index: usize, config: &Config) -> Result<Parsed, Problem> {
-    let scanned = object::scan(text, &config.key).map_err(|error| {
-        let column = error.column;
-        Problem::from(error).in_item(index, Some(line)).with("column", column)
-    })?;
+/// Reads the line that came last.
+fn parsed_line(text: &str, lines: &Lines, index: usize, config: &Config) -> Result<Parsed, Problem> {
+    let (line, limit) = (lines.number(), lines.object_bytes_max());
+    let start = Start { line, column: 1 };
+    let scanned = object::scan(text, &config.key);
+    let scanned = scanned.map_err(|error| Problem::from(start.of_error(error)).in_item(index, Some(line)))?;
+    let bytes = scanned.object.bytes();
+    if bytes > limit {
+        let refusal = Refusal::ObjectTooLarge { limit, bytes, index };
+        return Err(Problem::from(refusal).with("line", line));
+    }
     Ok(Parsed { object: scanned.object, key: scanned.key, line: Some(line) })
 }
 
-/// The documents of a body, which is one, an array, or a line each; with their lines.
+/// A document of a body.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) text: String,
+    start: Start,
+    /// Its line, if each line is one.
+    line: Option<usize>,
+}
+
+impl Document {
+    /// One that is a whole body.
+    pub(super) fn alone(text: String) -> Self {
+        Self { text, start: Start::OF_BODY, line: None }
+    }
+
+    /// Reads an object that is a part of it.
+    pub(super) fn object(&self, raw: &RawValue, spec: &KeySpec) -> Result<Scanned, Problem> {
+        object::scan(raw.get(), spec).map_err(|error| {
+            let before = self.text.get(..offset(raw.get(), &self.text)).unwrap_or_default();
+            self.start.behind(before).of_error(error).into()
+        })
+    }
+
+    /// Reads it as an object of known fields, one of which is a producer's object.
+    pub(super) fn envelope<'t, T: Deserialize<'t>>(&'t self) -> Result<T, Problem> {
+        read_envelope(&self.text, self.start)
+    }
+
+    /// Says of a problem that it is this document's.
+    pub(super) fn problem(&self, index: usize, problem: Problem) -> Problem {
+        problem.in_item(index, self.line)
+    }
+}
+
+/// The documents of a body, which is one, an array, or a line each.
 pub(super) async fn documents(
     incoming: Incoming,
-    most: usize,
+    most: Most,
     config: &Config,
-) -> Result<Vec<(String, Option<usize>)>, Problem> {
+) -> Result<Vec<Document>, Problem> {
     let mut all = Vec::new();
     if incoming.format == Format::Ndjson {
-        let longest = line_bytes_max(&incoming, config).saturating_add(ENVELOPE_BYTES_MAX);
+        let longest = object_bytes_max(&incoming, config);
         let mut lines = Lines::new(incoming, longest);
-        while let Some(line) = lines.next().await? {
-            check_count(all.len() + 1, most)?;
-            all.push((line, Some(lines.number())));
+        while let Some(text) = lines.next().await? {
+            most.check(all.len() + 1)?;
+            let line = lines.number();
+            all.push(Document { text, start: Start { line, column: 1 }, line: Some(line) });
         }
         return Ok(all);
     }
     let text = incoming.text().await?;
-    if text.trim_start().starts_with('[') {
-        let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(|error| document_problem(&error))?;
-        check_count(list.len(), most)?;
-        all.extend(list.into_iter().map(|raw| (raw.get().to_owned(), None)));
-    } else {
-        all.push((text, None));
+    if !text.trim_start().starts_with('[') {
+        return if text.trim().is_empty() { Err(empty_body()) } else { Ok(vec![Document::alone(text)]) };
+    }
+    let list: Vec<&RawValue> =
+        serde_json::from_str(&text).map_err(|error| document_problem(&error, Start::OF_BODY))?;
+    most.check(list.len())?;
+    let (mut start, mut passed) = (Start::OF_BODY, 0);
+    for raw in list {
+        let begin = offset(raw.get(), &text);
+        start = start.behind(text.get(passed..begin).unwrap_or_default());
+        passed = begin;
+        all.push(Document { text: raw.get().to_owned(), start, line: None });
     }
     Ok(all)
+}
+
+/// Where a part of a text begins in it.
+fn offset(part: &str, text: &str) -> usize {
+    part.as_ptr().addr().saturating_sub(text.as_ptr().addr())
+}
+
+/// A call that takes objects has brought none.
+pub(super) fn empty_body() -> Problem {
+    let detail = "the body is empty; this call takes an object or a list";
+    Problem::new(Code::InvalidJson, detail).with("line", 1).with("column", 1)
 }
 
 /// What becomes of an object that came.
@@ -285,12 +340,36 @@ pub(super) fn key_or_explicit(own: Result<Key, KeyError>, explicit: Option<&Key>
     }
 }
 
-fn check_count(objects: usize, most: usize) -> Result<(), Problem> {
-    if objects <= most {
-        return Ok(());
+/// How many objects a list may have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    objects: usize,
+    setting: &'static str,
+    way_out: &'static str,
+}
+
+impl Most {
+    /// In a call that can be made in parts.
+    pub(super) fn of_batch(state: &AppState) -> Self {
+        let way_out = "send it in parts";
+        Self { objects: state.limits.max_batch, setting: "queues.max_batch", way_out }
     }
-    let detail = format!("the list has more than {most} objects; send it in parts");
-    Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", most))
+
+    /// In a list that is whole, or a seed.
+    pub(super) fn of_list(state: &AppState) -> Self {
+        let way_out =
+            "parts of it would delete one another: give the parts sources of their own, or raise the setting";
+        Self { objects: state.limits.max_replace_objects, setting: "queues.max_replace_objects", way_out }
+    }
+
+    fn check(self, objects: usize) -> Result<(), Problem> {
+        let Self { objects: most, setting, way_out } = self;
+        if objects <= most {
+            return Ok(());
+        }
+        let detail = format!("the list has more than {most} objects ({setting}); {way_out}");
+        Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", most))
+    }
 }
 
 /// How many lines of a fast stream are read before other requests get their turn: about a millisecond.
@@ -300,98 +379,92 @@ const ADMITTED_AT_A_STRETCH: usize = 100;
 /// Bytes of lines that are gathered before they are admitted.
 const GATHERED_BYTES: usize = 1 << 20;
 
-/// The list of a Replace while it comes.
-#[derive(Debug, Default)]
-pub(super) struct Listing(ObjectList);
-
 /// The last line of an NDJSON list: how many objects came before it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct End {
+struct End<C> {
     #[serde(rename = "$end")]
-    count: u64,
+    count: C,
 }
 
-impl Listing {
-    /// Reads a list that says that it is whole: a JSON array by its syntax, NDJSON by `count` or by
-    /// its last line.
-    pub(super) async fn read(
-        incoming: Incoming,
-        rules: &Rules,
-        most: usize,
-        count: Option<u64>,
-    ) -> Result<ObjectList, Problem> {
-        let mut listing = Self::default();
-        let mut end = None;
-        if incoming.format == Format::Ndjson {
-            end = listing.read_lines(incoming, rules, most).await?;
-            if count.is_none() && end.is_none() {
-                let have = listing.0.len();
-                return Err(incomplete(&format!(
-                    "{have} objects came, but nothing says that this is all: give count=N or a last line {{\"$end\":N}}"
-                )));
-            }
-        } else {
-            let empty = count == Some(0);
-            let (parsed, many) = objects(incoming, &rules.config, most, true).await?;
-            if parsed.is_empty() && !many && !empty {
-                return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
-            }
-            listing.take(parsed, rules).await?;
+/// Reads a list that says that it is whole: a JSON array by its syntax, NDJSON by `count` or by its last line.
+pub(super) async fn read_list(
+    incoming: Incoming,
+    rules: &Rules,
+    most: Most,
+    count: Option<u64>,
+) -> Result<ObjectList, Problem> {
+    let mut list = ObjectList::default();
+    let mut end = None;
+    if incoming.format == Format::Ndjson {
+        end = read_lines(&mut list, incoming, rules, most).await?;
+        if count.is_none() && end.is_none() {
+            let have = list.len();
+            return Err(incomplete(&format!(
+                "{have} objects came, but nothing says that this is all: give count=N or a last line {{\"$end\":N}}"
+            )));
         }
-        for stated in [count, end].into_iter().flatten() {
-            let have = listing.0.len() as u64;
-            if stated != have {
-                return Err(incomplete(&format!("the list says {stated} objects, and {have} came")));
-            }
+    } else {
+        let empty = count == Some(0);
+        let (parsed, many) = objects(incoming, &rules.config, most).await?;
+        if parsed.is_empty() && !many && !empty {
+            return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
         }
-        Ok(listing.0)
+        take(&mut list, parsed, rules).await?;
     }
+    for stated in [count, end].into_iter().flatten() {
+        let have = list.len() as u64;
+        if stated != have {
+            return Err(incomplete(&format!("the list says {stated} objects, and {have} came")));
+        }
+    }
+    Ok(list)
+}
 
-    /// Reads the lines of a list; answers how many there are by its last line.
-    async fn read_lines(
-        &mut self,
-        incoming: Incoming,
-        rules: &Rules,
-        most: usize,
-    ) -> Result<Option<u64>, Problem> {
-        let longest = line_bytes_max(&incoming, &rules.config);
-        let mut lines = Lines::new(incoming, longest);
-        let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
-        loop {
-            let index = self.0.len() + gathered.len();
-            let parsed = match next_object(&mut lines, &mut end, index, most, &rules.config).await {
-                Ok(Some(parsed)) => parsed,
-                Ok(None) => break,
-                Err(problem) => {
-                    // One that came before is told of first.
-                    self.take(gathered, rules).await?;
-                    return Err(problem);
-                }
-            };
-            bytes += parsed.object.bytes();
-            // One that is wrong by itself is told of at once, however slowly the rest comes.
-            let is_whole = parsed.key.is_err() || bytes >= GATHERED_BYTES;
-            gathered.push(parsed);
-            if is_whole || gathered.len() == rules.stretch() {
-                self.take(std::mem::take(&mut gathered), rules).await?;
-                bytes = 0;
-                tokio::task::yield_now().await;
+/// Reads the lines of a list; answers how many there are by its last line.
+async fn read_lines(
+    list: &mut ObjectList,
+    incoming: Incoming,
+    rules: &Rules,
+    most: Most,
+) -> Result<Option<u64>, Problem> {
+    let longest = object_bytes_max(&incoming, &rules.config);
+    let mut lines = Lines::new(incoming, longest);
+    let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
+    loop {
+        let index = list.len() + gathered.len();
+        let parsed = match next_object(&mut lines, &mut end, index, most, &rules.config).await {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => break,
+            Err(problem) => {
+                // One that came before is told of first.
+                take(list, gathered, rules).await?;
+                return Err(problem);
             }
+        };
+        bytes += parsed.object.bytes();
+        // One that is wrong by itself is told of at once, however slowly the rest comes.
+        let is_whole = parsed.key.is_err() || bytes >= GATHERED_BYTES;
+        gathered.push(parsed);
+        if is_whole || gathered.len() == rules.stretch() {
+            take(list, std::mem::take(&mut gathered), rules).await?;
+            bytes = 0;
+            tokio::task::yield_now().await;
         }
-        self.take(gathered, rules).await?;
-        Ok(end)
     }
+    take(list, gathered, rules).await?;
+    Ok(end)
+}
 
-    async fn take(&mut self, parsed: Vec<Parsed>, rules: &Rules) -> Result<(), Problem> {
-        let before = self.0.len();
-        let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
-            let keyed = reader.keyed(parsed, None, Fate::Kept);
-            keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
-        });
-        keyed.await?.into_iter().for_each(|(key, object)| self.0.push(key, object));
-        Ok(())
-    }
+/// Puts objects that have come into the list, as the queue takes them.
+async fn take(list: &mut ObjectList, parsed: Vec<Parsed>, rules: &Rules) -> Result<(), Problem> {
+    let before = list.len();
+    let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
+        let keyed = reader.keyed(parsed, None, Fate::Kept);
+        keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
+    });
+    keyed.await?.into_iter().for_each(|(key, object)| list.push(key, object));
+    Ok(())
 }
 
 /// The next object of a list of lines; none at its end. `end` is what the last line says.
@@ -399,7 +472,7 @@ async fn next_object(
     lines: &mut Lines,
     end: &mut Option<u64>,
     index: usize,
-    most: usize,
+    most: Most,
     config: &Config,
 ) -> Result<Option<Parsed>, Problem> {
     while let Some(line) = lines.next().await? {
@@ -409,8 +482,15 @@ async fn next_object(
         }
         *end = end_of(&line);
         if end.is_none() {
-            check_count(index + 1, most)?;
-            return parsed_line(&line, lines.number(), index, config).map(Some);
+            most.check(index + 1)?;
+            let parsed = parsed_line(&line, lines, index, config)?;
+            if parsed.key.is_err() && end_of::<Value>(&line).is_some() {
+                let number = lines.number();
+                return Err(incomplete(&format!(
+                    "line {number}: $end takes the number of objects before it"
+                )));
+            }
+            return Ok(Some(parsed));
         }
     }
     Ok(None)
@@ -429,9 +509,9 @@ pub(super) fn read_keys_again(list: ObjectList, config: &Config) -> Result<Objec
 /// Longest last line that is looked at, in bytes: two braces, the name and twenty digits, with room.
 const END_LINE_BYTES_MAX: usize = 256;
 
-fn end_of(line: &str) -> Option<u64> {
+fn end_of<C: DeserializeOwned>(line: &str) -> Option<C> {
     let could_be = line.len() <= END_LINE_BYTES_MAX && line.contains("$end");
-    let end: Option<End> = could_be.then(|| serde_json::from_str(line).ok()).flatten();
+    let end: Option<End<C>> = could_be.then(|| serde_json::from_str(line).ok()).flatten();
     end.map(|end| end.count)
 }
 

@@ -238,9 +238,11 @@ fn problem_of(error: &Error) -> Problem {
     match error {
         Error::Unknown { name, nearest, .. } => {
             let (name, near) = (plain(name), plain(nearest));
-            let near =
-                params::nearest(&name, &["schema", "prune", &near]).map_or(near.clone(), str::to_owned);
-            let detail = format!("unknown field {name:?}; did you mean {near:?}?");
+            let hint = match params::nearest(&name, &["schema", "prune", &near]) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => "a GET of a queue shows all that there are".to_owned(),
+            };
+            let detail = format!("unknown field {name:?}; {hint}");
             Problem::new(Code::InvalidRequest, detail).with("field", name)
         }
         Error::Invalid { setting, value, allowed, .. } => {
@@ -248,6 +250,10 @@ fn problem_of(error: &Error) -> Problem {
         }
         Error::Incomplete { setting, given, .. } => {
             invalid(&plain(setting), &format!("is needed where {} is given", plain(given)))
+        }
+        Error::Conflict { setting, left, rule, right, hint } => {
+            let shown = |text: &str| text.replace("queue_defaults.", "").replace(" (the request)", "");
+            invalid(&plain(setting), &format!("{} {rule} {}{hint}", shown(left), shown(right)))
         }
         other => Problem::new(Code::InvalidConfig, other.to_string().replace("queue_defaults.", "")),
     }

@@ -82,8 +82,7 @@ impl ItemLease {
 pub struct ItemDocument {
     /// The key.
     pub key: String,
-    /// `leased`, else `parked`, else `ready`, else `delayed`; null for a key with failures or an
-    /// object only.
+    /// `leased`, else `parked`, else `ready`, else `delayed`; null for a key with failures only.
     #[schema(required = true)]
     pub state: Option<&'static str>,
     /// Deltas that wait.

@@ -46,7 +46,7 @@ async fn what_is_no_json_is_told_with_its_place() {
         (b"{\"key\":\"a\x01b\"}", 1, "control character"),
         (b"{\"key\":\"\\ud800\"}", 1, "hex escape"),
         (b"{\"key\":1,\"key\":2}", 1, "twice"),
-        (deep.as_bytes(), 1, "nested deeper than 12"),
+        (deep.as_bytes(), 1, "nested deeper than 128"),
         (b"{\"key\":\n\"\xff\"}", 2, "not UTF-8"),
     ];
     for call in CALLS {
@@ -94,13 +94,13 @@ async fn an_empty_body_is_refused_where_one_is_needed() {
     let rows = [
         on(("POST", "/add"), "invalid-json").has("line", 1),
         on(("POST", "/add?key=a"), "invalid-json").has("line", 1),
-        on(("POST", "/update"), "invalid-json").body(" \n").has("line", 2),
+        on(("POST", "/update"), "invalid-json").body(" \n").has("line", 1).tells("empty"),
         on(("POST", "/delete"), "no-key").tells("empty"),
         on(("POST", "/replace?source=s"), "incomplete-list").tells("empty"),
         on(("POST", "/replace?source=s&count=1"), "incomplete-list"),
         on(("POST", "/replace?source=s"), "incomplete-list").ndjson("").tells("count=N"),
-        on(("POST", "/deltas"), "invalid-json"),
-        on(("POST", "/seed"), "invalid-json"),
+        on(("POST", "/deltas"), "invalid-json").tells("empty"),
+        on(("POST", "/seed"), "invalid-json").tells("empty"),
         on(("POST", "/forget"), "invalid-request").has("field", "keys"),
         on(("POST", "/settle"), "invalid-request").has("field", "settle"),
         on(("POST", "/ack"), "invalid-request").has("field", "leases"),
@@ -123,8 +123,10 @@ async fn lines_are_told_by_their_number() {
                 on("invalid-json")
                     .ndjson(format!("{good}\n{{\"key\":}}\n"))
                     .has("line", 3)
+                    .has("column", 8)
                     .has("index", 1)
-                    .tells("line 3"),
+                    .tells("object 1")
+                    .tells("line 3, column 8"),
                 on("invalid-json")
                     .ndjson(format!("{good}{good}{{\"key\":\"a\""))
                     .has("line", 3)
@@ -132,7 +134,8 @@ async fn lines_are_told_by_their_number() {
                 on("invalid-json")
                     .ndjson(b"{\"key\":\"a\"}\n{\"key\":\"\xc3\"}\n")
                     .has("line", 2)
-                    .tells("UTF-8"),
+                    .has("column", 9)
+                    .tells("UTF-8 at line 2"),
                 on("invalid-object").ndjson(format!("{good}[]\n")).has("line", 2).has("index", 1),
                 on("no-key").ndjson(format!("{good}{{}}\n")).has("line", 2).has("pointer", "/key"),
                 on("object-too-large")
@@ -152,8 +155,34 @@ async fn lines_are_told_by_their_number() {
             replace("", "{\"key\":\"a\"}\n{\"$end\":2}\n").tells("2 objects"),
             replace("&count=1", "{\"key\":\"a\"}\n{\"$end\":2}\n"),
             replace("", "{\"key\":\"a\"}\n{\"$end\":1}\n{\"key\":\"b\"}\n").tells("line 3"),
+            replace("", "{\"key\":\"a\"}\n{\"$end\":-1}\n").tells("line 2: $end takes the number"),
+            replace("", "{\"key\":\"a\"}\n{\"$end\":\"1\"}\n").tells("line 2: $end takes the number"),
         ])
         .await;
+}
+
+#[tokio::test]
+async fn places_are_those_of_the_whole_body() {
+    let bench = Bench::new().await;
+    let placed = |row: Row, line: u64, column: u64| {
+        let row = row.has("index", 1).has("line", line).has("column", column);
+        row.tells(&format!("at line {line}, column {column}"))
+    };
+    let deltas = |code, second: &str| {
+        let first = r#"{"type":"Added","object":{"key":"a"}}"#;
+        let list = on(("POST", "/deltas"), code).body(format!("[\n {first},\n {second}\n]"));
+        let lines = on(("POST", "/deltas"), code).ndjson(format!("{first}\n{}\n", second.replace('\n', " ")));
+        (list, lines)
+    };
+    let (list, lines) = deltas("invalid-object", r#"{"type":"Added","object":5}"#);
+    bench.refuses([placed(list, 3, 27), placed(lines, 2, 26)]).await;
+    let (list, lines) = deltas("invalid-json", "{\"type\":\"Added\",\n\"type\":\"Added\"}");
+    bench.refuses([placed(list, 4, 1), placed(lines, 2, 18)]).await;
+    let (list, lines) = deltas("invalid-request", "{\"type\":\"Added\",\n\"delay\":5}");
+    bench.refuses([placed(list, 4, 9), placed(lines, 2, 26)]).await;
+    let seeds =
+        on(("POST", "/seed"), "invalid-object").body("[{\"object\":{\"key\":\"a\"}}, {\"object\":5}]");
+    bench.refuses([placed(seeds, 1, 36)]).await;
 }
 
 #[tokio::test]

@@ -150,6 +150,23 @@ async fn names_and_words_are_checked() {
 }
 
 #[tokio::test]
+async fn what_goes_with_a_list_does_not_go_with_one_key() {
+    let bench = Bench::new().await;
+    let wrong = |path: &str, name: &str| {
+        row("GET", path, "invalid-parameter").has("parameter", name).tells("goes with a list")
+    };
+    bench
+        .refuses([
+            wrong("/v1/queues/q/items?key=a&state=parked", "state"),
+            wrong("/v1/queues/q/items?continue=zz&key=a", "continue"),
+            wrong("/v1/queues/q/known?key=a&prefix=b", "prefix"),
+            wrong("/v1/queues/q/known?limit=1&key=a", "limit"),
+            row("GET", "/v1/queues/q/items?key=none", "key-not-found").header("accept", "text/html"),
+        ])
+        .await;
+}
+
+#[tokio::test]
 async fn names_of_queues_are_checked_on_every_call() {
     let bench = Bench::new().await;
     let long = "x".repeat(129);

@@ -84,6 +84,23 @@ async fn a_continue_token_is_the_queues_own() {
     }
 }
 
+#[tokio::test]
+async fn a_continue_token_is_of_one_list() {
+    let service = Service::start().await;
+    seeded(&service, &numbered(3)).await;
+    service.post(&format!("{QUEUE}/resync"), &Value::Null).await.ok();
+    service.post("/v1/queues/other/add", &object("k")).await.ok();
+    let lists = ["/v1/queues".to_owned(), format!("{QUEUE}/items"), format!("{QUEUE}/known")];
+    for of in &lists {
+        let page = service.get(&format!("{of}?limit=1")).await.ok();
+        let next = page["continue"].as_str().expect("more").to_owned();
+        for list in &lists {
+            let answer = service.get(&format!("{list}?continue={next}")).await;
+            assert_eq!(answer.status, if list == of { 200 } else { 410 }, "{of} in {list}");
+        }
+    }
+}
+
 async fn stream(service: &Service, path: &str) -> Client {
     let mut client = service.client().await;
     let lines = [("accept", "text/html"), ("accept", "application/x-ndjson")];

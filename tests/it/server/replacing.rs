@@ -157,3 +157,24 @@ async fn a_body_that_breaks_off_changes_nothing() {
         assert_eq!(status(&service, "resource_version").await, before, "{body}");
     }
 }
+
+#[tokio::test]
+async fn blanks_around_an_object_do_not_count_toward_its_length() {
+    let service = Service::start().await;
+    service.call("PUT", QUEUE, &json!({"max_object_bytes": 20})).await.ok();
+    let mut client = service.client().await;
+    for call in ["add", "replace?count=1"] {
+        let path = format!("{QUEUE}/{call}");
+        for (line, status) in
+            [("  {\"key\":\"a\",\"n\":1234} \r\n", 200), ("{\"key\":\"a\",\"n\":12345}\n", 413)]
+        {
+            client.send_text("POST", &path, &[("content-type", "application/x-ndjson")], line).await;
+            let reply = client.reply().await;
+            assert_eq!(reply.status, status, "{call} {line}");
+            if status == 413 {
+                let problem = reply.problem("object-too-large");
+                assert_eq!((&problem["limit"], &problem["line"]), (&json!(20), &json!(1)));
+            }
+        }
+    }
+}
