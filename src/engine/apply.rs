@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::command::Outcome;
 use super::config::Mode;
 use super::delta::{Appended, Delta, DeltaKind, Deltas, Rv};
-use super::event::{Ending, Event, Origin, Then, What};
+use super::event::{Ending, Event, Origin, ReplaceCounts, Then, What};
 use super::limits::FAILURE_MEMORY_SECS;
 use super::queue::{Initial, LastReplace, Queue};
 use super::schedule::{Lease, Place, Slot, Stamp};
@@ -91,9 +91,9 @@ impl Queue {
                 if *first {
                     self.initial = Initial::Running;
                 }
-                let source = source.clone();
-                let (counts, ended, aborted) = Default::default();
-                self.last_replace = Some(LastReplace { source, counts, started: at, ended, aborted });
+                let (source, counts) = (source.clone(), ReplaceCounts::default());
+                self.last_replace =
+                    Some(LastReplace { source, counts, started: at, ended: None, aborted: false });
             }
             What::ReplaceEnded { source, first, counts, aborted } => {
                 // What an aborted one queued keeps its marks: the next one, with only_changed, may have

@@ -27,7 +27,7 @@ impl Queue {
             let accepted = match call.kind {
                 _ if self.config.mode == Mode::Keys => self.add_key(now, call),
                 DeltaKind::Deleted => self.delete(now, call),
-                _ => self.append(now, call, call.object.as_ref(), Origin::Call),
+                _ => self.append(now, call),
             };
             if accepted {
                 produced.queued += 1;
@@ -125,9 +125,9 @@ impl Queue {
         }
     }
 
-    /// Queues a delta for an Add, Update, or item of a Replace.
-    fn append(&mut self, now: Time, call: &Call, object: Option<&Object>, origin: Origin) -> bool {
-        let Some(object) = object else { return false };
+    /// Queues the delta of a call that has an object.
+    fn append(&mut self, now: Time, call: &Call) -> bool {
+        let Some(object) = &call.object else { return false };
         self.tally.retries += u64::from(call.delay.is_some());
         let slot = self.table.find_or_insert(&call.key);
         let inherited = || self.table.at(slot).and_then(Entry::owner).cloned();
@@ -143,7 +143,7 @@ impl Queue {
                 owner: if call.kind == DeltaKind::Deleted { None } else { owner },
                 final_state_unknown: call.final_state_unknown,
                 due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
-                origin,
+                origin: Origin::Call,
                 trace: call.trace.clone(),
             },
         );
@@ -154,11 +154,13 @@ impl Queue {
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.table.get(call.key.as_str()).filter(known_only) else {
             self.tally.ignored_absent += 1;
-            return self.ignore(now);
+            self.populate(now);
+            return false;
         };
         if entry.waiting.is_empty() && entry.is_deleted() {
             self.tally.ignored_absent += 1;
-            return self.ignore(now);
+            self.populate(now);
+            return false;
         }
         if self.drops(entry) {
             self.emit(now, What::Dropped { key: call.key.clone(), origin: Origin::Call });
@@ -166,13 +168,13 @@ impl Queue {
         }
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
             self.tally.ignored_duplicate += 1;
-            self.ignore(now);
+            self.populate(now);
             return true;
         }
         let inferred = call.object.is_none();
         let object = call.object.clone().or_else(|| entry.newest_object().cloned());
-        let call = Call { final_state_unknown: call.final_state_unknown || inferred, ..call.clone() };
-        self.append(now, &call, object.as_ref(), Origin::Call)
+        let final_state_unknown = call.final_state_unknown || inferred;
+        self.append(now, &Call { object, final_state_unknown, ..call.clone() })
     }
 
     /// Mode latest: whether a deletion drops the key, because no consumer can have seen it and the
@@ -184,12 +186,11 @@ impl Queue {
             && entry.standing.attempt == 0
     }
 
-    /// A call that queues nothing still populates the queue. Returns that it was ignored.
-    fn ignore(&mut self, now: Time) -> bool {
+    /// A call that queues nothing populates the queue all the same.
+    fn populate(&mut self, now: Time) {
         if !self.populated {
             self.emit(now, What::Populated);
         }
-        false
     }
 
     /// The owner of the key's newest state.

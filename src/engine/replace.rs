@@ -115,9 +115,7 @@ impl Queue {
             .then(|| Guard { max_deletes: deletes.unwrap_or(0), max_percent: percent.unwrap_or(0.0) });
         let room = self.config.max_keys.saturating_sub(self.keys() + self.reserved());
         let ObjectList { items, keys, .. } = replace.list;
-        // Keys that the queue has need no room. To count the others takes a look at all, so room is held for all of them
-        // if as much is left for others.
-        let fits = keys.len() <= room / 2;
+        let fits = keys.len() <= room;
         self.last_run += 1;
         let id = ReplaceId(self.last_run);
         self.runs.push_back(Run {

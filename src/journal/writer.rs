@@ -198,7 +198,7 @@ impl<S: Store> Writer<S> {
         if !writes.is_empty()
             && let Err(error) = self.store.write(writes).await
         {
-            self.fail(&error, Some(batch)).await;
+            self.fail_and_reopen(&error, Some(batch)).await;
             return false;
         }
         self.growth += work.replayed_bytes();
@@ -285,7 +285,7 @@ impl<S: Store> Writer<S> {
                 let lag = self.books.values().map(Book::lag).sum();
                 self.observer.sized(size.bytes, lag);
             }
-            Err(error) => self.fail(&error, None).await,
+            Err(error) => self.fail_and_reopen(&error, None).await,
         }
         if more {
             self.next_upkeep_us = 0;
@@ -312,14 +312,14 @@ impl<S: Store> Writer<S> {
     async fn write_or_fail(&mut self, writes: Writes) -> bool {
         let written = self.store.write(writes).await;
         if let Err(error) = &written {
-            self.fail(error, None).await;
+            self.fail_and_reopen(error, None).await;
         }
         written.is_ok()
     }
 
     /// Fails the batch and all behind it, then waits until the store takes writes again. Once the journal is closed nobody
     /// else waits for that, and it is tried once.
-    async fn fail(&mut self, error: &store::Error, batch: Option<Batch>) {
+    async fn fail_and_reopen(&mut self, error: &store::Error, batch: Option<Batch>) {
         tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it is back");
         // Queues must know that what was captured of them is lost before the journal can be back.
         if let Some(checkpoint) = self.checkpoint.take() {

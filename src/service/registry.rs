@@ -80,25 +80,20 @@ impl Registry {
         shutdown: Shutdown,
         metrics: Metrics,
     ) -> Self {
-        let (defaults, queues) = (Arc::new(defaults), RwLock::default());
-        let (handled, looked_after, unclean) = Default::default();
-        let progress = Progress::default();
-        let ready = AtomicBool::new(journal.is_none());
-        let has_timers = true;
         Self {
             limits,
-            defaults,
+            defaults: Arc::new(defaults),
             clock,
+            handled: AtomicU64::new(0),
+            looked_after: AtomicU64::new(0),
+            unclean: AtomicBool::new(false),
+            progress: Progress::default(),
+            ready: AtomicBool::new(journal.is_none()),
             journal,
-            handled,
-            looked_after,
-            unclean,
-            progress,
-            ready,
             shutdown,
             metrics,
-            queues,
-            has_timers,
+            queues: RwLock::default(),
+            has_timers: true,
         }
     }
 

@@ -138,7 +138,7 @@ impl Model {
         let guarded = percent.is_some() || deletes.is_some();
         let listed: BTreeSet<Name> = list.items.iter().map(|(key, _)| *key).collect();
         let taken = self.held().len() + self.reserved();
-        let fits = listed.is_empty() || taken + 2 * listed.len() <= self.config.max_keys;
+        let fits = listed.is_empty() || taken + listed.len() <= self.config.max_keys;
         let promises = fits && !list.dry_run;
         self.runs.push(Run {
             id,

@@ -152,6 +152,19 @@ fn a_call_that_comes_while_a_queue_is_seeded_says_more_and_finds_its_room_taken(
 }
 
 #[test]
+fn a_replace_that_comes_while_a_queue_is_seeded_is_newer_than_all_of_it() {
+    let mut desk = Desk::new();
+    let seeds = [(key("a"), object(1), None), (key("b"), object(1), None)];
+    desk.queue.begin_seed(&seeds);
+    let id = desk.accept(list(&[("a", 2)]));
+    assert!(matches!(desk.step(id), Ok(Progress::NotYet)));
+    desk.queue.seed_step(desk.now(), seeds);
+    desk.queue.end_seed();
+    desk.finish(id).expect("no guard");
+    assert_eq!((desk.waiting("a"), desk.waiting("b")), ("Replaced 2".to_owned(), "Deleted 1?".to_owned()));
+}
+
+#[test]
 fn seeding_needs_a_queue_in_which_nothing_waits() {
     let mut desk = Desk::new();
     desk.know(added("a", 1));

@@ -86,7 +86,7 @@ impl Bench {
     async fn recovered(&self) {
         self.journal.repair();
         let back = async {
-            while self.call("GET", "/items", &Value::Null).await.status() != 200 {
+            while self.call("POST", "/resume", &Value::Null).await.status() != 200 {
                 tokio::task::yield_now().await;
             }
         };
@@ -358,6 +358,19 @@ async fn a_waiting_caller_that_leaves_with_its_keys_on_the_way_passes_them_on() 
     drop(leaves);
     let popped = read(next.await).await;
     assert_eq!((keys(&popped), &popped["items"][0]["attempt"]), (vec!["k"], &json!(1)));
+}
+
+#[tokio::test]
+async fn keys_that_reach_nobody_while_the_journal_is_down_come_back_with_it() {
+    let (bench, _) = prepared().await;
+    let lost = bench.call("POST", "/pop", &Value::Null).await;
+    assert_eq!(lost.status(), 200);
+    bench.journal.break_by(Fault::Refused);
+    assert_eq!(bench.call("POST", "-other/add", &object("k")).await.status(), 503);
+    drop(lost);
+    bench.recovered().await;
+    let again = bench.post("/pop", &Value::Null).await;
+    assert_eq!((keys(&again), &again["items"][0]["attempt"]), (vec!["b"], &json!(1)));
 }
 
 #[tokio::test]

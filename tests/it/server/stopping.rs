@@ -72,6 +72,20 @@ async fn connections_are_taken_for_a_while_after_readiness_has_dropped() {
 }
 
 #[tokio::test]
+async fn who_has_sent_half_a_head_does_not_hold_up_the_end() {
+    let service = Service::with(|settings| {
+        settings.server.header_read_timeout = DurationText::from_secs(1);
+    })
+    .await;
+    let mut stuck = service.client().await;
+    stuck.call("GET", "/livez", &Value::Null).await.ok();
+    stuck.send_bytes(b"GET /livez HTTP/1.1\r\n").await;
+    service.get("/livez").await.ok();
+    service.shutdown.signal();
+    service.stopped().await;
+}
+
+#[tokio::test]
 async fn the_second_signal_cuts() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
