@@ -42,9 +42,7 @@ use crate::journal;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// No queue has this name, and the call does not create one.
-    #[error(
-        "there is no queue of this name; PUT makes one, and so do add and pop unless queues.auto_create is off"
-    )]
+    #[error("there is no queue of this name")]
     QueueNotFound,
     /// The queue was deleted while the call ran.
     #[error("the queue was deleted")]

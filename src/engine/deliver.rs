@@ -67,6 +67,15 @@ impl Queue {
     /// [`Refusal::Closed`] if the queue is closed and drained.
     pub fn pop(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
         let now = self.advance(now);
+        self.hand_out(now, pop)
+    }
+
+    /// As [`pop`](Self::pop), right behind a command of the same instant: what is due has happened before that.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub fn hand_out(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
+        let now = now.max(self.last_at);
         let again = self.live_again(pop);
         if !again.is_empty() {
             return Ok(again);
@@ -150,9 +159,9 @@ impl Queue {
         Settled::Ok { worked: since.map_or(Duration::ZERO, |since| now.since(since)) }
     }
 
-    /// Gives leases back whose reply could not be written, as if they had not been.
+    /// Gives leases back whose reply could not be written, as if they had not been: also those that would expire first.
     pub fn give_back(&mut self, now: Time, tokens: &[Rv]) {
-        let now = self.advance(now);
+        let now = now.max(self.last_at);
         for token in tokens {
             if let Some((slot, key)) = self.lease_of(*token) {
                 self.emit_at(now, Some(slot), What::Settled { key, token: *token, ending: Ending::Returned });

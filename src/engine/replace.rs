@@ -40,9 +40,9 @@ pub(super) struct Run {
     counts: ReplaceCounts,
     /// Keys of the list that need room, where it is tight.
     wanted: KeySet,
-    /// Room held for keys of the list that the queue does not have.
+    /// Room held for keys of the list that it has not come to.
     reserved: usize,
-    /// Keys with a produce call since the acceptance, and whether one of those named a source.
+    /// Keys of the list or of the queue with a produce call since the acceptance, and whether one of those named a source.
     called: HashMap<Key, bool>,
     /// Whether it was accepted before the queue had its initial list, and no other has brought it.
     may_be_first: bool,

@@ -1,4 +1,4 @@
-//! Commands that touch many keys, in slices: Resync, purge, redrive and discard of all, seed.
+//! Commands that touch many keys, in slices: Resync, purge, redrive, discard, seed.
 //!
 //! Between two slices other calls run; a [`Sweep`] carries where it is. A key with news since the
 //! sweep began is left alone where dropping it would lose the news.

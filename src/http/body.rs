@@ -183,7 +183,7 @@ impl Start {
     fn of(self, line: usize, column: usize) -> (usize, usize) {
         match line {
             0 | 1 => (self.line, self.column + column.max(1) - 1),
-            line => (self.line + line - 1, column),
+            line => (self.line + line - 1, column.max(1)),
         }
     }
 

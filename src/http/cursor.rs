@@ -49,3 +49,23 @@ pub(super) fn expired() -> Problem {
     let detail = "the continue token is of a queue that is gone, or of another list; start the list again";
     Problem::new(Code::Expired, detail).with("parameter", "continue")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_leads_nowhere_in_another_list_or_queue() {
+        let lists = [List::Queues, List::Items, List::Known, List::History];
+        for given in lists {
+            let cursor = encode(given, Incarnation(7), "5:x");
+            for asked in lists {
+                for incarnation in [Incarnation(7), Incarnation(70)] {
+                    let position = decode(asked, incarnation, &cursor).ok();
+                    let is_its_own = asked == given && incarnation == Incarnation(7);
+                    assert_eq!(position.as_deref(), is_its_own.then_some("5:x"), "{given:?} in {asked:?}");
+                }
+            }
+        }
+    }
+}

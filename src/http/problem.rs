@@ -346,7 +346,10 @@ impl From<service::Error> for Problem {
         use service::Error;
         let detail = error.to_string();
         match error {
-            Error::QueueNotFound => Self::new(Code::QueueNotFound, detail),
+            Error::QueueNotFound => {
+                let way_out = "PUT makes one, and so do add and pop unless queues.auto_create is off";
+                Self::new(Code::QueueNotFound, format!("{detail}; {way_out}"))
+            }
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
             Error::TooManyQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
             Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::books::{Book, Deleted};
 use super::store::{QueueId, QueueRow};
@@ -75,6 +76,7 @@ pub(super) struct Gathering {
     state: Mutex<State>,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
     work: Notify,
+    closing: CancellationToken,
     health: watch::Sender<Health>,
 }
 
@@ -95,6 +97,7 @@ impl Gathering {
             state: Mutex::new(state),
             lives: Mutex::default(),
             work: Notify::new(),
+            closing: CancellationToken::new(),
             health: watch::Sender::new(Health { failures: 0, down: None }),
         }
     }
@@ -226,7 +229,13 @@ impl Gathering {
 
     pub(super) fn close(&self, failures: u64) {
         self.lock().closed = Some(failures);
+        self.closing.cancel();
         self.work.notify_one();
+    }
+
+    /// Cancelled once nothing more comes.
+    pub(super) const fn closing(&self) -> &CancellationToken {
+        &self.closing
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -335,7 +335,8 @@ impl<S: Store> Writer<S> {
         loop {
             tokio::select! {
                 biased;
-                () = self.gathering.wait(wait) => {}
+                () = tokio::time::sleep(wait) => {}
+                () = self.gathering.closing().cancelled() => {}
                 () = self.cut.cancelled() => return,
             }
             wait = (wait * 2).min(RETRY_MAX);

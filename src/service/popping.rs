@@ -53,12 +53,13 @@ impl Delivered {
 
 impl Drop for Delivered {
     fn drop(&mut self) {
-        // Leases of a commit that failed are no more; their numbers may be those of others by now.
-        if self.commit.outcome().is_some_and(|outcome| outcome.is_err()) {
-            return;
-        }
-        if let Some(handle) = self.give_back.take().and_then(|handle| handle.upgrade()) {
-            handle.lock().unreached.extend(self.items.iter().map(|item| item.token));
+        let Some(handle) = self.give_back.take().and_then(|handle| handle.upgrade()) else { return };
+        let mut inner = handle.lock();
+        // Leases of a commit that failed are no more; their numbers may be those of others by now. It is asked under the
+        // lock: when the queue is loaded again, what is in `unreached` is looked through.
+        if self.commit.outcome().is_none_or(|outcome| outcome.is_ok()) {
+            inner.unreached.extend(self.items.iter().map(|item| item.token));
+            drop(inner);
             // If the journal is down, they are taken back once it is up again.
             let _now_or_later = handle.with_inner(|_, _| ());
         }
@@ -218,7 +219,7 @@ impl Inner {
         while self.queue.has_ready() || self.queue.is_drained() {
             let Some(waiter) = self.waiters.next() else { break };
             if !waiter.reply.is_closed() {
-                let answer = self.queue.pop(now, &waiter.pop).map_err(Error::from);
+                let answer = self.queue.hand_out(now, &waiter.pop).map_err(Error::from);
                 self.served.push((waiter.reply, answer));
             }
         }

@@ -42,17 +42,23 @@ impl Handle {
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
         let generation = self.lock().generation;
-        let last = match self.slice(generation, &mut step)? {
-            Stretch::Done(out, commit) => {
-                if out.is_err() {
-                    // It may have a long list that was refused.
-                    drop_elsewhere(step);
-                }
+        let last = match self.slice(generation, &mut step) {
+            Ok(Stretch::Done(Ok(out), commit)) => {
                 commit.wait().await?;
-                return Ok(out?);
+                return Ok(out);
             }
-            Stretch::More(commit) => commit,
-            Stretch::NotYet => Commit::done(),
+            Ok(Stretch::Done(Err(refusal), commit)) => {
+                // It may have a long list.
+                drop_elsewhere(step);
+                commit.wait().await?;
+                return Err(refusal.into());
+            }
+            Ok(Stretch::More(commit)) => commit,
+            Ok(Stretch::NotYet) => Commit::done(),
+            Err(error) => {
+                drop_elsewhere(step);
+                return Err(error);
+            }
         };
         let (failed, failure) = oneshot::channel();
         let rest = self.clone().rest(generation, step, last, failed);
@@ -90,9 +96,13 @@ impl Handle {
                 }
                 Ok(Stretch::NotYet) => {}
                 // The queue is whole. It is not loaded again, so what it keeps for the command stays.
-                Err(Error::Journal(error))
-                    if !self.shutdown().is_draining() && self.open()?.generation == generation =>
-                {
+                Err(Error::Journal(error)) if self.open()?.generation == generation => {
+                    if self.shutdown().is_draining() {
+                        // So those that wait for this one end, too.
+                        self.lock().generation += 1;
+                        self.sliced_ended.notify_waiters();
+                        return Err(error.into());
+                    }
                     // Told once; a caller that has gone need not know.
                     let _gone = failed.take().map(|failed| failed.send(error));
                 }

@@ -261,7 +261,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     };
     let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
     if dry_run && let Some(mut queue) = first {
-        let replaced = aside((), move || whole_replace(&mut queue, replace)).await?;
+        let replaced = aside(account, move || whole_replace(&mut queue, replace)).await?;
         return Ok(Counted::of(&visit, replaced.into()));
     }
     let handle = state.registry.get_or_create(&name)?;
@@ -341,7 +341,7 @@ pub(in crate::http) async fn seed(
 ) -> Result<Counted<Produced>, Problem> {
     params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
-    let came = documents(incoming, Most::of_list(&state), &rules.config).await?;
+    let came = documents(incoming, Most::of_seed(&state), &rules.config).await?;
     let account = rules.account();
     let seeds = rules.each(Arc::new(came), |reader, index, document| {
         seed_call(document, reader).map_err(|problem| document.problem(index, problem))

@@ -355,10 +355,15 @@ impl Most {
         Self { objects: state.limits.max_batch, setting: "queues.max_batch", way_out }
     }
 
-    /// In a list that is whole, or a seed.
+    /// In a seed.
+    pub(super) fn of_seed(state: &AppState) -> Self {
+        Self { way_out: "send it in parts", ..Self::of_list(state) }
+    }
+
+    /// In a list that is whole.
     pub(super) fn of_list(state: &AppState) -> Self {
         let way_out =
-            "parts of it would delete one another: give the parts sources of their own, or raise the setting";
+            "parts of it would delete one another: give each a source of its own, or raise the setting";
         Self { objects: state.limits.max_replace_objects, setting: "queues.max_replace_objects", way_out }
     }
 

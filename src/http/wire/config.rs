@@ -238,7 +238,12 @@ fn problem_of(error: &Error) -> Problem {
     match error {
         Error::Unknown { name, nearest, .. } => {
             let (name, near) = (plain(name), plain(nearest));
-            let hint = match params::nearest(&name, &["schema", "prune", &near]) {
+            // One that stands in the wrong place is meant, however far off it is.
+            let last = |path: &str| path.rsplit('.').next().map(str::to_owned);
+            let is_misplaced = last(&name) == last(&near);
+            let near =
+                if is_misplaced { Some(&*near) } else { params::nearest(&name, &["schema", "prune", &near]) };
+            let hint = match near {
                 Some(near) => format!("did you mean {near:?}?"),
                 None => "a GET of a queue shows all that there are".to_owned(),
             };
@@ -253,7 +258,8 @@ fn problem_of(error: &Error) -> Problem {
         }
         Error::Conflict { setting, left, rule, right, hint } => {
             let shown = |text: &str| text.replace("queue_defaults.", "").replace(" (the request)", "");
-            invalid(&plain(setting), &format!("{} {rule} {}{hint}", shown(left), shown(right)))
+            let detail = format!("{} {rule} {}{hint}", shown(left), shown(right));
+            Problem::new(Code::InvalidConfig, detail).with("field", plain(setting))
         }
         other => Problem::new(Code::InvalidConfig, other.to_string().replace("queue_defaults.", "")),
     }

@@ -183,6 +183,8 @@ async fn places_are_those_of_the_whole_body() {
     let seeds =
         on(("POST", "/seed"), "invalid-object").body("[{\"object\":{\"key\":\"a\"}}, {\"object\":5}]");
     bench.refuses([placed(seeds, 1, 36)]).await;
+    let open = on(("POST", "/deltas"), "invalid-json").body("[\n").has("line", 2).has("column", 1);
+    bench.refuses([open]).await;
 }
 
 #[tokio::test]

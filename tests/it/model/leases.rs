@@ -347,7 +347,7 @@ impl Model {
 
     /// Leases whose reply could not be written: as if they had not been.
     pub(crate) fn give_back(&mut self, now: Micros, tokens: &[u64]) {
-        let now = self.advance(now);
+        let now = now.max(self.last_at);
         for token in tokens {
             let Some(key) = self.leased_key(*token) else { continue };
             self.event(now);

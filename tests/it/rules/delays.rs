@@ -1,6 +1,6 @@
 //! Backoff, parking and delay, and what news does to each.
 
-use deltaq::engine::command::How;
+use deltaq::engine::command::{How, Pop};
 use deltaq::engine::limits::DUE_AT_A_TIME;
 
 use super::*;
@@ -40,8 +40,12 @@ fn of_very_many_keys_that_are_due_the_first_come_before_a_command_and_the_rest_b
     desk.wait(100);
     assert_eq!(desk.line().len(), DUE_AT_A_TIME);
     assert!(desk.queue.next_deadline().is_some_and(|at| at <= desk.now()), "the timer comes at once");
+    let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
+    assert_eq!(desk.queue.hand_out(desk.now(), &pop).expect("it is open").len(), 1);
+    desk.settle_down();
+    assert_eq!(desk.line().len(), DUE_AT_A_TIME - 1, "one who waits is served without another thousand");
     desk.wait(0);
-    assert_eq!(desk.line(), names);
+    assert_eq!(desk.line(), names.get(1..).expect("many"));
 }
 
 #[test]

@@ -363,11 +363,12 @@ async fn a_waiting_caller_that_leaves_with_its_keys_on_the_way_passes_them_on() 
 #[tokio::test]
 async fn keys_that_reach_nobody_while_the_journal_is_down_come_back_with_it() {
     let (bench, _) = prepared().await;
-    let lost = bench.call("POST", "/pop", &Value::Null).await;
+    let lost = bench.call("POST", "/pop?lease=1s", &Value::Null).await;
     assert_eq!(lost.status(), 200);
     bench.journal.break_by(Fault::Refused);
     assert_eq!(bench.call("POST", "-other/add", &object("k")).await.status(), 503);
     drop(lost);
+    bench.hand.advance(Duration::from_secs(2));
     bench.recovered().await;
     let again = bench.post("/pop", &Value::Null).await;
     assert_eq!((keys(&again), &again["items"][0]["attempt"]), (vec!["b"], &json!(1)));
