@@ -68,7 +68,9 @@ impl Lines {
     fn grow(&mut self, piece: &[u8]) -> Result<(), Problem> {
         let (line, limit) = (self.number + 1, self.object_bytes_max);
         if self.partial.len() + piece.len() > limit.saturating_add(ENVELOPE_BYTES_MAX) {
-            let detail = format!("line {line} is longer than an object may be, {limit} bytes");
+            let detail = format!(
+                "line {line} is longer than an object of {limit} bytes, the most, with {ENVELOPE_BYTES_MAX} beside it"
+            );
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", limit).with("line", line));
         }
         self.partial.extend_from_slice(piece);

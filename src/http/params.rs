@@ -58,16 +58,6 @@ impl Params {
         Ok(self)
     }
 
-    /// Refuses parameters beside one by which the others mean nothing.
-    pub(super) fn alone(&self, name: &str) -> Result<(), Problem> {
-        match self.given.iter().find(|(given, _)| given != name) {
-            Some((other, _)) => {
-                Err(wrong(other, &format!("it goes with a list, and {name} asks for one entry")))
-            }
-            None => Ok(()),
-        }
-    }
-
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }

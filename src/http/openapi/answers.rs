@@ -28,7 +28,7 @@ answers! {
     /// What any request may meet, in the layers around the handlers.
     Always = 400, 401, 403, 405, 414, 429, 431, 500, 504;
     /// What any call on a queue may meet.
-    OfQueue = 404, 410, 503;
+    OfQueue = 404, 410, 503, 507;
     /// What any request with a body may meet.
     OfBody = 408, 413, 415;
     /// What was asked for was there once.
@@ -44,7 +44,7 @@ answers! {
     /// There is no room.
     Full = 429;
     /// The server does not take requests.
-    Unavailable = 503;
+    Unavailable = 503, 507;
 }
 
 fn name(status: u16) -> String {

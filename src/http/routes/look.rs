@@ -139,7 +139,6 @@ pub(in crate::http) async fn items(
     let params = params.only::<ItemsQuery>()?;
     let handle = state.registry.get(&name)?;
     if let Some(key) = params.key("key")? {
-        params.alone("key")?;
         return Ok(one_item(&handle, &key).await?.into_response());
     }
     let streams = wants_lines(&headers)?;
@@ -349,7 +348,6 @@ pub(in crate::http) async fn known_list(
     let params = params.only::<KnownQuery>()?;
     let handle = state.registry.get(&name)?;
     if let Some(key) = params.key("key")? {
-        params.alone("key")?;
         return one_known(&handle, &key, &headers).await;
     }
     let streams = wants_lines(&headers)?;

@@ -198,6 +198,9 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
         Some(raw) => Some(reader.admitted(document.object(raw, &config.key)?, Fate::of(kind))?),
         None => None,
     };
+    if let Some(scanned) = scanned.as_ref().filter(|_| config.mode != Mode::Keys) {
+        reader.check_length(&scanned.object)?;
+    }
     let bare = kind == DeltaKind::Deleted || config.mode == Mode::Keys;
     let (key, object) = match (scanned, explicit) {
         (Some(scanned), explicit) => (key_or_explicit(scanned.key, explicit.as_ref())?, Some(scanned.object)),
@@ -367,6 +370,7 @@ fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Probl
     let call: SeedCall<'_> = document.envelope()?;
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = reader.admitted(document.object(call.object, &reader.config.key)?, Fate::Kept)?;
+    reader.check_length(&scanned.object)?;
     if let Some(source) = &call.source {
         check_name(source).map_err(|wrong| wrong.field("source"))?;
     }

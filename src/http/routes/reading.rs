@@ -315,6 +315,13 @@ impl<'c> Reader<'c> {
         object::scan(object.as_str(), &self.config.key).map_err(|_deep| Unfit::TooDeep.into())
     }
 
+    /// Checks what the queue checks again, to say where the object stands.
+    pub(super) fn check_length(&self, object: &Object) -> Result<(), Problem> {
+        let (bytes, limit) = (object.bytes(), self.config.max_object_bytes);
+        let index = 0;
+        if bytes > limit { Err(Refusal::ObjectTooLarge { limit, bytes, index }.into()) } else { Ok(()) }
+    }
+
     /// The object of a body as the queue takes it, and its key, or the explicit one of a single object that does not
     /// carry it.
     pub(super) fn keyed(
@@ -483,7 +490,8 @@ async fn next_object(
     while let Some(line) = lines.next().await? {
         if let Some(end) = end {
             let number = lines.number();
-            return Err(incomplete(&format!("line {number} follows the last line, {{\"$end\":{end}}}")));
+            let detail = format!("line {number} follows the last line, {{\"$end\":{end}}}");
+            return Err(incomplete(&detail).with("line", number));
         }
         *end = end_of(&line);
         if end.is_none() {
@@ -491,9 +499,8 @@ async fn next_object(
             let parsed = parsed_line(&line, lines, index, config)?;
             if parsed.key.is_err() && end_of::<Value>(&line).is_some() {
                 let number = lines.number();
-                return Err(incomplete(&format!(
-                    "line {number}: $end takes the number of objects before it"
-                )));
+                let detail = format!("line {number}: $end takes the number of objects before it");
+                return Err(incomplete(&detail).with("line", number));
             }
             return Ok(Some(parsed));
         }

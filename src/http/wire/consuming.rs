@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{Instant, RawObject, instant, millis, strict};
@@ -300,12 +300,17 @@ pub struct ExtendedList {
     pub leases: Vec<ExtendedDocument>,
 }
 
+/// What is there is not null.
+fn present<'de, D: Deserializer<'de>>(keys: D) -> Result<Option<Vec<String>>, D::Error> {
+    Vec::deserialize(keys).map(Some)
+}
+
 /// Keys to redrive or discard.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeysBody {
-    /// The keys; all parked keys when it is left out.
-    #[serde(default)]
-    #[schema(value_type = Option<Vec<terms::Key>>)]
+    /// The keys; all parked keys when it is left out. Null is refused: a list that its caller does not have is not all keys.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Vec<terms::Key>, required = false)]
     pub keys: Option<Vec<String>>,
 }

@@ -183,6 +183,11 @@ async fn places_are_those_of_the_whole_body() {
     let seeds =
         on(("POST", "/seed"), "invalid-object").body("[{\"object\":{\"key\":\"a\"}}, {\"object\":5}]");
     bench.refuses([placed(seeds, 1, 36)]).await;
+    let large = format!("{{\"object\":{{\"key\":\"{}\"}}}}\n", "x".repeat(1 << 20));
+    let seeds = on(("POST", "/seed"), "object-too-large").ndjson(format!("\n{large}"));
+    bench.refuses([seeds.has("index", 0).has("line", 2).has("limit", 1 << 20)]).await;
+    let null = on(("POST", "/parked/discard"), "invalid-request").body(r#"{"keys":null}"#);
+    bench.refuses([null.tells("null")]).await;
     let open = on(("POST", "/deltas"), "invalid-json").body("[\n").has("line", 2).has("column", 1);
     bench.refuses([open]).await;
 }

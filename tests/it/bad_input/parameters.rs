@@ -150,20 +150,10 @@ async fn names_and_words_are_checked() {
 }
 
 #[tokio::test]
-async fn what_goes_with_a_list_does_not_go_with_one_key() {
+async fn one_key_is_no_list_whatever_is_accepted() {
     let bench = Bench::new().await;
-    let wrong = |path: &str, name: &str| {
-        row("GET", path, "invalid-parameter").has("parameter", name).tells("goes with a list")
-    };
-    bench
-        .refuses([
-            wrong("/v1/queues/q/items?key=a&state=parked", "state"),
-            wrong("/v1/queues/q/items?continue=zz&key=a", "continue"),
-            wrong("/v1/queues/q/known?key=a&prefix=b", "prefix"),
-            wrong("/v1/queues/q/known?limit=1&key=a", "limit"),
-            row("GET", "/v1/queues/q/items?key=none", "key-not-found").header("accept", "text/html"),
-        ])
-        .await;
+    let of_one = |list: &str| row("GET", &format!("/v1/queues/q/{list}?key=none"), "key-not-found");
+    bench.refuses(["items", "known"].map(|list| of_one(list).header("accept", "text/html"))).await;
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn a_list_that_is_not_whole_or_has_a_bad_line_changes_nothing() {
         ("count=3", good.to_owned(), "incomplete-list", None),
         ("count=1", good.to_owned(), "incomplete-list", None),
         ("", format!("{good}{{\"$end\":3}}"), "incomplete-list", None),
-        ("", format!("{good}{{\"$end\":2}}\n{{\"key\":\"d\"}}"), "incomplete-list", None),
+        ("", format!("{good}{{\"$end\":2}}\n{{\"key\":\"d\"}}"), "incomplete-list", Some(5)),
         ("count=2", String::new(), "incomplete-list", None),
         ("count=3", format!("{good}{{\"key\":"), "invalid-json", Some(4)),
         ("count=3", format!("{{\"key\":nul}}\n{good}"), "invalid-json", Some(1)),
