@@ -84,6 +84,8 @@ pub struct SyntaxError {
     pub column: usize,
     /// Whether the text is JSON, but not an object.
     pub not_an_object: bool,
+    /// Which object of an array it is in, from 0.
+    pub index: Option<usize>,
     /// The bound that was passed, if one was.
     pub limit: Option<usize>,
 }
@@ -126,7 +128,10 @@ pub fn scan_one_or_many(text: &str, spec: &KeySpec) -> Result<(Vec<Scanned>, boo
     let mut next = reader.walk.array();
     loop {
         match next {
-            Ok(Some(_)) => all.push(reader.object()?),
+            Ok(Some(_)) => {
+                let index = Some(all.len());
+                all.push(reader.object().map_err(|error| SyntaxError { index, ..error })?);
+            }
             Ok(None) => break,
             Err(error) => return Err(reader.syntax_error(&error)),
         }
@@ -166,7 +171,7 @@ impl<'j, 's> Reader<'j, 's> {
     fn error_at(&self, index: usize, reason: String) -> SyntaxError {
         let position = self.walk.position(index);
         let (line, column) = (position.line, position.column.max(1));
-        SyntaxError { reason, line, column, not_an_object: false, limit: None }
+        SyntaxError { reason, line, column, not_an_object: false, index: None, limit: None }
     }
 
     fn object(&mut self) -> Result<Scanned, SyntaxError> {
@@ -525,6 +530,11 @@ mod tests {
         assert!(!scan_one_or_many("{}", &spec).expect("json").1);
         assert!(scan_one_or_many("[]", &spec).expect("json").0.is_empty());
         assert!(scan_one_or_many("[1]", &spec).expect_err("bad").not_an_object);
+        let index = |text: &str| scan_one_or_many(text, &spec).expect_err("bad").index;
+        assert_eq!(index(r#"[{"key":"a"},1]"#), Some(1));
+        assert_eq!(index(r#"[{"key":"a"},{"key":"b"},{"key":}]"#), Some(2));
+        assert_eq!(index(r#"[{"key":"a"} {"key":"b"}]"#), None);
+        assert_eq!(index(r#"{"key":}"#), None);
     }
 
     #[test]

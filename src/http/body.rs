@@ -31,6 +31,8 @@ pub(super) enum Format {
     Ndjson,
 }
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// From so many bytes on a body takes more time to read than most requests in all.
 pub(super) const LARGE_BYTES: usize = 32 << 10;
 
@@ -128,7 +130,7 @@ impl Incoming {
         if whole.len() >= LARGE_BYTES {
             self.account.0.take_turn().await;
         }
-        String::from_utf8(whole).map_err(|error| not_utf8(&error, Start::OF_BODY))
+        text_of(whole, Start::OF_BODY)
     }
 
     /// Reads and drops the body, which must be empty.
@@ -238,8 +240,16 @@ pub(super) fn document_problem(error: &serde_json::Error, start: Start) -> Probl
     problem.with("line", line).with("column", column)
 }
 
-/// A text that is not UTF-8.
-pub(super) fn not_utf8(error: &FromUtf8Error, start: Start) -> Problem {
+/// The text of a body that begins at `start`. The mark that Windows puts before a text is no part of it.
+pub(super) fn text_of(bytes: Vec<u8>, start: Start) -> Result<String, Problem> {
+    let mut text = String::from_utf8(bytes).map_err(|error| not_utf8(&error, start))?;
+    if start == Start::OF_BODY && text.starts_with(BYTE_ORDER_MARK) {
+        text.remove(0);
+    }
+    Ok(text)
+}
+
+fn not_utf8(error: &FromUtf8Error, start: Start) -> Problem {
     let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
     let Start { line, column } = start.behind(&String::from_utf8_lossy(valid));
     let detail = format!("the text is not UTF-8 at line {line}, column {column}");

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::body::{Incoming, Start, not_utf8};
+use super::body::{Incoming, Start, text_of};
 use super::problem::{Code, Problem};
 
 /// Lines as they come in. Memory is bounded by the longest line that is allowed.
@@ -13,6 +13,8 @@ pub(super) struct Lines {
     /// What of the last piece has not been looked at.
     rest: Bytes,
     number: usize,
+    /// Lines that were not blank.
+    given: usize,
     object_bytes_max: usize,
     ended: bool,
 }
@@ -23,7 +25,7 @@ const ENVELOPE_BYTES_MAX: usize = 16 << 10;
 impl Lines {
     pub(super) fn new(incoming: Incoming, object_bytes_max: usize) -> Self {
         let (partial, rest) = (Vec::new(), Bytes::new());
-        Self { incoming, partial, rest, number: 0, object_bytes_max, ended: false }
+        Self { incoming, partial, rest, number: 0, given: 0, object_bytes_max, ended: false }
     }
 
     /// The number of the last line, from 1.
@@ -60,7 +62,10 @@ impl Lines {
             }
             let line = std::mem::take(&mut self.partial);
             if !line.iter().all(u8::is_ascii_whitespace) {
-                return self.text(line).map(Some);
+                let index = self.given;
+                self.given += 1;
+                let text = text_of(line, Start { line: self.number, column: 1 });
+                return text.map(Some).map_err(|problem| problem.in_item(index, Some(self.number)));
             }
         }
     }
@@ -69,15 +74,11 @@ impl Lines {
         let (line, limit) = (self.number + 1, self.object_bytes_max);
         if self.partial.len() + piece.len() > limit.saturating_add(ENVELOPE_BYTES_MAX) {
             let detail = format!(
-                "line {line} is longer than an object of {limit} bytes, the most, with {ENVELOPE_BYTES_MAX} beside it"
+                "line {line} is too long: an object may have {limit} bytes, and {ENVELOPE_BYTES_MAX} may stand beside it"
             );
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", limit).with("line", line));
         }
         self.partial.extend_from_slice(piece);
         Ok(())
-    }
-
-    fn text(&self, line: Vec<u8>) -> Result<String, Problem> {
-        String::from_utf8(line).map_err(|error| not_utf8(&error, Start { line: self.number, column: 1 }))
     }
 }

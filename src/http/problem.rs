@@ -458,8 +458,12 @@ impl From<SyntaxError> for Problem {
         let code = if error.not_an_object { Code::InvalidObject } else { Code::InvalidJson };
         let problem = Self::new(code, error.to_string());
         let problem = problem.with("line", error.line).with("column", error.column);
-        match error.limit {
+        let problem = match error.limit {
             Some(limit) => problem.with("limit", limit),
+            None => problem,
+        };
+        match error.index {
+            Some(index) => problem.in_item(index, None),
             None => problem,
         }
     }

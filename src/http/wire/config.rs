@@ -238,6 +238,9 @@ fn problem_of(error: &Error) -> Problem {
     match error {
         Error::Unknown { name, nearest, .. } => {
             let (name, near) = (plain(name), plain(nearest));
+            if name.strip_prefix(&near).is_some_and(|rest| rest.starts_with('.')) {
+                return invalid(&near, "can't be an object");
+            }
             // One that stands in the wrong place is meant, however far off it is.
             let last = |path: &str| path.rsplit('.').next().map(str::to_owned);
             let is_misplaced = last(&name) == last(&near);

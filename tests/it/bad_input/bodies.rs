@@ -84,6 +84,12 @@ async fn what_is_no_object_is_refused() {
             bench.refuses([on(call, "invalid-request").body(body)]).await;
         }
     }
+    for call in objects {
+        let second = |code, body: &str| on(("POST", call), code).body(body).has("index", 1).tells("object 1");
+        let bodies =
+            [second("invalid-object", "[{},2]"), second("invalid-json", "[{},\n{\"a\":x}]").has("line", 2)];
+        bench.refuses(bodies).await;
+    }
     let null = on(("POST", "/seed"), "invalid-object").body(r#"{"object":null}"#);
     bench.refuses([null, on(("POST", "/seed"), "invalid-object").body(r#"{"object":[]}"#)]).await;
 }
@@ -135,6 +141,8 @@ async fn lines_are_told_by_their_number() {
                     .ndjson(b"{\"key\":\"a\"}\n{\"key\":\"\xc3\"}\n")
                     .has("line", 2)
                     .has("column", 9)
+                    .has("index", 1)
+                    .tells("object 1")
                     .tells("UTF-8 at line 2"),
                 on("invalid-object").ndjson(format!("{good}[]\n")).has("line", 2).has("index", 1),
                 on("no-key").ndjson(format!("{good}{{}}\n")).has("line", 2).has("pointer", "/key"),
@@ -142,6 +150,11 @@ async fn lines_are_told_by_their_number() {
                     .ndjson(format!("{good}{{\"key\":\"{longest}\"}}\n"))
                     .has("line", 2)
                     .has("limit", 1 << 20),
+                on("object-too-large")
+                    .ndjson(format!("{good}{}", " ".repeat(2 << 20)))
+                    .has("line", 2)
+                    .has("limit", 1 << 20)
+                    .tells("16384 may stand beside it"),
             ])
             .await;
     }
@@ -391,6 +404,9 @@ async fn settings_of_a_wrong_value_are_named() {
     add("retention.bytes", &numbers);
     add("mode", &["\"fifo\"", "1"]);
     add("known_objects", &["\"true\"", "1"]);
+    for field in ["max_keys", "lease", "mode", "known_objects", "rate_limiter.jitter", "retention.age"] {
+        add(field, &["{}", "{\"a\":1}", "{\"a\":null}", "[]", "[1]"]);
+    }
     add("emit_replaced", &["0"]);
     add(
         "key",

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{QUEUE, keys, object, objects, status};
+use super::{QUEUE, keys, listed, object, objects, status};
 use crate::harness::{Client, Reply, Service, within};
 
 const MANY: usize = 60_000;
@@ -177,4 +177,26 @@ async fn blanks_around_an_object_do_not_count_toward_its_length() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_is_no_part_of_a_body() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let json = "application/json";
+    for (call, kind, text, applied) in [
+        ("add", json, "{\"key\":\"a\"}", true),
+        ("add", json, "[{\"key\":\"b\"}]", true),
+        ("add", "application/x-ndjson", "{\"key\":\"c\"}\n{\"key\":\"d\"}\n", true),
+        ("replace?count=1", "application/x-ndjson", "{\"key\":\"e\"}\n", true),
+        ("pause", json, "", true),
+        ("add", json, "\u{feff}{\"key\":\"f\"}", false),
+        ("add", "application/x-ndjson", "{\"key\":\"g\"}\n\u{feff}{\"key\":\"h\"}", false),
+    ] {
+        let text = format!("\u{feff}{text}");
+        client.send_text("POST", &format!("{QUEUE}/{call}"), &[("content-type", kind)], &text).await;
+        let reply = client.reply().await;
+        assert_eq!(reply.status == 200, applied, "{call} {text:?} {}", reply.text);
+    }
+    assert_eq!(listed(&service, "ready").await, ["a", "b", "c", "d", "e"]);
 }
