@@ -4,7 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{RawObject, instant};
-use crate::engine::event::{Ending, Event, What};
+use crate::engine::event::{Ending, Event, Then, What};
+use crate::engine::time::Time;
 use crate::http::openapi::terms;
 use crate::service::Handle;
 
@@ -51,7 +52,10 @@ pub struct EventDocument {
     /// Settled: what the worker said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Appended, queued: when the key becomes ready, if not at once.
+    /// Settled: the key is out of circulation from then on.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
+    /// Appended, queued, settled: when the key becomes ready at the latest, if not at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub due_at: Option<String>,
@@ -105,7 +109,16 @@ impl EventDocument {
             }
             What::Settled { token, ending, .. } => {
                 let (outcome, error) = of_ending(ending);
-                Self { event: "settled", lease: lease(*token), outcome: Some(outcome), error, ..document }
+                let (parked, due_at) = whereto(ending);
+                Self {
+                    event: "settled",
+                    lease: lease(*token),
+                    outcome: Some(outcome),
+                    error,
+                    parked,
+                    due_at: due_at.map(instant),
+                    ..document
+                }
             }
             What::Seeded { object, owner, .. } => Self {
                 event: "seeded",
@@ -138,6 +151,15 @@ fn of_ending(ending: &Ending) -> (&'static str, Option<String>) {
         Ending::Released => ("released", None),
         Ending::Rejected { error } => ("rejected", text(error.as_ref())),
         Ending::Returned => ("returned", None),
+    }
+}
+
+/// Whether the key is parked, and until when it waits.
+fn whereto(ending: &Ending) -> (bool, Option<Time>) {
+    match ending {
+        Ending::Rejected { .. } | Ending::Failed { then: Then::Park, .. } => (true, None),
+        Ending::Failed { then: Then::Wait { due }, .. } => (false, Some(*due)),
+        _ => (false, None),
     }
 }
 

@@ -229,6 +229,7 @@ async fn a_history_is_told_newest_first_in_pages_and_outlives_a_restart() {
     assert_eq!((&settled["outcome"], &settled["error"]), (&json!("nacked"), &json!("no luck")));
     assert_eq!((&leased["worker"], &leased["lease"]), (&json!("w"), &json!(lease(&popped, 0))));
     assert_eq!((&added["type"], &added["source"]), (&json!("Added"), &json!("erp")));
+    assert_eq!((&settled["parked"], &settled["due_at"]), (&Value::Null, &Value::Null));
 
     let mut paged = Vec::new();
     let mut next = String::new();
@@ -246,4 +247,31 @@ async fn a_history_is_told_newest_first_in_pages_and_outlives_a_restart() {
 
 fn items(page: &Value) -> &[Value] {
     page["items"].as_array().expect("a page")
+}
+
+#[tokio::test]
+async fn a_history_says_where_a_key_went_that_failed() {
+    let folder = Folder::new("whereto");
+    let service = folder.service().await;
+    good(service.call("PUT", QUEUE, &json!({"max_failures": 2})).await);
+    for (call, more) in
+        [("nack", json!({"delay": "1m"})), ("nack", json!({"delay": "1m"})), ("reject", json!({}))]
+    {
+        good(service.post(&format!("{QUEUE}/add"), &object("a")).await);
+        let popped = good(service.post(&format!("{QUEUE}/pop"), &Value::Null).await);
+        let mut settle = json!({"leases": [lease(&popped, 0)]});
+        settle.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        good(service.post(&format!("{QUEUE}/{call}"), &settle).await);
+    }
+    let all = good(service.get(&format!("{QUEUE}/history/a")).await);
+    let settled = items(&all).iter().filter(|item| item["event"] == "settled");
+    let told: Vec<_> = settled
+        .map(|item| (item["outcome"].as_str(), item["parked"].as_bool(), item["due_at"].is_string()))
+        .collect();
+    let expected = [
+        (Some("rejected"), Some(true), false),
+        (Some("nacked"), Some(true), false),
+        (Some("nacked"), None, true),
+    ];
+    assert_eq!(told, expected);
 }
