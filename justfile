@@ -1,69 +1,85 @@
-# What one does every day. `just` lists it.
+# Everyday commands. `just` lists them.
 
 default:
     @just --list
 
-# Run the server on 127.0.0.1:7070, with its database in ./deltaq-data.
+# Run the server on 127.0.0.1:7070 with its database in ./deltaq-data.
 run *args:
     cargo run --release -- serve {{args}}
 
-# The fastest binary, target/optimized/deltaq: built, observed under load, built again.
+# Build target/optimized/deltaq, the fastest binary: build, profile under load, build again.
 release:
     ./scripts/release.sh
 
-# All tests, as CI runs them.
-test:
+# Everything that CI checks.
+check:
     ./scripts/test.sh
 
-# Format, lints and docs, without running anything.
-check:
+# The tests without their long forms, in under a minute once they are built; `just quick engine::` filters by name.
+quick *filter:
+    PATH="$(./scripts/tools.sh):$PATH" cargo nextest run --locked --profile quick {{filter}}
+
+# Format and lints, without running tests.
+lint:
     cargo fmt --check
     cargo clippy --all-targets --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
 
-# Unit and integration tests only; `just unit engine::` runs those whose name contains it.
-unit *filter:
-    cargo test --locked {{filter}}
+# Simulated runs of the service with faults; one seed is one run.
+simulate seeds="100000":
+    DELTAQ_SIMULATION_SEEDS={{seeds}} cargo test --locked --test it simulation::seeds -- --nocapture
 
-# The engine alone: what a command costs, and what a key takes. Prints results.
+# Random commands on the engine and on a naive model of it.
+properties commands="30000000":
+    DELTAQ_PROPERTY_COMMANDS={{commands}} cargo test --locked --test it properties:: -- --nocapture
+
+# Kill the server at random moments under load, restart it, and judge the history of all answers.
+crash cycles="200":
+    CRASH_CYCLES={{cycles}} cargo test --locked --test it crash::kill_nine_cycles -- --nocapture
+
+# End the process at every single write of a workload, not only at some.
+crash-steps:
+    DELTAQ_ALL_STEPS=1 cargo test --locked --test it faults:: -- --nocapture
+
+# The HTTP API against its own description, with more generated requests than CI sends.
+schemathesis examples="200":
+    MAX_EXAMPLES={{examples}} ./scripts/schemathesis.sh
+
+# Known vulnerabilities in dependencies. Fetches the RustSec database from GitHub.
+advisories:
+    PATH="$(./scripts/tools.sh):$PATH" cargo deny --locked check advisories
+
+# Measure the engine alone: time per command, memory per key.
 bench-engine:
     cargo bench --locked --bench engine
 
-# 10,000 long polls that wait: CPU, memory, wake-ups. Prints targets and results.
+# Measure 10,000 idle long polls: CPU, memory, wake-ups.
 bench-idle-polls:
     cargo bench --locked --bench idle_polls
 
-# Replace of 1,000,000 objects while others add and pop. Prints targets and results.
+# Measure a Replace of 1,000,000 objects beside adds and pops.
 bench-replace:
     cargo bench --locked --bench replace
 
-# Durability: commits, checkpoints, starts, bytes on disk. Prints targets and results.
+# Measure durability: commits, checkpoints, starts, bytes on disk.
 bench-journal *scenarios:
     cargo bench --locked --bench journal -- {{scenarios}}
 
-# Scrapes of 1,000 queues with 1,000,000 keys beside pops. Prints targets and results.
+# Measure scrapes of 1,000 queues with 1,000,000 keys beside pops.
 bench-scrape:
     cargo bench --locked --bench scrape
 
-# What seeing and guarding costs, and what becomes of too much load. Prints results.
+# Measure the cost of metrics, audit and tokens, and the behaviour under overload.
 bench-operate *scenarios:
     cargo bench --locked --bench operate -- {{scenarios}}
 
-# deltaq beside Redis, beanstalkd, NATS and PostgreSQL, and how its cost grows; writes docs/benchmarks.md.
+# Compare deltaq with Redis, beanstalkd, NATS and PostgreSQL, and measure its growth; writes docs/benchmarks.md.
 bench-peers *args:
     cargo run --release --manifest-path benches/peers/Cargo.toml -- {{args}}
-
-# The HTTP API against its own description.
-schemathesis:
-    ./scripts/schemathesis.sh
 
 # Format the code.
 fmt:
     cargo fmt
-
-# Licences, sources and bans; with the network, known vulnerabilities too.
-deny:
-    cargo deny check
 
 # Build the container image.
 image:

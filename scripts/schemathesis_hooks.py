@@ -1,7 +1,7 @@
-"""What schemathesis must know of deltaq beside its OpenAPI document.
+"""Extends schemathesis with the rules of deltaq that its OpenAPI document cannot express.
 
-NDJSON is written here, and requests are left out whose parts contradict each other: OpenAPI describes each part by
-itself, and the rules between them stand in its descriptions only.
+The hooks encode NDJSON, and skip requests whose parts contradict each other: OpenAPI describes each part alone, and the
+rules between parts are only in the text of its descriptions.
 """
 
 import json
@@ -11,19 +11,19 @@ import schemathesis
 
 @schemathesis.serializer("application/x-ndjson")
 def ndjson(context, value):
-    """One document a line; what is not a list is a list of one."""
+    """One document per line; a value that is not a list becomes a list of one."""
     values = value if isinstance(value, list) else [value]
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 
 
 @schemathesis.deserializer("application/x-ndjson")
 def documents(context, response):
-    """A list: one document a line."""
+    """A list with one document per line."""
     return [json.loads(line) for line in response.content.splitlines()]
 
 
 def settles_contradict(settles):
-    """A lease twice, or a field that does not go with the way of settling."""
+    """Whether a lease appears twice, or a field is not allowed for its way of settling."""
     if not isinstance(settles, list) or not all(isinstance(settle, dict) for settle in settles):
         return False
     leases = [json.dumps(settle.get("lease")) for settle in settles]
@@ -35,7 +35,7 @@ def settles_contradict(settles):
 
 
 def deltas_contradict(deltas):
-    """final_state_unknown goes with Deleted only."""
+    """Whether final_state_unknown appears without the type Deleted."""
     deltas = deltas if isinstance(deltas, list) else [deltas]
     return any(
         isinstance(delta, dict) and delta.get("final_state_unknown") is True and delta.get("type") != "Deleted"
@@ -44,7 +44,7 @@ def deltas_contradict(deltas):
 
 
 def with_key(value):
-    """Objects with a key where a new queue looks for it; those that have one already keep it."""
+    """The objects with a member `key`, where a new queue looks for it; existing keys stay."""
     if isinstance(value, list):
         return [with_key(value) for value in value]
     if isinstance(value, dict) and "key" not in value:
@@ -54,7 +54,7 @@ def with_key(value):
 
 @schemathesis.hook
 def map_body(context, body):
-    """Gives objects a key, as without one they are all refused (422). It makes nothing right that was wrong."""
+    """Gives objects a key, since every object without one is refused (422). Invalid requests stay invalid."""
     name = context.operation.path.rsplit("/", 1)[-1]
     if name in ("add", "update", "delete", "replace"):
         return with_key(body)
@@ -68,7 +68,7 @@ def map_body(context, body):
 
 @schemathesis.hook
 def filter_case(context, case):
-    """Says whether the case is one that the document's descriptions allow."""
+    """Whether the descriptions in the document allow the case."""
     name = case.operation.path.rsplit("/", 1)[-1]
     query = case.query or {}
     body = case.body

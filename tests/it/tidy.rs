@@ -1,17 +1,24 @@
-//! Keeps the source in order: who may use whom, how long a file may be, what must not stay in it.
+//! Checks on the text of the repository: which module may import which, circles between modules, the length of files,
+//! words that must not appear, and that comments hold no doctest.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most lines of a file.
+mod words;
+
+/// Longest file, in lines.
 const LINES_MAX: usize = 600;
 
-/// Words that must not stay in the source.
+/// Marks of unfinished work, which no source may contain.
 const LEFTOVERS: &[&str] =
     &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!(", "#[allow(", "#![allow("];
 
-/// Which modules of the crate a module may name, beside itself. Data flows from http to the engine:
-/// nothing that is further in knows what is further out.
+/// Folders whose modules must not import each other in a circle.
+const NO_CIRCLES: &[&str] = &["journal"];
+
+/// For each module of the crate, the modules that it may import besides itself. Imports go from http to the engine: no
+/// inner module knows an outer one.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("name", &["engine"]),
@@ -87,7 +94,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 struct Source {
-    /// From the project's folder.
+    /// Relative to the repository.
     path: String,
     text: String,
 }
@@ -96,39 +103,46 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn sources(folder: &str) -> Vec<Source> {
+/// The Rust files of a folder, or the file itself if `name` is one.
+fn sources(name: &str) -> Vec<Source> {
+    files(name, &["rs"])
+}
+
+/// The files of a folder with one of these extensions; or one file.
+fn files(name: &str, extensions: &[&str]) -> Vec<Source> {
     let mut found = Vec::new();
-    let mut folders = vec![root().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder can be listed") {
-            let path = entry.expect("a folder can be listed").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                let text = fs::read_to_string(&path).expect("sources are text");
-                let short = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
-                found.push(Source { path: short, text });
+    let mut pending = vec![root().join(name)];
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            for entry in fs::read_dir(&path).expect("a folder can be listed") {
+                pending.push(entry.expect("a folder can be listed").path());
             }
+        } else if path == root().join(name)
+            || path.extension().is_some_and(|end| extensions.iter().any(|wanted| end == *wanted))
+        {
+            let text = fs::read_to_string(&path).expect("sources are text");
+            let short = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+            found.push(Source { path: short, text });
         }
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    assert!(!found.is_empty());
+    assert!(!found.is_empty(), "{name} has no files");
     found
 }
 
-/// The module of the crate's root that a file belongs to.
+/// The top-level module of the crate that contains a file.
 fn module(path: &str) -> &str {
     let inside = path.trim_start_matches("src/");
     inside.split('/').next().unwrap_or_default().trim_end_matches(".rs")
 }
 
-/// The source without comments and without what is only compiled for tests.
+/// The source without comment lines and without its test module.
 fn code(text: &str) -> String {
     let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths into the crate that a source names, as in `service::Name`; groups are taken apart.
+/// The crate paths that a source names, such as `service::Name`; a group counts as several paths.
 fn uses(code: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for name in ["crate::", "deltaq::"] {
@@ -142,7 +156,7 @@ fn uses(code: &str) -> Vec<String> {
     paths
 }
 
-/// Reads a path, or a group of paths, into `paths`; returns how much of `rest` it was.
+/// Reads a path, or a group of paths, into `paths`; returns the length that was read.
 fn expand(prefix: &str, rest: &str, paths: &mut Vec<String>) -> usize {
     if !rest.starts_with('{') {
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(rest.len());
@@ -194,6 +208,104 @@ fn the_engine_has_no_clock_no_io_and_nothing_async() {
     }
 }
 
+/// The module path of a source file, as in `["http", "routes", "consume"]`.
+fn module_path(path: &str) -> Vec<String> {
+    let path = path.trim_start_matches("src/").trim_end_matches(".rs");
+    path.split('/').map(str::to_owned).collect()
+}
+
+/// The paths that a source names relative to its parents, as in `super::super::body::read`, made absolute.
+fn relative_uses(code: &str, own: &[String]) -> Vec<String> {
+    let mut paths = Vec::new();
+    let mut end = 0;
+    for (start, _) in code.match_indices("super::") {
+        let before = code[..start].chars().next_back();
+        if start < end || before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+            continue;
+        }
+        let mut rest = &code[start..];
+        let mut levels = 0;
+        while let Some(inner) = rest.strip_prefix("super::") {
+            (rest, levels) = (inner, levels + 1);
+        }
+        end = code.len() - rest.len();
+        let Some(parent) = own.len().checked_sub(levels) else { continue };
+        let prefix = own[..parent].iter().map(|module| format!("{module}::")).collect::<String>();
+        expand(&prefix, rest, &mut paths);
+    }
+    paths
+}
+
+/// For each module directly inside `folder`, the sibling modules that it imports.
+fn imports_inside(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let sources = sources(&format!("src/{folder}"));
+    let sources: Vec<_> = sources.iter().filter(|source| !source.path.contains("/tests")).collect();
+    let sibling = |path: &str| {
+        let mut parts = path.split("::");
+        (parts.next() == Some(folder)).then(|| parts.next().unwrap_or_default().to_owned())
+    };
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in &sources {
+        imports.entry(module_path(&source.path)[1].clone()).or_default();
+    }
+    for source in &sources {
+        let (own, code) = (module_path(&source.path), code(&source.text));
+        for path in uses(&code).into_iter().chain(relative_uses(&code, &own)) {
+            if let Some(other) =
+                sibling(&path).filter(|other| imports.contains_key(other) && *other != own[1])
+            {
+                imports.entry(own[1].clone()).or_default().insert(other);
+            }
+        }
+    }
+    imports
+}
+
+/// The modules that reach themselves through imports.
+fn in_circles(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let reaches_itself = |module: &String| {
+        let mut seen = BTreeSet::new();
+        let mut pending = vec![module];
+        while let Some(next) = pending.pop() {
+            for other in imports.get(next).into_iter().flatten() {
+                if seen.insert(other.clone()) {
+                    pending.push(other);
+                }
+            }
+        }
+        seen.contains(module)
+    };
+    imports.keys().filter(|module| reaches_itself(module)).cloned().collect()
+}
+
+#[test]
+fn modules_do_not_import_each_other_in_a_circle() {
+    for folder in NO_CIRCLES {
+        let imports = imports_inside(folder);
+        let found = in_circles(&imports);
+        let inside: BTreeMap<_, Vec<_>> = imports
+            .iter()
+            .filter(|(module, _)| found.contains(*module))
+            .map(|(module, others)| (module, others.intersection(&found).collect()))
+            .collect();
+        assert!(found.is_empty(), "src/{folder} has a circle of imports: {inside:#?}");
+    }
+}
+
+#[test]
+fn comments_hold_no_doctests() {
+    for source in sources("src") {
+        let mut is_open = false;
+        for line in source.text.lines().filter(|line| line.trim_start().starts_with("//")) {
+            if let Some((_, language)) = line.split_once("```") {
+                let is_text = is_open || matches!(language, "text" | "json" | "sh" | "toml" | "sql");
+                assert!(is_text, "{}: scripts/test.sh runs no doctests: {line}", source.path);
+                is_open = !is_open;
+            }
+        }
+    }
+}
+
 #[test]
 fn files_are_short_and_finished() {
     let mut wrong = Vec::new();
@@ -213,11 +325,32 @@ fn files_are_short_and_finished() {
 }
 
 #[test]
-fn the_check_of_imports_sees_every_way_to_write_one() {
+fn the_check_of_imports_reads_every_form_of_use() {
     let text = "use crate::{a::b, c::{d, e::F}};\nlet x = crate::g::h();\nuse mycrate::no;\nuse crate::i::*;";
     let mut seen = uses(text);
     seen.sort();
     assert_eq!(seen, ["a::b", "c::d", "c::e::F", "g::h", "i"]);
     assert_eq!(uses("pub(in crate::http) fn x()"), ["http"]);
     assert_eq!(code("// crate::no\na\n\n#[cfg(test)]\nmod tests {\ncrate::no").trim(), "a");
+}
+
+#[test]
+fn the_check_of_circles_finds_one() {
+    let imports = |pairs: &[(&str, &str)]| {
+        let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (from, to) in pairs {
+            imports.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+            imports.entry((*to).to_owned()).or_default();
+        }
+        imports
+    };
+    assert!(in_circles(&imports(&[("a", "b"), ("b", "c"), ("a", "c")])).is_empty());
+    let found = in_circles(&imports(&[("a", "b"), ("b", "c"), ("c", "b"), ("c", "d")]));
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["b", "c"]);
+
+    let own: Vec<String> = ["http", "routes", "consume"].map(str::to_owned).into();
+    let text = "use super::look::X;\nuse super::super::body::{read, chunk::Y};\nfn f(_: super::super::Z) {}";
+    let mut seen = relative_uses(text, &own);
+    seen.sort();
+    assert_eq!(seen, ["http::Z", "http::body::chunk::Y", "http::body::read", "http::routes::look::X"]);
 }

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Installs the programs of scripts/tools.txt (cargo-nextest, cargo-deny, schemathesis) into target/tools, unless exactly
+# these versions are already there, and prints the folder to put in front of PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tools=$PWD/target/tools
+if ! cmp -s scripts/tools.txt "$tools/installed.txt"; then
+    rm -rf "$tools"
+    mkdir -p target
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --requirement scripts/tools.txt >&2
+    cp scripts/tools.txt "$tools/installed.txt"
+fi
+printf '%s\n' "$tools/bin"
