@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::command::Outcome;
 use super::config::Mode;
 use super::delta::{Appended, Delta, DeltaKind, Deltas, Rv};
-use super::event::{Ending, Event, Origin, ReplaceCounts, Then, What};
+use super::event::{Disposition, Ending, Event, EventKind, Origin, ReplaceCounts};
 use super::limits::FAILURE_MEMORY_SECS;
 use super::queue::{Initial, LastReplace, Queue};
-use super::schedule::{Lease, Place, Slot, Stamp};
+use super::schedule::{EventId, Lease, Place, Slot};
 use super::table::{Entry, Known};
 use super::time::Time;
 
@@ -25,27 +25,27 @@ impl Queue {
     /// newest event on the key's gravestones or 0. What it says of the queue counts in any case.
     pub fn replay(&mut self, event: &Event, floor: Rv) -> u32 {
         // A key without an entry has seen nothing, so an event that is passed over makes none.
-        let key = event.what.key().filter(|_| event.rv > floor);
+        let key = event.kind.key().filter(|_| event.rv > floor);
         let slot = key.map(|key| self.table.find_or_insert(key));
         self.apply_at(event, slot)
     }
 
     /// Applies the next event, whose key has this slot; without one, only what it says of the queue.
     pub(super) fn apply_at(&mut self, event: &Event, slot: Option<Slot>) -> u32 {
-        let may_skip = matches!(event.what, What::Recovered) && event.rv > self.rv;
+        let may_skip = matches!(event.kind, EventKind::Recovered) && event.rv > self.rv;
         debug_assert!(may_skip || event.rv == self.rv + 1, "events are applied in order, without gaps");
         self.rv = event.rv;
         self.last_at = event.at;
-        self.apply_to_queue(&event.what, event.at);
+        self.apply_to_queue(&event.kind, event.at);
         let Some(slot) = slot else { return 0 };
         let Some(entry) = self.table.at_mut(slot).filter(|entry| event.rv > entry.changed) else { return 0 };
         entry.changed = event.rv;
-        let stamp = Stamp { rv: event.rv, at: event.at };
-        let merged = match &event.what {
-            What::Appended { .. } => self.apply_appended(slot, &event.what, stamp),
-            What::Queued { .. } => self.apply_queued(slot, &event.what, stamp),
-            What::Leased { .. } => self.apply_leased(slot, &event.what, stamp),
-            What::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, stamp),
+        let stamp = EventId { rv: event.rv, at: event.at };
+        let merged = match &event.kind {
+            EventKind::Appended { .. } => self.apply_appended(slot, &event.kind, stamp),
+            EventKind::Queued { .. } => self.apply_queued(slot, &event.kind, stamp),
+            EventKind::Leased { .. } => self.apply_leased(slot, &event.kind, stamp),
+            EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, stamp),
             other => {
                 self.apply_to_key(slot, other, stamp);
                 0
@@ -56,23 +56,23 @@ impl Queue {
     }
 
     /// What the event says of the queue, whatever becomes of its key.
-    fn apply_to_queue(&mut self, what: &What, at: Time) {
+    fn apply_to_queue(&mut self, what: &EventKind, at: Time) {
         match what {
-            What::Appended { origin, .. } | What::Dropped { origin, .. } => {
+            EventKind::Appended { origin, .. } | EventKind::Dropped { origin, .. } => {
                 self.populated |= *origin == Origin::Call;
             }
-            What::Queued { rate_limited, .. } => {
+            EventKind::Queued { rate_limited, .. } => {
                 self.populated = true;
                 self.take_from_bucket(*rate_limited, at);
             }
-            What::Failed { .. } => self.take_from_bucket(true, at),
-            What::Settled { token, ending, .. } => {
+            EventKind::Failed { .. } => self.take_from_bucket(true, at),
+            EventKind::Settled { token, ending, .. } => {
                 self.remember(*token, ending);
                 let rate_limited = matches!(ending, Ending::Failed { rate_limited: true, .. });
                 self.take_from_bucket(rate_limited, at);
             }
-            What::Populated => self.populated = true,
-            What::Configured { config } => {
+            EventKind::Populated => self.populated = true,
+            EventKind::Configured { config } => {
                 if self.config.resync_period != config.resync_period {
                     self.next_resync = config.resync_period.map(|period| at.plus(period));
                 }
@@ -82,12 +82,14 @@ impl Queue {
                 self.config = config.clone();
                 self.auto_created = false;
             }
-            What::Paused => self.paused = true,
-            What::Resumed => self.paused = false,
-            What::Closed => self.closed = true,
-            What::Reopened => self.closed = false,
-            What::ResyncDue => self.next_resync = self.config.resync_period.map(|period| at.plus(period)),
-            What::ReplaceStarted { source, first } => {
+            EventKind::Paused => self.paused = true,
+            EventKind::Resumed => self.paused = false,
+            EventKind::Closed => self.closed = true,
+            EventKind::Reopened => self.closed = false,
+            EventKind::ResyncDue => {
+                self.next_resync = self.config.resync_period.map(|period| at.plus(period))
+            }
+            EventKind::ReplaceStarted { source, first } => {
                 if *first {
                     self.initial = Initial::Running;
                 }
@@ -95,7 +97,7 @@ impl Queue {
                 self.last_replace =
                     Some(LastReplace { source, counts, started: at, ended: None, aborted: false });
             }
-            What::ReplaceEnded { source, first, counts, aborted } => {
+            EventKind::ReplaceEnded { source, first, counts, aborted } => {
                 // What an aborted one queued keeps its marks: the next one, with only_changed, may have
                 // no reason to queue it again, and it is not acknowledged yet.
                 if *first {
@@ -110,8 +112,8 @@ impl Queue {
         }
     }
 
-    fn apply_appended(&mut self, slot: Slot, what: &What, stamp: Stamp) -> u32 {
-        let What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace } =
+    fn apply_appended(&mut self, slot: Slot, what: &EventKind, stamp: EventId) -> u32 {
+        let EventKind::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace } =
             what
         else {
             return 0;
@@ -139,8 +141,8 @@ impl Queue {
         merged
     }
 
-    fn apply_queued(&mut self, slot: Slot, what: &What, stamp: Stamp) -> u32 {
-        let What::Queued { key, due, rate_limited } = what else { return 0 };
+    fn apply_queued(&mut self, slot: Slot, what: &EventKind, stamp: EventId) -> u32 {
+        let EventKind::Queued { key, due, rate_limited } = what else { return 0 };
         let Some(entry) = self.table.at_mut(slot) else { return 0 };
         let standing = &mut entry.standing;
         if *rate_limited && standing.place == Place::Parked {
@@ -157,8 +159,8 @@ impl Queue {
         0
     }
 
-    fn apply_leased(&mut self, slot: Slot, what: &What, stamp: Stamp) -> u32 {
-        let What::Leased { deadline, worker, pop_id, .. } = what else { return 0 };
+    fn apply_leased(&mut self, slot: Slot, what: &EventKind, stamp: EventId) -> u32 {
+        let EventKind::Leased { deadline, worker, pop_id, .. } = what else { return 0 };
         let keeps_delay = self.config.mode == Mode::Keys;
         let Some(entry) = self.table.at_mut(slot) else { return 0 };
         let standing = &mut entry.standing;
@@ -182,21 +184,21 @@ impl Queue {
         0
     }
 
-    fn apply_to_key(&mut self, slot: Slot, what: &What, stamp: Stamp) {
+    fn apply_to_key(&mut self, slot: Slot, what: &EventKind, stamp: EventId) {
         let mode = self.config.mode;
         let Some(entry) = self.table.at_mut(slot) else { return };
         let standing = &mut entry.standing;
         match what {
-            What::Failed { .. } => {
+            EventKind::Failed { .. } => {
                 standing.failures = standing.failures.saturating_add(1);
                 self.schedule.set_memory(slot, standing, None);
             }
-            What::Dropped { key, .. } => {
+            EventKind::Dropped { key, .. } => {
                 entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, standing);
                 self.marks -= usize::from(entry.mark.take().is_some());
             }
-            What::TakenOver { owner, .. } => {
+            EventKind::TakenOver { owner, .. } => {
                 let owner = Some(owner.clone());
                 if !entry.waiting.is_empty() {
                     entry.waiting.set_owner(owner);
@@ -206,14 +208,14 @@ impl Queue {
                     known.owner = owner;
                 }
             }
-            What::Extended { deadline, .. } => self.schedule.extend(slot, standing, *deadline, stamp.at),
-            What::Fired { key } => {
+            EventKind::Extended { deadline, .. } => self.schedule.extend(slot, standing, *deadline, stamp.at),
+            EventKind::DelayElapsed { key } => {
                 let waits = mode == Mode::Keys || !entry.waiting.is_empty();
                 self.schedule.fire(slot, key, standing, waits, stamp);
             }
-            What::Forgotten { .. } => self.schedule.forget(slot, standing),
-            What::Redriven { key } => self.schedule.wake(slot, key, standing, stamp),
-            What::Removed { key } => {
+            EventKind::Forgotten { .. } => self.schedule.forget(slot, standing),
+            EventKind::Redriven { key } => self.schedule.wake(slot, key, standing, stamp),
+            EventKind::Removed { key } => {
                 entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, standing);
                 let covered_by = standing.lease().map(|lease| lease.token);
@@ -222,7 +224,7 @@ impl Queue {
                     self.marks -= 1;
                 }
             }
-            What::Seeded { object, owner, .. } => {
+            EventKind::Seeded { object, owner, .. } => {
                 let known = Known { object: object.clone(), rv: stamp.rv, owner: owner.clone() };
                 self.known += usize::from(entry.known.replace(Box::new(known)).is_none());
             }
@@ -230,7 +232,7 @@ impl Queue {
         }
     }
 
-    fn apply_settled(&mut self, slot: Slot, token: Rv, ending: &Ending, stamp: Stamp) -> u32 {
+    fn apply_settled(&mut self, slot: Slot, token: Rv, ending: &Ending, stamp: EventId) -> u32 {
         self.leave_pop(slot);
         let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
         let Some(entry) = self.table.at_mut(slot) else { return 0 };
@@ -258,18 +260,18 @@ impl Queue {
                 standing.set_last_error(error.clone());
                 let key = &entry.key;
                 match then {
-                    Then::Tail { due } => {
+                    Disposition::Tail { due } => {
                         self.schedule.settle_to_tail(slot, standing, stamp);
                         if let Some(due) = due {
                             self.schedule.delay(slot, key, standing, *due, stamp.rv);
                         }
                     }
-                    Then::Wait { due } => {
+                    Disposition::Wait { due } => {
                         self.schedule.settle(slot, standing, stamp);
                         self.schedule.delay(slot, key, standing, *due, stamp.rv);
                     }
-                    Then::Delayed => self.schedule.settle(slot, standing, stamp),
-                    Then::Park => {
+                    Disposition::Delayed => self.schedule.settle(slot, standing, stamp),
+                    Disposition::Park => {
                         unmark = true;
                         self.schedule.park(slot, key, standing);
                     }
@@ -285,7 +287,7 @@ impl Queue {
                 self.schedule.park(slot, &entry.key, standing);
                 unmark = true;
             }
-            Ending::Returned => {
+            Ending::Undelivered => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
                 self.schedule.give_back(slot, standing);
             }
@@ -304,7 +306,7 @@ impl Queue {
             Ending::Failed { .. } => Some(Outcome::Nacked),
             Ending::Released => Some(Outcome::Released),
             Ending::Rejected { .. } => Some(Outcome::Rejected),
-            Ending::Returned => None,
+            Ending::Undelivered => None,
         };
         if let Some(outcome) = outcome {
             self.settled.insert(token, outcome);
@@ -324,7 +326,7 @@ impl Queue {
     }
 
     /// Drops an entry of which nothing is left, or gives its failure count a day.
-    fn tidy(&mut self, slot: Slot, stamp: Stamp) {
+    fn tidy(&mut self, slot: Slot, stamp: EventId) {
         let Some(entry) = self.table.at_mut(slot) else { return };
         if entry.is_held() {
             return;

@@ -18,7 +18,7 @@ use super::delta::Rv;
 use super::key::Key;
 use super::queue::Queue;
 use super::schedule::Slot;
-use super::snapshot::{Gone, KeyState, QueueState, Slice};
+use super::snapshot::{CheckpointChunk, Gone, KeyState, QueueState};
 use super::table::Entry;
 
 /// What a settled lease takes in a checkpoint, in bytes, as a rough guess.
@@ -98,12 +98,12 @@ impl Queue {
     /// The parts are to be written in their order, the gone keys of each before or with its rows, and
     /// none before the events that it is as of. What is gone in a later part may have a row in an
     /// earlier one: it must not be written before that row, not in one transaction either.
-    pub fn capture(&mut self, rows: usize, looks: usize) -> Slice {
+    pub fn capture(&mut self, rows: usize, looks: usize) -> CheckpointChunk {
         let gone = std::mem::take(&mut self.checkpoints.gone);
         let mut keys = Vec::new();
         let since = self.checkpoints.begun;
         let Some(running) = &mut self.checkpoints.running else {
-            return Slice { gone, keys, ended: true };
+            return CheckpointChunk { gone, keys, ended: true };
         };
         // The table may have become smaller: it lets go of all slots when the last key is gone.
         let end = running.end.min(self.table.slots());
@@ -120,7 +120,7 @@ impl Queue {
                 self.table.set_stored(slot, true);
             }
         }
-        Slice { gone, keys, ended: running.next >= end }
+        CheckpointChunk { gone, keys, ended: running.next >= end }
     }
 
     /// The running checkpoint is complete: all its parts and the state at its beginning are written.

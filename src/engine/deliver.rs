@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::command::{Extended, How, Item, Outcome, Pop, Settle, Settled};
 use super::config::Mode;
 use super::delta::Rv;
-use super::event::{Ending, Then, What};
+use super::event::{Disposition, Ending, EventKind};
 use super::key::Key;
 use super::limits::DUE_AT_A_TIME;
 use super::queue::Queue;
@@ -49,12 +49,12 @@ impl Queue {
                     self.end_lease(at, slot, &failure, true);
                     expiry = self.schedule.next_expiry((at, rv), now, self.committed);
                 }
-                1 => self.emit_at(at, at_slot, What::Fired { key }),
-                _ => self.emit_at(at, at_slot, What::Forgotten { key }),
+                1 => self.emit_at(at, at_slot, EventKind::DelayElapsed { key }),
+                _ => self.emit_at(at, at_slot, EventKind::Forgotten { key }),
             }
         }
         if self.next_resync.is_some_and(|at| at <= now) {
-            self.emit(now, What::ResyncDue);
+            self.emit(now, EventKind::ResyncDue);
             self.resync_due = true;
         }
         now
@@ -97,7 +97,7 @@ impl Queue {
             let Place::Ready(turn) = entry.standing.place else { break };
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
-            self.emit_at(now, Some(slot), What::Leased { key, deadline, worker, pop_id });
+            self.emit_at(now, Some(slot), EventKind::Leased { key, deadline, worker, pop_id });
             let waited = now.since(turn.added);
             self.tally.waits.push(waited);
             items.extend(self.table.at(slot).and_then(|entry| self.item(entry, pop, waited)));
@@ -164,7 +164,11 @@ impl Queue {
         let now = now.max(self.last_at);
         for token in tokens {
             if let Some((slot, key)) = self.lease_of(*token) {
-                self.emit_at(now, Some(slot), What::Settled { key, token: *token, ending: Ending::Returned });
+                self.emit_at(
+                    now,
+                    Some(slot),
+                    EventKind::Settled { key, token: *token, ending: Ending::Undelivered },
+                );
             }
         }
     }
@@ -181,7 +185,7 @@ impl Queue {
                 extended.push(Extended::Stale { outcome: self.settled.get(*token) });
                 continue;
             };
-            self.emit_at(now, Some(slot), What::Extended { key, deadline });
+            self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
             let entry = self.table.at(slot);
             extended.push(Extended::Ok {
                 deadline,
@@ -212,7 +216,7 @@ impl Queue {
                 ending
             }
         };
-        self.emit_at(now, Some(slot), What::Settled { key, token, ending });
+        self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
     }
 
     /// Where a key goes whose lease failed at `now`.
@@ -239,11 +243,11 @@ impl Queue {
         };
         let due = (!wait.is_zero()).then(|| now.plus(wait));
         let then = match due {
-            _ if news => Then::Tail { due: due.filter(|_| keys_mode) },
-            _ if too_often && standing.delay().is_some() => Then::Delayed,
-            _ if too_often => Then::Park,
-            Some(due) => Then::Wait { due },
-            None => Then::Tail { due: None },
+            _ if news => Disposition::Tail { due: due.filter(|_| keys_mode) },
+            _ if too_often && standing.delay().is_some() => Disposition::Delayed,
+            _ if too_often => Disposition::Park,
+            Some(due) => Disposition::Wait { due },
+            None => Disposition::Tail { due: None },
         };
         Ending::Failed { expired, error: error.cloned(), then, rate_limited: asks_limiter }
     }
@@ -253,7 +257,7 @@ impl Queue {
 /// AddRateLimited and AddAfter, which count whatever the wait is.
 fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
     match ending {
-        Ending::Failed { then: Then::Park | Then::Delayed, .. } => false,
+        Ending::Failed { then: Disposition::Park | Disposition::Delayed, .. } => false,
         Ending::Failed { rate_limited, .. } => *rate_limited || delay.is_some(),
         _ => false,
     }

@@ -17,12 +17,12 @@ pub struct Event {
     /// When it happened; never before the event before.
     pub at: Time,
     /// What happened.
-    pub what: What,
+    pub kind: EventKind,
 }
 
 /// What an event says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum EventKind {
     /// A delta was queued.
     Appended {
         /// The key.
@@ -100,7 +100,7 @@ pub enum What {
         ending: Ending,
     },
     /// A delay or backoff ended.
-    Fired {
+    DelayElapsed {
         /// The key.
         key: Key,
     },
@@ -168,7 +168,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl EventKind {
     /// The key that the event is about; none for those about the queue alone.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
@@ -181,7 +181,7 @@ impl What {
             | Self::Leased { key, .. }
             | Self::Extended { key, .. }
             | Self::Settled { key, .. }
-            | Self::Fired { key }
+            | Self::DelayElapsed { key }
             | Self::Forgotten { key }
             | Self::Redriven { key }
             | Self::Removed { key }
@@ -219,7 +219,7 @@ pub enum Ending {
         /// What the worker said.
         error: Option<Arc<str>>,
         /// Where the key went.
-        then: Then,
+        then: Disposition,
         /// Whether the rate limiters were asked, the token bucket among them.
         rate_limited: bool,
     },
@@ -231,12 +231,12 @@ pub enum Ending {
         error: Option<Arc<str>>,
     },
     /// Never delivered: the key has its former turn again.
-    Returned,
+    Undelivered,
 }
 
 /// Where a key goes that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Disposition {
     /// To the tail of the line; a backoff may stand beside.
     Tail {
         /// Mode keys: the backoff that stays beside.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::command::{Call, Produced};
 use super::config::Mode;
 use super::delta::{DeltaKind, Source};
-use super::event::{Origin, What};
+use super::event::{EventKind, Origin};
 use super::key::Key;
 use super::object::Object;
 use super::queue::Queue;
@@ -95,7 +95,7 @@ impl Queue {
             // Ignored adds find no room checked; failure counts are bounded here instead.
             let has_room = self.table.len() < self.config.max_keys || self.table.find(key.as_str()).is_some();
             if call.rate_limited && has_room {
-                self.emit(now, What::Failed { key });
+                self.emit(now, EventKind::Failed { key });
             }
             return false;
         }
@@ -111,7 +111,7 @@ impl Queue {
         }
         let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
         if due.is_some() || call.rate_limited || !self.is_dirty(&key) {
-            self.emit(now, What::Queued { key, due, rate_limited: call.rate_limited });
+            self.emit(now, EventKind::Queued { key, due, rate_limited: call.rate_limited });
         }
         true
     }
@@ -135,7 +135,7 @@ impl Queue {
         self.emit_at(
             now,
             Some(slot),
-            What::Appended {
+            EventKind::Appended {
                 key: call.key.clone(),
                 kind: call.kind,
                 object: object.clone(),
@@ -163,7 +163,7 @@ impl Queue {
             return false;
         }
         if self.drops(entry) {
-            self.emit(now, What::Dropped { key: call.key.clone(), origin: Origin::Call });
+            self.emit(now, EventKind::Dropped { key: call.key.clone(), origin: Origin::Call });
             return true;
         }
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
@@ -189,7 +189,7 @@ impl Queue {
     /// A call that queues nothing populates the queue all the same.
     fn populate(&mut self, now: Time) {
         if !self.populated {
-            self.emit(now, What::Populated);
+            self.emit(now, EventKind::Populated);
         }
     }
 

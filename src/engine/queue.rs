@@ -12,7 +12,7 @@ use super::checkpoint::Checkpoints;
 use super::command::{Outcome, Settled};
 use super::config::{Config, Mode};
 use super::delta::{DeltaKind, Provenance, Rv, Source};
-use super::event::{Ending, Event, ReplaceCounts, What};
+use super::event::{Ending, Event, EventKind, ReplaceCounts};
 use super::rate_limit::BucketLevel;
 use super::refusal::Refusal;
 use super::replace::{Run, Spent};
@@ -362,7 +362,7 @@ impl Queue {
             return Err(Refusal::ImmutableConfig { field, keys: self.keys() });
         }
         if self.auto_created || *self.config != *config {
-            self.emit(now, What::Configured { config });
+            self.emit(now, EventKind::Configured { config });
         }
         Ok(())
     }
@@ -381,7 +381,7 @@ impl Queue {
     pub fn set_paused(&mut self, now: Time, paused: bool) {
         let now = self.advance(now);
         if self.paused != paused {
-            self.emit(now, if paused { What::Paused } else { What::Resumed });
+            self.emit(now, if paused { EventKind::Paused } else { EventKind::Resumed });
         }
     }
 
@@ -389,7 +389,7 @@ impl Queue {
     pub fn set_closed(&mut self, now: Time, closed: bool) {
         let now = self.advance(now);
         if self.closed != closed {
-            self.emit(now, if closed { What::Closed } else { What::Reopened });
+            self.emit(now, if closed { EventKind::Closed } else { EventKind::Reopened });
         }
     }
 
@@ -400,7 +400,7 @@ impl Queue {
         for key in keys {
             let failed = self.table.get(key).filter(|entry| entry.standing.failures > 0);
             if let Some(key) = failed.map(|entry| entry.key.clone()) {
-                self.emit(now, What::Forgotten { key });
+                self.emit(now, EventKind::Forgotten { key });
                 forgotten += 1;
             }
         }
@@ -408,16 +408,16 @@ impl Queue {
     }
 
     /// Numbers, applies and notes an event, and counts it.
-    pub(super) fn emit(&mut self, now: Time, what: What) {
-        let slot = what.key().map(|key| self.table.find_or_insert(key));
-        self.emit_at(now, slot, what);
+    pub(super) fn emit(&mut self, now: Time, kind: EventKind) {
+        let slot = kind.key().map(|key| self.table.find_or_insert(key));
+        self.emit_at(now, slot, kind);
     }
 
     /// As [`emit`](Self::emit), where it is known which slot the key of the event has: to find it takes as long as all
     /// the rest of many an event.
-    pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, what: What) {
-        self.count(now, slot, &what);
-        let event = Event { rv: self.rv + 1, at: now.max(self.last_at), what };
+    pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, kind: EventKind) {
+        self.count(now, slot, &kind);
+        let event = Event { rv: self.rv + 1, at: now.max(self.last_at), kind };
         self.tally.coalesced += u64::from(self.apply_at(&event, slot));
         if self.events.capacity() == 0 {
             // Most commands have one event.
@@ -445,21 +445,21 @@ impl Queue {
         }
     }
 
-    fn count(&mut self, now: Time, slot: Option<Slot>, what: &What) {
+    fn count(&mut self, now: Time, slot: Option<Slot>, what: &EventKind) {
         match what {
-            What::Appended { kind, .. } => {
+            EventKind::Appended { kind, .. } => {
                 let place = DeltaKind::ALL.iter().position(|other| other == kind).unwrap_or_default();
                 if let Some(count) = self.tally.deltas.get_mut(place) {
                     *count += 1;
                 }
             }
-            What::Settled { ending, .. } => {
+            EventKind::Settled { ending, .. } => {
                 let place = match ending {
                     Ending::Acked | Ending::Done => Some(0),
                     Ending::Failed { expired, .. } => Some(if *expired { 4 } else { 1 }),
                     Ending::Released => Some(2),
                     Ending::Rejected { .. } => Some(3),
-                    Ending::Returned => None,
+                    Ending::Undelivered => None,
                 };
                 let Some(place) = place else { return };
                 if let Some(count) = self.tally.settled.get_mut(place) {

@@ -11,7 +11,7 @@ use std::vec::IntoIter;
 use super::command::{ObjectList, Progress, Replace, ReplaceId, Replaced};
 use super::config::Mode;
 use super::delta::{DeltaKind, Source};
-use super::event::{Origin, ReplaceCounts, What};
+use super::event::{EventKind, Origin, ReplaceCounts};
 use super::key::{Key, KeySet};
 use super::limits::REPLACES_MAX;
 use super::object::Object;
@@ -198,7 +198,7 @@ impl Queue {
             Phase::Plan { next, refused } => return self.plan_items(run, next, refused, budget),
             Phase::Start => {
                 let first = run.may_be_first;
-                self.emit(now, What::ReplaceStarted { source: run.source.clone(), first });
+                self.emit(now, EventKind::ReplaceStarted { source: run.source.clone(), first });
                 run.phase = Phase::Items;
             }
             Phase::Items => self.queue_items(now, run, budget),
@@ -210,7 +210,7 @@ impl Queue {
     fn end_run(&mut self, now: Time, run: &Run) -> Replaced {
         if !run.is_dry {
             let (source, counts, first) = (run.source.clone(), run.counts, run.may_be_first);
-            self.emit(now, What::ReplaceEnded { source, first, counts, aborted: false });
+            self.emit(now, EventKind::ReplaceEnded { source, first, counts, aborted: false });
             for later in &mut self.runs {
                 later.may_be_first = false;
             }
@@ -316,7 +316,7 @@ impl Queue {
             match verdict {
                 Verdict::Changed => {
                     let owner = run.source.clone().or_else(|| self.owner_of(&key));
-                    let what = What::Appended {
+                    let what = EventKind::Appended {
                         key,
                         kind: run.kind,
                         object,
@@ -362,9 +362,9 @@ impl Queue {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
             let Some(object) = entry.newest_object().cloned() else { continue };
             let what = if self.drops(entry) {
-                What::Dropped { key, origin }
+                EventKind::Dropped { key, origin }
             } else {
-                What::Appended {
+                EventKind::Appended {
                     key,
                     kind: DeltaKind::Deleted,
                     object,
@@ -405,7 +405,7 @@ impl Queue {
     fn take_over(&mut self, now: Time, run: &Run, key: Key) {
         let (Some(owner), Some(entry)) = (run.source.clone(), self.table.get(key.as_str())) else { return };
         if entry.has_state() && !entry.is_deleted() && entry.owner() != Some(&owner) {
-            self.emit(now, What::TakenOver { key, owner });
+            self.emit(now, EventKind::TakenOver { key, owner });
         }
     }
 }

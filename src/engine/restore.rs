@@ -7,7 +7,7 @@
 
 use std::num::NonZero;
 
-use super::event::{Event, ReplaceCounts, What};
+use super::event::{Event, EventKind, ReplaceCounts};
 use super::key::Key;
 use super::limits::RECOVERY_SKIP_EVENTS;
 use super::queue::{Initial, Queue};
@@ -85,12 +85,12 @@ impl Queue {
         // What replay brought into line was counted when it happened.
         self.adds_taken = self.schedule.adds();
         if unclean {
-            let event = Event { rv: self.rv + RECOVERY_SKIP_EVENTS, at: now, what: What::Recovered };
+            let event = Event { rv: self.rv + RECOVERY_SKIP_EVENTS, at: now, kind: EventKind::Recovered };
             self.apply(&event);
             self.events.push(event);
         }
         for (key, deadline) in self.short_leases(now) {
-            self.emit(now, What::Extended { key, deadline });
+            self.emit(now, EventKind::Extended { key, deadline });
         }
         self.abort_replace(now);
     }
@@ -113,7 +113,7 @@ impl Queue {
         if let Some(source) = cut.map(|last| last.source.clone()) {
             let first = self.initial == Initial::Running;
             let counts = ReplaceCounts::default();
-            self.emit(now, What::ReplaceEnded { source, first, counts, aborted: true });
+            self.emit(now, EventKind::ReplaceEnded { source, first, counts, aborted: true });
         }
     }
 }

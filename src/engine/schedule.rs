@@ -129,7 +129,7 @@ pub struct Schedule {
 
 /// A place change's event: its number and its time.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp {
+pub struct EventId {
     /// The event's number.
     pub rv: Rv,
     /// The event's time.
@@ -288,7 +288,7 @@ impl Schedule {
     }
 
     /// News for the key: idle and parked keys come in line, a leased one when it is settled.
-    pub fn wake(&mut self, slot: Slot, key: &Key, standing: &mut Standing, stamp: Stamp) {
+    pub fn wake(&mut self, slot: Slot, key: &Key, standing: &mut Standing, stamp: EventId) {
         match &mut standing.place {
             Place::Idle => self.line_up(slot, standing, stamp, None),
             Place::Ready(_) => {}
@@ -322,7 +322,7 @@ impl Schedule {
     }
 
     /// The key's delay is over; `waits` is whether it now has something to hand out.
-    pub fn fire(&mut self, slot: Slot, key: &Key, standing: &mut Standing, waits: bool, stamp: Stamp) {
+    pub fn fire(&mut self, slot: Slot, key: &Key, standing: &mut Standing, waits: bool, stamp: EventId) {
         self.set_delay(slot, standing, None);
         if waits {
             self.wake(slot, key, standing, stamp);
@@ -355,7 +355,7 @@ impl Schedule {
     }
 
     /// Ends the lease. The key comes in line if there is news behind the lease, and is idle else.
-    pub fn settle(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp) {
+    pub fn settle(&mut self, slot: Slot, standing: &mut Standing, stamp: EventId) {
         if let Some(lease) = self.end_lease(slot, standing)
             && let Some(added) = lease.news
         {
@@ -364,7 +364,7 @@ impl Schedule {
     }
 
     /// Ends the lease; the key goes to the tail of the line.
-    pub fn settle_to_tail(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp) {
+    pub fn settle_to_tail(&mut self, slot: Slot, standing: &mut Standing, stamp: EventId) {
         if let Some(lease) = self.end_lease(slot, standing) {
             self.line_up(slot, standing, stamp, lease.news);
         }
@@ -441,7 +441,7 @@ impl Schedule {
 
     /// Puts the key at the tail. `added` is when its work came in, if that was during a lease and so
     /// is counted already.
-    fn line_up(&mut self, slot: Slot, standing: &mut Standing, stamp: Stamp, added: Option<Time>) {
+    fn line_up(&mut self, slot: Slot, standing: &mut Standing, stamp: EventId, added: Option<Time>) {
         self.set_memory(slot, standing, None);
         self.ready.insert(Numbered::new(stamp.rv, slot));
         self.adds += u64::from(added.is_none());

@@ -75,7 +75,7 @@ pub struct Gone {
 
 /// What has changed since the checkpoint before, as of one instant.
 #[derive(Clone, Debug, Default)]
-pub struct Slice {
+pub struct CheckpointChunk {
     /// Keys that are gone. They must be written before, or together with, `keys`; and after the `keys`
     /// of all earlier slices.
     pub gone: Vec<Gone>,

@@ -10,7 +10,7 @@ use std::vec::IntoIter;
 use super::command::{Produced, Progress, Purged};
 use super::config::Mode;
 use super::delta::{DeltaKind, Rv, Source};
-use super::event::{Origin, What};
+use super::event::{EventKind, Origin};
 use super::key::Key;
 use super::object::Object;
 use super::queue::Queue;
@@ -72,7 +72,7 @@ impl Queue {
         for key in self.next_keys(sweep, budget, rests) {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
             let (Some(known), owner) = (&entry.known, entry.owner().cloned()) else { continue };
-            let what = What::Appended {
+            let what = EventKind::Appended {
                 kind: DeltaKind::Sync,
                 object: known.object.clone(),
                 source: None,
@@ -113,7 +113,7 @@ impl Queue {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
             sweep.done.deltas += entry.waiting.len() as u64;
             sweep.done.keys += u64::from(entry.standing.lease().is_none());
-            self.emit(now, What::Removed { key });
+            self.emit(now, EventKind::Removed { key });
         }
         if sweep.after.is_some() { Progress::More } else { Progress::Done(sweep.done) }
     }
@@ -126,7 +126,7 @@ impl Queue {
         sweep: &mut Sweep,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, sweep, budget, |key| What::Redriven { key })
+        self.parked_step(now, keys, sweep, budget, |key| EventKind::Redriven { key })
     }
 
     /// Drops parked keys: `keys`, which are taken out, or all in key order. The answer counts them.
@@ -137,7 +137,7 @@ impl Queue {
         sweep: &mut Sweep,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, sweep, budget, |key| What::Removed { key })
+        self.parked_step(now, keys, sweep, budget, |key| EventKind::Removed { key })
     }
 
     fn parked_step(
@@ -146,7 +146,7 @@ impl Queue {
         keys: Option<&mut IntoIter<Key>>,
         sweep: &mut Sweep,
         budget: usize,
-        what: impl Fn(Key) -> What,
+        what: impl Fn(Key) -> EventKind,
     ) -> Progress<u64> {
         let now = self.advance(now);
         let (batch, more) = match keys {
@@ -217,7 +217,7 @@ impl Queue {
                 is_called = seeding.called.contains(&key);
             }
             if !is_called {
-                self.emit(now, What::Seeded { key, object, owner });
+                self.emit(now, EventKind::Seeded { key, object, owner });
             }
         }
     }

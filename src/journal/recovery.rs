@@ -236,7 +236,7 @@ async fn replay(
             let events = decoder.events(journal)?;
             progress.events.fetch_add(events.len() as u64, Ordering::Relaxed);
             for event in events.iter().filter(|event| event.rv > last_rv) {
-                let floor = event.what.key().and_then(|key| floors.get(key)).copied().unwrap_or_default();
+                let floor = event.kind.key().and_then(|key| floors.get(key)).copied().unwrap_or_default();
                 queue.replay(event, floor);
             }
             last_rv = journal.last_rv;

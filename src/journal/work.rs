@@ -8,7 +8,7 @@ use super::record;
 use super::store::{JournalRow, QueueId, QueueRow, Stretch, Writes};
 use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
-use crate::engine::event::{Event, What};
+use crate::engine::event::{Event, EventKind};
 
 /// What the writer knows, by queue.
 pub(super) type Books = BTreeMap<QueueId, Book>;
@@ -52,8 +52,8 @@ impl Work {
             }
             Op::Open(book) => self.opened.push(*book),
             Op::Append { queue, prev_rv, events } => {
-                let settings = events.iter().rev().find_map(|event| match &event.what {
-                    What::Configured { config } => Some(config.retention),
+                let settings = events.iter().rev().find_map(|event| match &event.kind {
+                    EventKind::Configured { config } => Some(config.retention),
                     _ => None,
                 });
                 self.retentions.extend(settings.map(|retention| (queue, retention)));

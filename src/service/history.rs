@@ -56,7 +56,7 @@ impl Handle {
             };
             seen = Some((row.first_rv, row.prev_rv));
             for event in events.into_iter().rev() {
-                if event.rv < before && event.what.key() == Some(key) {
+                if event.rv < before && event.kind.key() == Some(key) {
                     if history.events.len() == limit {
                         history.next = history.events.last().map(|last| last.rv);
                         return Ok(history);

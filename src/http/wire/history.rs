@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{RawObject, instant};
-use crate::engine::event::{Ending, Event, Then, What};
+use crate::engine::event::{Disposition, Ending, Event, EventKind};
 use crate::engine::time::Time;
 use crate::http::openapi::terms;
 use crate::service::Handle;
@@ -71,8 +71,8 @@ impl EventDocument {
     pub fn new(handle: &Handle, event: &Event) -> Self {
         let document = Self { resource_version: event.rv, at: instant(event.at), ..Self::default() };
         let lease = |token| Some(handle.lease_id(token).to_string());
-        match &event.what {
-            What::Appended {
+        match &event.kind {
+            EventKind::Appended {
                 kind,
                 object,
                 source,
@@ -93,21 +93,21 @@ impl EventDocument {
                 object: Some(RawObject(object.clone())),
                 ..document
             },
-            What::Queued { due, .. } => Self { event: "queued", due_at: due.map(instant), ..document },
-            What::TakenOver { owner, .. } => {
+            EventKind::Queued { due, .. } => Self { event: "queued", due_at: due.map(instant), ..document },
+            EventKind::TakenOver { owner, .. } => {
                 Self { event: "taken_over", owner: text(Some(owner)), ..document }
             }
-            What::Leased { deadline, worker, .. } => Self {
+            EventKind::Leased { deadline, worker, .. } => Self {
                 event: "leased",
                 lease: lease(event.rv),
                 worker: text(worker.as_ref()),
                 expires_at: Some(instant(*deadline)),
                 ..document
             },
-            What::Extended { deadline, .. } => {
+            EventKind::Extended { deadline, .. } => {
                 Self { event: "extended", expires_at: Some(instant(*deadline)), ..document }
             }
-            What::Settled { token, ending, .. } => {
+            EventKind::Settled { token, ending, .. } => {
                 let (outcome, error) = of_ending(ending);
                 let (parked, due_at) = whereto(ending);
                 Self {
@@ -120,7 +120,7 @@ impl EventDocument {
                     ..document
                 }
             }
-            What::Seeded { object, owner, .. } => Self {
+            EventKind::Seeded { object, owner, .. } => Self {
                 event: "seeded",
                 owner: text(owner.as_ref()),
                 object: Some(RawObject(object.clone())),
@@ -132,13 +132,13 @@ impl EventDocument {
 }
 
 /// Events that say nothing but that they happened.
-fn plain(what: &What) -> &'static str {
+fn plain(what: &EventKind) -> &'static str {
     match what {
-        What::Failed { .. } => "failed",
-        What::Dropped { .. } => "dropped",
-        What::Fired { .. } => "fired",
-        What::Forgotten { .. } => "forgotten",
-        What::Redriven { .. } => "redriven",
+        EventKind::Failed { .. } => "failed",
+        EventKind::Dropped { .. } => "dropped",
+        EventKind::DelayElapsed { .. } => "fired",
+        EventKind::Forgotten { .. } => "forgotten",
+        EventKind::Redriven { .. } => "redriven",
         _ => "removed",
     }
 }
@@ -150,15 +150,15 @@ fn of_ending(ending: &Ending) -> (&'static str, Option<String>) {
         Ending::Failed { error, .. } => ("nacked", text(error.as_ref())),
         Ending::Released => ("released", None),
         Ending::Rejected { error } => ("rejected", text(error.as_ref())),
-        Ending::Returned => ("returned", None),
+        Ending::Undelivered => ("returned", None),
     }
 }
 
 /// Whether the key is parked, and until when it waits.
 fn whereto(ending: &Ending) -> (bool, Option<Time>) {
     match ending {
-        Ending::Rejected { .. } | Ending::Failed { then: Then::Park, .. } => (true, None),
-        Ending::Failed { then: Then::Wait { due }, .. } => (false, Some(*due)),
+        Ending::Rejected { .. } | Ending::Failed { then: Disposition::Park, .. } => (true, None),
+        Ending::Failed { then: Disposition::Wait { due }, .. } => (false, Some(*due)),
         _ => (false, None),
     }
 }

@@ -4,7 +4,7 @@ use super::json::shared_object;
 use super::names::Names;
 use super::queue::WireState;
 use super::{Error, FORMAT, Identity, QueueRecord, checksum, event, key};
-use crate::engine::event::{Event, What};
+use crate::engine::event::{Event, EventKind};
 use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{Gone, KeyState, QueueState};
@@ -145,7 +145,7 @@ fn check_order(row: &JournalRow, events: &[Event]) -> Result<(), String> {
         return Err(format!("event {} stands behind event {}", first.rv, row.prev_rv));
     }
     for (before, event) in events.iter().zip(events.iter().skip(1)) {
-        let skips = event.what == What::Recovered && event.rv > before.rv;
+        let skips = event.kind == EventKind::Recovered && event.rv > before.rv;
         if before.rv.checked_add(1) != Some(event.rv) && !skips {
             return Err(format!("event {} stands behind event {}", event.rv, before.rv));
         }

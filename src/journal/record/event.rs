@@ -15,7 +15,7 @@ use super::json::{DeltaName, Json, Text, is_default, need, object_of};
 use super::names::{Names, Owner, Traceparent};
 use super::queue::WireCounts;
 use crate::engine::delta::Rv;
-use crate::engine::event::{Ending, Event, Origin, Then, What};
+use crate::engine::event::{Disposition, Ending, Event, EventKind, Origin};
 use crate::engine::key::Key;
 use crate::engine::object::Object;
 use crate::engine::time::Time;
@@ -71,7 +71,7 @@ struct WireEvent<'a> {
     object: Option<&'a RawValue>,
 }
 
-/// Names the variants of [`What`].
+/// Names the variants of [`EventKind`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
@@ -83,7 +83,8 @@ enum Kind {
     Leased,
     Extended,
     Settled,
-    Fired,
+    #[serde(rename = "fired")]
+    DelayElapsed,
     Forgotten,
     Redriven,
     Removed,
@@ -121,10 +122,11 @@ enum EndingWord {
     Expired,
     Released,
     Rejected,
-    Returned,
+    #[serde(rename = "returned")]
+    Undelivered,
 }
 
-/// Names the variants of [`Then`].
+/// Names the variants of [`Disposition`].
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ThenWord {
@@ -136,19 +138,19 @@ enum ThenWord {
 
 /// Adds an event to the text.
 pub(super) fn encode(event: &Event, json: &mut Json) {
-    json.push_with_object(&WireEvent::of(event), object(&event.what));
+    json.push_with_object(&WireEvent::of(event), object(&event.kind));
 }
 
 /// About how many bytes of text an event takes.
 pub(in crate::journal) fn bytes_about(event: &Event) -> usize {
     const BESIDE: usize = 160;
-    let error = match &event.what {
-        What::Settled { ending: Ending::Failed { error, .. } | Ending::Rejected { error }, .. } => {
+    let error = match &event.kind {
+        EventKind::Settled { ending: Ending::Failed { error, .. } | Ending::Rejected { error }, .. } => {
             error.as_ref()
         }
         _ => None,
     };
-    BESIDE + object(&event.what).map_or(0, Object::bytes) + error.map_or(0, |error| error.len())
+    BESIDE + object(&event.kind).map_or(0, Object::bytes) + error.map_or(0, |error| error.len())
 }
 
 /// Reads an array of events.
@@ -184,7 +186,7 @@ impl<'de> Visitor<'de> for Array<'_> {
         while let Some(wire) = array.next_element::<WireEvent<'de>>()? {
             let (rv, at) = (wire.rv, Time::from_micros(wire.at));
             match wire.what(self.names) {
-                Ok(what) => events.push(Event { rv, at, what }),
+                Ok(kind) => events.push(Event { rv, at, kind }),
                 Err(reason) => return Err(de::Error::custom(format_args!("event {rv}: {reason}"))),
             }
         }
@@ -193,9 +195,9 @@ impl<'de> Visitor<'de> for Array<'_> {
 }
 
 /// The object that an event carries.
-fn object(what: &What) -> Option<&Object> {
+fn object(what: &EventKind) -> Option<&Object> {
     match what {
-        What::Appended { object, .. } | What::Seeded { object, .. } => Some(object),
+        EventKind::Appended { object, .. } | EventKind::Seeded { object, .. } => Some(object),
         _ => None,
     }
 }
@@ -204,53 +206,53 @@ impl<'a> WireEvent<'a> {
     fn of(event: &'a Event) -> Self {
         let new = |kind| Self::new(event, kind);
         let keyed = |kind, key: &'a Key| Self { key: Some(Text::of(key.as_str())), ..new(kind) };
-        match &event.what {
-            What::Appended { .. } => Self::appended(event, new(Kind::Appended)),
-            What::Queued { key, due, rate_limited } => Self {
+        match &event.kind {
+            EventKind::Appended { .. } => Self::appended(event, new(Kind::Appended)),
+            EventKind::Queued { key, due, rate_limited } => Self {
                 due: due.map(Time::as_micros),
                 rate_limited: *rate_limited,
                 ..keyed(Kind::Queued, key)
             },
-            What::Failed { key } => keyed(Kind::Failed, key),
-            What::Dropped { key, origin } => {
+            EventKind::Failed { key } => keyed(Kind::Failed, key),
+            EventKind::Dropped { key, origin } => {
                 Self { origin: OriginWord::of(*origin), ..keyed(Kind::Dropped, key) }
             }
-            What::TakenOver { key, owner } => {
+            EventKind::TakenOver { key, owner } => {
                 Self { owner: Owner::of(Some(owner), None), ..keyed(Kind::TakenOver, key) }
             }
-            What::Leased { key, deadline, worker, pop_id } => Self {
+            EventKind::Leased { key, deadline, worker, pop_id } => Self {
                 deadline: Some(deadline.as_micros()),
                 worker: worker.as_deref().map(Text::of),
                 pop_id: pop_id.as_deref().map(Text::of),
                 ..keyed(Kind::Leased, key)
             },
-            What::Extended { key, deadline } => {
+            EventKind::Extended { key, deadline } => {
                 Self { deadline: Some(deadline.as_micros()), ..keyed(Kind::Extended, key) }
             }
-            What::Settled { key, token, ending } => {
+            EventKind::Settled { key, token, ending } => {
                 Self { token: Some(*token), ..keyed(Kind::Settled, key) }.with_ending(ending)
             }
-            What::Fired { key } => keyed(Kind::Fired, key),
-            What::Forgotten { key } => keyed(Kind::Forgotten, key),
-            What::Redriven { key } => keyed(Kind::Redriven, key),
-            What::Removed { key } => keyed(Kind::Removed, key),
-            What::Seeded { key, object: _, owner } => {
+            EventKind::DelayElapsed { key } => keyed(Kind::DelayElapsed, key),
+            EventKind::Forgotten { key } => keyed(Kind::Forgotten, key),
+            EventKind::Redriven { key } => keyed(Kind::Redriven, key),
+            EventKind::Removed { key } => keyed(Kind::Removed, key),
+            EventKind::Seeded { key, object: _, owner } => {
                 Self { owner: Owner::of(owner.as_ref(), None), ..keyed(Kind::Seeded, key) }
             }
-            What::Populated => new(Kind::Populated),
-            What::Configured { config } => {
+            EventKind::Populated => new(Kind::Populated),
+            EventKind::Configured { config } => {
                 Self { config: Some(Box::new(WireConfig::of(config))), ..new(Kind::Configured) }
             }
-            What::Paused => new(Kind::Paused),
-            What::Resumed => new(Kind::Resumed),
-            What::Closed => new(Kind::Closed),
-            What::Reopened => new(Kind::Reopened),
-            What::ResyncDue => new(Kind::ResyncDue),
-            What::Recovered => new(Kind::Recovered),
-            What::ReplaceStarted { source, first } => {
+            EventKind::Paused => new(Kind::Paused),
+            EventKind::Resumed => new(Kind::Resumed),
+            EventKind::Closed => new(Kind::Closed),
+            EventKind::Reopened => new(Kind::Reopened),
+            EventKind::ResyncDue => new(Kind::ResyncDue),
+            EventKind::Recovered => new(Kind::Recovered),
+            EventKind::ReplaceStarted { source, first } => {
                 Self { source: source.as_deref().map(Text::of), first: *first, ..new(Kind::ReplaceStarted) }
             }
-            What::ReplaceEnded { source, first, counts, aborted } => Self {
+            EventKind::ReplaceEnded { source, first, counts, aborted } => Self {
                 source: source.as_deref().map(Text::of),
                 first: *first,
                 counts: Some(WireCounts::of(*counts)),
@@ -290,8 +292,17 @@ impl<'a> WireEvent<'a> {
     }
 
     fn appended(event: &'a Event, new: Self) -> Self {
-        let What::Appended { key, kind, object: _, source, owner, final_state_unknown, due, origin, trace } =
-            &event.what
+        let EventKind::Appended {
+            key,
+            kind,
+            object: _,
+            source,
+            owner,
+            final_state_unknown,
+            due,
+            origin,
+            trace,
+        } = &event.kind
         else {
             return new;
         };
@@ -316,14 +327,14 @@ impl<'a> WireEvent<'a> {
             Ending::Failed { expired: true, .. } => EndingWord::Expired,
             Ending::Released => EndingWord::Released,
             Ending::Rejected { .. } => EndingWord::Rejected,
-            Ending::Returned => EndingWord::Returned,
+            Ending::Undelivered => EndingWord::Undelivered,
         });
         if let Ending::Failed { expired: _, error, then, rate_limited } = ending {
             let (then, due) = match then {
-                Then::Tail { due } => (ThenWord::Tail, *due),
-                Then::Wait { due } => (ThenWord::Wait, Some(*due)),
-                Then::Delayed => (ThenWord::Delayed, None),
-                Then::Park => (ThenWord::Park, None),
+                Disposition::Tail { due } => (ThenWord::Tail, *due),
+                Disposition::Wait { due } => (ThenWord::Wait, Some(*due)),
+                Disposition::Delayed => (ThenWord::Delayed, None),
+                Disposition::Park => (ThenWord::Park, None),
             };
             self.error = error.as_deref().map(Text::of);
             self.then = Some(then);
@@ -335,11 +346,11 @@ impl<'a> WireEvent<'a> {
         self
     }
 
-    fn what(&self, names: &mut Names) -> Result<What, String> {
+    fn what(&self, names: &mut Names) -> Result<EventKind, String> {
         Ok(match self.kind {
             Kind::Appended => {
                 let source = names.share_some(self.source.as_ref());
-                What::Appended {
+                EventKind::Appended {
                     key: self.key()?,
                     kind: need(self.delta, "delta")?.0,
                     object: object_of(self.object)?,
@@ -351,32 +362,32 @@ impl<'a> WireEvent<'a> {
                     trace: self.traceparent.map(|traceparent| traceparent.read(names)),
                 }
             }
-            Kind::Queued => What::Queued {
+            Kind::Queued => EventKind::Queued {
                 key: self.key()?,
                 due: self.due.map(Time::from_micros),
                 rate_limited: self.rate_limited,
             },
-            Kind::Failed => What::Failed { key: self.key()? },
-            Kind::Dropped => What::Dropped { key: self.key()?, origin: self.origin.read() },
+            Kind::Failed => EventKind::Failed { key: self.key()? },
+            Kind::Dropped => EventKind::Dropped { key: self.key()?, origin: self.origin.read() },
             Kind::TakenOver => {
-                What::TakenOver { key: self.key()?, owner: need(self.owner.read(None, names), "owner")? }
+                EventKind::TakenOver { key: self.key()?, owner: need(self.owner.read(None, names), "owner")? }
             }
-            Kind::Leased => What::Leased {
+            Kind::Leased => EventKind::Leased {
                 key: self.key()?,
                 deadline: self.deadline()?,
                 worker: names.share_some(self.worker.as_ref()),
                 pop_id: names.share_some(self.pop_id.as_ref()),
             },
-            Kind::Extended => What::Extended { key: self.key()?, deadline: self.deadline()? },
+            Kind::Extended => EventKind::Extended { key: self.key()?, deadline: self.deadline()? },
             Kind::Settled => {
                 let (key, token) = (self.key()?, need(self.token, "token")?);
-                What::Settled { key, token, ending: self.ending()? }
+                EventKind::Settled { key, token, ending: self.ending()? }
             }
-            Kind::Fired => What::Fired { key: self.key()? },
-            Kind::Forgotten => What::Forgotten { key: self.key()? },
-            Kind::Redriven => What::Redriven { key: self.key()? },
-            Kind::Removed => What::Removed { key: self.key()? },
-            Kind::Seeded => What::Seeded {
+            Kind::DelayElapsed => EventKind::DelayElapsed { key: self.key()? },
+            Kind::Forgotten => EventKind::Forgotten { key: self.key()? },
+            Kind::Redriven => EventKind::Redriven { key: self.key()? },
+            Kind::Removed => EventKind::Removed { key: self.key()? },
+            Kind::Seeded => EventKind::Seeded {
                 key: self.key()?,
                 object: object_of(self.object)?,
                 owner: self.owner.read(None, names),
@@ -386,22 +397,23 @@ impl<'a> WireEvent<'a> {
     }
 
     /// What the event says, if it is about no key.
-    fn what_of_queue(&self, names: &mut Names) -> Result<What, String> {
+    fn what_of_queue(&self, names: &mut Names) -> Result<EventKind, String> {
         Ok(match self.kind {
-            Kind::Populated => What::Populated,
+            Kind::Populated => EventKind::Populated,
             Kind::Configured => {
-                What::Configured { config: Arc::new(need(self.config.as_ref(), "config")?.read()?) }
+                EventKind::Configured { config: Arc::new(need(self.config.as_ref(), "config")?.read()?) }
             }
-            Kind::Paused => What::Paused,
-            Kind::Resumed => What::Resumed,
-            Kind::Closed => What::Closed,
-            Kind::Reopened => What::Reopened,
-            Kind::ResyncDue => What::ResyncDue,
-            Kind::Recovered => What::Recovered,
-            Kind::ReplaceStarted => {
-                What::ReplaceStarted { source: names.share_some(self.source.as_ref()), first: self.first }
-            }
-            Kind::ReplaceEnded => What::ReplaceEnded {
+            Kind::Paused => EventKind::Paused,
+            Kind::Resumed => EventKind::Resumed,
+            Kind::Closed => EventKind::Closed,
+            Kind::Reopened => EventKind::Reopened,
+            Kind::ResyncDue => EventKind::ResyncDue,
+            Kind::Recovered => EventKind::Recovered,
+            Kind::ReplaceStarted => EventKind::ReplaceStarted {
+                source: names.share_some(self.source.as_ref()),
+                first: self.first,
+            },
+            Kind::ReplaceEnded => EventKind::ReplaceEnded {
                 source: names.share_some(self.source.as_ref()),
                 first: self.first,
                 counts: need(self.counts, "counts")?.read(),
@@ -432,17 +444,17 @@ impl<'a> WireEvent<'a> {
             EndingWord::Expired => failed(true)?,
             EndingWord::Released => Ending::Released,
             EndingWord::Rejected => Ending::Rejected { error: error() },
-            EndingWord::Returned => Ending::Returned,
+            EndingWord::Undelivered => Ending::Undelivered,
         })
     }
 
-    fn then(&self) -> Result<Then, String> {
+    fn then(&self) -> Result<Disposition, String> {
         let due = self.due.map(Time::from_micros);
         Ok(match need(self.then, "then")? {
-            ThenWord::Tail => Then::Tail { due },
-            ThenWord::Wait => Then::Wait { due: need(due, "due")? },
-            ThenWord::Delayed => Then::Delayed,
-            ThenWord::Park => Then::Park,
+            ThenWord::Tail => Disposition::Tail { due },
+            ThenWord::Wait => Disposition::Wait { due: need(due, "due")? },
+            ThenWord::Delayed => Disposition::Delayed,
+            ThenWord::Park => Disposition::Park,
         })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::engine::delta::DeltaKind;
-use crate::engine::event::{Ending, Origin, Then, What};
+use crate::engine::event::{Disposition, Ending, EventKind, Origin};
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
 use crate::engine::schedule::Place;
@@ -19,8 +19,8 @@ fn one_row(events: &[Event]) -> JournalRow {
     rows.remove(0)
 }
 
-fn appended(object: &str) -> What {
-    What::Appended {
+fn appended(object: &str) -> EventKind {
+    EventKind::Appended {
         key: samples::key(),
         kind: DeltaKind::Added,
         object: Object::from_valid(object),
@@ -72,31 +72,31 @@ fn the_samples_hold_every_variant() {
     all(samples::key_states().iter().map(number_of_place).collect(), 4);
 }
 
-fn number_of_what(what: &What) -> u32 {
+fn number_of_what(what: &EventKind) -> u32 {
     match what {
-        What::Appended { .. } => 0,
-        What::Queued { .. } => 1,
-        What::Failed { .. } => 2,
-        What::Dropped { .. } => 3,
-        What::TakenOver { .. } => 4,
-        What::Leased { .. } => 5,
-        What::Extended { .. } => 6,
-        What::Settled { .. } => 7,
-        What::Fired { .. } => 8,
-        What::Forgotten { .. } => 9,
-        What::Redriven { .. } => 10,
-        What::Removed { .. } => 11,
-        What::Seeded { .. } => 12,
-        What::Populated => 13,
-        What::Configured { .. } => 14,
-        What::Paused => 15,
-        What::Resumed => 16,
-        What::Closed => 17,
-        What::Reopened => 18,
-        What::ResyncDue => 19,
-        What::Recovered => 20,
-        What::ReplaceStarted { .. } => 21,
-        What::ReplaceEnded { .. } => 22,
+        EventKind::Appended { .. } => 0,
+        EventKind::Queued { .. } => 1,
+        EventKind::Failed { .. } => 2,
+        EventKind::Dropped { .. } => 3,
+        EventKind::TakenOver { .. } => 4,
+        EventKind::Leased { .. } => 5,
+        EventKind::Extended { .. } => 6,
+        EventKind::Settled { .. } => 7,
+        EventKind::DelayElapsed { .. } => 8,
+        EventKind::Forgotten { .. } => 9,
+        EventKind::Redriven { .. } => 10,
+        EventKind::Removed { .. } => 11,
+        EventKind::Seeded { .. } => 12,
+        EventKind::Populated => 13,
+        EventKind::Configured { .. } => 14,
+        EventKind::Paused => 15,
+        EventKind::Resumed => 16,
+        EventKind::Closed => 17,
+        EventKind::Reopened => 18,
+        EventKind::ResyncDue => 19,
+        EventKind::Recovered => 20,
+        EventKind::ReplaceStarted { .. } => 21,
+        EventKind::ReplaceEnded { .. } => 22,
     }
 }
 
@@ -108,22 +108,22 @@ fn number_of_ending(ending: &Ending) -> u32 {
         Ending::Failed { expired: true, .. } => 3,
         Ending::Released => 4,
         Ending::Rejected { .. } => 5,
-        Ending::Returned => 6,
+        Ending::Undelivered => 6,
     }
 }
 
 fn number_of_then(ending: &Ending) -> Option<u32> {
     let Ending::Failed { then, .. } = ending else { return None };
     Some(match then {
-        Then::Tail { .. } => 0,
-        Then::Wait { .. } => 1,
-        Then::Delayed => 2,
-        Then::Park => 3,
+        Disposition::Tail { .. } => 0,
+        Disposition::Wait { .. } => 1,
+        Disposition::Delayed => 2,
+        Disposition::Park => 3,
     })
 }
 
-fn number_of_origin(what: &What) -> Option<u32> {
-    let What::Appended { origin, .. } = what else { return None };
+fn number_of_origin(what: &EventKind) -> Option<u32> {
+    let EventKind::Appended { origin, .. } = what else { return None };
     Some(match origin {
         Origin::Call => 0,
         Origin::Replace { initial: false } => 1,
@@ -143,7 +143,7 @@ fn number_of_place(state: &KeyState) -> u32 {
 
 #[test]
 fn a_common_event_is_short() {
-    let event = Event { rv: 1042, at: samples::at(0), what: appended("{\"a\": 1}") };
+    let event = Event { rv: 1042, at: samples::at(0), kind: appended("{\"a\": 1}") };
     assert_eq!(
         one_row(&[event]).events,
         concat!(
@@ -241,7 +241,7 @@ fn members_that_are_not_known_are_skipped() {
 
 #[test]
 fn what_makes_no_sense_is_refused_and_named() {
-    let whats = vec![appended("{}"), What::Paused];
+    let whats = vec![appended("{}"), EventKind::Paused];
     let row = one_row(&samples::events(10, whats));
     let told = |from: &str, to: &str| reason(&changed(row.clone(), from, to));
     assert!(told("\"key\":\"sku-1\",", "").contains("event 10: \"key\" is missing"));
@@ -271,7 +271,7 @@ fn what_makes_no_sense_is_refused_and_named() {
 
 #[test]
 fn events_without_order_are_refused() {
-    let events = samples::events(10, vec![What::Paused, What::Resumed, What::Closed]);
+    let events = samples::events(10, vec![EventKind::Paused, EventKind::Resumed, EventKind::Closed]);
     let told = |change: fn(&mut JournalRow)| {
         let mut row = one_row(&events);
         change(&mut row);

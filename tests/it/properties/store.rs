@@ -7,7 +7,7 @@ use deltaq::engine::Queue;
 use deltaq::engine::delta::Rv;
 use deltaq::engine::event::Event;
 use deltaq::engine::schedule::Slot;
-use deltaq::engine::snapshot::{Gone, KeyState, QueueState, Slice};
+use deltaq::engine::snapshot::{CheckpointChunk, Gone, KeyState, QueueState};
 
 /// One transaction. The events up to `as_of` are durable before, or with it.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Store {
         while !self.part(queue, usize::MAX, usize::MAX, 1) {}
     }
 
-    fn write(&mut self, as_of: Rv, slice: &Slice, pieces: usize) {
+    fn write(&mut self, as_of: Rv, slice: &CheckpointChunk, pieces: usize) {
         let size = |all: usize| all.div_ceil(pieces.max(1)).max(1);
         let (gone_size, key_size) = (size(slice.gone.len()), size(slice.keys.len()));
         for gone in slice.gone.chunks(gone_size) {
@@ -126,9 +126,9 @@ impl Store {
         queue.restored()?;
         let is_behind = |event: &&Event| event.rv > rows.queue.rv;
         for event in events.iter().filter(is_behind) {
-            let floor = event.what.key().map_or(0, |key| floor(key.as_str()));
-            let row = event.what.key().and_then(|key| rows.keys.values().find(|row| row.key == *key));
-            let hit = match event.what.key() {
+            let floor = event.kind.key().map_or(0, |key| floor(key.as_str()));
+            let row = event.kind.key().and_then(|key| rows.keys.values().find(|row| row.key == *key));
+            let hit = match event.kind.key() {
                 None => "an event of the queue is replayed",
                 Some(_) if event.rv <= floor => "an event of a key that was gone is passed over",
                 Some(_) if row.is_some_and(|row| event.rv <= row.rv) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, ReplaceId, Settle, Settled};
 use deltaq::engine::config::Mode;
-use deltaq::engine::event::{Event, What};
+use deltaq::engine::event::{Event, EventKind};
 use deltaq::engine::key::Key;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
@@ -395,7 +395,7 @@ impl World {
     fn replay(&mut self) -> Result<(), Difference> {
         for event in self.engine.take_events() {
             let (rv, at) = self.events.last().map_or((0, time(START)), |last| (last.rv, last.at));
-            let skips = matches!(event.what, What::Recovered) && event.rv == rv + RECOVERY_SKIP_EVENTS;
+            let skips = matches!(event.kind, EventKind::Recovered) && event.rv == rv + RECOVERY_SKIP_EVENTS;
             if !(event.rv == rv + 1 || skips) || event.at < at {
                 return Err(format!("event {event:?} after rv {rv} at {at:?}"));
             }

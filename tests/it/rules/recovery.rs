@@ -2,7 +2,7 @@
 //! the time in between, and no number is given twice.
 
 use deltaq::engine::command::Outcome;
-use deltaq::engine::event::What;
+use deltaq::engine::event::EventKind;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::schedule::Slot;
 use deltaq::engine::snapshot::{Gone, KeyState};
@@ -122,7 +122,7 @@ fn after_an_unclean_end_no_token_is_given_twice() {
     let (rv, events) = (kept.desk.queue.resource_version(), kept.desk.events.len());
     let lost = kept.desk.pop();
     kept.restart(1, events, true);
-    assert_eq!(kept.desk.events[events].what, What::Recovered);
+    assert_eq!(kept.desk.events[events].kind, EventKind::Recovered);
     assert_eq!(kept.desk.queue.resource_version(), rv + RECOVERY_SKIP_EVENTS);
     assert_eq!(RECOVERY_SKIP_EVENTS, 1_048_576);
     assert_eq!(kept.desk.settle(lost.token, How::Ack), Settled::Stale { outcome: Outcome::Unknown });
@@ -257,7 +257,7 @@ fn a_gravestone_names_the_event_that_removed_the_key_and_covers_it() {
     let again = |rv| Event {
         rv,
         at: desk.now(),
-        what: What::Queued { key: key("a"), due: None, rate_limited: false },
+        kind: EventKind::Queued { key: key("a"), due: None, rate_limited: false },
     };
     let mut queue = Queue::restore(before);
     queue.replay(&again(3), 3);

@@ -11,7 +11,7 @@ use axum::http::{Request, Response};
 use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
-use deltaq::engine::event::{Ending, What};
+use deltaq::engine::event::{Ending, EventKind};
 use deltaq::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts, router};
 use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::Decoder;
@@ -93,11 +93,11 @@ impl Bench {
         tokio::time::timeout(Duration::from_secs(30), back).await.expect("the journal comes back");
     }
 
-    fn events(&self) -> Vec<What> {
+    fn events(&self) -> Vec<EventKind> {
         let mut decoder = Decoder::new();
         let rows = self.journal.journal_rows();
         let events = rows.iter().flat_map(|row| decoder.events(row).expect("rows that were written"));
-        events.map(|event| event.what).collect()
+        events.map(|event| event.kind).collect()
     }
 }
 
@@ -342,7 +342,7 @@ async fn an_answer_that_is_dropped_unread_gives_its_keys_back_in_front() {
     assert_eq!(keys(&read(bench.call("GET", "/items", &Value::Null).await).await), ["c"]);
     drop(answer);
     assert_eq!(keys(&read(bench.call("GET", "/items", &Value::Null).await).await), ["b", "c"]);
-    assert!(matches!(bench.events().last(), Some(What::Settled { ending: Ending::Returned, .. })));
+    assert!(matches!(bench.events().last(), Some(EventKind::Settled { ending: Ending::Undelivered, .. })));
 }
 
 #[tokio::test]
@@ -394,8 +394,9 @@ async fn a_lease_does_not_expire_before_its_own_commit() {
     bench.hand.advance(Duration::from_secs(2));
     let mut add = bench.call("POST", "/add", &object("new"));
     assert!(pushed(&mut add).await.is_none());
-    let expired =
-        |what: &What| matches!(what, What::Settled { ending: Ending::Failed { expired: true, .. }, .. });
+    let expired = |what: &EventKind| {
+        matches!(what, EventKind::Settled { ending: Ending::Failed { expired: true, .. }, .. })
+    };
     assert_eq!(bench.events().iter().filter(|what| expired(what)).count(), 0);
     bench.journal.release();
     let popped = read(pop.await).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, ObjectList, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::event::{Event, What};
+use deltaq::engine::event::{Event, EventKind};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
@@ -103,7 +103,7 @@ async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicB
 }
 
 fn paused(rv: u64) -> Event {
-    Event { rv, at: Time::from_micros(1), what: What::Paused }
+    Event { rv, at: Time::from_micros(1), kind: EventKind::Paused }
 }
 
 fn pop(lease: Duration, wait: Duration) -> PopCall {

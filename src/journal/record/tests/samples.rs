@@ -8,7 +8,7 @@ use crate::engine::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance, Source};
-use crate::engine::event::{Ending, Event, Origin, ReplaceCounts, Then, What};
+use crate::engine::event::{Disposition, Ending, Event, EventKind, Origin, ReplaceCounts};
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
@@ -38,8 +38,8 @@ pub(super) fn key() -> Key {
     Key::new("sku-1").unwrap()
 }
 
-fn appended(kind: DeltaKind, source: Option<&str>, owner: Option<&str>) -> What {
-    What::Appended {
+fn appended(kind: DeltaKind, source: Option<&str>, owner: Option<&str>) -> EventKind {
+    EventKind::Appended {
         key: key(),
         kind,
         object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
@@ -53,8 +53,8 @@ fn appended(kind: DeltaKind, source: Option<&str>, owner: Option<&str>) -> What 
 }
 
 /// A delta of a call that named its trace.
-fn traced() -> What {
-    What::Appended {
+fn traced() -> EventKind {
+    EventKind::Appended {
         key: key(),
         kind: DeltaKind::Replaced,
         object: Object::from_valid("{}"),
@@ -72,8 +72,8 @@ fn trace() -> Trace {
     Trace::new(TraceContext::parse(text).unwrap())
 }
 
-fn appends() -> Vec<What> {
-    let tombstone = What::Appended {
+fn appends() -> Vec<EventKind> {
+    let tombstone = EventKind::Appended {
         key: Key::new("a \"quoted\" schlüssel/\\").unwrap(),
         kind: DeltaKind::Deleted,
         object: Object::from_valid(ODD_OBJECT),
@@ -85,9 +85,9 @@ fn appends() -> Vec<What> {
         trace: None,
     };
     let with_origin = |changed: Origin, later: Option<Time>| match appended(DeltaKind::Replaced, None, None) {
-        What::Appended { key, kind, object, source, owner, final_state_unknown, trace, .. } => {
+        EventKind::Appended { key, kind, object, source, owner, final_state_unknown, trace, .. } => {
             let (due, origin) = (later, changed);
-            What::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace }
+            EventKind::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace }
         }
         other => other,
     };
@@ -114,61 +114,66 @@ pub(super) fn endings() -> Vec<Ending> {
     vec![
         Ending::Acked,
         Ending::Done,
-        failed(false, None, Then::Tail { due: None }, false),
-        failed(false, Some("no \"luck\"\n"), Then::Tail { due: Some(at(90)) }, true),
-        failed(true, None, Then::Wait { due: at(90) }, true),
-        failed(true, None, Then::Delayed, false),
-        failed(false, Some("HTTP 500"), Then::Park, false),
+        failed(false, None, Disposition::Tail { due: None }, false),
+        failed(false, Some("no \"luck\"\n"), Disposition::Tail { due: Some(at(90)) }, true),
+        failed(true, None, Disposition::Wait { due: at(90) }, true),
+        failed(true, None, Disposition::Delayed, false),
+        failed(false, Some("HTTP 500"), Disposition::Park, false),
         Ending::Released,
         Ending::Rejected { error: None },
         Ending::Rejected { error: Some("bad data".into()) },
-        Ending::Returned,
+        Ending::Undelivered,
     ]
 }
 
 /// Everything that can happen.
-pub(super) fn whats() -> Vec<What> {
+pub(super) fn whats() -> Vec<EventKind> {
     let erp: Source = "erp".into();
     let mut whats = appends();
     whats.extend([
-        What::Queued { key: key(), due: None, rate_limited: false },
-        What::Queued { key: key(), due: Some(at(60)), rate_limited: true },
-        What::Failed { key: key() },
-        What::Dropped { key: key(), origin: Origin::Call },
-        What::Dropped { key: key(), origin: Origin::Replace { initial: false } },
-        What::TakenOver { key: key(), owner: erp.clone() },
-        What::Leased { key: key(), deadline: at(60), worker: None, pop_id: None },
-        What::Leased {
+        EventKind::Queued { key: key(), due: None, rate_limited: false },
+        EventKind::Queued { key: key(), due: Some(at(60)), rate_limited: true },
+        EventKind::Failed { key: key() },
+        EventKind::Dropped { key: key(), origin: Origin::Call },
+        EventKind::Dropped { key: key(), origin: Origin::Replace { initial: false } },
+        EventKind::TakenOver { key: key(), owner: erp.clone() },
+        EventKind::Leased { key: key(), deadline: at(60), worker: None, pop_id: None },
+        EventKind::Leased {
             key: key(),
             deadline: at(60),
             worker: Some("worker-1".into()),
             pop_id: Some("p-77".into()),
         },
-        What::Extended { key: key(), deadline: at(90) },
+        EventKind::Extended { key: key(), deadline: at(90) },
     ]);
-    whats.extend(endings().into_iter().map(|ending| What::Settled { key: key(), token: 25, ending }));
+    whats.extend(endings().into_iter().map(|ending| EventKind::Settled { key: key(), token: 25, ending }));
     let object = Object::from_valid("{}");
     whats.extend([
-        What::Fired { key: key() },
-        What::Forgotten { key: key() },
-        What::Redriven { key: key() },
-        What::Removed { key: key() },
-        What::Seeded { key: key(), object: object.clone(), owner: None },
-        What::Seeded { key: key(), object, owner: Some(erp.clone()) },
-        What::Populated,
-        What::Configured { config: Arc::new(Config::default()) },
-        What::Configured { config: Arc::new(full_config()) },
-        What::Paused,
-        What::Resumed,
-        What::Closed,
-        What::Reopened,
-        What::ResyncDue,
-        What::Recovered,
-        What::ReplaceStarted { source: None, first: false },
-        What::ReplaceStarted { source: Some(erp.clone()), first: true },
-        What::ReplaceEnded { source: None, first: false, counts: ReplaceCounts::default(), aborted: true },
-        What::ReplaceEnded { source: Some(erp), first: true, counts: counts(), aborted: false },
-        What::Configured { config: Arc::new(admitting_config()) },
+        EventKind::DelayElapsed { key: key() },
+        EventKind::Forgotten { key: key() },
+        EventKind::Redriven { key: key() },
+        EventKind::Removed { key: key() },
+        EventKind::Seeded { key: key(), object: object.clone(), owner: None },
+        EventKind::Seeded { key: key(), object, owner: Some(erp.clone()) },
+        EventKind::Populated,
+        EventKind::Configured { config: Arc::new(Config::default()) },
+        EventKind::Configured { config: Arc::new(full_config()) },
+        EventKind::Paused,
+        EventKind::Resumed,
+        EventKind::Closed,
+        EventKind::Reopened,
+        EventKind::ResyncDue,
+        EventKind::Recovered,
+        EventKind::ReplaceStarted { source: None, first: false },
+        EventKind::ReplaceStarted { source: Some(erp.clone()), first: true },
+        EventKind::ReplaceEnded {
+            source: None,
+            first: false,
+            counts: ReplaceCounts::default(),
+            aborted: true,
+        },
+        EventKind::ReplaceEnded { source: Some(erp), first: true, counts: counts(), aborted: false },
+        EventKind::Configured { config: Arc::new(admitting_config()) },
         traced(),
     ]);
     whats
@@ -179,12 +184,12 @@ fn counts() -> ReplaceCounts {
 }
 
 /// One event each, one second apart; a recovery skips numbers.
-pub(super) fn events(first_rv: u64, whats: Vec<What>) -> Vec<Event> {
+pub(super) fn events(first_rv: u64, whats: Vec<EventKind>) -> Vec<Event> {
     let mut rv = first_rv - 1;
     let mut events = Vec::new();
-    for (what, second) in whats.into_iter().zip(0..) {
-        rv += if what == What::Recovered { 1 << 20 } else { 1 };
-        events.push(Event { rv, at: at(second), what });
+    for (kind, second) in whats.into_iter().zip(0..) {
+        rv += if kind == EventKind::Recovered { 1 << 20 } else { 1 };
+        events.push(Event { rv, at: at(second), kind });
     }
     events
 }
