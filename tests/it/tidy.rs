@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod configuration;
+mod links;
 mod words;
 
 /// Longest file, in lines.

@@ -128,7 +128,7 @@ async fn every_queue_has_the_same_series_however_little_happened() {
     let page = page(&service).await;
     let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
     assert_eq!(names("busy"), names("idle"));
-    assert_eq!(names("busy").len(), 60, "config/deltaq.toml and docs/operations.md say how many");
+    assert_eq!(names("busy").len(), 60, "config/deltaq.toml and docs/monitoring.md state the number");
     let without_buckets: Vec<_> =
         names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
     assert_eq!(without_buckets, OF_A_QUEUE);
@@ -136,7 +136,7 @@ async fn every_queue_has_the_same_series_however_little_happened() {
 
 #[tokio::test]
 async fn every_family_is_explained() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md");
     let text = std::fs::read_to_string(path).expect("the file is there");
     let folder = crate::crash::server::Store::folder("families");
     let crate::crash::server::Store::Folder(path) = &folder else { unreachable!("it is a folder") };
@@ -150,7 +150,7 @@ async fn every_family_is_explained() {
     assert!(families.contains_key("deltaq_journal_commit_duration_seconds"), "there is a journal");
     for family in families.keys().filter(|family| !family.starts_with("process_")) {
         let explained = text.contains(&format!("`{family}`")) || text.contains(&format!("`{family}{{"));
-        assert!(explained, "docs/operations.md does not say what {family} is");
+        assert!(explained, "docs/monitoring.md does not say what {family} is");
     }
     service.shutdown.signal();
     service.stopped().await;

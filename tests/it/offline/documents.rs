@@ -1,4 +1,4 @@
-//! The SQL that docs/operations.md gives to people, run as it stands there.
+//! The SQL that docs/backup.md gives to people, run as it stands there.
 
 use sqlx::Row as _;
 
@@ -6,7 +6,7 @@ use super::*;
 
 /// The blocks of SQL in the section with this heading.
 fn blocks(heading: &str) -> Vec<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/backup.md");
     let text = std::fs::read_to_string(file).expect("the document");
     let (_, section) = text.split_once(&format!("\n## {heading}\n")).expect("the section");
     let section = section.split("\n## ").next().unwrap_or_default();

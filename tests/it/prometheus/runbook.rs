@@ -1,4 +1,4 @@
-//! Each alert has its section in docs/operations.md, and each section of the runbook its alert.
+//! Each alert has its section in docs/runbook.md, and each section its alert.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::files;
 
 #[test]
 fn every_alert_has_its_section_and_every_section_its_alert() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbook.md");
     let text = fs::read_to_string(path).expect("the file is there");
     let sections: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### Deltaq")).collect();
     let alerts = files::alerts();
@@ -15,10 +15,10 @@ fn every_alert_has_its_section_and_every_section_its_alert() {
     assert_eq!(sections, names, "in the order of the rules");
     for alert in &alerts {
         assert!(["critical", "warning"].contains(&alert.severity.as_str()), "{alert:?}");
-        assert_eq!(alert.runbook_url, format!("docs/operations.md#{}", alert.name.to_lowercase()));
+        assert_eq!(alert.runbook_url, format!("docs/runbook.md#{}", alert.name.to_lowercase()));
     }
     for section in text.split("\n### Deltaq").skip(1) {
-        for part in ["*Means*", "*Users notice*", "*Look*", "*Do*"] {
+        for part in ["*Meaning*", "*Impact*", "*Diagnosis*", "*Fix*"] {
             let body = section.split("\n## ").next().unwrap_or_default();
             assert!(
                 body.contains(part),

@@ -1,0 +1,60 @@
+//! Links between the documents lead to a file, and to a heading in it.
+
+use super::{Source, files, root};
+
+/// The targets of Markdown links in a text, as in `[text](target)`.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets
+        .map(|(target, _)| target)
+        .filter(|target| !target.contains("://") && !target.contains(' '))
+        .collect()
+}
+
+/// The anchor that a heading gets.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| anchor(line.trim_start_matches('#'))).collect()
+}
+
+fn documents() -> Vec<Source> {
+    let names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples"];
+    names.iter().flat_map(|name| files(name, &["md"])).filter(|file| file.path.ends_with(".md")).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for document in documents() {
+        for link in links(&document.text) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let path = if file.is_empty() {
+                root().join(&document.path)
+            } else {
+                root().join(&document.path).parent().expect("a folder").join(file)
+            };
+            let is_there = path.exists()
+                && (heading.is_empty()
+                    || std::fs::read_to_string(&path)
+                        .is_ok_and(|text| anchors(&text).iter().any(|a| a == heading)));
+            if !is_there {
+                wrong.push(format!("{}: {link}", document.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these links lead nowhere:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn anchors_are_those_of_the_headings() {
+    assert_eq!(
+        anchors("# A page\n## When the disk fails or is full\ntext\n"),
+        ["a-page", "when-the-disk-fails-or-is-full"]
+    );
+    assert_eq!(links("see [a](b.md#c) and [d](https://e) or f(g)"), ["b.md#c"]);
+}
