@@ -1,4 +1,4 @@
-//! Whether all updates of one key are handed out: each once, and in order.
+//! Whether all updates of one key are delivered: each once, and in order.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,7 +39,7 @@ pub(crate) async fn check(programs: &Programs, clock: &Clock) -> io::Result<Line
     let figure = |count: u64| Figure { median: count as f64, least: count as f64, most: count as f64 };
     Ok(Line {
         unit: "deltas".into(),
-        ours: ("handed out once, in order".into(), figure(seen.count)),
+        ours: ("delivered once, in order".into(), figure(seen.count)),
         beside: Some(("sent".into(), figure(SENDERS * UPDATES))),
         target: Target::AtLeast(1.0),
     })

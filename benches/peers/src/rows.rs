@@ -39,7 +39,7 @@ pub(crate) enum Work {
         subjects: Vec<Subject>,
         claims: Vec<Claim>,
     },
-    /// Loads, and then a check that a hot key's deltas are handed out whole and in order.
+    /// Loads, and then a check that a hot key's deltas are delivered whole and in order.
     HotKey {
         subjects: Vec<Subject>,
         claims: Vec<Claim>,
@@ -327,7 +327,7 @@ fn hot_key() -> Row {
     Row {
         name: "hot-key",
         about: "64 connections update one key, while one more pops and acknowledges it, in memory; beside adds of keys \
-                that are all new. Then a check of its own with 4 connections: all updates are handed out, each \
+                that are all new. Then a check of its own with 4 connections: all updates are delivered, each \
                 once, in order.",
         work: Work::HotKey {
             subjects: vec![
