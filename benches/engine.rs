@@ -149,9 +149,9 @@ impl Bench {
     fn drain(&mut self) -> Vec<u64> {
         let mut parts_us = Vec::new();
         while self.queue.has_ready() {
-            let start_us = self.clock.now_us();
+            let start_us = self.clock.monotonic_us();
             (0..READY).for_each(|_| self.pop_and_ack());
-            parts_us.push(self.clock.now_us() - start_us);
+            parts_us.push(self.clock.monotonic_us() - start_us);
         }
         parts_us
     }
@@ -165,11 +165,11 @@ impl Bench {
         let mut parts_us = Vec::new();
         for start in keys.step_by(READY) {
             let calls: Vec<Call> = (start..).take(READY).map(call).collect();
-            let start_us = self.clock.now_us();
+            let start_us = self.clock.monotonic_us();
             for call in calls {
                 run(self, call);
             }
-            parts_us.push(self.clock.now_us() - start_us);
+            parts_us.push(self.clock.monotonic_us() - start_us);
         }
         parts_us
     }

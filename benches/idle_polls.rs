@@ -51,7 +51,7 @@ fn main() {
     }
     let resident = server.memory("VmRSS:") - before;
 
-    let (used_s, begun_us) = (cpu_s(&server), clock.now_us());
+    let (used_s, begun_us) = (cpu_s(&server), clock.monotonic_us());
     std::thread::sleep(WATCHED);
     let (used_s, took_s) = (cpu_s(&server) - used_s, clock.since(begun_us).as_secs_f64());
 
@@ -76,10 +76,10 @@ fn wake(clock: &Clock, control: &mut Connection, waiting: &mut [Connection]) -> 
     let polls = waiting.len();
     let mut took = Vec::new();
     for number in 0..KEYS.min(polls) {
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         control.send("POST", &format!("{QUEUE}/add"), &format!(r#"{{"key":"k{number}"}}"#));
         let answer = waiting.get_mut(number).expect("a poll").answer();
-        took.push(clock.now_us() - begun_us);
+        took.push(clock.monotonic_us() - begun_us);
         assert_eq!(
             answer.pointer("/items/0/key").and_then(Value::as_str),
             Some(format!("k{number}").as_str()),

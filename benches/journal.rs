@@ -134,7 +134,7 @@ fn checkpoint(clock: &Clock) {
         }
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                let sample = (clock.now_us(), number.load(Ordering::Relaxed));
+                let sample = (clock.monotonic_us(), number.load(Ordering::Relaxed));
                 samples.lock().expect("samples").push(sample);
                 std::thread::sleep(SAMPLED);
             }
@@ -148,7 +148,7 @@ fn checkpoint(clock: &Clock) {
             3.0 * count(last - first) / Duration::from_micros(ended_us - begun_us).as_secs_f64()
         };
         std::thread::sleep(SAMPLED);
-        let idle_from = clock.now_us();
+        let idle_from = clock.monotonic_us();
         let (begun_us, ended_us) = next_checkpoint(clock, &server);
         let (without, with) = (rate(idle_from, begun_us), rate(begun_us, ended_us));
         println!(
@@ -176,7 +176,7 @@ fn next_checkpoint(clock: &Clock, server: &Spawned) -> (u64, u64) {
         std::thread::sleep(SAMPLED);
         let counts = Counts::of(server);
         if counts.checkpoints > before.checkpoints {
-            let ended_us = clock.now_us();
+            let ended_us = clock.monotonic_us();
             let took = Duration::from_secs_f64(counts.checkpoints_s - before.checkpoints_s);
             return (ended_us - u64::try_from(took.as_micros()).unwrap_or_default(), ended_us);
         }
@@ -197,7 +197,7 @@ fn start(clock: &Clock) {
     );
     drop(server);
     for title in ["after kill -9, journal to replay", "after a checkpoint"] {
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         let server = folder.server();
         let took = clock.since(begun_us).as_secs_f64();
         let memory = server.memory("VmHWM:") >> 20;
@@ -282,16 +282,16 @@ fn rate(
             clients.push(scope.spawn(move || {
                 let mut latencies_us = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    let begun_us = clock.now_us();
+                    let begun_us = clock.monotonic_us();
                     call(&mut connection, index);
-                    latencies_us.push(clock.now_us() - begun_us);
+                    latencies_us.push(clock.monotonic_us() - begun_us);
                     done.fetch_add(1, Ordering::Relaxed);
                 }
                 latencies_us
             }));
         }
         std::thread::sleep(Duration::from_millis(500));
-        let (begun_us, before) = (clock.now_us(), done.load(Ordering::Relaxed));
+        let (begun_us, before) = (clock.monotonic_us(), done.load(Ordering::Relaxed));
         std::thread::sleep(MEASURED);
         let rate = count(done.load(Ordering::Relaxed) - before) / clock.since(begun_us).as_secs_f64();
         stop.store(true, Ordering::Relaxed);

@@ -54,7 +54,7 @@ fn run(clock: &Clock, server: &Spawned, title: &str, path: &str) {
     let phase = AtomicU8::new(READING);
     let (read_s, applied_s, answer, samples) = std::thread::scope(|scope| {
         let probing = scope.spawn(|| probe(clock, server.connect(), &phase));
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         let mut connection = server.connect();
         stream_list(&mut connection, path);
         let read_s = clock.since(begun_us).as_secs_f64();
@@ -111,7 +111,7 @@ fn send(connection: &mut Connection, bytes: &[u8]) {
 fn probe(clock: &Clock, mut connection: Connection, phase: &AtomicU8) -> Vec<(u8, u64)> {
     let mut samples = Vec::new();
     let mut settle = "{}".to_owned();
-    let begun_us = clock.now_us();
+    let begun_us = clock.monotonic_us();
     for number in 0_u64.. {
         let due_us = begun_us + number * PACE_US;
         std::thread::sleep(clock.until(due_us));
@@ -121,7 +121,7 @@ fn probe(clock: &Clock, mut connection: Connection, phase: &AtomicU8) -> Vec<(u8
         }
         connection.call("POST", &format!("{QUEUE}/add"), &format!(r#"{{"key":"probe-{number}"}}"#));
         let popped = connection.call("POST", &format!("{QUEUE}/pop"), &settle);
-        samples.push((now, clock.now_us() - due_us));
+        samples.push((now, clock.monotonic_us() - due_us));
         let lease = popped.pointer("/items/0/lease/id").and_then(Value::as_str).expect("a key is ready");
         settle = format!(r#"{{"settle":[{{"lease":"{lease}","as":"ack"}}]}}"#);
     }

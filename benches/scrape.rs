@@ -61,13 +61,13 @@ fn path(queue: usize) -> String {
 /// Scrapes at a steady pace. Gives how long each took, sorted, and the bytes of the last page.
 fn scrape(clock: &Clock, server: &Spawned) -> (Vec<u64>, u64) {
     let mut connection = server.connect();
-    let (begun_us, mut took, mut bytes) = (clock.now_us(), Vec::new(), 0);
+    let (begun_us, mut took, mut bytes) = (clock.monotonic_us(), Vec::new(), 0);
     for number in 0..SCRAPES {
         std::thread::sleep(clock.until(begun_us + number * SCRAPE_PERIOD_US));
-        let started_us = clock.now_us();
+        let started_us = clock.monotonic_us();
         connection.send("GET", "/metrics", "");
         let page = connection.body();
-        took.push(clock.now_us() - started_us);
+        took.push(clock.monotonic_us() - started_us);
         bytes = page.len() as u64;
         assert!(lines_of(&page, "q0999") >= SERIES_EACH, "the page has a line for each series of a queue");
     }
@@ -98,7 +98,7 @@ fn beside<T>(clock: &Clock, server: &Spawned, first: usize, deed: impl FnOnce() 
 /// Pops from one queue after the other and acknowledges each key in the next pop at its queue. Who is late
 /// counts as having waited, or a standstill would be a single sample.
 fn work(clock: &Clock, mut connection: Connection, first: usize, stop: &AtomicBool) -> Vec<u64> {
-    let (begun_us, mut took, mut queue) = (clock.now_us(), Vec::new(), first);
+    let (begun_us, mut took, mut queue) = (clock.monotonic_us(), Vec::new(), first);
     let mut settle = "{}".to_owned();
     for number in 0.. {
         let due_us = begun_us + number * PACE_US;
@@ -107,7 +107,7 @@ fn work(clock: &Clock, mut connection: Connection, first: usize, stop: &AtomicBo
             break;
         }
         let popped = connection.call("POST", &format!("{}/pop", path(queue)), &settle);
-        took.push(clock.now_us() - due_us);
+        took.push(clock.monotonic_us() - due_us);
         let lease = popped.pointer("/items/0/lease/id").and_then(Value::as_str).expect("a key is ready");
         settle = format!(r#"{{"settle":[{{"lease":"{lease}","as":"ack"}}]}}"#);
         // Two pops at each queue, so that every second one acknowledges what the one before it got.

@@ -1,14 +1,15 @@
-//! What time it is: the wall clock at start plus the monotonic time since, in microseconds since the Unix epoch.
+//! The two clocks of the process: the wall clock, and a monotonic clock that runs since the start.
 //!
-//! This is the one place that reads a clock. So time never runs backwards while the process lives, a step of the wall
-//! clock (NTP, an operator, a leap second) does not make leases expire, and tests hold the time in their hand. It is not
-//! a timer: who sleeps asks [`Clock::until`] how long.
+//! This module is the only one that reads a clock, so tests can set both. [`Clock::monotonic_us`] measures spans: timeouts,
+//! durations, and the progress of a queue's time (`service/time.rs`). It never goes back, and a step of the wall clock
+//! (NTP, an operator, a leap second) does not move it. [`Clock::wall_us`] is the calendar time at this moment. It decides
+//! when a token expires and stamps log and audit lines; it may jump in both directions, so no span is computed from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A source of the present time. Cheap to clone; all clones tell the same time.
+/// A source of the present time. Cheap to clone; all clones show the same time.
 #[derive(Debug, Clone)]
 pub struct Clock {
     source: Source,
@@ -16,76 +17,90 @@ pub struct Clock {
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// `origin_us` is the wall clock at the moment `started` was taken.
-    System { origin_us: u64, started: Instant },
-    /// Whatever the test says.
-    Manual(Arc<AtomicU64>),
+    /// The clocks of the machine; the monotonic clock counts from `started`.
+    System { started: Instant },
+    /// Whatever the test sets.
+    Manual(Arc<Readings>),
+}
+
+#[derive(Debug)]
+struct Readings {
+    wall_us: AtomicU64,
+    monotonic_us: AtomicU64,
 }
 
 impl Clock {
-    /// The machine's clock, read once here; from then on only monotonic time is added.
-    ///
-    /// A machine whose clock stands before 1970 counts from the epoch.
+    /// The machine's clocks. The monotonic clock is zero now.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clocks")]
+    #[expect(clippy::disallowed_methods, reason = "the only module that reads the machine's clocks")]
     pub fn system() -> Self {
-        let origin_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, as_us);
-        Self { source: Source::System { origin_us, started: Instant::now() } }
+        Self { source: Source::System { started: Instant::now() } }
     }
 
-    /// A clock for tests that stands at `start_us` until it is moved by the second value.
+    /// A clock for tests, moved by the second value. Its wall clock shows `wall_us`, its monotonic clock zero.
     #[must_use]
-    pub fn manual(start_us: u64) -> (Self, ManualClock) {
-        let now_us = Arc::new(AtomicU64::new(start_us));
-        (Self { source: Source::Manual(Arc::clone(&now_us)) }, ManualClock { now_us })
+    pub fn manual(wall_us: u64) -> (Self, ManualClock) {
+        let readings = Readings { wall_us: AtomicU64::new(wall_us), monotonic_us: AtomicU64::new(0) };
+        let readings = Arc::new(readings);
+        (Self { source: Source::Manual(Arc::clone(&readings)) }, ManualClock { readings })
     }
 
-    /// Microseconds since the Unix epoch.
+    /// The wall clock as it is now, in microseconds since the Unix epoch. It may go back.
     #[must_use]
-    pub fn now_us(&self) -> u64 {
+    pub fn wall_us(&self) -> u64 {
         match &self.source {
-            Source::System { origin_us, started } => origin_us.saturating_add(as_us(started.elapsed())),
-            Source::Manual(now_us) => now_us.load(Ordering::SeqCst),
+            Source::System { .. } => wall_us(),
+            Source::Manual(readings) => readings.wall_us.load(Ordering::SeqCst),
         }
     }
 
-    /// How long it is until `at_us`; zero if that has come already.
+    /// Microseconds since this clock was made. It never goes back, and steps of the wall clock do not move it.
     #[must_use]
-    pub fn until(&self, at_us: u64) -> Duration {
-        Duration::from_micros(at_us.saturating_sub(self.now_us()))
+    pub fn monotonic_us(&self) -> u64 {
+        match &self.source {
+            Source::System { started } => as_us(started.elapsed()),
+            Source::Manual(readings) => readings.monotonic_us.load(Ordering::SeqCst),
+        }
     }
 
-    /// How long it has been since `at_us`; zero if that is still to come.
+    /// How long it is until the monotonic clock shows `at_us`; zero if it has already.
+    #[must_use]
+    pub fn until(&self, at_us: u64) -> Duration {
+        Duration::from_micros(at_us.saturating_sub(self.monotonic_us()))
+    }
+
+    /// The time since the monotonic clock showed `at_us`; zero if that is still to come.
     #[must_use]
     pub fn since(&self, at_us: u64) -> Duration {
-        Duration::from_micros(self.now_us().saturating_sub(at_us))
+        Duration::from_micros(self.monotonic_us().saturating_sub(at_us))
     }
 }
 
-/// What the wall clock says now, in microseconds since the Unix epoch: for the log, which people lay beside the logs of
-/// other machines.
+/// The machine's wall clock as it is now, in microseconds since the Unix epoch; zero before 1970.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clocks")]
+#[expect(clippy::disallowed_methods, reason = "the only module that reads the machine's clocks")]
 pub fn wall_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, as_us)
 }
 
-/// The hand that moves a clock made by [`Clock::manual`].
+/// Moves a clock made by [`Clock::manual`].
 #[derive(Debug, Clone)]
 pub struct ManualClock {
-    now_us: Arc<AtomicU64>,
+    readings: Arc<Readings>,
 }
 
 impl ManualClock {
-    /// Moves the clock forward, at most to the end of time (`u64::MAX`).
+    /// Moves both clocks forward, at most to the end of time (`u64::MAX`).
     pub fn advance(&self, by: Duration) {
-        let now_us = self.now_us.load(Ordering::SeqCst);
-        self.now_us.store(now_us.saturating_add(as_us(by)), Ordering::SeqCst);
+        for reading in [&self.readings.wall_us, &self.readings.monotonic_us] {
+            let now_us = reading.load(Ordering::SeqCst);
+            reading.store(now_us.saturating_add(as_us(by)), Ordering::SeqCst);
+        }
     }
 
-    /// Puts the clock anywhere, backwards too: what a restart with a wrong wall clock looks like.
-    pub fn set(&self, now_us: u64) {
-        self.now_us.store(now_us, Ordering::SeqCst);
+    /// Sets the wall clock, backwards too, as an operator or NTP would. The monotonic clock does not notice.
+    pub fn set_wall(&self, wall_us: u64) {
+        self.readings.wall_us.store(wall_us, Ordering::SeqCst);
     }
 }
 
@@ -99,33 +114,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn system_time_is_after_2020_and_never_falls() {
+    fn the_wall_clock_is_after_2020_and_the_monotonic_clock_never_falls() {
         let clock = Clock::system();
         let clone = clock.clone();
-        let mut last = clock.now_us();
-        assert!(last > 1_577_836_800_000_000, "the machine's clock stands at {last} us");
+        let wall_us = clock.wall_us();
+        assert!(wall_us > 1_577_836_800_000_000, "the machine's clock shows {wall_us} us");
+        let mut last = clock.monotonic_us();
+        assert!(last < 60_000_000, "the monotonic clock starts at zero, not at {last} us");
         for _ in 0..1_000 {
-            let now = clone.now_us();
+            let now = clone.monotonic_us();
             assert!(now >= last);
             last = now;
         }
-        assert_eq!(clock.until(0), Duration::ZERO);
-        assert!(clock.until(u64::MAX) > Duration::from_secs(1));
     }
 
     #[test]
-    fn manual_time_moves_only_by_hand_and_for_all_clones() {
+    fn a_manual_clock_moves_only_by_hand_and_for_all_clones() {
         let (clock, hand) = Clock::manual(1_000);
         let clone = clock.clone();
-        assert_eq!(clock.now_us(), 1_000);
+        assert_eq!((clock.wall_us(), clock.monotonic_us()), (1_000, 0));
         hand.advance(Duration::from_millis(2));
-        assert_eq!((clock.now_us(), clone.now_us()), (3_000, 3_000));
-        assert_eq!(clock.until(3_500), Duration::from_micros(500));
-        assert_eq!(clock.since(2_500), Duration::from_micros(500));
-        hand.set(10);
-        assert_eq!(clone.now_us(), 10);
-        assert_eq!(clock.since(11), Duration::ZERO);
+        assert_eq!((clone.wall_us(), clone.monotonic_us()), (3_000, 2_000));
+        assert_eq!(clock.until(3_500), Duration::from_micros(1_500));
+        assert_eq!(clock.since(1_500), Duration::from_micros(500));
+        assert_eq!(clock.since(2_001), Duration::ZERO);
         hand.advance(Duration::MAX);
-        assert_eq!(clock.now_us(), u64::MAX);
+        assert_eq!((clock.wall_us(), clock.monotonic_us()), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn setting_the_wall_clock_does_not_move_the_monotonic_clock() {
+        let (clock, hand) = Clock::manual(1_000);
+        hand.advance(Duration::from_micros(5));
+        hand.set_wall(10);
+        assert_eq!((clock.wall_us(), clock.monotonic_us()), (10, 5));
     }
 }

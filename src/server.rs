@@ -98,7 +98,7 @@ impl Server {
             gate: reloadable.gate.clone(),
             audit: reloadable.audit.clone(),
             spans: spans.clone(),
-            started_us: clock.now_us(),
+            started_us: clock.wall_us(),
             clock: clock.clone(),
             shutdown: shutdown.clone(),
             durability: durability(settings),

@@ -17,6 +17,7 @@ mod popping;
 mod reloading;
 mod seeding;
 mod slices;
+mod time;
 mod timers;
 mod together;
 mod turns;
@@ -30,6 +31,7 @@ pub use history::History;
 pub use popping::{Delivered, PopAnswer, PopCall};
 pub use registry::{Limits, Registry};
 pub use slices::SLICE_KEYS;
+pub use time::Moment;
 #[cfg(test)]
 pub use together::is_gathering;
 pub use together::{Gathering, gather_here};

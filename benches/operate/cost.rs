@@ -89,7 +89,7 @@ impl Measured {
 
     /// Adds and pops, each of which settles the lease before, a second.
     fn cycles(&self, clock: &Clock) -> f64 {
-        let until_us = clock.now_us() + u64::try_from(ROUND.as_micros()).expect("a short time");
+        let until_us = clock.monotonic_us() + u64::try_from(ROUND.as_micros()).expect("a short time");
         let done = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..CONNECTIONS {
@@ -97,7 +97,7 @@ impl Measured {
                     let mut connection = self.server.connect();
                     connection.headers.clone_from(&self.headers);
                     let mut settle = String::new();
-                    while clock.now_us() < until_us {
+                    while clock.monotonic_us() < until_us {
                         self.cycle(&mut connection, &mut settle);
                         done.fetch_add(1, Ordering::Relaxed);
                     }

@@ -98,13 +98,13 @@ impl Caller {
 
     /// Sends a request; none if the connection was closed instead of being answered.
     async fn call(&mut self, request: &[u8]) -> Option<Answer> {
-        let begun_us = self.clock.now_us();
+        let begun_us = self.clock.monotonic_us();
         // A server that refuses need not take all of it; its answer is there to read all the same.
         let _refused = self.stream.write_all(request).await;
         let mut text = Vec::new();
         loop {
             let read = self.stream.read_buf(&mut text).await.unwrap_or_default();
-            let took_us = self.clock.now_us() - begun_us;
+            let took_us = self.clock.monotonic_us() - begun_us;
             let head = text.windows(4).position(|window| window == b"\r\n\r\n");
             if let Some(head) = head {
                 let head = String::from_utf8_lossy(text.get(..head).unwrap_or_default()).to_ascii_lowercase();
@@ -165,14 +165,14 @@ async fn closed_loop(
     time: Duration,
 ) -> (f64, Vec<u64>) {
     let (batches, next) = (batches(load), Arc::new(AtomicU64::new(0)));
-    let until_us = clock.now_us() + u64::try_from(time.as_micros()).expect("a short time");
+    let until_us = clock.monotonic_us() + u64::try_from(time.as_micros()).expect("a short time");
     let mut callers = JoinSet::new();
     for _ in 0..connections {
         let (batches, next, clock) = (batches.clone(), next.clone(), clock.clone());
         let mut caller = Caller::connect(address, &clock).await;
         callers.spawn(async move {
             let mut times = Vec::new();
-            while clock.now_us() < until_us {
+            while clock.monotonic_us() < until_us {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let answer = caller.call(of(&batches, number)).await.expect("an answer");
                 assert_eq!(answer.status, 200, "the load is one that the server sustains");

@@ -96,7 +96,7 @@ pub async fn drive<W: Worker>(
     let mut outcome = Ok(());
     'phases: for (phase, lasts) in phases {
         shared.phase.store(phase, Ordering::Relaxed);
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         loop {
             let elapsed = clock.since(begun_us);
             shared.measured().lasted = elapsed;

@@ -86,21 +86,21 @@ impl Actor {
 
 impl load::Worker for Actor {
     async fn work(&mut self, clock: &Clock) -> io::Result<Done> {
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         let (requests, objects) = match self {
             Self::One(part, connection) => connection.play(*part).await?,
             Self::HandOff { giver, taker } => {
                 taker.ask().await?;
                 tokio::time::sleep(SETTLE_IN).await;
-                let begun_us = clock.now_us();
+                let begun_us = clock.monotonic_us();
                 giver.post(0).await?;
                 let objects = taker.take(SETTLE).await?;
-                let ended_us = clock.now_us();
+                let ended_us = clock.monotonic_us();
                 giver.caller.answer().await?;
                 return Ok(Done { requests: 2, objects, begun_us, ended_us });
             }
         };
-        Ok(Done { requests, objects, begun_us, ended_us: clock.now_us() })
+        Ok(Done { requests, objects, begun_us, ended_us: clock.monotonic_us() })
     }
 }
 

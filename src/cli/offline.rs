@@ -197,7 +197,7 @@ impl Backup {
     /// Why there is no copy.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let clock = Clock::system();
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         let mut tell = |line: String| {
             // That a copy has no mark is so by nature.
             if !line.starts_with("note: ") {

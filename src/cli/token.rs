@@ -111,7 +111,7 @@ impl Token {
         all.push(entry.clone());
         let tokens = Tokens::new(&all, &Tokens::default()).map_err(Error::Entry)?;
         if let (Err(Denied::Expired { .. }), Some(expires)) =
-            (tokens.caller(&token, Clock::system().now_us()), &self.expires)
+            (tokens.caller(&token, Clock::system().wall_us()), &self.expires)
         {
             return Err(Error::Past { expires: expires.clone() });
         }

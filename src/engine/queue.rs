@@ -206,6 +206,12 @@ impl Queue {
         self.rv
     }
 
+    /// When the newest event happened, or the queue was created.
+    #[must_use]
+    pub fn last_at(&self) -> Time {
+        self.last_at
+    }
+
     /// The settings.
     #[must_use]
     pub fn config(&self) -> &Arc<Config> {

@@ -46,8 +46,8 @@ fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
     if gate.access.lets_everybody_in() {
         return Ok(());
     }
-    let (tokens, now_us) = (gate.access.tokens(), visit.state.clock.now_us());
-    let caller = tokens.caller(bearer(headers)?, now_us).map_err(|denied| match denied {
+    let (tokens, clock) = (gate.access.tokens(), &visit.state.clock);
+    let caller = tokens.caller(bearer(headers)?, clock.wall_us()).map_err(|denied| match denied {
         Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
         Denied::Expired { at_us, name } => {
             let _known = visit.expired.set(name);
@@ -57,7 +57,7 @@ fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
     })?;
     let caller = visit.caller.get_or_init(|| caller);
     // What is not allowed counts too: it costs as much as what is.
-    caller.count(now_us).map_err(|wait| {
+    caller.count(clock.monotonic_us()).map_err(|wait| {
         let rate = caller.rate().map_or(0, |rate| rate.each_second);
         let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
         Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -82,8 +81,8 @@ impl Observed {
     fn tell(&self, status: Option<u16>, outcome: &'static str) {
         let visit = &self.visit;
         let counts = visit.counts();
-        let now_us = visit.state.clock.now_us();
-        let took = Duration::from_micros(now_us.saturating_sub(visit.begun_us));
+        let took = visit.state.clock.since(visit.begun_us);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let route = visit.route().unwrap_or(UNMATCHED);
         if let Some(status) = status {
             visit.state.measures.answered(visit.method, route, status, took);
@@ -97,7 +96,7 @@ impl Observed {
             route,
             status,
             outcome,
-            took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            took_us,
             request_id = visit.id,
             queue = visit.queue(),
             who,
@@ -109,10 +108,11 @@ impl Observed {
             "request"
         );
         if visit.state.spans.are_sent() {
+            let ended_us = visit.state.clock.wall_us();
             visit.state.spans.record(&spans::Request {
                 method: visit.method,
                 route,
-                at_us: (visit.begun_us, now_us),
+                at_us: (ended_us.saturating_sub(took_us), ended_us),
                 parent: visit.parent,
                 links: visit.links.get().map_or(&[], Vec::as_slice),
                 id: &visit.id,
@@ -124,7 +124,7 @@ impl Observed {
         let Some(class) = self.class(route, status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
         visit.state.audit.record(class, who, || Line {
-            time: super::wire::instant(Time::from_micros(now_us)),
+            time: super::wire::instant(Time::from_micros(visit.state.clock.wall_us())),
             request_id: &visit.id,
             who,
             from: visit.peer().map(|peer| peer.address.to_string()),

@@ -116,7 +116,7 @@ impl Visit {
         let head = Head::of(request.headers());
         Arc::new(Self {
             id: request_id(&head, &state),
-            begun_us: state.clock.now_us(),
+            begun_us: state.clock.monotonic_us(),
             method: method_label(request.method().as_str()),
             target,
             connection,

@@ -143,7 +143,7 @@ impl<S: Store> Writer<S> {
         if let Some(batch) = batch {
             self.commit(batch).await;
         }
-        let now_us = self.clock.now_us();
+        let now_us = self.clock.monotonic_us();
         if self.checkpoint.is_none() && self.growth > self.growth_max && now_us >= self.next_checkpoint_us {
             self.begin_checkpoint();
         }
@@ -188,7 +188,7 @@ impl<S: Store> Writer<S> {
 
     /// Commits a batch and tells those who wait for it; says whether it is durable.
     async fn commit(&mut self, mut batch: Batch) -> bool {
-        let begun_us = self.clock.now_us();
+        let begun_us = self.clock.monotonic_us();
         let mut work = Work::of(mem::take(&mut batch.ops));
         let events = work.events();
         let mut writes = work.writes(&mut self.next_row);
@@ -214,7 +214,7 @@ impl<S: Store> Writer<S> {
     fn begin_checkpoint(&mut self) {
         self.growth_covered = mem::take(&mut self.growth);
         let queues = self.books.keys().copied().collect();
-        self.checkpoint = Some(Checkpoint::new(queues, self.clock.now_us(), self.pace.clone()));
+        self.checkpoint = Some(Checkpoint::new(queues, self.clock.monotonic_us(), self.pace.clone()));
     }
 
     /// One slice of the checkpoint. It is written after all that it may know of.
@@ -229,7 +229,7 @@ impl<S: Store> Writer<S> {
         }
         // A queue whose deletion has just been committed must not come back by its checkpoint.
         writes.retain(|queue| self.books.contains_key(&queue));
-        let begun_us = self.clock.now_us();
+        let begun_us = self.clock.monotonic_us();
         if !self.write_or_fail(writes).await {
             return;
         }
@@ -250,7 +250,7 @@ impl<S: Store> Writer<S> {
 
     /// Adds what may go of the queues that `writes` appends to: as much as comes goes.
     fn add_trims(&self, writes: &mut Writes) {
-        let now = Time::from_micros(self.clock.now_us());
+        let now = Time::from_micros(self.clock.wall_us());
         for row in &writes.journal {
             let rv = self.books.get(&row.queue).and_then(|book| book.expendable(now));
             let trim = rv.map(|rv| (row.queue, rv));
@@ -270,7 +270,7 @@ impl<S: Store> Writer<S> {
 
     /// Removes what is too old and what deleted queues have left, and keeps the files in bounds.
     async fn upkeep(&mut self) {
-        let now = Time::from_micros(self.clock.now_us());
+        let now = Time::from_micros(self.clock.wall_us());
         let old = self.books.iter().filter_map(|(queue, book)| Some((*queue, book.expendable(now)?)));
         let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
         self.add_deleted(&mut writes).await;
@@ -327,7 +327,7 @@ impl<S: Store> Writer<S> {
             self.growth += mem::take(&mut self.growth_covered);
             // It may have been what failed, for want of more room than commits need.
             self.checkpoint_wait = (self.checkpoint_wait * 2).clamp(CHECKPOINT_WAIT_MIN, CHECKPOINT_WAIT_MAX);
-            self.next_checkpoint_us = self.clock.now_us().saturating_add(micros(self.checkpoint_wait));
+            self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(micros(self.checkpoint_wait));
         }
         self.gathering.go_down(Error::from(error), batch);
         let mut wait = RETRY_MIN;

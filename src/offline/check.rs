@@ -134,7 +134,7 @@ pub async fn examine(
     clock: &Clock,
     tell: &mut dyn FnMut(String),
 ) -> Report {
-    let begun_us = clock.now_us();
+    let begun_us = clock.monotonic_us();
     let (decoder, queues, damaged_rows) = (Decoder::new(), BTreeMap::new(), HashSet::new());
     let mut examiner = Examiner { snapshot, tell, decoder, queues, damaged_rows, report: Report::default() };
     examiner.look_at_the_whole().await;

@@ -59,6 +59,6 @@ async fn tell(audit: Audit, clock: Clock, ending: CancellationToken) {
             () = tokio::time::sleep(TELL_PERIOD) => {}
             () = ending.cancelled() => {}
         }
-        audit.tell_suppressed(&wire::instant(Time::from_micros(clock.now_us())));
+        audit.tell_suppressed(&wire::instant(Time::from_micros(clock.wall_us())));
     }
 }

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use super::metrics::{QueueMetrics, Sample};
 use super::popping::Served;
+use super::time::{Moment, QueueClock};
 use super::turns::{Admitting, Turns};
 use super::waiters::{Delivery, Waiters};
 use super::{Error, Incarnation, LeaseId, Name};
@@ -34,6 +35,7 @@ pub struct Handle {
     naming: Naming,
     pub(super) max_waiters: usize,
     clock: Clock,
+    time: QueueClock,
     /// Where events go, and what the queue is called there; none in a service without a journal.
     journal: Option<(Journal, QueueId)>,
     shutdown: Shutdown,
@@ -144,6 +146,8 @@ pub struct Document {
     pub config: Arc<Config>,
     /// Its state at a glance.
     pub status: crate::engine::Status,
+    /// When that was.
+    pub moment: Moment,
     /// Pops that wait.
     pub waiters: usize,
 }
@@ -162,6 +166,7 @@ impl Handle {
         Self {
             naming,
             max_waiters: around.max_waiters,
+            time: QueueClock::new(around.clock.clone(), queue.last_at()),
             clock: around.clock,
             journal: around.journal,
             shutdown: around.shutdown,
@@ -246,10 +251,26 @@ impl Handle {
         self.naming.incarnation
     }
 
-    /// The present time, as the engine counts it.
+    /// The present time of the queue.
     #[must_use]
     pub fn now(&self) -> Time {
-        Time::from_micros(self.clock.now_us())
+        self.time.now()
+    }
+
+    /// The present time of the queue, with what replies need to show its instants as wall times.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        self.time.moment()
+    }
+
+    /// How long it is until an instant of the queue.
+    pub(super) fn until(&self, at: Time) -> Duration {
+        self.time.until(at)
+    }
+
+    /// How far the queue's time is ahead of the wall clock.
+    pub(super) fn lead(&self) -> Duration {
+        self.time.lead()
     }
 
     /// The queue's settings as of now, without waiting for a commit.
@@ -268,15 +289,15 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
-    pub async fn read<T>(&self, read: impl FnOnce(&Queue, Time) -> T) -> Result<T, Error> {
-        self.look(|inner, now| read(&inner.queue, now)).await
+    pub async fn read<T>(&self, read: impl FnOnce(&Queue, Moment) -> T) -> Result<T, Error> {
+        self.look(|inner, moment| read(&inner.queue, moment)).await
     }
 
-    async fn look<T>(&self, look: impl FnOnce(&Inner, Time) -> T) -> Result<T, Error> {
+    async fn look<T>(&self, look: impl FnOnce(&Inner, Moment) -> T) -> Result<T, Error> {
         let (out, commit) = {
             let _told = IfItPanics(self);
             let inner = self.open()?;
-            (look(&inner, self.now()), inner.commit.clone())
+            (look(&inner, self.moment()), inner.commit.clone())
         };
         commit.wait().await?;
         Ok(out)
@@ -297,13 +318,14 @@ impl Handle {
     /// # Errors
     /// As [`read`](Self::read).
     pub async fn document(&self) -> Result<Document, Error> {
-        let document = |inner: &Inner, now| Document {
+        let document = |inner: &Inner, moment: Moment| Document {
             name: self.naming.name.clone(),
             incarnation: self.naming.incarnation,
             auto_created: inner.queue.is_auto_created(),
             created_at: self.naming.created_at,
             config: inner.queue.config().clone(),
-            status: inner.queue.status(now),
+            status: inner.queue.status(moment.now),
+            moment,
             waiters: inner.waiters.len(),
         };
         self.look(document).await
@@ -426,7 +448,7 @@ impl Handle {
     pub(super) fn sample(&self) -> Option<Sample> {
         let mut inner = self.lock();
         let waiters = inner.waiters.len();
-        (!inner.deleted).then(|| self.metrics.sample(&mut inner.queue, waiters, self.now()))
+        (!inner.deleted).then(|| self.metrics.sample(&mut inner.queue, waiters, self.now(), self.lead()))
     }
 
     /// What is measured of the queue.

@@ -255,7 +255,7 @@ impl ReloadMetrics {
     pub fn ended(&self, is_successful: bool) {
         self.successful.set(f64::from(u8::from(is_successful)));
         if is_successful {
-            self.timestamp.set(Duration::from_micros(self.clock.now_us()).as_secs_f64());
+            self.timestamp.set(Duration::from_micros(self.clock.wall_us()).as_secs_f64());
         }
     }
 }

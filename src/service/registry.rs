@@ -166,7 +166,7 @@ impl Registry {
             return Err(Error::QueueNotFound);
         }
         let last_rv = self.read().last_rv(name);
-        let queue = Queue::new(self.defaults.clone(), last_rv, Time::from_micros(self.clock.now_us()));
+        let queue = Queue::new(self.defaults.clone(), last_rv, Time::from_micros(self.clock.wall_us()));
         check(&queue)?;
         Ok(Some(queue))
     }
@@ -192,7 +192,7 @@ impl Registry {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues });
         }
         let failures = self.check_journal()?;
-        let created_at = Time::from_micros(self.clock.now_us());
+        let created_at = Time::from_micros(self.clock.wall_us());
         let mut queue = Queue::new(config, queues.last_rv(name), created_at);
         if auto_created {
             queue.set_auto_created();

@@ -21,6 +21,8 @@ use crate::journal::{self, Journal, Live};
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest of these waits.
 const RETRY_MAX: Duration = Duration::from_mins(1);
+/// After a start, a larger lead of queues over the wall clock is logged.
+const CLOCK_LEAD_WARNED: Duration = Duration::from_mins(1);
 /// How often a recovery that takes long tells how far it is.
 const TELL_PERIOD: Duration = Duration::from_secs(2);
 
@@ -82,7 +84,7 @@ impl Registry {
         if unclean {
             self.set_unclean();
         }
-        let begun_us = self.clock().now_us();
+        let begun_us = self.clock().monotonic_us();
         let loading = async {
             for row in &contents.live {
                 let loaded = recovery::load(journal.reader().as_ref(), row, progress).await?;
@@ -98,11 +100,27 @@ impl Registry {
                 loaded = &mut loading => {
                     loaded?;
                     tell("loaded", progress, self.clock().since(begun_us));
+                    self.warn_of_clock_lead();
                     self.set_ready();
                     return Ok(());
                 }
                 () = tokio::time::sleep(TELL_PERIOD) => tell("loading", progress, self.clock().since(begun_us)),
             }
+        }
+    }
+
+    /// Logs that the wall clock is far behind the last events of queues.
+    fn warn_of_clock_lead(&self) {
+        let leads = self.handles().into_iter().map(|handle| (handle.lead(), handle));
+        let ahead: Vec<_> = leads.filter(|(lead, _)| *lead >= CLOCK_LEAD_WARNED).collect();
+        if let Some((lead, handle)) = ahead.iter().max_by_key(|(lead, _)| *lead) {
+            tracing::warn!(
+                queues = ahead.len(),
+                queue = %handle.name(),
+                lead_s = lead.as_secs(),
+                "the wall clock is behind the last events of queues, the most in this one; \
+                 their time runs on from there, so leases and delays end on time"
+            );
         }
     }
 
@@ -155,7 +173,7 @@ impl Registry {
         journal: &Journal,
         failures: u64,
     ) -> Result<Vec<String>, recovery::Error> {
-        let begun_us = self.clock().now_us();
+        let begun_us = self.clock().monotonic_us();
         let reader = journal.reader().as_ref();
         let contents = recovery::contents(reader).await?;
         journal.found_deleted(contents.deleted, failures);

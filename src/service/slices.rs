@@ -126,7 +126,7 @@ impl Handle {
         generation: u64,
         step: &mut impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
     ) -> Result<Stretch<T>, Error> {
-        let begun = self.clock().now_us();
+        let begun = self.clock().monotonic_us();
         let (progress, commit) = self.with_inner(|inner, now| {
             if inner.generation != generation {
                 return None;

@@ -19,7 +19,7 @@ pub(super) async fn run(handle: Arc<Handle>) {
             Err(Error::Journal(_)) => (None, None),
             Err(_) => return,
         };
-        let sleep = next.map(|next| handle.clock().until(next.as_micros()));
+        let sleep = next.map(|next| handle.until(next));
         tokio::select! {
             biased;
             () = handle.timer.notified() => {}

@@ -63,7 +63,7 @@ impl Talk {
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
             spans: Spans::default(),
-            started_us: clock.now_us(),
+            started_us: clock.wall_us(),
             clock,
             shutdown: shutdown.clone(),
             durability: Durability::Memory,

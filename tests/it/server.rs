@@ -5,6 +5,7 @@
 //! of a connection.
 
 mod admission;
+mod clock;
 mod commits;
 mod hot;
 mod keeping;

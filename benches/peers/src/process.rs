@@ -90,7 +90,7 @@ pub(crate) async fn printed(
     let log = folder.0.join("log");
     // So that it and what it has started end in good order.
     let mut process = Process::start(command, Signal::TERM, &log)?;
-    let begun_us = clock.now_us();
+    let begun_us = clock.monotonic_us();
     loop {
         let ended = process.ended()?;
         if ended.is_some_and(|status| status.success()) {

@@ -176,7 +176,7 @@ impl Programs {
         let ending = if kind == Kind::Postgres { Signal::QUIT } else { Signal::KILL };
         let process = Process::start(&mut command, ending, &folder.0.join("log"))?;
         let mut running = Running { process, folder, address: format!("127.0.0.1:{port}") };
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         while !tokio::time::timeout(PATIENCE, running.is_ready(kind)).await.unwrap_or(false) {
             let ended = running.process.ended()?;
             if ended.is_some() || clock.since(begun_us) > PATIENCE {

@@ -44,7 +44,7 @@ fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::Metho
         gate: Arc::new(gate),
         audit: Audit::default(),
         spans: Spans::default(),
-        started_us: clock.now_us(),
+        started_us: clock.wall_us(),
         clock,
         shutdown,
         durability: Durability::Memory,

@@ -88,7 +88,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         leases: Some(settled.len() as u64),
         ..Counts::default()
     });
-    let text = popped(handle.incarnation(), &delivered.items, &settled, handle.now());
+    let text = popped(handle.incarnation(), &delivered.items, &settled, handle.moment());
     let outbox = visit.connection.as_ref().map(|connection| connection.outbox.clone());
     Ok(json(Body::new(DeliveryBody::new(text, delivered, outbox))))
 }
@@ -190,9 +190,9 @@ pub(in crate::http) async fn extend(
     let handle = state.registry.get(&name)?;
     let tokens: Vec<u64> = body.leases.iter().map(|id| handle.token(id)).collect();
     let extended = handle.write(|queue, now| queue.extend(now, &tokens, lease)).await?;
-    let now = handle.now();
+    let moment = handle.moment();
     let pairs = body.leases.iter().zip(&extended);
-    let leases: Vec<_> = pairs.map(|(id, extended)| ExtendedDocument::new(id, *extended, now)).collect();
+    let leases: Vec<_> = pairs.map(|(id, extended)| ExtendedDocument::new(id, *extended, moment)).collect();
     if all_lost(extended.iter().map(|extended| matches!(extended, Extended::Stale { .. }))) {
         let list = serde_json::to_value(&leases).unwrap_or_default();
         return Err(lease_lost("extended").with("leases", list));

@@ -76,8 +76,9 @@ async fn page(
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let history = handle.history(key, before, limit).await?;
+    let moment = handle.moment();
     Ok(Page {
-        items: history.events.iter().map(|event| EventDocument::new(&handle, event)).collect(),
+        items: history.events.iter().map(|event| EventDocument::new(&handle, event, moment)).collect(),
         next: history.next.map(|rv| cursor::encode(List::History, handle.incarnation(), &rv.to_string())),
         resource_version: history.resource_version,
     })

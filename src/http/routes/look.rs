@@ -27,7 +27,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::visit::Visit;
 use crate::http::wire::{ItemDocument, KnownDocument, Page, SyncedDocument};
-use crate::service::Handle;
+use crate::service::{Handle, Moment};
 
 /// Entries of a page when the request does not say.
 pub(super) const PAGE_DEFAULT: u64 = 500;
@@ -227,7 +227,7 @@ async fn item_page(
     let from = from.unwrap_or_else(|| Place::start(first));
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let looker = handle.clone();
-    let page = handle.read(move |queue, now| read_items(queue, &looker, &filter, from, limit, now));
+    let page = handle.read(move |queue, moment| read_items(queue, &looker, &filter, from, limit, moment));
     Ok(page.await?)
 }
 
@@ -237,7 +237,7 @@ fn read_items(
     filter: &ItemFilter,
     from: Place,
     limit: usize,
-    now: Time,
+    moment: Moment,
 ) -> Page<ItemDocument> {
     let mut items = Vec::new();
     let (mut looked, mut bytes) = (0, 0);
@@ -258,7 +258,7 @@ fn read_items(
                 let wanted = filter.worker.as_deref().is_none_or(|wanted| worker == Some(wanted));
                 if wanted && (state != 1 || standing.is_delayed()) {
                     bytes += [&entry.waiting, &entry.leased].map(weight).iter().sum::<usize>();
-                    items.push(ItemDocument::new(handle, entry, now));
+                    items.push(ItemDocument::new(handle, entry, moment));
                 }
             }
             next = Some(place);
@@ -317,9 +317,9 @@ pub(in crate::http) async fn item(
 }
 
 async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
-    let item = handle.read(|queue, now| {
+    let item = handle.read(|queue, moment| {
         let entry = queue.table().get(key.as_str()).filter(|entry| ItemDocument::is_item(entry))?;
-        Some(ItemDocument::new(handle, entry, now))
+        Some(ItemDocument::new(handle, entry, moment))
     });
     item.await?.map(Json).ok_or_else(|| no_key(key, "nothing waits, is leased, parked or has failed"))
 }

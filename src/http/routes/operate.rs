@@ -72,7 +72,7 @@ pub(in crate::http) async fn info(
         name: "deltaq",
         version: env!("CARGO_PKG_VERSION"),
         durability: state.durability.as_str(),
-        uptime_ms: millis(state.clock.since(state.started_us)),
+        uptime_ms: millis(state.clock.since(0)),
         limits: InfoLimits {
             key_bytes: KEY_BYTES_MAX,
             json_depth: JSON_DEPTH_MAX,

@@ -43,7 +43,7 @@ struct Shared {
 impl Pace {
     /// A new connection: it has to send its first head.
     pub(super) fn new(clock: Clock, header_read_timeout: Duration, idle_timeout: Duration) -> Self {
-        let since_us = AtomicU64::new(clock.now_us());
+        let since_us = AtomicU64::new(clock.monotonic_us());
         let phase = AtomicU8::new(HEAD);
         Self { shared: Arc::new(Shared { clock, header_read_timeout, idle_timeout, phase, since_us }) }
     }
@@ -111,7 +111,7 @@ impl Pace {
     }
 
     fn enter(&self, phase: u8) {
-        self.shared.since_us.store(self.shared.clock.now_us(), Ordering::Relaxed);
+        self.shared.since_us.store(self.shared.clock.monotonic_us(), Ordering::Relaxed);
         self.shared.phase.store(phase, Ordering::Relaxed);
     }
 }

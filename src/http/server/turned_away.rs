@@ -48,7 +48,7 @@ impl Doorkeeper {
                 limit = self.connections_max,
                 "connections were turned away: server.max_connections are open"
             );
-            (self.told_us, self.untold) = (Some(self.clock.now_us()), 0);
+            (self.told_us, self.untold) = (Some(self.clock.monotonic_us()), 0);
         }
         let permit = self.telling.clone().try_acquire_owned().ok().filter(|_| !self.speaks_tls)?;
         let limit = self.connections_max;

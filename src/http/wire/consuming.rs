@@ -8,9 +8,8 @@ use utoipa::ToSchema;
 use super::{Instant, RawObject, instant, millis, strict};
 use crate::engine::command::{Extended, Outcome, Settled};
 use crate::engine::delta::{Delta, Source};
-use crate::engine::time::Time;
 use crate::http::openapi::terms;
-use crate::service::LeaseId;
+use crate::service::{LeaseId, Moment};
 
 /// A delta as it is handed out.
 #[derive(Debug, Serialize, ToSchema)]
@@ -50,12 +49,14 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-impl From<&Delta> for DeltaDocument {
-    fn from(delta: &Delta) -> Self {
+impl DeltaDocument {
+    /// A delta as it is shown at `moment`.
+    #[must_use]
+    pub fn new(delta: &Delta, moment: Moment) -> Self {
         Self {
             kind: delta.kind.as_str(),
             resource_version: delta.rv,
-            queued_at: Instant(delta.queued_at),
+            queued_at: Instant(moment.wall(delta.queued_at)),
             object: RawObject(delta.object.clone()),
             final_state_unknown: delta.final_state_unknown,
             source: delta.provenance.source().cloned(),
@@ -266,9 +267,9 @@ pub struct ExtendedDocument {
 }
 
 impl ExtendedDocument {
-    /// What became of the extension of `lease`, as of `now`.
+    /// What became of the extension of `lease`, as of `moment`.
     #[must_use]
-    pub fn new(lease: &str, extended: Extended, now: Time) -> Self {
+    pub fn new(lease: &str, extended: Extended, moment: Moment) -> Self {
         let stale = |outcome: Outcome| Self {
             lease: lease.to_owned(),
             result: "stale",
@@ -282,8 +283,8 @@ impl ExtendedDocument {
             Extended::Stale { outcome } => stale(outcome),
             Extended::Ok { deadline, pending_deltas, deleted } => Self {
                 result: "ok",
-                expires_at: Some(instant(deadline)),
-                expires_in_ms: Some(millis(deadline.since(now))),
+                expires_at: Some(instant(moment.wall(deadline))),
+                expires_in_ms: Some(millis(deadline.since(moment.now))),
                 pending_deltas: Some(pending_deltas),
                 deleted: Some(deleted),
                 outcome: None,

@@ -7,7 +7,7 @@ use super::{RawObject, instant};
 use crate::engine::event::{Disposition, Ending, Event, EventKind};
 use crate::engine::time::Time;
 use crate::http::openapi::terms;
-use crate::service::Handle;
+use crate::service::{Handle, Moment};
 
 /// One thing that happened to a key. A member is there where the event has it.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -66,9 +66,10 @@ pub struct EventDocument {
 }
 
 impl EventDocument {
-    /// The document of an event of one key.
+    /// The document of an event of one key, as it is shown at `moment`.
     #[must_use]
-    pub fn new(handle: &Handle, event: &Event) -> Self {
+    pub fn new(handle: &Handle, event: &Event, moment: Moment) -> Self {
+        let instant = |at| instant(moment.wall(at));
         let document = Self { resource_version: event.rv, at: instant(event.at), ..Self::default() };
         let lease = |token| Some(handle.lease_id(token).to_string());
         match &event.kind {

@@ -6,9 +6,8 @@ use utoipa::ToSchema;
 use super::{DeltaDocument, RawObject, instant, millis};
 use crate::engine::schedule::{Lease, Place};
 use crate::engine::table::Entry;
-use crate::engine::time::Time;
 use crate::http::openapi::terms;
-use crate::service::Handle;
+use crate::service::{Handle, Moment};
 
 /// Whether a queue has synced.
 #[derive(Debug, Serialize, ToSchema)]
@@ -66,13 +65,13 @@ pub struct ItemLease {
 }
 
 impl ItemLease {
-    fn new(handle: &Handle, lease: &Lease, now: Time) -> Self {
+    fn new(handle: &Handle, lease: &Lease, moment: Moment) -> Self {
         Self {
             id: handle.lease_id(lease.token).to_string(),
             token: lease.token,
             worker: lease.worker.as_deref().map(str::to_owned),
-            expires_at: instant(lease.deadline),
-            expires_in_ms: millis(lease.deadline.since(now)),
+            expires_at: instant(moment.wall(lease.deadline)),
+            expires_in_ms: millis(lease.deadline.since(moment.now)),
         }
     }
 }
@@ -108,9 +107,9 @@ pub struct ItemDocument {
 }
 
 impl ItemDocument {
-    /// The key as of `now`.
+    /// The key as of `moment`.
     #[must_use]
-    pub fn new(handle: &Handle, entry: &Entry, now: Time) -> Self {
+    pub fn new(handle: &Handle, entry: &Entry, moment: Moment) -> Self {
         let standing = &entry.standing;
         let state = match standing.place {
             Place::Leased(_) => Some("leased"),
@@ -121,13 +120,13 @@ impl ItemDocument {
         Self {
             key: entry.key.as_str().to_owned(),
             state,
-            deltas: entry.waiting.iter().map(DeltaDocument::from).collect(),
-            leased_deltas: entry.leased.iter().map(DeltaDocument::from).collect(),
-            lease: standing.lease().map(|lease| ItemLease::new(handle, lease, now)),
+            deltas: entry.waiting.iter().map(|delta| DeltaDocument::new(delta, moment)).collect(),
+            leased_deltas: entry.leased.iter().map(|delta| DeltaDocument::new(delta, moment)).collect(),
+            lease: standing.lease().map(|lease| ItemLease::new(handle, lease, moment)),
             attempt: standing.attempt,
             failures: standing.failures,
             last_error: standing.last_error().map(str::to_owned),
-            due_at: standing.delay().map(|delay| instant(delay.due)),
+            due_at: standing.delay().map(|delay| instant(moment.wall(delay.due))),
             owner: entry.owner().map(ToString::to_string),
         }
     }

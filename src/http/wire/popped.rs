@@ -9,10 +9,9 @@ use std::cell::RefCell;
 use super::{SettledDocument, millis};
 use crate::engine::command::Item;
 use crate::engine::delta::Delta;
-use crate::engine::time::Time;
 use crate::instant::Seconds;
 use crate::json::quote;
-use crate::service::Incarnation;
+use crate::service::{Incarnation, Moment};
 
 /// About how many bytes a key takes beside its objects, and a delta beside its own.
 const KEY_BYTES: usize = 256;
@@ -24,9 +23,14 @@ thread_local! {
     static INSTANTS: RefCell<(Seconds, Seconds)> = const { RefCell::new((Seconds::new(), Seconds::new())) };
 }
 
-/// The answer as of `now`.
+/// The answer as of `moment`.
 #[must_use]
-pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocument], now: Time) -> String {
+pub fn popped(
+    incarnation: Incarnation,
+    items: &[Item],
+    settled: &[SettledDocument],
+    moment: Moment,
+) -> String {
     let bytes = items.iter().map(|item| {
         let deltas = item.deltas.iter().map(|delta| delta.object.bytes() + DELTA_BYTES);
         let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
@@ -36,10 +40,11 @@ pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocume
         let mut answer = Answer {
             text: String::with_capacity(bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)),
             incarnation: incarnation.to_string(),
+            moment,
             deadlines,
             queued,
         };
-        answer.list("{\"items\":", items, |answer, item| answer.item(item, now));
+        answer.list("{\"items\":", items, Answer::item);
         answer.list(",\"settled\":", settled, Answer::settled);
         answer.raw("}");
         answer.text
@@ -49,20 +54,21 @@ pub fn popped(incarnation: Incarnation, items: &[Item], settled: &[SettledDocume
 struct Answer<'s> {
     text: String,
     incarnation: String,
+    moment: Moment,
     deadlines: &'s mut Seconds,
     queued: &'s mut Seconds,
 }
 
 impl Answer<'_> {
-    fn item(&mut self, item: &Item, now: Time) {
+    fn item(&mut self, item: &Item) {
         self.string("{\"key\":", item.key.as_str());
         self.raw(",\"lease\":{\"id\":\"");
         self.text.push_str(&self.incarnation);
         self.number("-", item.token);
         self.number("\",\"token\":", item.token);
         self.raw(",\"expires_at\":\"");
-        self.deadlines.millis(item.deadline.as_micros(), &mut self.text);
-        self.number("\",\"expires_in_ms\":", millis(item.deadline.since(now)));
+        self.deadlines.millis(self.moment.wall(item.deadline).as_micros(), &mut self.text);
+        self.number("\",\"expires_in_ms\":", millis(item.deadline.since(self.moment.now)));
         self.number("},\"attempt\":", item.attempt);
         self.number(",\"failures\":", item.failures);
         self.raw(",\"is_in_initial_list\":");
@@ -80,7 +86,7 @@ impl Answer<'_> {
         self.raw(delta.kind.as_str());
         self.number("\",\"resource_version\":", delta.rv);
         self.raw(",\"queued_at\":\"");
-        self.queued.millis(delta.queued_at.as_micros(), &mut self.text);
+        self.queued.millis(self.moment.wall(delta.queued_at).as_micros(), &mut self.text);
         self.raw("\",\"object\":");
         self.raw(delta.object.as_str());
         if delta.final_state_unknown {
@@ -146,6 +152,7 @@ mod tests {
     use crate::engine::key::Key;
     use crate::engine::object::Object;
     use crate::engine::table::Known;
+    use crate::engine::time::Time;
     use crate::engine::trace::{Trace, TraceContext};
     use crate::http::wire::{
         DeltaDocument, Instant, LeaseDocument, Popped, PoppedItem, RawObject, SettleHow,
@@ -171,19 +178,19 @@ mod tests {
         }
     }
 
-    fn document(item: &Item, now: Time) -> PoppedItem<'_> {
+    fn document(item: &Item, moment: Moment) -> PoppedItem<'_> {
         PoppedItem {
             key: item.key.as_str(),
             lease: LeaseDocument {
                 id: LeaseId { incarnation: INCARNATION, token: item.token },
                 token: item.token,
-                expires_at: Instant(item.deadline),
-                expires_in_ms: millis(item.deadline.since(now)),
+                expires_at: Instant(moment.wall(item.deadline)),
+                expires_in_ms: millis(item.deadline.since(moment.now)),
             },
             attempt: item.attempt,
             failures: item.failures,
             is_in_initial_list: item.is_in_initial_list,
-            deltas: item.deltas.iter().map(DeltaDocument::from).collect(),
+            deltas: item.deltas.iter().map(|delta| DeltaDocument::new(delta, moment)).collect(),
             known: item.known.as_ref().map(|known| RawObject(known.object.clone())),
         }
     }
@@ -211,11 +218,15 @@ mod tests {
             outcome,
         });
         let now = Time::from_micros(1_795_298_390_000_000);
-        for (items, settled) in [(&items[..], &settled[..]), (&[], &[])] {
-            let documents = items.iter().map(|item| document(item, now)).collect();
+        let day_us = 86_400_000_000;
+        for (items, settled, lead_us) in
+            [(&items[..], &settled[..], 0), (&items[..], &[], day_us), (&[], &[], 0)]
+        {
+            let moment = Moment::ahead(now, lead_us);
+            let documents = items.iter().map(|item| document(item, moment)).collect();
             let expected =
                 serde_json::to_string(&Popped { items: documents, settled: settled.to_vec() }).unwrap();
-            assert_eq!(popped(INCARNATION, items, settled, now), expected);
+            assert_eq!(popped(INCARNATION, items, settled, moment), expected);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{instant, millis};
 use crate::config::queue::QueueDefaults;
 use crate::engine::LastReplace;
 use crate::engine::Status as EngineStatus;
-use crate::service::Document;
+use crate::service::{Document, Moment};
 
 /// A queue.
 #[derive(Debug, Serialize, ToSchema)]
@@ -108,8 +108,9 @@ impl From<crate::engine::event::ReplaceCounts> for ReplaceCounts {
     }
 }
 
-impl From<&LastReplace> for LastReplaceDocument {
-    fn from(last: &LastReplace) -> Self {
+impl LastReplaceDocument {
+    fn new(last: &LastReplace, moment: Moment) -> Self {
+        let instant = |at| instant(moment.wall(at));
         Self {
             source: last.source.as_deref().map(str::to_owned),
             counts: last.counts.into(),
@@ -121,7 +122,7 @@ impl From<&LastReplace> for LastReplaceDocument {
 }
 
 impl QueueStatus {
-    fn new(status: &EngineStatus, waiters: usize) -> Self {
+    fn new(status: &EngineStatus, waiters: usize, moment: Moment) -> Self {
         Self {
             ready: status.ready,
             delayed: status.delayed,
@@ -136,7 +137,7 @@ impl QueueStatus {
             paused: status.paused,
             closed: status.closed,
             drained: status.drained,
-            last_replace: status.last_replace.as_ref().map(LastReplaceDocument::from),
+            last_replace: status.last_replace.as_ref().map(|last| LastReplaceDocument::new(last, moment)),
         }
     }
 }
@@ -149,7 +150,7 @@ impl From<&Document> for QueueDocument {
             auto_created: document.auto_created,
             created_at: instant(document.created_at),
             config: document.config.as_ref().into(),
-            status: QueueStatus::new(&document.status, document.waiters),
+            status: QueueStatus::new(&document.status, document.waiters, document.moment),
         }
     }
 }

@@ -50,7 +50,7 @@ const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
 }
 
 /// All families, in the order of the page.
-const FAMILIES: [Family; 16] = [
+const FAMILIES: [Family; 17] = [
     family(
         "workqueue_depth",
         Kind::Gauge(|gauges| count(gauges.depth)),
@@ -118,6 +118,11 @@ const FAMILIES: [Family; 16] = [
         "deltaq_has_synced",
         Kind::Gauge(|gauges| f64::from(u8::from(gauges.has_synced))),
         "1 once the initial list is acknowledged.",
+    ),
+    family(
+        "deltaq_clock_lead_seconds",
+        Kind::Gauge(|gauges| gauges.clock_lead.as_secs_f64()),
+        "How far the queue's time is ahead of the wall clock, because that was set back.",
     ),
 ];
 

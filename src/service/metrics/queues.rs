@@ -77,6 +77,8 @@ pub(super) struct Gauges {
     pub(super) oldest_ready_age: Duration,
     pub(super) waiters: usize,
     pub(super) has_synced: bool,
+    /// How far the queue's time is ahead of the wall clock.
+    pub(super) clock_lead: Duration,
 }
 
 /// What a page says of a queue.
@@ -157,7 +159,7 @@ impl QueueMetrics {
 
     /// Takes over what the queue has counted, and how it is now. It goes over no keys, as it is done under
     /// the queue's lock.
-    pub fn sample(&self, queue: &mut Queue, waiters: usize, now: Time) -> Sample {
+    pub fn sample(&self, queue: &mut Queue, waiters: usize, now: Time, clock_lead: Duration) -> Sample {
         let series = self.series();
         series.add(&queue.take_tally());
         let status = queue.status(now);
@@ -171,6 +173,7 @@ impl QueueMetrics {
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
             waiters,
             has_synced: status.has_synced,
+            clock_lead,
         };
         Sample { series, gauges }
     }
@@ -236,6 +239,7 @@ impl Gauges {
         self.oldest_ready_age = self.oldest_ready_age.max(other.oldest_ready_age);
         self.waiters += other.waiters;
         self.has_synced &= other.has_synced;
+        self.clock_lead = self.clock_lead.max(other.clock_lead);
         self
     }
 }

@@ -62,7 +62,7 @@ impl Client {
     }
 
     fn ask(&mut self, queue: &'static str, what: What, message: &Message) -> Option<(Answer, Value)> {
-        let start = self.clock.now_us();
+        let start = self.clock.monotonic_us();
         if self.connection.is_none() {
             self.connection = Connection::open(self.address).ok();
         }
@@ -71,7 +71,7 @@ impl Client {
             return None;
         };
         let raw = connection.call(message);
-        let end = self.clock.now_us();
+        let end = self.clock.monotonic_us();
         let (answer, body) = if let Ok(raw) = raw {
             let body = serde_json::from_slice(&raw.body).unwrap_or_default();
             (answer_of(&raw, &what, &body), body)

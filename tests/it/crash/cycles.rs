@@ -165,15 +165,15 @@ impl Run<'_> {
             if let Some(moment) = moment {
                 alarm.wait(moment, MOMENT);
             }
-            Err((server.end(end), clock.now_us()))
+            Err((server.end(end), clock.monotonic_us()))
         });
         match left {
             Ok(server) => (server, None),
             Err((last_words, gone)) => {
                 self.report.last_words = last_words;
-                let restart = self.clock.now_us();
+                let restart = self.clock.monotonic_us();
                 let server = Spawned::start(&self.plan.store);
-                self.report.restarts.push(self.clock.now_us() - restart);
+                self.report.restarts.push(self.clock.monotonic_us() - restart);
                 if matches!(self.plan.store, Store::Memory) {
                     create(server.api);
                 }

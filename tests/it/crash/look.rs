@@ -90,13 +90,13 @@ pub(crate) fn drain(client: &mut Client) -> Result<(), String> {
 }
 
 fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
-    let begun = client.clock.now_us();
+    let begun = client.clock.monotonic_us();
     while client.clock.since(begun) < DRAIN {
         client.call(spec.name, What::Redrive, &Message::post(spec.path("/parked/redrive"), &json!({})));
         let seconds = 5;
         let what = What::Pop {
             id: None,
-            since: client.clock.now_us(),
+            since: client.clock.monotonic_us(),
             length: seconds * 1_000_000,
             with_known: true,
             settles: Vec::new(),

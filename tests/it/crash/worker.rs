@@ -133,7 +133,7 @@ impl Worker {
         if with_known {
             path += "&with=known";
         }
-        let (since, length) = (self.client.clock.now_us(), length_ms * 1_000);
+        let (since, length) = (self.client.clock.monotonic_us(), length_ms * 1_000);
         Pop { spec, path, id, since, length, with_known }
     }
 

@@ -82,7 +82,8 @@ async fn the_series_of_a_queue_go_with_it_and_a_new_one_begins_at_zero() {
 }
 
 /// All series of a queue but for the buckets of histograms.
-const OF_A_QUEUE: [&str; 34] = [
+const OF_A_QUEUE: [&str; 35] = [
+    "deltaq_clock_lead_seconds",
     "deltaq_deltas_coalesced_total",
     r#"deltaq_deltas_ignored_total{reason="absent"}"#,
     r#"deltaq_deltas_ignored_total{reason="closed"}"#,
@@ -128,7 +129,7 @@ async fn every_queue_has_the_same_series_however_little_happened() {
     let page = page(&service).await;
     let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
     assert_eq!(names("busy"), names("idle"));
-    assert_eq!(names("busy").len(), 60, "config/deltaq.toml and docs/monitoring.md state the number");
+    assert_eq!(names("busy").len(), 61, "config/deltaq.toml and docs/monitoring.md state the number");
     let without_buckets: Vec<_> =
         names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
     assert_eq!(without_buckets, OF_A_QUEUE);
@@ -240,8 +241,11 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
     let places = ["x", "y", "z"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
     let mut page = || {
         let now = Time::from_micros(10_000_000);
-        let samples: Vec<_> =
-            places.iter().zip(&mut queues).map(|(place, queue)| place.sample(queue, 2, now)).collect();
+        let samples: Vec<_> = places
+            .iter()
+            .zip(&mut queues)
+            .map(|(place, queue)| place.sample(queue, 2, now, Duration::from_secs(9)))
+            .collect();
         Page::read(&metrics.render(&samples)).of_queue("_other")
     };
     let expected = BTreeMap::from([
@@ -253,6 +257,7 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
         ("deltaq_items{state=\"leased\"}", 2.0),
         ("deltaq_oldest_ready_age_seconds", 5.0),
         ("deltaq_waiters", 6.0),
+        ("deltaq_clock_lead_seconds", 9.0),
         // The third has seen no call yet.
         ("deltaq_has_synced", 0.0),
     ]);
@@ -260,8 +265,10 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
     assert_eq!(expected, expected.keys().map(|series| (*series, found[*series])).collect());
     assert_eq!(found, page(), "a second look counts nothing twice");
     queues[2] = queue(queues[0].config(), 1, 2, &[]);
-    let samples =
-        places.iter().zip(&mut queues).map(|(place, queue)| place.sample(queue, 0, Time::default()));
+    let samples = places
+        .iter()
+        .zip(&mut queues)
+        .map(|(place, queue)| place.sample(queue, 0, Time::default(), Duration::ZERO));
     let text = metrics.render(&samples.collect::<Vec<_>>());
     assert_eq!(Page::read(&text).of_queue("_other")["deltaq_has_synced"], 1.0);
 }

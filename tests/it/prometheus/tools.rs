@@ -49,7 +49,7 @@ pub(super) fn pause() {
 /// Waits for `reached`.
 pub(super) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let clock = Clock::system();
-    let begun_us = clock.now_us();
+    let begun_us = clock.monotonic_us();
     while !reached() {
         assert!(clock.since(begun_us) < PATIENCE, "{what} does not come");
         pause();

@@ -27,10 +27,11 @@ use crate::node;
 const TURNS: usize = 200;
 
 /// The API without connections, over a journal and a clock that obey.
-struct Bench {
+pub(super) struct Bench {
     router: axum::Router,
-    journal: Memory,
-    hand: ManualClock,
+    pub(super) journal: Memory,
+    clock: Clock,
+    pub(super) hand: ManualClock,
     /// Ends the timers.
     shutdown: Shutdown,
 }
@@ -38,10 +39,18 @@ struct Bench {
 type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
 
 impl Bench {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let (clock, hand) = Clock::manual(1_700_000_000_000_000);
+        Self::on(Memory::default(), clock, hand).await
+    }
+
+    /// The server that starts on what a crash of this one leaves behind.
+    pub(super) async fn restarted(&self) -> Self {
+        Self::on(self.journal.restarted(), self.clock.clone(), self.hand.clone()).await
+    }
+
+    async fn on(journal: Memory, clock: Clock, hand: ManualClock) -> Self {
         let shutdown = Shutdown::manual(Duration::ZERO);
-        let journal = Memory::default();
         let registry = node::start(&journal, &clock, &shutdown, u64::MAX).await.expect("an empty store");
         let state = AppState::from(Parts {
             measures: Measures::new(registry.metrics()),
@@ -50,13 +59,13 @@ impl Bench {
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
             spans: Spans::default(),
-            started_us: clock.now_us(),
-            clock,
+            started_us: clock.wall_us(),
+            clock: clock.clone(),
             shutdown: shutdown.clone(),
             durability: Durability::Memory,
             serves_metrics: false,
         });
-        Self { router: router(state), journal, hand, shutdown }
+        Self { router: router(state), journal, clock, hand, shutdown }
     }
 
     /// With an empty queue.
@@ -67,7 +76,7 @@ impl Bench {
     }
 
     /// A call that has not begun.
-    fn call(&self, method: &str, call: &str, body: &Value) -> Answer {
+    pub(super) fn call(&self, method: &str, call: &str, body: &Value) -> Answer {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = Request::builder().method(method).uri(format!("{QUEUE}{call}"));
         let request = request.body(body).expect("a request");
@@ -76,7 +85,7 @@ impl Bench {
     }
 
     /// A POST that is answered.
-    async fn post(&self, call: &str, body: &Value) -> Value {
+    pub(super) async fn post(&self, call: &str, body: &Value) -> Value {
         let answer = self.call("POST", call, body).await;
         assert_eq!(answer.status(), 200, "{call}");
         read(answer).await
@@ -93,7 +102,7 @@ impl Bench {
         tokio::time::timeout(Duration::from_secs(30), back).await.expect("the journal comes back");
     }
 
-    fn events(&self) -> Vec<EventKind> {
+    pub(super) fn events(&self) -> Vec<EventKind> {
         let mut decoder = Decoder::new();
         let rows = self.journal.journal_rows();
         let events = rows.iter().flat_map(|row| decoder.events(row).expect("rows that were written"));
@@ -107,7 +116,7 @@ impl Drop for Bench {
     }
 }
 
-async fn read(answer: Response<Body>) -> Value {
+pub(super) async fn read(answer: Response<Body>) -> Value {
     let text = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
     serde_json::from_slice(&text).expect("JSON")
 }

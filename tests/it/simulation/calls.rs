@@ -199,11 +199,15 @@ impl Caller {
             }
         };
         self.told_settles(settles, &answer.settled)?;
+        let mut items = delivered.items.clone();
+        for item in &mut items {
+            item.deadline = Time::from_micros(self.world.deadline_us(&target.handle, item.deadline));
+        }
         let tokens: Vec<_> = delivered.items.iter().map(|item| (item.key.as_str(), item.token)).collect();
         self.note(("popped", keeps, tokens));
         self.world.ledger(|ledger| {
             ledger.answered(&asked, None)?;
-            ledger.popped(&asked, &delivered.items, had_id, keeps)
+            ledger.popped(&asked, &items, had_id, keeps)
         })?;
         let count = delivered.items.len();
         if keeps {
@@ -342,7 +346,7 @@ impl Caller {
         let Some(lease) = rng.choice(&self.memory().held).cloned() else { return Ok(()) };
         let Some(handle) = self.home(&lease) else { return Ok(()) };
         let span = millis(rng, 10..20_000);
-        let to_us = self.world.clock.now_us() + u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let to_us = self.world.clock.monotonic_us() + u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let asked = self.world.ledger(|ledger| {
             let asked = ledger.asks(&lease.queue);
             ledger.extends(&lease.queue, &lease.key, lease.token, to_us).map(|()| asked)
@@ -354,7 +358,7 @@ impl Caller {
             Ok(extended) => self.world.ledger(|ledger| {
                 ledger.answered(&asked, None)?;
                 let deadline_us = match extended.first() {
-                    Some(Extended::Ok { deadline, .. }) => Some(deadline.as_micros()),
+                    Some(Extended::Ok { deadline, .. }) => Some(self.world.deadline_us(&handle, *deadline)),
                     _ => None,
                 };
                 ledger.extended(&lease.queue, &lease.key, lease.token, deadline_us)

@@ -5,7 +5,6 @@ use std::time::Duration;
 use deltaq::engine::Sweep;
 use deltaq::engine::command::{How, Pop};
 use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::time::Time;
 use deltaq::journal::Live;
 use deltaq::service::{Error, PopCall, Registry};
 use fastrand::Rng;
@@ -29,7 +28,7 @@ impl Run {
         disk: &Disk,
         registry: &std::sync::Arc<Registry>,
     ) -> Result<(), Violation> {
-        tokio::time::sleep(RECOVERY).await;
+        self.rest(registry).await?;
         self.world.note(format_args!("the last act"));
         self.probe(disk, registry)?;
         for (name, incarnation) in disk.live() {
@@ -56,10 +55,25 @@ impl Run {
         disk.check_recovery()
     }
 
+    /// While the node recovers, the time of every queue runs as fast as the monotonic clock.
+    async fn rest(&self, registry: &Registry) -> Result<(), Violation> {
+        let handles = registry.list(None, usize::MAX, |_| true);
+        let before: Vec<_> = handles.iter().map(|handle| handle.now()).collect();
+        let begun_us = self.world.clock.monotonic_us();
+        tokio::time::sleep(RECOVERY).await;
+        let passed = self.world.clock.since(begun_us);
+        for (handle, before) in handles.iter().zip(before) {
+            if handle.now() != before.plus(passed) {
+                return Err(format!("{}: the time does not run", handle.name()));
+            }
+        }
+        Ok(())
+    }
+
     /// Nothing is long overdue, or nobody wakes the queue any more.
     fn check_timer(&self, target: &Target) -> Result<(), Violation> {
         let slack = self.world.ahead() + LATE;
-        let now = Time::from_micros(self.world.clock.now_us());
+        let now = target.handle.now();
         let mut overdue = None;
         let is_there = target.handle.with(&mut |queue| {
             overdue = queue.next_deadline().filter(|due| due.plus(slack) < now);

@@ -27,7 +27,7 @@ pub(super) type QueueRef = (Name, u32);
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     moment: Moment,
-    /// The latest time that the service can have seen.
+    /// The monotonic clock. All deadlines here are on it.
     pub(super) now_us: u64,
     names: BTreeMap<Name, NameBook>,
     /// How often what came about: a simulation that never meets a thing says nothing about it.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use deltaq::engine::delta::Rv;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
-use deltaq::engine::time::Time;
 use deltaq::journal::Live;
 use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
@@ -66,7 +65,7 @@ pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
             break;
         }
         disk = disk.restarted();
-        world.jump(if rng.bool() { 0 } else { rng.i64(-3_000..30_000) });
+        world.jump(&mut rng);
     }
     let hits = world.ledger(|ledger| std::mem::take(&mut ledger.hits));
     Ok(Report { hash: world.hash(), hits })
@@ -100,13 +99,13 @@ impl Run {
         spared: bool,
     ) -> Result<End, Violation> {
         let opening = disk.memory.opening();
-        let begun = Time::from_micros(self.world.clock.now_us());
+        let begun_us = self.world.clock.monotonic_us();
         let node = node::start_on(disk.clone(), opening, &self.world.clock, shutdown, self.plan.pace.clone());
         let node = node.await.map_err(|error| error.to_string())?;
         let registry = node.registry.clone();
         self.probe(disk, &registry)?;
         self.check_skip(disk, &registry, opening.clean)?;
-        self.check_leases(&registry, begun)?;
+        self.check_leases(&registry, begun_us)?;
         let callers: Vec<_> = self
             .callers(&registry)
             .into_iter()
@@ -155,7 +154,7 @@ impl Run {
     }
 
     /// A lease that was live gets its full length again: its worker could not reach the node.
-    fn check_leases(&self, registry: &Registry, begun: Time) -> Result<(), Violation> {
+    fn check_leases(&self, registry: &Registry, begun_us: u64) -> Result<(), Violation> {
         for setup in &self.plan.queues {
             let Some(handle) = registry.find(&setup.name) else { continue };
             let mut short = None;
@@ -163,7 +162,10 @@ impl Run {
                 let mut names = (0..setup.keys).map(key_name);
                 short = names.find(|name| {
                     let lease = queue.table().get(name).and_then(|entry| entry.standing.lease());
-                    lease.is_some_and(|lease| lease.deadline < begun.plus(lease.length))
+                    lease.is_some_and(|lease| {
+                        let length_us = u64::try_from(lease.length.as_micros()).unwrap_or(u64::MAX);
+                        self.world.deadline_us(&handle, lease.deadline) < begun_us + length_us
+                    })
                 });
             });
             if let Some(name) = short {
@@ -199,7 +201,8 @@ impl Run {
             let choice = rng.u32(..if spared { 40 } else { 100 });
             self.world.note(format_args!("stroke {choice} at step {}", memory.steps()));
             match choice {
-                0..30 => {}
+                0..25 => {}
+                25..30 => self.world.jump(rng),
                 30..40 => disk.check_recovery()?,
                 40..75 => memory.fault_at(memory.steps() + rng.u64(1..8), fault(rng)),
                 75..88 => {

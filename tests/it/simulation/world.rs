@@ -7,14 +7,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deltaq::clock::{Clock, ManualClock};
-use deltaq::service::Error;
+use deltaq::engine::time::Time;
+use deltaq::service::{Error, Handle};
+use fastrand::Rng;
 use tokio::time::Instant;
 
 use super::Violation;
 use super::ledger::Ledger;
 
-/// Time begins here.
+/// The wall clock of the first life.
 const START_US: u64 = 1_700_000_000_000_000;
+const DAY_MS: i64 = 86_400_000;
 
 /// What outlives the node.
 #[derive(Debug)]
@@ -72,7 +75,7 @@ impl World {
     /// Asks the ledger, or tells it.
     pub(super) fn ledger<T>(&self, tell: impl FnOnce(&mut Ledger) -> T) -> T {
         let mut state = self.lock();
-        state.ledger.now_us = state.ledger.now_us.max(self.clock.now_us());
+        state.ledger.now_us = self.clock.monotonic_us();
         tell(&mut state.ledger)
     }
 
@@ -85,15 +88,12 @@ impl World {
 
     /// Notes what happens: two runs of a seed note the same.
     pub(super) fn note(&self, what: fmt::Arguments<'_>) {
-        let now_us = self.clock.now_us();
+        let now_us = self.clock.monotonic_us();
         let trace = &mut self.lock().trace;
         trace.hasher.write_u64(now_us);
         let _never_fails = trace.write_fmt(what);
         if trace.prints {
-            println!(
-                "{:>14.6}  {what}",
-                Duration::from_micros(now_us.saturating_sub(START_US)).as_secs_f64()
-            );
+            println!("{:>14.6}  {what}", Duration::from_micros(now_us).as_secs_f64());
         }
     }
 
@@ -148,10 +148,21 @@ impl World {
         self.lock().ahead
     }
 
-    /// The machine is off for a while; its clock may be wrong afterwards.
-    pub(super) fn jump(&self, millis: i64) {
-        let now_us = self.clock.now_us().saturating_add_signed(millis * 1_000);
-        self.hand.set(now_us.max(START_US));
+    /// The machine is off for a while, or somebody sets its wall clock: by seconds, or by days in either direction.
+    pub(super) fn jump(&self, rng: &mut Rng) {
+        let by_ms = match rng.u8(..4) {
+            0 | 1 => 0,
+            2 => rng.i64(-3_000..30_000),
+            _ => rng.i64(-20..20) * DAY_MS + rng.i64(0..DAY_MS),
+        };
+        self.hand.set_wall(self.clock.wall_us().saturating_add_signed(by_ms * 1_000));
+        self.note(format_args!("the wall clock is set by {by_ms} ms"));
+    }
+
+    /// A deadline of a queue on the clock that nobody can set.
+    pub(super) fn deadline_us(&self, handle: &Handle, deadline: Time) -> u64 {
+        let left = deadline.since(handle.now());
+        self.clock.monotonic_us().saturating_add(u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
     }
 
     /// What an error says of the call that it answers.

@@ -64,13 +64,13 @@ impl Beanstalkd {
 
 impl Worker for Beanstalkd {
     async fn work(&mut self, clock: &Clock) -> io::Result<Done> {
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         self.put().await?;
         self.reserve().await?;
         if self.ack == Ack::AtOnce {
             self.delete().await?;
         }
-        Ok(Done { requests: 3, objects: 1, begun_us, ended_us: clock.now_us() })
+        Ok(Done { requests: 3, objects: 1, begun_us, ended_us: clock.monotonic_us() })
     }
 }
 

@@ -62,7 +62,7 @@ impl Nats {
 
 impl Worker for Nats {
     async fn work(&mut self, clock: &Clock) -> io::Result<Done> {
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         self.link.send(self.publishes.from(self.keys.take(self.batch))).await?;
         succeeded(self.link.messages(self.batch).await?)?;
         self.link.send(&self.next).await?;
@@ -78,7 +78,7 @@ impl Worker for Nats {
         }
         self.link.send(&self.acks).await?;
         self.link.messages(self.batch).await?;
-        Ok(Done { requests: 3, objects: self.batch as u64, begun_us, ended_us: clock.now_us() })
+        Ok(Done { requests: 3, objects: self.batch as u64, begun_us, ended_us: clock.monotonic_us() })
     }
 }
 

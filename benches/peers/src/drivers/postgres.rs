@@ -66,7 +66,7 @@ impl Postgres {
 
 impl Worker for Postgres {
     async fn work(&mut self, clock: &Clock) -> io::Result<Done> {
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         ask(&mut self.wire, self.inserts.from(self.keys.take(self.batch))).await?;
         let taken: Vec<&[u8]> = ids(ask(&mut self.wire, &self.take).await?).collect();
         let objects = u64_of(taken.len());
@@ -79,7 +79,7 @@ impl Worker for Postgres {
         if !self.delete.is_empty() {
             ask(&mut self.wire, &self.delete).await?;
         }
-        Ok(Done { requests: 3, objects, begun_us, ended_us: clock.now_us() })
+        Ok(Done { requests: 3, objects, begun_us, ended_us: clock.monotonic_us() })
     }
 }
 

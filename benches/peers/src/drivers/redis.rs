@@ -96,14 +96,14 @@ impl Redis {
 
 impl Worker for Redis {
     async fn work(&mut self, clock: &Clock) -> io::Result<Done> {
-        let begun_us = clock.now_us();
+        let begun_us = clock.monotonic_us();
         self.wire.send(self.adds.from(self.keys.take(self.batch))).await?;
         self.wire.receive(several(self.batch, reply)).await?;
         let objects = self.read().await?;
         if self.ack == Ack::AtOnce {
             self.acknowledge().await?;
         }
-        Ok(Done { requests: 3, objects, begun_us, ended_us: clock.now_us() })
+        Ok(Done { requests: 3, objects, begun_us, ended_us: clock.monotonic_us() })
     }
 }
 

@@ -197,7 +197,7 @@ impl Measured {
     pub(super) fn compare(&self, queue: &mut Queue, now: Time, model: &Model) -> Result<(), String> {
         let (waits, works) = queue.take_durations();
         self.queue.record(&waits, &works);
-        let page = Page::read(&self.metrics.render(&[self.queue.sample(queue, 0, now)]));
+        let page = Page::read(&self.metrics.render(&[self.queue.sample(queue, 0, now, Duration::ZERO)]));
         let mut ours = page.of_queue("trace");
         ours.retain(|series, _| series.starts_with("workqueue_"));
         let theirs = model.expected();
