@@ -38,11 +38,9 @@ pub mod trace;
 
 mod apply;
 mod checkpoint;
-mod chunked;
 mod deliver;
 mod image;
 mod invariant;
-mod order;
 mod paged;
 mod produce;
 mod queue;

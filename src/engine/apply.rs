@@ -332,8 +332,8 @@ impl Queue {
             return;
         }
         if entry.standing.failures == 0 {
-            if let Some((entry, is_stored)) = self.table.remove(slot) {
-                self.checkpoints.note_gone(entry.key, is_stored, slot, stamp.rv);
+            if let Some(entry) = self.table.remove(slot) {
+                self.checkpoints.note_gone(entry, slot, stamp.rv);
             }
         } else if entry.standing.memory().is_none() {
             let until = stamp.at.plus(Duration::from_secs(FAILURE_MEMORY_SECS));

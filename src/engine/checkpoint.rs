@@ -15,7 +15,6 @@
 use std::num::NonZero;
 
 use super::delta::Rv;
-use super::key::Key;
 use super::queue::Queue;
 use super::schedule::Slot;
 use super::snapshot::{CheckpointChunk, Gone, KeyState, QueueState};
@@ -51,9 +50,9 @@ pub(super) struct Running {
 
 impl Checkpoints {
     /// A key has left the queue and its slot, of which the checkpoints have a row or not.
-    pub(super) fn note_gone(&mut self, key: Key, is_stored: bool, slot: Slot, rv: Rv) {
-        if self.journaled && (is_stored || self.running.is_some()) {
-            self.gone.push(Gone { key, slot, rv });
+    pub(super) fn note_gone(&mut self, entry: Entry, slot: Slot, rv: Rv) {
+        if self.journaled && (entry.has_row || self.running.is_some()) {
+            self.gone.push(Gone { key: entry.key, slot, rv });
         }
     }
 }
@@ -112,12 +111,12 @@ impl Queue {
         while running.next < stop && left > 0 {
             let slot = Slot::try_from(running.next).unwrap_or(Slot::MAX);
             running.next += 1;
-            let Some(entry) = self.table.at(slot) else { continue };
+            let Some(entry) = self.table.at_mut(slot) else { continue };
             running.key_bytes += entry.stored_bytes();
             if entry.changed > since {
                 left = left.saturating_sub((entry.waiting.len() + entry.leased.len()).max(1));
                 keys.push((slot, entry.state()));
-                self.table.set_stored(slot, true);
+                entry.has_row = true;
             }
         }
         CheckpointChunk { gone, keys, ended: running.next >= end }

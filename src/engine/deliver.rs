@@ -15,9 +15,6 @@ use super::schedule::{Place, Slot};
 use super::table::Entry;
 use super::time::Time;
 
-/// For as many items at most there is room from the beginning on: `max_bytes` may end a pop long before `max`.
-const ITEMS_MADE_ROOM_FOR: usize = 16;
-
 impl Queue {
     /// Lets everything happen that is due at or before `now`, in the order of its time: leases
     /// before delays at the same instant, then by number. Answers the queue's own time: a clock that
@@ -84,7 +81,7 @@ impl Queue {
             return Err(Refusal::Closed);
         }
         let deadline = now.plus(pop.lease.unwrap_or(self.config.lease));
-        let mut items = Vec::with_capacity(pop.max.min(self.schedule.ready_len()).min(ITEMS_MADE_ROOM_FOR));
+        let mut items = Vec::new();
         let mut bytes = 0_usize;
         while items.len() < pop.max && self.has_ready() {
             let Some((_, slot)) = self.schedule.first() else { break };

@@ -152,68 +152,52 @@ pub enum Appended {
 
 /// The deltas of one key, oldest first.
 ///
-/// Most keys have none or one, so those two take as little memory as they can: there are two lists in each key.
+/// Every key has two such lists, most of which are empty, so an empty list is one null pointer.
 ///
-/// Invariant: no two deltas that stand side by side are both `Deleted`, unless the cap merged away what
-/// stood between them.
+/// Invariant: no two neighbours are both `Deleted`, unless the cap merged away the delta between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deltas(Option<Box<Few>>);
+pub struct Deltas(Option<Box<List>>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Few {
-    One(Delta),
-    /// Invariant: two or more.
-    Many(Many),
-}
-
+/// A list that is not empty. The oldest delta is apart because the cap never merges it, and because most lists have
+/// no other.
+///
 /// Invariant: `bytes` is the sum of the objects' bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Many {
-    list: VecDeque<Delta>,
+struct List {
+    oldest: Delta,
+    newer: VecDeque<Delta>,
     bytes: usize,
 }
 
 impl Deltas {
-    /// Whether nothing is in the list.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// How many deltas are in the list.
+    /// Number of deltas.
     #[must_use]
     pub fn len(&self) -> usize {
-        let (front, back) = self.as_slices();
-        front.len() + back.len()
+        self.0.as_ref().map_or(0, |list| list.len())
     }
 
     /// Bytes of all objects in the list.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        match self.0.as_deref() {
-            None => 0,
-            Some(Few::One(delta)) => delta.object.bytes(),
-            Some(Few::Many(many)) => many.bytes,
-        }
+        self.0.as_ref().map_or(0, |list| list.bytes)
     }
 
     /// The newest delta.
     #[must_use]
     pub fn newest(&self) -> Option<&Delta> {
-        match self.0.as_deref()? {
-            Few::One(delta) => Some(delta),
-            Few::Many(many) => many.list.back(),
-        }
+        self.0.as_ref().map(|list| list.newest())
     }
 
-    /// Changes who owns the key as of the newest delta.
+    /// Changes the owner of the key as of the newest delta.
     pub fn set_owner(&mut self, owner: Option<Source>) {
-        let newest = match self.0.as_deref_mut() {
-            None => None,
-            Some(Few::One(delta)) => Some(delta),
-            Some(Few::Many(many)) => many.list.back_mut(),
-        };
-        if let Some(newest) = newest {
+        if let Some(list) = &mut self.0 {
+            let newest = list.newest_mut();
             let (source, trace) = (newest.provenance.source(), newest.provenance.trace());
             newest.provenance = Provenance::new(source.cloned(), owner, trace.cloned());
         }
@@ -221,16 +205,7 @@ impl Deltas {
 
     /// All deltas, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Delta> {
-        let (front, back) = self.as_slices();
-        front.iter().chain(back)
-    }
-
-    fn as_slices(&self) -> (&[Delta], &[Delta]) {
-        match self.0.as_deref() {
-            None => (&[], &[]),
-            Some(Few::One(delta)) => (std::slice::from_ref(delta), &[]),
-            Some(Few::Many(many)) => many.list.as_slices(),
-        }
+        self.0.iter().flat_map(|list| std::iter::once(&list.oldest).chain(&list.newer))
     }
 
     /// Whether [`append`](Self::append) would keep the older of two deletions instead of a new one.
@@ -240,133 +215,118 @@ impl Deltas {
             && self.newest().is_some_and(|last| last.is_deleted() && !last.final_state_unknown)
     }
 
-    /// Adds a delta at the end. Of two deletions side by side the newer stays if the older is a
+    /// Adds a delta at the end. Of two neighbouring deletions the newer stays if the older is a
     /// tombstone, else the older (client-go's `dedupDeltas`). With `latest_only` the list never
     /// holds more than the newest.
     pub fn append(&mut self, delta: Delta, latest_only: bool, cap: Cap) -> Appended {
         if self.would_swallow(delta.kind) {
             return Appended::Swallowed;
         }
-        if self.is_empty() || latest_only {
-            self.0 = Some(Box::new(Few::One(delta)));
-            return Appended::Queued { merged: 0 };
-        }
-        if let Some(Few::Many(many)) = self.0.as_deref_mut() {
-            return Appended::Queued { merged: many.append(delta, cap) };
-        }
-        let mut many = std::mem::take(self).into_many();
-        let merged = many.append(delta, cap);
-        *self = many.into();
+        let merged = match &mut self.0 {
+            Some(list) if !latest_only => list.append(delta, cap),
+            _ => {
+                *self = Self::one(delta);
+                0
+            }
+        };
         Appended::Queued { merged }
     }
 
-    /// Puts the deltas of a lease that failed back in front of what came since, by the same dedup
-    /// rule at the seam. Returns how many pairs the cap merged.
+    /// Puts the deltas of a failed lease back in front of the deltas that came since, with the dedup
+    /// rule between the two lists. Returns how many pairs the cap merged.
     pub fn put_back(&mut self, leased: Self, latest_only: bool, cap: Cap) -> u32 {
-        let (mut leased, mut many) = (leased.into_many(), std::mem::take(self).into_many());
-        let seam = leased.list.back().zip(many.list.front());
-        let doubled = seam.filter(|(older, newer)| older.is_deleted() && newer.is_deleted());
-        match doubled.map(|(older, _)| older.final_state_unknown) {
-            Some(true) => drop(leased.pop_back()),
-            Some(false) => drop(many.pop_front()),
-            None if latest_only && !many.list.is_empty() => leased.list.clear(),
+        let (mut all, mut waiting) = (leased.into_queue(), std::mem::take(self).into_queue());
+        let neighbours = all.back().zip(waiting.front());
+        let deletions = neighbours.filter(|(older, newer)| older.is_deleted() && newer.is_deleted());
+        match deletions.map(|(older, _)| older.final_state_unknown) {
+            Some(true) => drop(all.pop_back()),
+            Some(false) => drop(waiting.pop_front()),
+            None if latest_only && !waiting.is_empty() => all.clear(),
             None => {}
         }
-        while let Some(delta) = leased.pop_back() {
-            many.push_front(delta);
-        }
-        let merged = many.shrink(cap);
-        *self = many.into();
-        merged
+        all.append(&mut waiting);
+        *self = all.into();
+        self.0.as_mut().map_or(0, |list| list.merge(cap))
     }
 
-    /// The newest delta, of a list that is no longer needed.
+    /// The newest delta of a list that is no longer needed.
     pub(super) fn into_newest(self) -> Option<Delta> {
-        match *self.0? {
-            Few::One(delta) => Some(delta),
-            Few::Many(mut many) => many.list.pop_back(),
-        }
+        let mut list = self.0?;
+        Some(list.newer.pop_back().unwrap_or(list.oldest))
     }
 
-    /// All deltas, oldest first, as a copy.
+    /// A copy of all deltas, oldest first.
     pub(super) fn to_vec(&self) -> Vec<Delta> {
         self.iter().cloned().collect()
     }
 
-    fn into_many(self) -> Many {
-        let bytes = self.bytes();
-        let list = match self.0.map(|few| *few) {
-            None => VecDeque::new(),
-            Some(Few::One(delta)) => VecDeque::from([delta]),
-            Some(Few::Many(many)) => many.list,
-        };
-        Many { list, bytes }
+    fn one(delta: Delta) -> Self {
+        let bytes = delta.object.bytes();
+        Self(Some(Box::new(List { oldest: delta, newer: VecDeque::new(), bytes })))
+    }
+
+    fn into_queue(self) -> VecDeque<Delta> {
+        let Some(list) = self.0 else { return VecDeque::new() };
+        let List { oldest, newer: mut all, .. } = *list;
+        all.push_front(oldest);
+        all
     }
 }
 
-impl Many {
-    /// Adds a delta in place of a deletion that it makes superfluous, or at the end. Leaves two if there
-    /// were as many.
-    fn append(&mut self, delta: Delta, cap: Cap) -> u32 {
-        if delta.is_deleted() && self.list.back().is_some_and(Delta::is_deleted) {
-            self.pop_back();
-        }
-        self.push_back(delta);
-        self.shrink(cap)
+impl List {
+    fn len(&self) -> usize {
+        1 + self.newer.len()
     }
 
-    /// Merges the second and third oldest while the list is past its cap. Taking both ends of the
-    /// oldest three makes each merge O(1).
-    fn shrink(&mut self, cap: Cap) -> u32 {
+    fn newest(&self) -> &Delta {
+        self.newer.back().unwrap_or(&self.oldest)
+    }
+
+    fn newest_mut(&mut self) -> &mut Delta {
+        self.newer.back_mut().unwrap_or(&mut self.oldest)
+    }
+
+    /// Adds a delta at the end, or in place of a tombstone that it supersedes.
+    fn append(&mut self, delta: Delta, cap: Cap) -> u32 {
+        self.bytes += delta.object.bytes();
+        if delta.is_deleted() && self.newest().is_deleted() {
+            let superseded = std::mem::replace(self.newest_mut(), delta);
+            self.bytes -= superseded.object.bytes();
+        } else {
+            self.newer.push_back(delta);
+        }
+        self.merge(cap)
+    }
+
+    /// Merges the second and third oldest delta while the list exceeds its cap. Each merge is O(1).
+    fn merge(&mut self, cap: Cap) -> u32 {
         let mut merged = 0;
-        while self.list.len() > 2 && (self.list.len() > cap.deltas || self.bytes > cap.bytes) {
-            let (Some(oldest), Some(second)) = (self.pop_front(), self.pop_front()) else { break };
-            if let Some(third) = self.list.front_mut() {
+        while self.len() > 2 && (self.len() > cap.deltas || self.bytes > cap.bytes) {
+            let Some(second) = self.newer.pop_front() else { break };
+            self.bytes -= second.object.bytes();
+            if let Some(third) = self.newer.front_mut() {
                 third.coalesced = third.coalesced.saturating_add(second.coalesced).saturating_add(1);
             }
-            self.push_front(oldest);
             merged += 1;
         }
         merged
     }
-
-    fn push_back(&mut self, delta: Delta) {
-        self.bytes += delta.object.bytes();
-        self.list.push_back(delta);
-    }
-
-    fn push_front(&mut self, delta: Delta) {
-        self.bytes += delta.object.bytes();
-        self.list.push_front(delta);
-    }
-
-    fn pop_front(&mut self) -> Option<Delta> {
-        let delta = self.list.pop_front()?;
-        self.bytes -= delta.object.bytes();
-        Some(delta)
-    }
-
-    fn pop_back(&mut self) -> Option<Delta> {
-        let delta = self.list.pop_back()?;
-        self.bytes -= delta.object.bytes();
-        Some(delta)
-    }
 }
 
-impl From<Many> for Deltas {
-    fn from(mut many: Many) -> Self {
-        let few = match many.list.len() {
-            0 | 1 => many.pop_back().map(Few::One),
-            _ => Some(Few::Many(many)),
-        };
-        Self(few.map(Box::new))
+impl From<VecDeque<Delta>> for Deltas {
+    fn from(mut all: VecDeque<Delta>) -> Self {
+        let bytes = all.iter().map(|delta| delta.object.bytes()).sum();
+        let Some(oldest) = all.pop_front() else { return Self::default() };
+        if all.is_empty() {
+            return Self::one(oldest);
+        }
+        Self(Some(Box::new(List { oldest, newer: all, bytes })))
     }
 }
 
 impl From<Vec<Delta>> for Deltas {
-    fn from(list: Vec<Delta>) -> Self {
-        let bytes = list.iter().map(|delta| delta.object.bytes()).sum();
-        Many { list: list.into(), bytes }.into()
+    fn from(all: Vec<Delta>) -> Self {
+        VecDeque::from(all).into()
     }
 }
 
@@ -401,12 +361,12 @@ mod tests {
     }
 
     #[test]
-    fn most_deltas_are_small() {
-        assert_eq!(size_of::<Few>(), 48);
+    fn a_list_of_one_delta_is_small() {
+        assert_eq!((size_of::<Deltas>(), size_of::<Delta>(), size_of::<List>()), (8, 48, 88));
     }
 
     #[test]
-    fn what_is_from_the_same_producer_is_shared() {
+    fn deltas_of_the_same_producer_share_their_provenance() {
         let (erp, shop): (Source, Source) = ("erp".into(), "shop".into());
         let mut last = Provenance::default();
         let first = last.same_or_next(Some(&erp), Some(&erp), None);
@@ -419,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_deletions_the_one_that_knows_more_stays() {
+    fn of_two_deletions_the_one_with_the_final_state_stays() {
         use DeltaKind::{Added, Deleted};
         assert_eq!(rvs(&list(&[(Added, false), (Deleted, false), (Deleted, false)])), [1, 2]);
         assert_eq!(rvs(&list(&[(Added, false), (Deleted, false), (Deleted, true)])), [1, 2]);
@@ -429,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seam_is_deduplicated() {
+    fn returned_and_newer_deltas_are_deduplicated_where_they_meet() {
         use DeltaKind::{Added, Deleted};
         for (older_is_tombstone, left) in [(false, vec![1, 2, 11]), (true, vec![1, 10, 11])] {
             let leased = list(&[(Added, false), (Deleted, older_is_tombstone)]);
@@ -460,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_keeps_one() {
+    fn in_mode_latest_only_the_newest_delta_stays() {
         use DeltaKind::{Added, Deleted, Updated};
         let mut list = Deltas::default();
         for (rv, kind) in [(1, Added), (2, Updated), (3, Deleted), (4, Deleted)] {

@@ -61,7 +61,7 @@ impl Queue {
             return Err(String::from("keys that are gone are out of order"));
         }
         // The row at that slot is still of the key that is gone.
-        let is_stored = |slot| self.table.is_stored(slot);
+        let is_stored = |slot| self.table.at(slot).is_some_and(|entry| entry.has_row);
         match gone.iter().find(|gone| is_stored(gone.slot)) {
             Some(gone) => Err(format!("key {} is gone, and slot {} is stored anew", gone.key, gone.slot)),
             None => Ok(()),
@@ -81,9 +81,8 @@ impl Queue {
         rule(entry.changed <= self.rv, "has changed in the future")?;
         rule(newest_number(entry) <= entry.changed, "holds something newer than its last change")?;
         let begun = self.checkpoints.begun;
-        let is_stored = self.table.is_stored(slot);
-        rule(is_stored || entry.changed > begun, "has neither a row nor an event to make it again")?;
-        rule(!is_stored || self.checkpoints.journaled, "has a row without a journal")?;
+        rule(entry.has_row || entry.changed > begun, "has neither a row nor an event to make it again")?;
+        rule(!entry.has_row || self.checkpoints.journaled, "has a row without a journal")?;
         let leased = standing.lease();
         rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
         if mode == Mode::Keys {

@@ -425,10 +425,6 @@ impl Queue {
         self.count(now, slot, &kind);
         let event = Event { rv: self.rv + 1, at: now.max(self.last_at), kind };
         self.tally.coalesced += u64::from(self.apply_at(&event, slot));
-        if self.events.capacity() == 0 {
-            // Most commands have one event.
-            self.events.reserve_exact(1);
-        }
         self.events.push(event);
     }
 

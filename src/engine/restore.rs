@@ -51,6 +51,7 @@ impl Queue {
             standing: state.standing,
             mark: state.mark.and_then(NonZero::new),
             changed: state.rv,
+            has_row: true,
         };
         self.table.put(slot, entry)
     }

@@ -9,19 +9,17 @@
 //! - a key is in `delayed` iff its `delay` is set; parked keys have none;
 //! - a key is in `memories` iff it has a `memory`, and then it is idle without delay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::chunked::Chunked;
 use super::delta::Rv;
 use super::key::Key;
 use super::time::Time;
 
-mod numbered;
 mod rebuild;
 
-use numbered::Numbered;
 pub(super) use rebuild::Rebuild;
 
 /// Index of a key's entry in the queue's table.
@@ -111,14 +109,14 @@ pub struct Lease {
 /// The order of every key that the schedule holds.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    ready: Chunked<Numbered>,
-    delayed: Chunked<(Time, Rv, Slot)>,
-    leases: Chunked<(Time, Rv, Slot)>,
-    tokens: Chunked<Numbered>,
+    ready: BTreeMap<Rv, Slot>,
+    delayed: BTreeSet<(Time, Rv, Slot)>,
+    leases: BTreeSet<(Time, Rv, Slot)>,
+    tokens: BTreeMap<Rv, Slot>,
     /// Sum of the microseconds at which all leases began.
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
-    memories: Chunked<(Time, Rv, Slot)>,
+    memories: BTreeSet<(Time, Rv, Slot)>,
     /// Idle keys with a delay, so that "delayed" can be counted as a state.
     idle_delayed: usize,
     /// Leased keys with news behind the lease.
@@ -139,51 +137,50 @@ pub struct EventId {
 impl Schedule {
     /// Keys in line, first to last.
     pub fn ready(&self) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.iter().map(|turn| turn.pair())
+        self.ready.iter().map(|(rv, slot)| (*rv, *slot))
     }
 
     /// The key that is first in line.
     #[must_use]
     pub fn first(&self) -> Option<(Rv, Slot)> {
-        self.ready.first().map(Numbered::pair)
+        self.ready.first_key_value().map(|(rv, slot)| (*rv, *slot))
     }
 
     /// Keys in line behind the one that came in line at `after`.
     pub fn ready_after(&self, after: Rv) -> impl Iterator<Item = (Rv, Slot)> {
-        self.ready.from(Numbered::new(after.saturating_add(1), 0)).map(|turn| turn.pair())
+        self.ready.range((Bound::Excluded(after), Bound::Unbounded)).map(|(rv, slot)| (*rv, *slot))
     }
 
     /// Keys with a delay behind `after`, by due time; a key in another place may be among them.
     pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
-        self.delayed.from((after.0, after.1.saturating_add(1), 0))
+        self.delayed.range((Bound::Excluded((after.0, after.1, Slot::MAX)), Bound::Unbounded))
     }
 
     /// Leased keys behind `after`, by deadline.
     pub fn leased_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
-        self.leases.from((after.0, after.1.saturating_add(1), 0))
+        self.leases.range((Bound::Excluded((after.0, after.1, Slot::MAX)), Bound::Unbounded))
     }
 
     /// Parked keys from `from` on, in key order.
-    pub fn parked_from(&self, from: std::ops::Bound<&str>) -> impl Iterator<Item = (&Key, Slot)> {
-        self.parked.range::<str, _>((from, std::ops::Bound::Unbounded)).map(|(key, slot)| (key, *slot))
+    pub fn parked_from(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, Slot)> {
+        self.parked.range::<str, _>((from, Bound::Unbounded)).map(|(key, slot)| (key, *slot))
     }
 
     /// The key with the live lease `token`.
     #[must_use]
     pub fn leased_at(&self, token: Rv) -> Option<Slot> {
-        let next = self.tokens.next(Numbered::new(token, 0))?.pair();
-        (next.0 == token).then_some(next.1)
+        self.tokens.get(&token).copied()
     }
 
     /// Keys with a lease, by its token.
     pub(super) fn leased_slots(&self) -> impl Iterator<Item = Slot> {
-        self.tokens.iter().map(|token| token.pair().1)
+        self.tokens.values().copied()
     }
 
     /// The key whose lease is oldest.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {
-        self.tokens.first().map(|token| token.pair().1)
+        self.tokens.first_key_value().map(|(_, slot)| *slot)
     }
 
     /// How long all leases have lasted, added up.
@@ -197,13 +194,13 @@ impl Schedule {
     /// The earliest delay.
     #[must_use]
     pub fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
-        self.delayed.first()
+        self.delayed.first().copied()
     }
 
     /// The earliest deadline of a lease.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Time, Rv, Slot)> {
-        self.leases.first()
+        self.leases.first().copied()
     }
 
     /// The earliest deadline from `from` on, and at or before `now`, of a lease that is committed.
@@ -211,14 +208,14 @@ impl Schedule {
     pub fn next_expiry(&self, from: (Time, Rv), now: Time, committed: Rv) -> Option<(Time, Rv, Slot)> {
         // Mostly none is due at all.
         self.next_deadline().filter(|(at, _, _)| *at <= now)?;
-        let mut due = self.leases.from((from.0, from.1, 0)).take_while(|(at, _, _)| *at <= now);
+        let mut due = self.leases.range((from.0, from.1, 0)..).take_while(|(at, _, _)| *at <= now);
         due.find(|(_, token, _)| *token <= committed).copied()
     }
 
     /// The earliest end of a failure memory.
     #[must_use]
     pub fn next_memory(&self) -> Option<(Time, Rv, Slot)> {
-        self.memories.first()
+        self.memories.first().copied()
     }
 
     /// Number of keys in line.
@@ -275,7 +272,7 @@ impl Schedule {
     pub(super) fn holds(&self, slot: Slot, key: &Key, standing: &Standing) -> bool {
         let in_place = match &standing.place {
             Place::Idle => true,
-            Place::Ready(turn) => self.ready.contains(&Numbered::new(turn.rv, slot)),
+            Place::Ready(turn) => self.ready.get(&turn.rv) == Some(&slot),
             Place::Leased(lease) => {
                 self.leases.contains(&(lease.deadline, lease.token, slot))
                     && self.leased_at(lease.token) == Some(slot)
@@ -331,14 +328,14 @@ impl Schedule {
 
     /// Hands the key out. With `keep_delay` a delay stays beside the lease.
     pub fn lease(&mut self, slot: Slot, standing: &mut Standing, mut lease: Lease, keep_delay: bool) {
-        self.leave_line(slot, standing);
+        self.leave_line(standing);
         if !keep_delay {
             lease.dropped_delay = standing.delay();
             self.set_delay(slot, standing, None);
         }
         self.set_memory(slot, standing, None);
         self.leases.insert((lease.deadline, lease.token, slot));
-        self.tokens.insert(Numbered::new(lease.token, slot));
+        self.tokens.insert(lease.token, slot);
         self.leased_since_us += u128::from(lease.since.as_micros());
         self.set_place(standing, Place::Leased(Box::new(lease)));
         standing.attempt = standing.attempt.saturating_add(1);
@@ -374,7 +371,7 @@ impl Schedule {
     pub fn give_back(&mut self, slot: Slot, standing: &mut Standing) {
         let Some(lease) = self.end_lease(slot, standing) else { return };
         standing.attempt = standing.attempt.saturating_sub(1);
-        self.ready.insert(Numbered::new(lease.former.rv, slot));
+        self.ready.insert(lease.former.rv, slot);
         self.set_place(standing, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
             && standing.delay().is_none_or(|delay| dropped.due < delay.due)
@@ -400,7 +397,7 @@ impl Schedule {
                     self.leased_with_news -= 1;
                 }
             }
-            Place::Ready(_) => self.leave_line(slot, standing),
+            Place::Ready(_) => self.leave_line(standing),
             Place::Parked => {
                 self.parked.remove(key.as_str());
                 standing.place = Place::Idle;
@@ -443,15 +440,15 @@ impl Schedule {
     /// is counted already.
     fn line_up(&mut self, slot: Slot, standing: &mut Standing, stamp: EventId, added: Option<Time>) {
         self.set_memory(slot, standing, None);
-        self.ready.insert(Numbered::new(stamp.rv, slot));
+        self.ready.insert(stamp.rv, slot);
         self.adds += u64::from(added.is_none());
         let turn = Turn { rv: stamp.rv, since: stamp.at, added: added.unwrap_or(stamp.at) };
         self.set_place(standing, Place::Ready(turn));
     }
 
-    fn leave_line(&mut self, slot: Slot, standing: &mut Standing) {
+    fn leave_line(&mut self, standing: &mut Standing) {
         if let Place::Ready(turn) = standing.place {
-            self.ready.remove(&Numbered::new(turn.rv, slot));
+            self.ready.remove(&turn.rv);
             self.set_place(standing, Place::Idle);
         }
     }
@@ -462,7 +459,7 @@ impl Schedule {
         }
         let Place::Leased(lease) = self.set_place(standing, Place::Idle) else { return None };
         self.leases.remove(&(lease.deadline, lease.token, slot));
-        self.tokens.remove(&Numbered::new(lease.token, slot));
+        self.tokens.remove(&lease.token);
         self.leased_since_us -= u128::from(lease.since.as_micros());
         if lease.news.is_some() {
             self.leased_with_news -= 1;

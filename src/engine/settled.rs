@@ -1,50 +1,68 @@
-//! What became of the leases that ended last, so that a settle repeated after a lost answer is
-//! answered as before.
+//! How the most recently settled leases ended. A client whose reply was lost repeats its settle and gets the same
+//! answer as before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::chunked::Chunked;
 use super::command::Outcome;
 use super::delta::Rv;
 use super::limits::SETTLED_LEASES_MAX;
 
 /// The last [`SETTLED_LEASES_MAX`] settled leases.
 ///
-/// Leases are settled in about the order of their tokens, so both take what comes at their end and let go of what is
-/// near their beginning; a hash table of as many would fetch four lines from all over memory each time.
-///
-/// Invariant: `order` and `outcomes` hold the same.
+/// Invariant: `order` holds the tokens of `outcomes`, in the order in which the leases were settled.
 #[derive(Debug, Default)]
 pub(super) struct SettledLeases {
-    order: VecDeque<(Rv, Outcome)>,
-    outcomes: Chunked<(Rv, Outcome)>,
+    order: VecDeque<Rv>,
+    outcomes: BTreeMap<Rv, Outcome>,
 }
 
 impl SettledLeases {
-    /// Notes how the lease ended; the oldest of too many is forgotten.
+    /// Records how the lease ended. When the limit is reached, the oldest record is dropped.
     pub(super) fn insert(&mut self, token: Rv, outcome: Outcome) {
         if self.order.len() == SETTLED_LEASES_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.outcomes.remove(&oldest);
         }
-        self.order.push_back((token, outcome));
-        self.outcomes.insert((token, outcome));
+        self.order.push_back(token);
+        self.outcomes.insert(token, outcome);
     }
 
-    /// How the lease ended, as far as it is remembered.
+    /// How the lease ended; `Unknown` if there is no record of it.
     pub(super) fn get(&self, token: Rv) -> Outcome {
-        let found = self.outcomes.next((token, Outcome::Acked)).filter(|(found, _)| *found == token);
-        found.map_or(Outcome::Unknown, |(_, outcome)| outcome)
+        self.outcomes.get(&token).copied().unwrap_or(Outcome::Unknown)
     }
 
-    /// All that is remembered, oldest first. A checkpoint copies it under the queue's lock.
+    /// All records, the oldest first. A checkpoint copies them under the queue's lock.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Rv, Outcome)> {
-        self.order.iter().copied()
+        self.order.iter().map(|token| (*token, self.get(*token)))
     }
 
-    /// How many leases are remembered.
+    /// Number of records.
     pub(super) fn len(&self) -> usize {
         self.order.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_is_found_and_the_oldest_is_dropped() {
+        let mut settled = SettledLeases::default();
+        let outcomes =
+            [Outcome::Acked, Outcome::Nacked, Outcome::Released, Outcome::Rejected, Outcome::Expired];
+        for (token, outcome) in (1..).zip(outcomes) {
+            settled.insert(token, outcome);
+            assert_eq!(settled.get(token), outcome);
+        }
+        assert_eq!(settled.get(9), Outcome::Unknown);
+        for token in (100..).take(SETTLED_LEASES_MAX - 4) {
+            settled.insert(token, Outcome::Acked);
+        }
+        assert_eq!((settled.get(1), settled.get(2)), (Outcome::Unknown, Outcome::Nacked));
+        assert_eq!(settled.len(), SETTLED_LEASES_MAX);
+        assert_eq!(settled.iter().next(), Some((2, Outcome::Nacked)));
     }
 }

@@ -1,5 +1,6 @@
 //! Every key of a queue with all that belongs to it, found by key (hash), by slot, or in key order.
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::num::NonZero;
 use std::ops::Bound;
@@ -9,7 +10,6 @@ use foldhash::fast::RandomState;
 use super::delta::{Deltas, Rv, Source};
 use super::key::Key;
 use super::object::Object;
-use super::order::Order;
 use super::paged::Paged;
 use super::schedule::{Slot, Standing};
 use super::shards::Shards;
@@ -43,6 +43,8 @@ pub struct Entry {
     pub mark: Option<NonZero<Rv>>,
     /// The newest event of the key.
     pub changed: Rv,
+    /// Volatile: whether the checkpoints have a row of the key, perhaps an older one.
+    pub has_row: bool,
 }
 
 impl Entry {
@@ -55,6 +57,7 @@ impl Entry {
             standing: Standing::default(),
             mark: None,
             changed: 0,
+            has_row: false,
         }
     }
 }
@@ -66,14 +69,9 @@ impl Entry {
 #[derive(Debug, Default)]
 pub struct Table {
     entries: Paged<Option<Entry>>,
-    /// Volatile: whether the checkpoints have a row of the key at the slot, maybe an older one. A flag in each entry would
-    /// take eight bytes.
-    ///
-    /// Invariant: there is one for each slot, and none is set of a slot that is free.
-    stored: Paged<bool>,
     free: Vec<Slot>,
     index: Shards<Slot>,
-    order: Order,
+    order: BTreeMap<Key, Slot>,
     hasher: RandomState,
 }
 
@@ -131,12 +129,11 @@ impl Table {
             slot
         } else {
             self.entries.push(Some(entry));
-            self.stored.push(false);
             Slot::try_from(self.entries.len() - 1).unwrap_or(Slot::MAX)
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.index.insert(hash, slot, |slot| hasher.hash_one(text(entries, *slot)));
-        self.order.insert(key.as_str(), slot, |slot| text(entries, slot));
+        self.order.insert(key.clone(), slot);
         slot
     }
 
@@ -153,25 +150,11 @@ impl Table {
         }
         while self.entries.len() <= slot as usize {
             self.entries.push(None);
-            self.stored.push(false);
         }
         if let Some(place) = self.entries.get_mut(slot as usize) {
             *place = Some(entry);
         }
-        self.set_stored(slot, true);
         Ok(())
-    }
-
-    /// Whether the checkpoints have a row of the key at the slot, maybe an older one.
-    pub(super) fn is_stored(&self, slot: Slot) -> bool {
-        self.stored.get(slot as usize).copied().unwrap_or_default()
-    }
-
-    /// Notes whether the checkpoints have a row of the key at the slot.
-    pub(super) fn set_stored(&mut self, slot: Slot, is_stored: bool) {
-        if let Some(stored) = self.stored.get_mut(slot as usize) {
-            *stored = is_stored;
-        }
     }
 
     /// Makes the table whole after [`put`](Self::put). To sort all keys at once, and to make room for
@@ -185,7 +168,7 @@ impl Table {
         if let Some([(key, slot), (_, other)]) = keys.array_windows().find(|[(a, _), (b, _)]| a == b) {
             return Err(format!("key {key} is in slot {slot} and in slot {other}"));
         }
-        self.order = Order::filled(&keys);
+        self.order = keys.into_iter().collect();
         let slots = (0..).zip(self.entries.iter());
         let free = slots.filter(|(_, entry)| entry.is_none()).map(|(slot, _)| slot);
         // The last free slot is taken first.
@@ -201,38 +184,30 @@ impl Table {
     /// Whether each slot is taken or free, and each key that has one is found in both ways.
     pub(super) fn is_whole(&self) -> bool {
         let taken = self.len();
-        let is_free = |slot: &Slot| {
-            !self.is_stored(*slot) && self.entries.get(*slot as usize).is_some_and(Option::is_none)
-        };
+        let is_free = |slot: &Slot| self.entries.get(*slot as usize).is_some_and(Option::is_none);
         self.order.len() == taken
             && self.entries.len() == taken + self.free.len()
-            && self.stored.len() == self.entries.len()
             && self.free.iter().all(is_free)
-            && self.order.is_whole(|slot| text(&self.entries, slot))
+            && self.order.iter().all(|(key, slot)| self.key_at(*slot) == Some(key.as_str()))
     }
 
-    /// Takes the entry at `slot` out; answers as well whether the checkpoints have a row of it.
-    pub fn remove(&mut self, slot: Slot) -> Option<(Entry, bool)> {
-        let key = self.key_at(slot)?;
-        let hash = self.hasher.hash_one(key);
-        let entries = &self.entries;
-        self.order.remove(text(entries, slot), |slot| text(entries, slot));
-        self.index.remove(hash, |other| *other == slot);
+    /// Removes the entry at `slot`.
+    pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
         let entry = self.entries.get_mut(slot as usize)?.take()?;
-        let is_stored = self.is_stored(slot);
-        self.set_stored(slot, false);
+        self.order.remove(&entry.key);
+        self.index.remove(self.hasher.hash_one(entry.key.as_str()), |other| *other == slot);
         if self.is_empty() {
             // An empty queue gives its memory back; a slot never outlives its entry.
             *self = Self { hasher: self.hasher.clone(), ..Self::default() };
         } else {
             self.free.push(slot);
         }
-        Some((entry, is_stored))
+        Some(entry)
     }
 
     /// All entries from `from` on, in key order.
     pub fn from(&self, from: Bound<&str>) -> impl Iterator<Item = (Slot, &Entry)> {
-        let slots = self.order.from(from, |slot| text(&self.entries, slot));
+        let slots = self.order.range::<str, _>((from, Bound::Unbounded)).map(|(_, slot)| *slot);
         slots.filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 

@@ -1,6 +1,6 @@
 //! A schedule made from the standings of all keys, for recovery.
 
-use super::{Delay, Numbered, Place, Rv, Schedule, Slot, Standing};
+use super::{Delay, Place, Rv, Schedule, Slot, Standing};
 use crate::engine::key::Key;
 use crate::engine::time::Time;
 
@@ -8,10 +8,10 @@ use crate::engine::time::Time;
 /// to insert millions of keys one after the other.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Rebuild {
-    ready: Vec<Numbered>,
+    ready: Vec<(Rv, Slot)>,
     delayed: Vec<(Time, Rv, Slot)>,
     leases: Vec<(Time, Rv, Slot)>,
-    tokens: Vec<Numbered>,
+    tokens: Vec<(Rv, Slot)>,
     leased_since_us: u128,
     parked: Vec<(Key, Slot)>,
     memories: Vec<(Time, Rv, Slot)>,
@@ -24,10 +24,10 @@ impl Rebuild {
     pub(in crate::engine) fn add(&mut self, slot: Slot, key: &Key, standing: &Standing) {
         match &standing.place {
             Place::Idle => {}
-            Place::Ready(turn) => self.ready.push(Numbered::new(turn.rv, slot)),
+            Place::Ready(turn) => self.ready.push((turn.rv, slot)),
             Place::Leased(lease) => {
                 self.leases.push((lease.deadline, lease.token, slot));
-                self.tokens.push(Numbered::new(lease.token, slot));
+                self.tokens.push((lease.token, slot));
                 self.leased_since_us += u128::from(lease.since.as_micros());
                 self.leased_with_news += usize::from(lease.news.is_some());
             }
