@@ -20,7 +20,6 @@
 //! may have which key, and when), [`delta`] (what has happened to a key) and the known objects in
 //! the [`table`] (what consumers have acknowledged).
 
-pub mod admission;
 pub mod command;
 pub mod config;
 pub mod delta;
@@ -49,7 +48,7 @@ mod restore;
 mod settled;
 mod shards;
 mod sweep;
-mod walk;
+pub(crate) mod walk;
 
 pub use image::Image;
 pub use queue::{Durations, Initial, LastReplace, Queue, Status, Tally};

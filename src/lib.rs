@@ -4,6 +4,7 @@
 //! `engine` decides. Data flows in that direction only; see `docs/architecture.md`.
 
 pub mod access;
+pub mod admission;
 pub mod audit;
 pub mod bench;
 pub mod causes;

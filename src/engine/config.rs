@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admission::Admission;
 use super::delta::Cap;
 use super::key::KeySpec;
 use super::rate_limit::RateLimiter;
+use crate::admission::Admission;
 
 /// What a pop hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, LinePosition, Peek
 
 /// Where a walk is in its text. All indices are of the whole text.
 #[derive(Debug)]
-pub(super) struct Walk<'j> {
+pub(crate) struct Walk<'j> {
     text: &'j [u8],
     /// Walks what begins at `base`.
     jiter: Jiter<'j>,
@@ -14,54 +14,54 @@ pub(super) struct Walk<'j> {
 }
 
 impl<'j> Walk<'j> {
-    pub(super) fn new(text: &'j str) -> Self {
+    pub(crate) fn new(text: &'j str) -> Self {
         let text = text.as_bytes();
         Self { text, jiter: Jiter::new(text), base: 0 }
     }
 
-    pub(super) fn index(&self) -> usize {
+    pub(crate) fn index(&self) -> usize {
         self.base + self.jiter.current_index()
     }
 
-    pub(super) fn position(&self, index: usize) -> LinePosition {
+    pub(crate) fn position(&self, index: usize) -> LinePosition {
         LinePosition::find(self.text, index)
     }
 
-    pub(super) fn peek(&mut self) -> Result<Peek, JiterError> {
+    pub(crate) fn peek(&mut self) -> Result<Peek, JiterError> {
         self.jiter.peek().map_err(from(self.base))
     }
 
-    pub(super) fn object(&mut self) -> Result<Option<&str>, JiterError> {
+    pub(crate) fn object(&mut self) -> Result<Option<&str>, JiterError> {
         self.jiter.known_object().map_err(from(self.base))
     }
 
-    pub(super) fn next_key(&mut self) -> Result<Option<&str>, JiterError> {
+    pub(crate) fn next_key(&mut self) -> Result<Option<&str>, JiterError> {
         self.jiter.next_key().map_err(from(self.base))
     }
 
-    pub(super) fn array(&mut self) -> Result<Option<Peek>, JiterError> {
+    pub(crate) fn array(&mut self) -> Result<Option<Peek>, JiterError> {
         self.jiter.known_array().map_err(from(self.base))
     }
 
-    pub(super) fn array_step(&mut self) -> Result<Option<Peek>, JiterError> {
+    pub(crate) fn array_step(&mut self) -> Result<Option<Peek>, JiterError> {
         self.jiter.array_step().map_err(from(self.base))
     }
 
-    pub(super) fn string(&mut self) -> Result<&str, JiterError> {
+    pub(crate) fn string(&mut self) -> Result<&str, JiterError> {
         self.jiter.known_str().map_err(from(self.base))
     }
 
-    pub(super) fn boolean(&mut self, peek: Peek) -> Result<bool, JiterError> {
+    pub(crate) fn boolean(&mut self, peek: Peek) -> Result<bool, JiterError> {
         self.jiter.known_bool(peek).map_err(from(self.base))
     }
 
-    pub(super) fn null(&mut self) -> Result<(), JiterError> {
+    pub(crate) fn null(&mut self) -> Result<(), JiterError> {
         self.jiter.known_null().map_err(from(self.base))
     }
 
     /// Passes a number. jiter takes no more than 4,300 digits before the point; from the last of them on, a longer one is a
     /// number again.
-    pub(super) fn number(&mut self, peek: Peek) -> Result<(), JiterError> {
+    pub(crate) fn number(&mut self, peek: Peek) -> Result<(), JiterError> {
         let Err(error) = self.jiter.known_number_bytes(peek).map(drop) else { return Ok(()) };
         let start = self.index();
         let number = self.text.get(start..).unwrap_or_default();
@@ -77,7 +77,7 @@ impl<'j> Walk<'j> {
     }
 
     /// Passes a value that is neither array nor object.
-    pub(super) fn scalar(&mut self, peek: Peek) -> Result<(), JiterError> {
+    pub(crate) fn scalar(&mut self, peek: Peek) -> Result<(), JiterError> {
         match peek {
             Peek::String | Peek::True | Peek::False | Peek::Null => {
                 self.jiter.known_skip(peek).map_err(from(self.base))
@@ -86,7 +86,7 @@ impl<'j> Walk<'j> {
         }
     }
 
-    pub(super) fn finish(&mut self) -> Result<(), JiterError> {
+    pub(crate) fn finish(&mut self) -> Result<(), JiterError> {
         self.jiter.finish().map_err(from(self.base))
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::wire::ViolationDocument;
-use crate::engine::admission::{self, Unfit};
+use crate::admission::{self, Unfit};
 use crate::engine::event::ReplaceCounts;
 use crate::engine::key::KeyError;
 use crate::engine::object::SyntaxError;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Error;
-use crate::engine::admission::Admission;
-use crate::engine::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
+use crate::admission::Admission;
+use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
 
 /// The turns of a queue.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@
 use serde_json::{Map, Value, json};
 
 use super::terms::{duration, reference};
+use crate::admission::limits::PRUNE_POINTERS_MAX;
 use crate::config::queue::Bounds;
 use crate::duration::parse;
-use crate::engine::limits::PRUNE_POINTERS_MAX;
 
 /// Gives each setting its range, and adds those that the settings file has not.
 pub(super) fn complete(schemas: &mut Map<String, Value>) {

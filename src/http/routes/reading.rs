@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::engine::admission::Unfit;
+use crate::admission::Unfit;
 use crate::engine::command::ObjectList;
 use crate::engine::config::Config;
 use crate::engine::delta::DeltaKind;

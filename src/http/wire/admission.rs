@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::super::problem::Problem;
 use super::config::{invalid, of_engine};
+use crate::admission::{Admission, Schema};
 use crate::config::queue::QueueDefaults;
-use crate::engine::admission::{Admission, Schema};
 use crate::engine::config::Config;
 use crate::engine::key::{KeySpec, Pointer};
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{ExtendedDocument, SettledDocument};
-use crate::engine::admission::Violation;
+use crate::admission::Violation;
 
 /// What this server is.
 #[derive(Debug, Serialize, ToSchema)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::json::{Float, Text, is_default, micros};
-use crate::engine::admission::{Admission, Error, Schema};
+use crate::admission::{Admission, Error, Schema};
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};

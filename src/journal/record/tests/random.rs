@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::samples;
-use crate::engine::admission::{Admission, Schema};
+use crate::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::admission::{Admission, Schema};
+use crate::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance, Source};

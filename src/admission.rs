@@ -11,6 +11,7 @@
 mod cost;
 mod defaults;
 mod document;
+pub mod limits;
 mod places;
 mod prune;
 mod schema;
@@ -22,14 +23,15 @@ use std::sync::Arc;
 
 use self::defaults::Overflow;
 use self::document::Document;
+use self::limits::{
+    DEFAULTS_BYTES_MAX, IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, PATTERNS_MAX, PRUNE_POINTERS_MAX,
+    SCHEMA_BYTES_MAX, SUBSCHEMAS_MAX,
+};
 use self::prune::Paths;
 pub use self::schema::{Schema, Violation};
-use super::key::{KeySpec, Pointer};
-use super::limits::{
-    DEFAULTS_BYTES_MAX, IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, JSON_DEPTH_MAX, PATTERNS_MAX,
-    PRUNE_POINTERS_MAX, SCHEMA_BYTES_MAX, SUBSCHEMAS_MAX,
-};
-use super::object::{self, Object};
+use crate::engine::key::{KeySpec, Pointer};
+use crate::engine::limits::JSON_DEPTH_MAX;
+use crate::engine::object::{self, Object};
 
 /// What is done to each object of a queue, and asked of it.
 ///

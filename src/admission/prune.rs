@@ -5,8 +5,8 @@
 
 use smallvec::SmallVec;
 
-use super::super::key::Pointer;
 use super::document::{Document, Kind};
+use crate::engine::key::Pointer;
 
 /// Pointers, as far as they go on from one place of a document.
 ///

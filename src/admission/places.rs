@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use percent_encoding::percent_decode_str;
 
-use super::super::key::Pointer;
 use super::document::Document;
+use crate::engine::key::Pointer;
 
 /// The number of a subschema.
 pub(super) type Id = usize;

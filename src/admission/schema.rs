@@ -7,17 +7,17 @@ use jsonschema::{PatternOptions, Retrieve, Uri, ValidationError, Validator};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::key::KeySpec;
-use super::super::limits::{
-    FAULTS_MAX, PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, SCHEMA_BYTES_MAX, VIOLATION_CHARS_MAX, VIOLATIONS_MAX,
-    VIOLATIONS_OBJECT_BYTES_MAX,
-};
-use super::super::object;
 use super::Error;
 use super::cost::Cost;
 use super::defaults::{Defaults, Overflow};
 use super::document::{self, Document};
+use super::limits::{
+    FAULTS_MAX, PATTERN_BYTES_MAX, PATTERNS_BYTES_MAX, SCHEMA_BYTES_MAX, VIOLATION_CHARS_MAX, VIOLATIONS_MAX,
+    VIOLATIONS_OBJECT_BYTES_MAX,
+};
 use super::prune::Paths;
+use crate::engine::key::KeySpec;
+use crate::engine::object;
 
 /// A schema that was compiled. Two are equal if their texts are.
 pub struct Schema {

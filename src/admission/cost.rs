@@ -9,12 +9,11 @@
 
 use std::collections::HashMap;
 
-use super::super::limits::{
-    IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, JSON_DEPTH_MAX, PATTERNS_MAX, SUBSCHEMAS_MAX,
-};
 use super::Error;
 use super::document::{Document, Kind};
+use super::limits::{IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, PATTERNS_MAX, SUBSCHEMAS_MAX};
 use super::places::{Id, Places, resolve, root_of};
+use crate::engine::limits::JSON_DEPTH_MAX;
 
 /// What a schema asks of each value.
 #[derive(Debug)]

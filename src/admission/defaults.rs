@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::super::limits::{DEFAULTS_BYTES_MAX, IN_PLACE_DEPTH_MAX, JSON_DEPTH_MAX};
 use super::document::{Document, Kind, Member};
+use super::limits::{DEFAULTS_BYTES_MAX, IN_PLACE_DEPTH_MAX};
 use super::places::{Id, Places, resolve};
 use super::prune::Paths;
+use crate::engine::limits::JSON_DEPTH_MAX;
 
 /// What defaults would pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
