@@ -1,68 +1,69 @@
-//! Who may do what: the section `[access]`, and the file of tokens. Plain values; `access` checks them.
+//! The section `[access]`, and the token file. These are plain values; `access` checks them.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use toml::Value;
+use toml::Table;
+use toml::de::DeTable;
 
-use super::document;
+use super::{layers, range};
 
 /// The section `[access]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
-    /// The file of the tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The token file.
+    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
     pub tokens_file: Option<PathBuf>,
-    /// Tokens, besides those of the file.
+    /// Tokens besides those of the file.
     #[serde(default)]
     pub tokens: Vec<TokenEntry>,
-    /// Whether everybody may be let in, also over the network.
+    /// Whether the server may listen without tokens on an address other than loopback.
     pub insecure: bool,
 }
 
-/// A token, as the file of tokens has it.
+/// A token, as an entry of the token file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenEntry {
-    /// What the log calls whoever has it.
+    /// The name of the token in the log and the audit log.
     pub name: String,
     /// The SHA-256 of the token, in hexadecimal digits.
     pub sha256: String,
-    /// Until when it is good, in RFC 3339; absent is for good.
+    /// When the token expires, in RFC 3339; without it the token never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// Requests a second; absent is without bound.
+    /// Requests per second; without it there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u32>,
-    /// Requests at once; absent is as many as in a second.
+    /// Largest burst of requests; without it as many as in a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// What it may do.
+    /// What the token permits.
     pub grants: Vec<GrantEntry>,
 }
 
-/// Verbs, on queues.
+/// Verbs that are permitted on some queues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantEntry {
-    /// What may be done.
+    /// The permitted verbs.
     pub verbs: Vec<Verb>,
-    /// Names of queues, in which `*` stands for any text.
+    /// Names of queues, in which `*` matches any text.
     pub queues: Vec<String>,
 }
 
-/// What can be done to a queue.
+/// A permission on a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Look at it.
+    /// Read its state.
     Read,
     /// Send objects to it.
     Produce,
-    /// Pop from it, and settle.
+    /// Pop from it, and settle leases.
     Consume,
-    /// Configure, pause, purge, seed, delete it; redrive and discard what is parked.
+    /// Configure, pause, purge, seed and delete it; redrive and discard parked keys.
     Admin,
 }
 
@@ -70,7 +71,7 @@ impl Verb {
     /// All verbs.
     pub const ALL: [Self; 4] = [Self::Read, Self::Produce, Self::Consume, Self::Admin];
 
-    /// The name in files, logs and answers.
+    /// The name in files, logs and responses.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -82,7 +83,7 @@ impl Verb {
     }
 }
 
-/// The file of tokens.
+/// The token file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -90,34 +91,34 @@ struct File {
     tokens: Vec<TokenEntry>,
 }
 
-/// Why a file of tokens can't be used.
+/// Why a token file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is not there or can't be read.
-    #[error("can't read the file of tokens {}", path.display())]
+    /// The file is missing or unreadable.
+    #[error("can't read the token file {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is not a list of tokens. What stands there is not told: it may be a token.
-    #[error("the file of tokens {} is wrong at line {line}: {why}", path.display())]
+    /// The file is not a list of tokens. The error does not show the line, which may contain a token.
+    #[error("invalid token file {} at line {line}: {why}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The line.
         line: usize,
-        /// What is wrong there, in words that are the same whatever stands there.
+        /// What is wrong, without any text of the file.
         why: String,
     },
 }
 
 impl Access {
-    /// The entries of the file as it is now, and those of the settings.
+    /// The entries of the settings and of the file as it is now.
     ///
     /// # Errors
-    /// A file that can't be read, or is no list of tokens.
+    /// A file that can't be read, or is not a list of tokens.
     pub fn entries(&self) -> Result<Vec<TokenEntry>, Error> {
         let mut entries = self.tokens.clone();
         if let Some(path) = &self.tokens_file {
@@ -129,47 +130,29 @@ impl Access {
     }
 }
 
-/// The entries of a file of tokens with this text.
+/// The entries of a token file with this text.
 ///
 /// # Errors
 /// [`Error::Parse`].
 pub fn parse(path: &Path, text: &str) -> Result<Vec<TokenEntry>, Error> {
-    let wrong = |line, why| Error::Parse { path: path.to_owned(), line, why };
-    document::check(text).map_err(|fault| wrong(fault.line, fault.why))?;
+    let invalid = |line, why| Error::Parse { path: path.to_owned(), line, why };
+    table(text).map_err(|(line, why)| invalid(line, why))?;
     let file: Result<File, _> = toml::from_str(text);
-    let file = file.map_err(|error| wrong(document::line_of(text, &error), kind(error.message())))?;
+    let file =
+        file.map_err(|error| invalid(line_of(text, &error), layers::without_value(error.message())))?;
     Ok(file.tokens)
 }
 
-/// Whether a value is a token of the settings.
-pub(super) fn is_token(value: &Value) -> bool {
-    TokenEntry::deserialize(value.clone()).is_ok()
+/// The document of a TOML text, or the line of its first error and what is wrong there, without the line's text: a
+/// secret may stand there.
+pub(super) fn table(text: &str) -> Result<Table, (usize, String)> {
+    // The messages of the parser are fixed. Those of the conversion to values may repeat a value.
+    DeTable::parse(text).map_err(|error| (line_of(text, &error), error.message().to_owned()))?;
+    text.parse().map_err(|error| (line_of(text, &error), "a number is too large".to_owned()))
 }
 
-/// What is wrong with a value that should be a list of tokens.
-pub(super) fn fault(value: &Value) -> String {
-    let Value::Array(entries) = value else { return document::shape(value) };
-    let faults = entries.iter().enumerate().filter_map(|(index, entry)| {
-        let error = TokenEntry::deserialize(entry.clone()).err()?;
-        let why = if entry.is_table() { kind(error.message()) } else { document::shape(entry) };
-        Some(format!("a list whose entry {} is wrong ({why})", index + 1))
-    });
-    faults.into_iter().next().unwrap_or_else(|| document::shape(value))
-}
-
-/// What kind of error the library tells of: its own words may quote what stands there.
-fn kind(message: &str) -> String {
-    const FIELDS: [&str; 5] = ["name", "sha256", "grants", "verbs", "queues"];
-    let missing = FIELDS.iter().find(|field| message == format!("missing field `{field}`"));
-    if let Some(field) = missing {
-        return format!("{field} is not there");
-    }
-    let kinds = [
-        ("unknown field", "a name that no token and no grant has"),
-        ("unknown variant", "a verb that is none of read, produce, consume, admin"),
-        ("invalid type", "a value of the wrong type"),
-        ("invalid value", "a number that is out of range"),
-    ];
-    let kind = kinds.iter().find(|(begin, _)| message.starts_with(begin));
-    kind.map_or("it is no list of tokens", |(_, kind)| kind).to_owned()
+/// The line of an error, from 1.
+fn line_of(text: &str, error: &toml::de::Error) -> usize {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    before.matches('\n').count() + 1
 }

@@ -1,225 +1,271 @@
-//! The layers laid over each other: every value is checked when it is set, where its origin is still known.
+//! The layers of the settings, merged into one TOML document that remembers where each value came from.
 
 use std::collections::BTreeMap;
 
+use serde_path_to_error::{Path, Segment};
 use toml::{Table, Value};
 
-use super::schema::{self, Kind, SETTINGS, Setting, UNSET};
-use super::{Error, Origin, environment};
-use crate::duration;
+use super::{Error, Fault, Origin, QUEUE_SECTION, Settings, environment};
 
-/// Longest name that is told although there is no such setting; longer ones are hardly mistyped.
+/// The value that removes an optional setting of a lower layer: TOML has no null.
+const UNSET: &str = "unset";
+/// A name that no setting has.
+const NOT_A_NAME: &str = "?";
+/// How similar two names are, from 0 to 1, before one is suggested for the other.
+const SIMILAR: f64 = 0.5;
+/// Most characters of a value or name that an error repeats.
+const SHOWN_CHARS_MAX: usize = 200;
+/// Longest name below `[access]` that an error repeats: a longer one may be a token in the wrong place.
 const NAME_BYTES_MAX: usize = 32;
 
-/// The values so far, by path, with the layer that each comes from.
-///
-/// Invariant: every path is a setting of the schema that is no table, and its value one that it accepts.
+/// The merged document.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    values: BTreeMap<&'static str, (Value, Origin)>,
+    merged: Table,
+    /// By path. A table that a layer has added whole has one entry.
+    origins: BTreeMap<String, Origin>,
 }
 
 impl Layers {
-    /// Lays a whole document over what there is.
-    pub(super) fn add(&mut self, document: Table, origin: &Origin) -> Result<(), Error> {
-        document.into_iter().try_for_each(|(section, value)| self.set(&section, value, origin))
+    /// The lowest layer: the defaults.
+    pub(super) fn new() -> Result<Self, Error> {
+        let merged = Table::try_from(Settings::default()).map_err(|source| Error::Defaults { source })?;
+        Ok(Self { merged, origins: BTreeMap::new() })
     }
 
-    /// Sets a setting, or the settings of a table, by path.
-    pub(super) fn set(&mut self, path: &str, value: Value, origin: &Origin) -> Result<(), Error> {
-        let Some(setting) = schema::find(path) else { return Err(unknown(path, origin)) };
-        // A request has null for it.
-        if setting.optional && value.as_str() == Some(UNSET) && *origin != Origin::Request {
-            self.values.retain(|known, _| *known != setting.path && !setting.contains(known));
-            return Ok(());
+    /// Merges a layer on top.
+    pub(super) fn add(&mut self, layer: Table, origin: &Origin) {
+        merge(&mut self.merged, &mut self.origins, "", layer, origin);
+    }
+
+    /// Sets one setting.
+    pub(super) fn set(&mut self, path: &str, value: Value, origin: &Origin) {
+        let layer = path.rsplit('.').fold(value, |inner, name| {
+            let mut table = Table::new();
+            table.insert(name.to_owned(), inner);
+            Value::Table(table)
+        });
+        if let Value::Table(layer) = layer {
+            self.add(layer, origin);
         }
-        if !setting.kind.accepts(&value) {
-            let is_json = *origin == Origin::Request;
-            return Err(Error::Invalid {
-                setting: setting.path,
-                value: setting.shown(&value, is_json),
-                origin: origin.clone(),
-                allowed: setting.allowed(is_json),
-            });
+    }
+
+    /// Sets the setting of an environment variable. The value is the text itself where the setting takes a text, and a
+    /// TOML value elsewhere.
+    pub(super) fn set_variable(&mut self, name: &str, path: &str, text: &str) -> Result<(), Error> {
+        let as_text = || Value::String(text.to_owned());
+        let value = match text.trim().parse() {
+            Ok(value) if !takes(path, as_text())? => value,
+            _ => as_text(),
+        };
+        self.set(path, value, &Origin::Environment(name.to_owned()));
+        Ok(())
+    }
+
+    /// The settings, once all layers are there.
+    pub(super) fn finish(self) -> Result<Settings, Error> {
+        let settings = self.build().map_err(|fault| self.error(fault))?;
+        settings.check().map_err(|fault| self.error(fault))?;
+        Ok(settings)
+    }
+
+    fn build(&self) -> Result<Settings, Fault> {
+        serde_path_to_error::deserialize(Value::Table(self.merged.clone()))
+            .map_err(|error| Fault::new(error.path(), error.inner().message()))
+    }
+
+    fn error(&self, fault: Fault) -> Error {
+        let origin = self.origin(&fault.setting);
+        let Fault { setting, is_unknown, why } = fault;
+        if !is_unknown {
+            return Error::Invalid { setting, origin, why };
         }
-        match value {
-            Value::Table(table) if matches!(setting.kind, Kind::Table) => table
-                .into_iter()
-                .try_for_each(|(name, value)| self.set(&format!("{path}.{name}"), value, origin)),
-            value => {
-                self.values.insert(setting.path, (value, origin.clone()));
-                Ok(())
+        let nearest = nearest(&setting, all_settings("").iter().map(String::as_str));
+        match &origin {
+            Origin::Environment(variable) => Error::Unknown {
+                name: variable.clone(),
+                nearest: nearest.map(|path| environment::variable_name(&path)),
+                origin,
+            },
+            _ => Error::Unknown { name: setting, nearest, origin },
+        }
+    }
+
+    /// The layer that has set this setting, or one of its members.
+    fn origin(&self, path: &str) -> Origin {
+        let mut prefix = path;
+        loop {
+            if let Some(origin) = self.origins.get(prefix) {
+                return origin.clone();
+            }
+            let Some((parent, _)) = prefix.rsplit_once('.') else { break };
+            prefix = parent;
+        }
+        let members = self.origins.range(format!("{path}.")..);
+        let member = members.take_while(|(name, _)| name.starts_with(path)).next();
+        member.map_or(Origin::Default, |(_, origin)| origin.clone())
+    }
+}
+
+fn merge(
+    into: &mut Table,
+    origins: &mut BTreeMap<String, Origin>,
+    parent: &str,
+    layer: Table,
+    origin: &Origin,
+) {
+    for (name, value) in layer {
+        let path = join(parent, &name);
+        match (into.get_mut(&name), value) {
+            (Some(Value::Table(inner)), Value::Table(value)) => merge(inner, origins, &path, value, origin),
+            (_, value) => {
+                origins.insert(path, origin.clone());
+                if value.as_str() == Some(UNSET) {
+                    into.remove(&name);
+                } else {
+                    into.insert(name, value);
+                }
             }
         }
     }
-
-    /// Sets what a variable of the environment names.
-    pub(super) fn set_variable(&mut self, name: String, text: &str) -> Result<(), Error> {
-        let setting = SETTINGS.iter().find(|setting| environment::variable_name(setting.path) == name);
-        let origin = Origin::Environment(name);
-        let Some(setting) = setting else { return Err(unknown("", &origin)) };
-        self.set(setting.path, environment::value(setting.kind, text), &origin)
-    }
-
-    /// The rules between settings, then all as one document.
-    pub(super) fn finish(self) -> Result<Table, Error> {
-        self.check_complete()?;
-        self.check_listeners()?;
-        self.check_tls()?;
-        self.check_drain()?;
-        self.check_backoff()?;
-        let mut document = Table::new();
-        for (path, (value, _)) in self.values {
-            insert(&mut document, path, value);
-        }
-        Ok(document)
-    }
-
-    /// A table that may be unset is there as a whole or not at all.
-    fn check_complete(&self) -> Result<(), Error> {
-        let tables =
-            SETTINGS.iter().filter(|setting| setting.optional && matches!(setting.kind, Kind::Table));
-        for table in tables {
-            let Some((given, (_, origin))) = self.values.iter().find(|(path, _)| table.contains(path)) else {
-                continue;
-            };
-            let missing = |setting: &&Setting| {
-                table.contains(setting.path) && !setting.optional && !self.has(setting.path)
-            };
-            if let Some(missing) = SETTINGS.iter().find(missing) {
-                return Err(Error::Incomplete { setting: missing.path, given, origin: origin.clone() });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_listeners(&self) -> Result<(), Error> {
-        let (listen, metrics) = ("server.listen", "server.metrics_listen");
-        if self.text(listen) == self.text(metrics)
-            && self.text(listen).is_some_and(|text| !text.ends_with(":0"))
-        {
-            return Err(self.conflict(
-                metrics,
-                "must differ from",
-                listen,
-                "; leave it empty (\"\") to serve both there",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Certificate and key go together, and who asks callers for certificates has one.
-    fn check_tls(&self) -> Result<(), Error> {
-        let (cert, key) = ("server.tls_cert", "server.tls_key");
-        for (given, missing) in [(cert, key), (key, cert), ("server.tls_client_ca", cert)] {
-            if let Some((_, origin)) = self.values.get(given).filter(|_| !self.has(missing)) {
-                return Err(Error::Incomplete { setting: missing, given, origin: origin.clone() });
-            }
-        }
-        Ok(())
-    }
-
-    /// What is cut before it begins to end drops requests.
-    fn check_drain(&self) -> Result<(), Error> {
-        let (delay, timeout) = ("server.drain_delay", "server.shutdown_timeout");
-        let us = |path| self.text(path).and_then(|text| duration::parse_us(text).ok());
-        if us(delay).is_some_and(|delay| delay > 0) && us(delay) >= us(timeout) {
-            return Err(self.conflict(delay, "must be below", timeout, ""));
-        }
-        Ok(())
-    }
-
-    fn check_backoff(&self) -> Result<(), Error> {
-        let (base, max) = (
-            "queue_defaults.rate_limiter.item_exponential.base",
-            "queue_defaults.rate_limiter.item_exponential.max",
-        );
-        let us = |path| self.text(path).and_then(|text| duration::parse_us(text).ok());
-        if us(base) > us(max) {
-            return Err(self.conflict(base, "must not be above", max, ""));
-        }
-        Ok(())
-    }
-
-    fn conflict(
-        &self,
-        left: &'static str,
-        rule: &'static str,
-        right: &'static str,
-        hint: &'static str,
-    ) -> Error {
-        let show = |path| self.values.get(path).map(|(value, origin)| format!("{path} = {value} ({origin})"));
-        Error::Conflict {
-            setting: left,
-            left: show(left).unwrap_or_default(),
-            rule,
-            right: show(right).unwrap_or_default(),
-            hint,
-        }
-    }
-
-    fn has(&self, path: &str) -> bool {
-        self.values.contains_key(path)
-    }
-
-    fn text(&self, path: &str) -> Option<&str> {
-        self.values.get(path).and_then(|(value, _)| value.as_str())
-    }
 }
 
-/// Checks that there is a setting or table of this path.
-pub(super) fn check_known(path: &str, origin: &Origin) -> Result<(), Error> {
-    schema::find(path).map_or_else(|| Err(unknown(path, origin)), |_| Ok(()))
+/// Whether the setting takes this value.
+fn takes(path: &str, value: Value) -> Result<bool, Error> {
+    let mut layers = Layers::new()?;
+    layers.set(path, value, &Origin::Default);
+    Ok(layers.build().err().is_none_or(|fault| !is_within(&fault.setting, path)))
 }
 
-fn unknown(path: &str, origin: &Origin) -> Error {
-    let (name, nearest) = match origin {
-        Origin::Environment(variable) => {
-            let names = SETTINGS.iter().filter(|setting| !matches!(setting.kind, Kind::Table));
-            (
-                variable.clone(),
-                nearest(variable, names.map(|setting| environment::variable_name(setting.path))),
-            )
-        }
-        Origin::Request => {
-            (path.to_owned(), nearest(path, SETTINGS.iter().map(|setting| setting.path.to_owned())))
-        }
-        _ => (without_secrets(path), nearest(path, SETTINGS.iter().map(|setting| setting.path.to_owned()))),
-    };
-    Error::Unknown { name, origin: origin.clone(), nearest }
+fn is_within(path: &str, table: &str) -> bool {
+    path.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// A path as it may be told: a token that stands where a name should is left out.
-fn without_secrets(path: &str) -> String {
-    let told = |name: &str| {
-        let is_harmless = name.len() <= NAME_BYTES_MAX && !name.starts_with("dq_");
-        if is_harmless { name.to_owned() } else { format!("({} bytes)", name.len()) }
-    };
-    path.split('.').map(told).collect::<Vec<_>>().join(".")
+fn join(parent: &str, name: &str) -> String {
+    if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
-/// The likeliest of the names: by the whole path, or by its last part for one that stands in the wrong section.
-fn nearest(name: &str, known: impl Iterator<Item = String>) -> String {
+/// The paths of all settings and tables below `table`; an empty path is the whole document.
+///
+/// serde lists the names of a table when it refuses one, so the structs are the only list of settings.
+pub(super) fn all_settings(table: &str) -> Vec<String> {
+    let probe = join(table, NOT_A_NAME);
+    let Ok(mut layers) = Layers::new() else { return Vec::new() };
+    layers.set(&probe, Value::Boolean(true), &Origin::Default);
+    let Err(fault) = layers.build() else { return Vec::new() };
+    if fault.setting != probe {
+        return Vec::new();
+    }
+    let Some((_, names)) = fault.why.rsplit_once("expected ") else { return Vec::new() };
+    let names = names.split('`').skip(1).step_by(2);
+    names
+        .flat_map(|name| {
+            let path = join(table, name);
+            let inner = all_settings(&path);
+            std::iter::once(path).chain(inner)
+        })
+        .collect()
+}
+
+/// The most similar name, by the whole path, or by the last part for a setting in the wrong section.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let score = |known: &str| {
         let whole = strsim::normalized_damerau_levenshtein(name, known);
         let part = strsim::normalized_damerau_levenshtein(&last(name), &last(known));
-        whole.max(0.5f64.mul_add(part, 0.4 * whole))
+        whole.max(0.6f64.mul_add(part, 0.4 * whole))
     };
-    known.max_by(|a, b| score(a).total_cmp(&score(b))).unwrap_or_default()
+    let scored = known.map(|known| (score(known), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(score, _)| *score >= SIMILAR)?;
+    Some(best.1.to_owned())
 }
 
-/// Puts a value at its place, with the tables on the way.
-fn insert(table: &mut Table, path: &str, value: Value) {
-    match path.split_once('.') {
-        None => {
-            table.insert(path.to_owned(), value);
-        }
-        Some((first, rest)) => {
-            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
-            if let Value::Table(inner) = inner {
-                insert(inner, rest, value);
+impl Fault {
+    /// What a deserializer's message says about the value at `path`.
+    pub(super) fn new(path: &Path, message: &str) -> Self {
+        let mut setting = String::new();
+        let mut is_inside_value = false;
+        for segment in path {
+            match segment {
+                Segment::Map { key } => setting = join(&setting, &shortened(key)),
+                // An entry of a list or a variant is part of the setting's value.
+                _ => {
+                    is_inside_value = true;
+                    break;
+                }
             }
         }
+        let is_secret = is_within(&setting, "access");
+        if is_secret {
+            setting = setting.split('.').map(without_secret).collect::<Vec<_>>().join(".");
+        }
+        if let Some(field) = missing_field(message).filter(|_| !is_inside_value) {
+            let setting = join(&setting, field);
+            return Self { setting, is_unknown: false, why: "a value is required".to_owned() };
+        }
+        let is_unknown = message.starts_with("unknown field") && !is_inside_value;
+        let why = if is_secret { without_value(message) } else { shortened(message) };
+        Self { setting, is_unknown, why }
+    }
+}
+
+fn missing_field(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.strip_suffix('`')
+}
+
+/// A message without the value that it is about, which may be a secret.
+pub(super) fn without_value(message: &str) -> String {
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("expected {expected}"),
+        None if missing_field(message).is_some() => message.to_owned(),
+        None => "the value has the wrong form".to_owned(),
+    }
+}
+
+fn without_secret(name: &str) -> String {
+    let is_harmless = name.len() <= NAME_BYTES_MAX && !name.starts_with("dq_");
+    if is_harmless { name.to_owned() } else { format!("({} bytes)", name.len()) }
+}
+
+/// A message whose value is cut in the middle if it is long.
+fn shortened(message: &str) -> String {
+    let (value, expected) = match message.rfind(", expected ") {
+        Some(at) => message.split_at(at),
+        None => (message, ""),
+    };
+    match value.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((cut, _)) => format!("{}...{expected}", value.split_at(cut).0),
+        None => message.to_owned(),
+    }
+}
+
+impl Settings {
+    /// The rules between settings.
+    fn check(&self) -> Result<(), Fault> {
+        let fault =
+            |setting: &str, why: String| Err(Fault { setting: setting.to_owned(), is_unknown: false, why });
+        let server = &self.server;
+        if server.metrics_listen == Some(server.listen) && server.listen.port() != 0 {
+            let why = "the same as server.listen; leave it empty (\"\") to serve /metrics there";
+            return fault("server.metrics_listen", why.to_owned());
+        }
+        let (cert, key) = (&server.tls_cert, &server.tls_key);
+        for (name, file, needed_by, needs) in [
+            ("server.tls_key", key, "server.tls_cert", cert),
+            ("server.tls_cert", cert, "server.tls_key", key),
+            ("server.tls_cert", cert, "server.tls_client_ca", &server.tls_client_ca),
+        ] {
+            if needs.is_some() && file.is_none() {
+                return fault(needed_by, format!("{name} is required with it"));
+            }
+        }
+        let (delay, timeout) = (server.drain_delay, server.shutdown_timeout);
+        if delay.as_us() > 0 && delay >= timeout {
+            let why = format!("{delay} is not shorter than server.shutdown_timeout ({timeout})");
+            return fault("server.drain_delay", why);
+        }
+        self.queue_defaults
+            .check()
+            .map_err(|fault| Fault { setting: join(QUEUE_SECTION, &fault.setting), ..fault })
     }
 }

@@ -1,87 +1,88 @@
-//! What a queue is configured with unless it says otherwise, as plain serde values.
+//! The settings of a queue: the section `[queue_defaults]`, and `config` of the HTTP API.
 //!
-//! These are the words of the file and of the API ("Config" in the HTTP contract), not the engine's types: durations
-//! are still text. The ranges stand in `schema`.
+//! These are plain serde values, not the engine's types; `http::wire::config` converts them.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::schema::{self, Kind};
+use super::range::{self, CENTURY, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
+use super::{Fault, QUEUE_SECTION};
+use crate::duration::DurationText;
 
-/// What a setting of a queue may be, for the description of the API.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Bounds {
-    /// A whole number from the first to the second.
-    Whole(i64, i64),
-    /// A number up to `max` and above `min`, or at it.
-    Number {
-        /// The least.
-        min: f64,
-        /// Whether the least itself is allowed.
-        min_allowed: bool,
-        /// The most.
-        max: f64,
-    },
-    /// A duration from the first to the second.
-    Duration(&'static str, &'static str),
-    /// A list with so many entries.
-    Length(usize, usize),
-}
-
-/// The bounds of a setting, by its path below `queue_defaults`, if it has any.
-#[must_use]
-pub fn bounds(path: &str) -> Option<Bounds> {
-    match schema::find(&format!("queue_defaults.{path}"))?.kind {
-        Kind::Integer(min, max) => Some(Bounds::Whole(min, max)),
-        Kind::Number { min, min_allowed, max } => Some(Bounds::Number { min, min_allowed, max }),
-        Kind::Duration(min, max) => Some(Bounds::Duration(min, max)),
-        Kind::Pointers => Some(Bounds::Length(1, schema::KEY_PARTS_MAX)),
-        _ => None,
-    }
-}
+/// Part of a wait that is added at random, unless a setting says otherwise.
+const JITTER: f64 = 0.1;
 
 /// The settings of a queue: the section `[queue_defaults]`, and `config` of the API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = QueueConfig)]
 pub struct QueueDefaults {
-    /// What a pop hands out.
+    /// What a pop delivers.
     pub mode: Mode,
-    /// Where an object carries its key.
+    /// Pointers to the values that make up the key of an object, joined by `/`.
+    #[serde(deserialize_with = "range::key_parts")]
+    #[schema(min_items = 1, max_items = 8)]
     pub key: Vec<KeyPart>,
-    /// Whether acknowledged objects are kept.
+    /// Whether the queue keeps the objects that consumers have acknowledged.
     pub known_objects: bool,
-    /// Whether Replace queues `Replaced`; else `Sync`.
+    /// Whether Replace queues deltas of type `Replaced`; otherwise `Sync`.
     pub emit_replaced: bool,
-    /// How long a lease lasts when the pop does not say; a duration.
-    pub lease: String,
-    /// Failures after which a key is parked; 0 is never.
+    /// Length of a lease unless the pop sets one; a duration from 1s to 12h.
+    #[serde(deserialize_with = "range::span::<SEC, HOURS_12, _>")]
+    #[schema(value_type = String, examples("30s"))]
+    pub lease: DurationText,
+    /// Failures after which a key is parked; 0 never parks.
+    #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
+    #[schema(value_type = u64, minimum = 0, maximum = 4294967295_i64)]
     pub max_failures: u32,
-    /// How long a failed key waits.
+    /// The backoff of a failed key.
     pub rate_limiter: RateLimiter,
-    /// How often all known objects are handed out again, a duration; unset is never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resync_period: Option<String>,
-    /// Most keys in a queue, known ones included.
+    /// Period after which all known objects are delivered again, a duration; unset never resyncs.
+    #[serde(
+        default,
+        deserialize_with = "range::optional_span::<SEC, CENTURY, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, examples("10h"))]
+    pub resync_period: Option<DurationText>,
+    /// Most keys of the queue, known keys included.
+    #[serde(deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
+    #[schema(minimum = 1, maximum = 1000000000)]
     pub max_keys: usize,
     /// Longest object, in bytes of JSON.
+    #[serde(deserialize_with = "range::whole::<2, { 1 << 30 }, _, _>")]
+    #[schema(minimum = 2, maximum = 1073741824)]
     pub max_object_bytes: usize,
-    /// Most deltas that wait for one key before the oldest are merged.
+    /// Most waiting deltas of a key; past it the oldest are merged.
+    #[serde(deserialize_with = "range::whole::<2, 1_000_000_000, _, _>")]
+    #[schema(minimum = 2, maximum = 1000000000)]
     pub max_deltas_per_key: usize,
-    /// Most bytes of objects that wait for one key before the oldest are merged.
+    /// Most bytes of waiting objects of a key; past it the oldest are merged.
+    #[serde(deserialize_with = "range::whole::<1, { 1 << 40 }, _, _>")]
+    #[schema(minimum = 1, maximum = 1099511627776_i64)]
     pub max_bytes_per_key: usize,
-    /// Replace refuses to delete more than this percentage of a source's keys; unset is no bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Replace refuses to delete more than this percentage of a source's keys; unset is no limit.
+    #[serde(
+        default,
+        deserialize_with = "range::optional_number::<100, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 0, maximum = 100)]
     pub max_delete_percent: Option<f64>,
-    /// Replace refuses to delete more than this many keys; unset is no bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Replace refuses to delete more keys than this; unset is no limit.
+    #[serde(
+        default,
+        deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 0, maximum = 9223372036854775807_i64)]
     pub max_deletes: Option<u64>,
     /// How long events are kept.
     #[serde(default)]
     pub retention: Retention,
 }
 
-/// What a pop hands out.
+/// What a pop delivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -97,9 +98,9 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum KeyPart {
-    /// A pointer (RFC 6901) that must lead to a value.
+    /// A JSON pointer (RFC 6901) to a required value.
     Required(String),
-    /// A pointer that says whether it must.
+    /// A JSON pointer and whether its value is optional.
     Detailed(DetailedKeyPart),
 }
 
@@ -107,30 +108,37 @@ pub enum KeyPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedKeyPart {
-    /// Where in the object the part stands (RFC 6901).
+    /// The JSON pointer (RFC 6901) to the value.
     pub pointer: String,
-    /// Whether a part that is absent or empty is skipped.
+    /// Whether an absent or empty value is skipped; otherwise the object is refused.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// How long a failed key waits: the longest of the limiters that are set, capped by `max_wait`.
+/// The backoff of a failed key: the longest wait of the configured limiters, capped by `max_wait`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimiter {
     /// The wait doubles with every failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_exponential: Option<ItemExponential>,
-    /// A short wait for the first failures, a long one after.
+    /// A short wait after the first failures, a long wait after later failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_fast_slow: Option<ItemFastSlow>,
     /// One token bucket for all keys of the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
-    /// No wait is longer; a duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_wait: Option<String>,
-    /// Up to this part of the wait is added, so that keys that failed together do not return together.
+    /// Longest wait, a duration; unset is no limit.
+    #[serde(
+        default,
+        deserialize_with = "range::optional_span::<0, CENTURY, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, examples("1h"))]
+    pub max_wait: Option<DurationText>,
+    /// Largest part of the wait that is added at random, so that keys that failed together do not return together.
+    #[serde(default = "jitter", deserialize_with = "jitter_or_default")]
+    #[schema(minimum = 0, maximum = 1)]
     pub jitter: f64,
 }
 
@@ -139,20 +147,30 @@ pub struct RateLimiter {
 #[serde(deny_unknown_fields)]
 pub struct ItemExponential {
     /// The first wait.
-    pub base: String,
+    #[serde(deserialize_with = "range::span::<US, CENTURY, _>")]
+    #[schema(value_type = String, examples("30s"))]
+    pub base: DurationText,
     /// The longest wait.
-    pub max: String,
+    #[serde(deserialize_with = "range::span::<US, CENTURY, _>")]
+    #[schema(value_type = String, examples("30s"))]
+    pub max: DurationText,
 }
 
 /// `fast` for the first `max_fast` failures, then `slow`; both are durations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ItemFastSlow {
-    /// The wait after one of the first failures.
-    pub fast: String,
-    /// The wait after any later failure.
-    pub slow: String,
-    /// How many failures are the first.
+    /// The wait after each of the first failures.
+    #[serde(deserialize_with = "range::span::<0, CENTURY, _>")]
+    #[schema(value_type = String, examples("30s"))]
+    pub fast: DurationText,
+    /// The wait after each later failure.
+    #[serde(deserialize_with = "range::span::<0, CENTURY, _>")]
+    #[schema(value_type = String, examples("30s"))]
+    pub slow: DurationText,
+    /// Number of failures that count as the first.
+    #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
+    #[schema(value_type = u64, minimum = 0, maximum = 4294967295_i64)]
     pub max_fast: u32,
 }
 
@@ -160,21 +178,35 @@ pub struct ItemFastSlow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
-    /// Tokens that come back each second.
+    /// Tokens added per second.
+    #[serde(deserialize_with = "range::positive::<1_000_000_000, _>")]
+    #[schema(exclusive_minimum = 0, maximum = 1000000000)]
     pub qps: f64,
-    /// Tokens it holds at most.
+    /// Most tokens in the bucket.
+    #[serde(deserialize_with = "range::whole::<1, U32_MAX, _, _>")]
+    #[schema(value_type = u64, minimum = 1, maximum = 4294967295_i64)]
     pub burst: u32,
 }
 
-/// How long events are kept after they are no longer needed to restore a queue.
+/// How long events are kept once the queue no longer needs them to recover.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// Oldest event kept, a duration; unset leaves it to `bytes`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age: Option<String>,
-    /// Most bytes of events kept; unset is as many as the queue's state takes, and 64 MiB at least.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Age of the oldest event kept, a duration; unset leaves the limit to `bytes`.
+    #[serde(
+        default,
+        deserialize_with = "range::optional_span::<SEC, CENTURY, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, examples("7d"))]
+    pub age: Option<DurationText>,
+    /// Most bytes of events kept; unset keeps as many as the queue's state takes, at least 64 MiB.
+    #[serde(
+        default,
+        deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(minimum = 0, maximum = 9223372036854775807_i64)]
     pub bytes: Option<u64>,
 }
 
@@ -185,7 +217,7 @@ impl Default for QueueDefaults {
             key: vec![KeyPart::Required("/key".to_owned())],
             known_objects: true,
             emit_replaced: true,
-            lease: "30s".to_owned(),
+            lease: DurationText::from_secs(30),
             max_failures: 20,
             rate_limiter: RateLimiter::default(),
             resync_period: None,
@@ -203,11 +235,56 @@ impl Default for QueueDefaults {
 impl Default for RateLimiter {
     fn default() -> Self {
         Self {
-            item_exponential: Some(ItemExponential { base: "5ms".to_owned(), max: "1000s".to_owned() }),
+            item_exponential: Some(ItemExponential {
+                base: DurationText::from_us(5_000),
+                max: DurationText::from_secs(1_000),
+            }),
             item_fast_slow: None,
             bucket: None,
             max_wait: None,
-            jitter: 0.1,
+            jitter: JITTER,
         }
     }
+}
+
+impl QueueDefaults {
+    /// The settings of a JSON document that has all required members.
+    ///
+    /// # Errors
+    /// The first member that is unknown, missing or has a value out of range.
+    pub fn from_json(document: serde_json::Value) -> Result<Self, Fault> {
+        let settings: Self = serde_path_to_error::deserialize(document)
+            .map_err(|error| Fault::new(error.path(), &error.inner().to_string()))?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// The rules between settings.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match &self.rate_limiter.item_exponential {
+            Some(limiter) if limiter.base > limiter.max => Err(Fault {
+                setting: "rate_limiter.item_exponential.base".to_owned(),
+                is_unknown: false,
+                why: format!("{} is longer than item_exponential.max ({})", limiter.base, limiter.max),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The setting of a queue whose name is nearest to `name`, such as `rate_limiter.jitter`.
+#[must_use]
+pub fn nearest_setting(name: &str) -> Option<String> {
+    let prefix = format!("{QUEUE_SECTION}.");
+    let known = super::layers::all_settings(QUEUE_SECTION);
+    super::layers::nearest(name, known.iter().filter_map(|path| path.strip_prefix(&prefix)))
+}
+
+fn jitter() -> f64 {
+    JITTER
+}
+
+/// A request may send null for a default.
+fn jitter_or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(range::optional_number::<1, _>(deserializer)?.unwrap_or(JITTER))
 }

@@ -1,8 +1,9 @@
-//! The layers, the messages, and the file against the defaults.
+//! Tests of the layers, the errors, and `config/deltaq.toml` against the structs.
 
 use std::collections::BTreeSet;
 
-use super::schema::{self, Kind, SETTINGS};
+use toml::Table;
+
 use super::*;
 use crate::duration::DurationText;
 
@@ -31,7 +32,7 @@ fn uncommented() -> String {
     FILE.lines().map(switch_on).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths of all leaves of a document; what is a list in the schema is a leaf.
+/// The paths of all values of a document.
 fn paths(prefix: &str, table: &Table, into: &mut BTreeSet<String>) {
     for (name, value) in table {
         let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
@@ -42,9 +43,11 @@ fn paths(prefix: &str, table: &Table, into: &mut BTreeSet<String>) {
     }
 }
 
-fn schema_paths() -> BTreeSet<String> {
-    let leaves = SETTINGS.iter().filter(|setting| !matches!(setting.kind, Kind::Table));
-    leaves.map(|setting| setting.path.to_owned()).collect()
+/// The paths of all settings, without their tables.
+fn settings() -> BTreeSet<String> {
+    let all = layers::all_settings("");
+    let is_table = |path: &String| all.iter().any(|other| other.starts_with(&format!("{path}.")));
+    all.iter().filter(|path| !is_table(path)).cloned().collect()
 }
 
 #[test]
@@ -59,38 +62,29 @@ fn the_live_lines_of_the_file_are_the_defaults() {
 }
 
 #[test]
-fn the_file_names_every_setting_live_or_commented() {
+fn the_file_has_every_setting_live_or_commented() {
     let mut named = BTreeSet::new();
     paths("", &uncommented().parse().unwrap(), &mut named);
-    assert_eq!(named, schema_paths());
+    assert_eq!(named, settings());
+    assert!(named.len() > 60, "{named:?}");
 }
 
 #[test]
-fn the_commented_examples_are_allowed_and_reach_their_fields() {
-    let settings = with_file(&uncommented()).unwrap();
-    let mut reached = BTreeSet::new();
-    paths("", &Table::try_from(settings).unwrap(), &mut reached);
-    assert_eq!(reached, schema_paths(), "the schema and the structs differ");
+fn the_commented_examples_are_valid() {
+    let with_examples = with_file(&uncommented()).unwrap();
+    let mut set = BTreeSet::new();
+    paths("", &Table::try_from(with_examples).unwrap(), &mut set);
+    assert_eq!(set, settings(), "an example does not reach its field");
 }
 
 #[test]
-fn what_the_file_leaves_commented_is_optional() {
-    let mut live = BTreeSet::new();
-    paths("", &FILE.parse().unwrap(), &mut live);
-    for path in schema_paths().difference(&live) {
-        let optional = SETTINGS.iter().any(|s| s.optional && (s.path == path || s.contains(path)));
-        assert!(optional, "{path} has no default but is not optional");
-    }
-}
-
-#[test]
-fn each_setting_of_the_file_is_explained() {
-    let lines: Vec<_> = FILE.lines().collect();
+fn each_setting_of_the_file_has_a_comment() {
+    let (lines, settings): (Vec<_>, _) = (FILE.lines().collect(), settings());
     for pair in lines.windows(2) {
         let is_setting = |line: &str| {
-            line.trim_start_matches("# ").split_once(" = ").is_some_and(|(name, _)| {
-                SETTINGS.iter().any(|setting| setting.path.rsplit('.').next() == Some(name))
-            })
+            line.trim_start_matches("# ")
+                .split_once(" = ")
+                .is_some_and(|(name, _)| settings.iter().any(|path| path.rsplit('.').next() == Some(name)))
         };
         if is_setting(pair[1]) {
             assert!(pair[0].starts_with("# ") && !is_setting(pair[0]), "no comment before: {}", pair[1]);
@@ -105,8 +99,6 @@ fn flag_beats_environment_beats_file_beats_default() {
     let environment = [
         ("DELTAQ_SERVER__LISTEN".to_owned(), "127.0.0.1:2".to_owned()),
         ("DELTAQ_SERVER__MAX_CONNECTIONS".to_owned(), "22".to_owned()),
-        ("DELTAQ_CONFIG".to_owned(), "elsewhere".to_owned()),
-        ("DELTAQ_CONFORMANCE_DIR".to_owned(), "elsewhere".to_owned()),
         ("SERVER__LISTEN".to_owned(), "not ours".to_owned()),
     ];
     let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
@@ -127,7 +119,7 @@ fn the_environment_reaches_every_kind_of_setting() {
     assert_eq!(set("DELTAQ_STORAGE__DATA_DIR", "2026").storage.data_dir, Path::new("2026"));
     assert_eq!(set("DELTAQ_LOG__FORMAT", "json").log.format, LogFormat::Json);
     let defaults = set("DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__ITEM_EXPONENTIAL__BASE", "1s").queue_defaults;
-    assert_eq!(defaults.rate_limiter.item_exponential.unwrap().base, "1s");
+    assert_eq!(defaults.rate_limiter.item_exponential.unwrap().base, DurationText::from_secs(1));
     let defaults =
         set("DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__BUCKET", "{ qps = 1, burst = 2 }").queue_defaults;
     assert_eq!(defaults.rate_limiter.bucket, Some(queue::Bucket { qps: 1.0, burst: 2 }));
@@ -141,7 +133,7 @@ fn the_environment_reaches_every_kind_of_setting() {
 }
 
 #[test]
-fn unset_takes_back_what_a_lower_layer_set() {
+fn unset_removes_a_value_of_a_lower_layer() {
     let file =
         "[queue_defaults]\nmax_deletes = 5\n[queue_defaults.rate_limiter]\nitem_exponential = 'unset'\n";
     let environment = [("DELTAQ_QUEUE_DEFAULTS__MAX_DELETES".to_owned(), "unset".to_owned())];
@@ -149,37 +141,56 @@ fn unset_takes_back_what_a_lower_layer_set() {
         layered(Some((Path::new("f.toml"), file)), environment, &Flags::default()).unwrap().queue_defaults;
     assert_eq!(defaults.max_deletes, None);
     assert_eq!(defaults.rate_limiter.item_exponential, None);
-    assert!(
-        message(with_variable("DELTAQ_QUEUES__MAX_QUEUES", "unset")).contains("allowed is a whole number")
-    );
+    assert!(message(with_variable("DELTAQ_QUEUES__MAX_QUEUES", "unset")).contains("a value is required"));
 }
 
 #[test]
-fn an_unknown_name_is_told_with_its_origin_and_the_nearest() {
+fn only_variables_with_a_section_are_settings() {
+    let environment = [
+        ("DELTAQ_CONFIG", "deltaq.toml"),
+        ("DELTAQ_TOKEN", "dq_5ec2e7"),
+        ("DELTAQ_URL", "http://localhost:7070"),
+        ("DELTAQ_CONFORMANCE_DIR", "elsewhere"),
+        ("DELTAQ_SERVER_LISTEN", "x"),
+        ("DELTAQ__X", "1"),
+        ("SERVER__LISTEN", "x"),
+        // The links that Kubernetes makes for a service named deltaq.
+        ("DELTAQ_SERVICE_HOST", "10.0.0.11"),
+        ("DELTAQ_SERVICE_PORT_HTTP", "7070"),
+        ("DELTAQ_PORT", "tcp://10.0.0.11:7070"),
+        ("DELTAQ_PORT_7070_TCP_ADDR", "10.0.0.11"),
+    ];
+    let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(layered(None, environment, &Flags::default()).unwrap(), Settings::default());
+}
+
+#[test]
+fn an_unknown_setting_is_reported_with_its_layer_and_a_similar_name() {
     for (result, expected) in [
         (
             with_file("[server]\nlisen = 'x'\n"),
-            r#""server.lisen", set by the file deltaq.toml, is no setting; the nearest one is "server.listen""#,
+            "unknown setting `server.lisen` in deltaq.toml; did you mean `server.listen`?",
         ),
         (
             with_file("[sever]\nlisten = 'x'\n"),
-            r#""sever", set by the file deltaq.toml, is no setting; the nearest one is "server""#,
+            "unknown setting `sever` in deltaq.toml; did you mean `server`?",
+        ),
+        (
+            with_file("listen = 'x'\n"),
+            "unknown setting `listen` in deltaq.toml; did you mean `server.listen`?",
         ),
         (
             with_file("metrics_listen = ''\n"),
-            r#""metrics_listen", set by the file deltaq.toml, is no setting; the nearest one is "server.metrics_listen""#,
+            "unknown setting `metrics_listen` in deltaq.toml; did you mean `server.metrics_listen`?",
         ),
         (
             with_file("[queue_defaults.rate_limiter.item_exponential]\nbas = '1s'\n"),
-            r#""queue_defaults.rate_limiter.item_exponential.bas", set by the file deltaq.toml, is no setting; the nearest one is "queue_defaults.rate_limiter.item_exponential.base""#,
+            "unknown setting `queue_defaults.rate_limiter.item_exponential.bas` in deltaq.toml; did you mean `queue_defaults.rate_limiter.item_exponential.base`?",
         ),
-        (
-            with_variable("DELTAQ_SERVER_LISTEN", "127.0.0.1:1"),
-            r#""DELTAQ_SERVER_LISTEN", set by the environment variable DELTAQ_SERVER_LISTEN, is no setting; the nearest one is "DELTAQ_SERVER__LISTEN""#,
-        ),
+        (with_file("[xyz]\n"), "unknown setting `xyz` in deltaq.toml; config/deltaq.toml lists all settings"),
         (
             with_variable("DELTAQ_LOG__LEVLE", "info"),
-            r#""DELTAQ_LOG__LEVLE", set by the environment variable DELTAQ_LOG__LEVLE, is no setting; the nearest one is "DELTAQ_LOG__LEVEL""#,
+            "unknown setting `DELTAQ_LOG__LEVLE` in the environment variable DELTAQ_LOG__LEVLE; did you mean `DELTAQ_LOG__LEVEL`?",
         ),
     ] {
         assert_eq!(message(result), expected);
@@ -187,44 +198,51 @@ fn an_unknown_name_is_told_with_its_origin_and_the_nearest() {
 }
 
 #[test]
-fn a_value_that_is_not_allowed_is_told_with_setting_origin_and_range() {
+fn an_invalid_value_is_reported_with_setting_layer_and_range() {
+    let long = "x".repeat(1 << 20);
+    let long = message(with_variable("DELTAQ_SERVER__LISTEN", &long));
+    assert!(long.len() < 500 && long.contains("expected an IP address"), "{long}");
     for (result, expected) in [
         (
             with_file("[queues]\nmax_queues = 0\n"),
-            "queues.max_queues can't be 0, set by the file deltaq.toml: allowed is a whole number from 1 to 1000000",
+            "invalid setting `queues.max_queues` in deltaq.toml: invalid value: integer `0`, expected a whole number from 1 to 1000000",
         ),
         (
             with_file("[queues]\nmax_queues = '5'\n"),
-            r#"queues.max_queues can't be "5", set by the file deltaq.toml: allowed is a whole number from 1 to 1000000"#,
+            r#"invalid setting `queues.max_queues` in deltaq.toml: invalid type: string "5", expected a whole number from 1 to 1000000"#,
         ),
-        (with_file("server = 5\n"), "server can't be 5, set by the file deltaq.toml: allowed is a table"),
         (
             with_variable("DELTAQ_QUEUES__AUTO_CREATE", "yes"),
-            r#"queues.auto_create can't be "yes", set by the environment variable DELTAQ_QUEUES__AUTO_CREATE: allowed is true or false"#,
+            r#"invalid setting `queues.auto_create` in the environment variable DELTAQ_QUEUES__AUTO_CREATE: invalid type: string "yes", expected a boolean"#,
         ),
         (
             with_variable("DELTAQ_QUEUE_DEFAULTS__LEASE", "13h"),
-            r#"queue_defaults.lease can't be "13h", set by the environment variable DELTAQ_QUEUE_DEFAULTS__LEASE: allowed is a duration from 1s to 12h, such as "30s""#,
+            r#"invalid setting `queue_defaults.lease` in the environment variable DELTAQ_QUEUE_DEFAULTS__LEASE: invalid value: string "13h", expected a duration from 1s to 12h, such as "30s""#,
         ),
         (
             with_variable("DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__JITTER", "nan"),
-            "queue_defaults.rate_limiter.jitter can't be nan, set by the environment variable DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__JITTER: allowed is a number from 0 to 1",
+            "invalid setting `queue_defaults.rate_limiter.jitter` in the environment variable DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__JITTER: invalid value: floating point `NaN`, expected a number from 0 to 1",
         ),
         (
             with_variable("DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT", "101"),
-            r#"queue_defaults.max_delete_percent can't be 101, set by the environment variable DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT: allowed is a number from 0 to 100, or "unset""#,
+            "invalid setting `queue_defaults.max_delete_percent` in the environment variable DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT: invalid value: floating point `101.0`, expected a number from 0 to 100",
         ),
         (
             layered(None, [], &Flags { listen: Some("localhost:7070".to_owned()), ..Flags::default() }),
-            r#"server.listen can't be "localhost:7070", set by the flag --listen: allowed is an IP address and a port, such as "127.0.0.1:7070""#,
+            r#"invalid setting `server.listen` of the flag --listen: invalid value: string "localhost:7070", expected an IP address and a port, such as "127.0.0.1:7070""#,
+        ),
+        (
+            with_variable("DELTAQ_LOG__LEVEL", "loud"),
+            "invalid setting `log.level` in the environment variable DELTAQ_LOG__LEVEL: unknown variant `loud`, expected one of `off`, `error`, `warn`, `info`, `debug`, `trace`",
         ),
     ] {
         assert_eq!(message(result), expected);
     }
+    assert!(message(with_file("server = 5\n")).starts_with("invalid setting `server` in deltaq.toml: "));
 }
 
 #[test]
-fn lists_are_checked_item_by_item() {
+fn the_entries_of_a_list_are_checked() {
     for value in [
         "[]",
         "['']",
@@ -236,28 +254,32 @@ fn lists_are_checked_item_by_item() {
         "/key",
     ] {
         let text = message(with_variable("DELTAQ_QUEUE_DEFAULTS__KEY", value));
-        assert!(text.contains("allowed is a list of 1 to 8 JSON pointers"), "{value}: {text}");
+        assert!(text.contains("expected a list of 1 to 8 JSON pointers"), "{value}: {text}");
     }
     for value in ["['']", "['a:7070']", "['http://a']", "['::1']", "['[::g]']", "a.example"] {
         let text = message(with_variable("DELTAQ_SERVER__ALLOWED_HOSTS", value));
-        assert!(text.contains("allowed is a list of host names"), "{value}: {text}");
+        assert!(text.contains("expected a list of host names"), "{value}: {text}");
     }
 }
 
 #[test]
-fn settings_that_do_not_go_together_are_refused() {
+fn conflicting_settings_are_refused() {
     for (result, expected) in [
         (
             with_variable("DELTAQ_SERVER__METRICS_LISTEN", "127.0.0.1:7070"),
-            r#"server.metrics_listen = "127.0.0.1:7070" (the environment variable DELTAQ_SERVER__METRICS_LISTEN) must differ from server.listen = "127.0.0.1:7070" (the defaults); leave it empty ("") to serve both there"#,
+            r#"invalid setting `server.metrics_listen` in the environment variable DELTAQ_SERVER__METRICS_LISTEN: the same as server.listen; leave it empty ("") to serve /metrics there"#,
         ),
         (
             with_file("[queue_defaults.rate_limiter.item_exponential]\nbase = '2000s'\n"),
-            r#"queue_defaults.rate_limiter.item_exponential.base = "2000s" (the file deltaq.toml) must not be above queue_defaults.rate_limiter.item_exponential.max = "1000s" (the defaults)"#,
+            "invalid setting `queue_defaults.rate_limiter.item_exponential.base` in deltaq.toml: 2000s is longer than item_exponential.max (1000s)",
         ),
         (
             with_file("[queue_defaults.rate_limiter.bucket]\nqps = 1\n"),
-            "queue_defaults.rate_limiter.bucket.burst is needed, since queue_defaults.rate_limiter.bucket.qps is set by the file deltaq.toml",
+            "invalid setting `queue_defaults.rate_limiter.bucket.burst` in deltaq.toml: a value is required",
+        ),
+        (
+            with_file("[server]\ntls_key = 'k'\n"),
+            "invalid setting `server.tls_key` in deltaq.toml: server.tls_cert is required with it",
         ),
     ] {
         assert_eq!(message(result), expected);
@@ -266,15 +288,15 @@ fn settings_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn the_file_itself_may_be_missing_or_broken() {
+fn a_missing_or_malformed_file_is_an_error() {
     let missing = Path::new("/nonexistent/deltaq.toml");
     assert!(matches!(load(Some(missing), [], &Flags::default()), Err(Error::Read { .. })));
     let text = message(with_file("[server\n"));
-    assert!(text.starts_with("the configuration file deltaq.toml is not TOML at line 1: "), "{text}");
+    assert!(text.starts_with("the configuration file deltaq.toml is not TOML: line 1: "), "{text}");
 }
 
 #[test]
-fn the_flag_for_a_folder_means_to_use_it() {
+fn the_data_dir_flag_overrides_in_memory() {
     let file = "[storage]\nin_memory = true\n";
     assert!(with_file(file).unwrap().storage.in_memory);
     let flags = Flags { data_dir: Some(PathBuf::from("/data")), ..Flags::default() };
@@ -284,32 +306,54 @@ fn the_flag_for_a_folder_means_to_use_it() {
 }
 
 #[test]
-fn every_parent_is_a_table_and_every_name_is_known_once() {
-    for (index, setting) in SETTINGS.iter().enumerate() {
-        assert!(
-            SETTINGS[..index].iter().all(|earlier| earlier.path != setting.path),
-            "{} twice",
-            setting.path
-        );
-        if let Some((parent, _)) = setting.path.rsplit_once('.') {
-            assert!(
-                matches!(schema::find(parent), Some(table) if matches!(table.kind, Kind::Table)),
-                "{parent}"
-            );
-        }
-    }
-}
-
-#[test]
-fn wrong_tokens_are_not_shown() {
+fn errors_about_tokens_do_not_show_the_token() {
     let error = message(with_variable("DELTAQ_ACCESS__TOKENS", "[{ name = \"a\", token = \"dq_5ec2e7\" }]"));
     assert!(error.contains("access.tokens") && !error.contains("5ec2e7"), "{error}");
 }
 
 #[test]
-fn draining_begins_to_end_before_it_is_cut() {
+fn the_drain_delay_is_shorter_than_the_shutdown_timeout() {
     let error = message(with_file("[server]\ndrain_delay = \"30s\""));
     assert!(error.contains("server.drain_delay") && error.contains("server.shutdown_timeout"), "{error}");
     with_file("[server]\ndrain_delay = \"29s\"").unwrap();
     with_file("[server]\nshutdown_timeout = \"0s\"").unwrap();
+}
+
+/// Ranges appear twice: where the setting is deserialized, and in the schema of the HTTP API.
+#[test]
+fn the_schema_of_the_api_has_the_ranges_of_the_settings() {
+    use utoipa::PartialSchema as _;
+
+    let schemas = [
+        ("", serde_json::to_value(QueueDefaults::schema())),
+        ("rate_limiter.", serde_json::to_value(queue::RateLimiter::schema())),
+        ("rate_limiter.item_fast_slow.", serde_json::to_value(queue::ItemFastSlow::schema())),
+        ("rate_limiter.bucket.", serde_json::to_value(queue::Bucket::schema())),
+        ("retention.", serde_json::to_value(queue::Retention::schema())),
+    ];
+    let mut checked = 0;
+    for (prefix, schema) in schemas {
+        let schema = schema.unwrap();
+        for (name, property) in schema["properties"].as_object().unwrap() {
+            let path = format!("{QUEUE_SECTION}.{prefix}{name}");
+            let (maximum, from) = (property["maximum"].as_u64(), property["minimum"].as_u64());
+            let Some(maximum) = maximum else { continue };
+            let expected = expected_of(&path);
+            let to = expected.rsplit(' ').next().unwrap();
+            let has_no_limit = maximum == range::WHOLE_MAX && !expected.contains(" to ");
+            assert!(has_no_limit || to.parse() == Ok(maximum), "{path}: {expected}, {property}");
+            let from = from.map_or("above 0".to_owned(), |from| format!("from {from}"));
+            assert!(expected.contains(&from), "{path}: {expected}, {property}");
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 12, "the settings that have a range");
+}
+
+/// What a setting's error says that it takes.
+fn expected_of(path: &str) -> String {
+    let mut layers = Layers::new().unwrap();
+    layers.set(path, Value::Boolean(true), &Origin::Default);
+    let error = layers.finish().unwrap_err().to_string();
+    error.rsplit_once(", expected ").unwrap().1.to_owned()
 }

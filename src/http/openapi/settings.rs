@@ -1,33 +1,11 @@
-//! The settings of a queue in the document: their ranges, taken from the table that also checks them,
-//! and the document that changes them.
+//! The settings of a queue in the document, and the document that changes them.
 
 use serde_json::{Map, Value, json};
 
-use super::terms::{duration, reference};
 use crate::admission::limits::PRUNE_POINTERS_MAX;
-use crate::config::queue::Bounds;
-use crate::duration::parse;
 
-/// Gives each setting its range, and adds those that the settings file has not.
+/// Adds the settings that the settings file does not have, and the form of pointers.
 pub(super) fn complete(schemas: &mut Map<String, Value>) {
-    let mut durations = Map::new();
-    for (schema, prefix) in [
-        ("QueueConfig", ""),
-        ("RateLimiter", "rate_limiter."),
-        ("ItemExponential", "rate_limiter.item_exponential."),
-        ("ItemFastSlow", "rate_limiter.item_fast_slow."),
-        ("Bucket", "rate_limiter.bucket."),
-        ("Retention", "retention."),
-    ] {
-        let properties = schemas.get_mut(schema).and_then(|schema| schema.get_mut("properties"));
-        let properties = properties.and_then(Value::as_object_mut);
-        for (name, property) in properties.into_iter().flatten() {
-            if let Some(bounds) = crate::config::queue::bounds(&format!("{prefix}{name}")) {
-                bound(property, &bounds, &mut durations);
-            }
-        }
-    }
-    schemas.append(&mut durations);
     let properties = schemas.get_mut("QueueConfig").and_then(|schema| schema.get_mut("properties"));
     if let (Some(properties), Value::Object(admission)) =
         (properties.and_then(Value::as_object_mut), admission())
@@ -71,29 +49,6 @@ pub(super) fn patch(schemas: &mut Map<String, Value>) -> Value {
         schemas.insert(format!("{nested}Patch"), patch.unwrap_or_default());
     }
     schemas.get("QueueConfig").map(patch_of).unwrap_or_default()
-}
-
-fn bound(property: &mut Value, bounds: &Bounds, durations: &mut Map<String, Value>) {
-    let range = match bounds {
-        Bounds::Whole(min, max) => json!({ "minimum": min, "maximum": max }),
-        Bounds::Number { min, min_allowed: true, max } => json!({ "minimum": min, "maximum": max }),
-        Bounds::Number { min, max, .. } => json!({ "exclusiveMinimum": min, "maximum": max }),
-        Bounds::Duration(min, max) => {
-            let name = format!("DurationFrom{min}To{max}");
-            let range = parse(min).ok().zip(parse(max).ok()).map(|(min, max)| duration(min, max));
-            durations.insert(name.clone(), range.unwrap_or_default());
-            let described = property.get("description").cloned().unwrap_or_default();
-            *property = match property.pointer("/type/1") {
-                Some(_) => {
-                    json!({ "oneOf": [reference(&name), { "type": "null" }], "description": described })
-                }
-                None => json!({ "$ref": reference(&name).get("$ref"), "description": described }),
-            };
-            return;
-        }
-        Bounds::Length(min, max) => json!({ "minItems": min, "maxItems": max }),
-    };
-    merge(property, range);
 }
 
 /// RFC 6901, without the empty pointer.

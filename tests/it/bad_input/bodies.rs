@@ -432,7 +432,7 @@ async fn settings_of_a_wrong_value_are_named() {
     let limiters = [
         (r#"{"item_exponential":{"base":"0s","max":"1s"}}"#, "rate_limiter.item_exponential.base"),
         (r#"{"item_exponential":{"base":"1s"}}"#, "rate_limiter.item_exponential.max"),
-        (r#"{"item_exponential":{}}"#, "rate_limiter.item_exponential"),
+        (r#"{"item_exponential":{}}"#, "rate_limiter.item_exponential.base"),
         (
             r#"{"item_fast_slow":{"fast":"1s","slow":"1.5s","max_fast":1}}"#,
             "rate_limiter.item_fast_slow.slow",

@@ -1,0 +1,314 @@
+//! Range checks that run while a setting is deserialized, for `#[serde(deserialize_with = "...")]`.
+//!
+//! Every error has serde's form, "invalid value: integer `0`, expected a whole number from 1 to 100", so the range is
+//! written once, at the field.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::de::{self, Deserializer, Unexpected, Visitor};
+use serde::{Deserialize, Serializer};
+
+use super::queue::KeyPart;
+use crate::duration::{self, DurationText};
+use crate::engine::limits::KEY_POINTERS_MAX;
+
+/// Microseconds.
+pub(super) const US: u64 = 1;
+/// Ten milliseconds, the shortest timeout.
+pub(super) const MS_10: u64 = 10_000;
+/// A second.
+pub(super) const SEC: u64 = 1_000_000;
+/// An hour.
+pub(super) const HOUR: u64 = 3_600 * SEC;
+/// Half a day.
+pub(super) const HOURS_12: u64 = 12 * HOUR;
+/// A day.
+pub(super) const DAY: u64 = 24 * HOUR;
+/// A hundred years: no limit in practice.
+pub(super) const CENTURY: u64 = 36_500 * DAY;
+/// The largest whole number of TOML.
+pub(super) const WHOLE_MAX: u64 = i64::MAX as u64;
+/// The largest `u32`.
+pub(super) const U32_MAX: u64 = u32::MAX as u64;
+
+/// Whole numbers below 2^53 have no fraction that a float has lost.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+struct Whole<const MIN: u64, const MAX: u64>(u64);
+
+/// A whole number from `MIN` to `MAX`. `T` must hold all of them.
+pub(super) fn whole<'de, const MIN: u64, const MAX: u64, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    fit(Whole::<MIN, MAX>::deserialize(deserializer)?.0)
+}
+
+/// [`whole`], or nothing.
+pub(super) fn optional_whole<'de, const MIN: u64, const MAX: u64, D, T>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    Option::<Whole<MIN, MAX>>::deserialize(deserializer)?.map(|whole| fit(whole.0)).transpose()
+}
+
+fn fit<T: TryFrom<u64>, E: de::Error>(number: u64) -> Result<T, E> {
+    T::try_from(number).map_err(|_| E::custom("the number is too large for this machine"))
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Range<const MIN: u64, const MAX: u64>;
+
+        impl<const MIN: u64, const MAX: u64> Visitor<'_> for Range<MIN, MAX> {
+            type Value = Whole<MIN, MAX>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match MAX {
+                    WHOLE_MAX => write!(f, "a whole number from {MIN}"),
+                    _ => write!(f, "a whole number from {MIN} to {MAX}"),
+                }
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                let in_range = (MIN..=MAX).contains(&number);
+                in_range
+                    .then_some(Whole(number))
+                    .ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                match u64::try_from(number) {
+                    Ok(number) => self.visit_u64(number),
+                    Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
+                }
+            }
+
+            /// JSON does not distinguish 5.0 from 5.
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+                if number.fract() != 0.0 || !(0.0..=EXACT_MAX).contains(&number) {
+                    return Err(E::invalid_value(Unexpected::Float(number), &self));
+                }
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a whole number from 0 to 2^53"
+                )]
+                self.visit_u64(number as u64)
+            }
+        }
+
+        deserializer.deserialize_any(Range)
+    }
+}
+
+struct Number<const MAX: u64, const ZERO_ALLOWED: bool>(f64);
+
+/// A finite number from 0 to `MAX`.
+pub(super) fn number<'de, const MAX: u64, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Number::<MAX, true>::deserialize(deserializer)?.0)
+}
+
+/// A finite number above 0, up to `MAX`.
+pub(super) fn positive<'de, const MAX: u64, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Number::<MAX, false>::deserialize(deserializer)?.0)
+}
+
+/// [`number`], or nothing.
+pub(super) fn optional_number<'de, const MAX: u64, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<f64>, D::Error> {
+    Ok(Option::<Number<MAX, true>>::deserialize(deserializer)?.map(|number| number.0))
+}
+
+impl<'de, const MAX: u64, const ZERO_ALLOWED: bool> Deserialize<'de> for Number<MAX, ZERO_ALLOWED> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Range<const MAX: u64, const ZERO_ALLOWED: bool>;
+
+        impl<const MAX: u64, const ZERO_ALLOWED: bool> Visitor<'_> for Range<MAX, ZERO_ALLOWED> {
+            type Value = Number<MAX, ZERO_ALLOWED>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let begin = if ZERO_ALLOWED { "from 0 to" } else { "above 0, up to" };
+                write!(f, "a number {begin} {MAX}")
+            }
+
+            #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+                let in_range = (0.0..=MAX as f64).contains(&number) && (ZERO_ALLOWED || number > 0.0);
+                in_range
+                    .then_some(Number(number))
+                    .ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+            }
+
+            #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                self.visit_f64(number as f64)
+            }
+
+            #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                self.visit_f64(number as f64)
+            }
+        }
+
+        deserializer.deserialize_any(Range)
+    }
+}
+
+struct Span<const MIN_US: u64, const MAX_US: u64>(DurationText);
+
+/// A duration from `MIN_US` to `MAX_US` microseconds.
+pub(super) fn span<'de, const MIN_US: u64, const MAX_US: u64, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<DurationText, D::Error> {
+    Ok(Span::<MIN_US, MAX_US>::deserialize(deserializer)?.0)
+}
+
+/// [`span`], or nothing.
+pub(super) fn optional_span<'de, const MIN_US: u64, const MAX_US: u64, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<DurationText>, D::Error> {
+    Ok(Option::<Span<MIN_US, MAX_US>>::deserialize(deserializer)?.map(|span| span.0))
+}
+
+impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US, MAX_US> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (min, max) = (duration::format_us(MIN_US), duration::format_us(MAX_US));
+        let expected = format!("a duration from {min} to {max}, such as \"30s\"");
+        text(deserializer, &expected, |text| {
+            let us = duration::parse_us(text).ok().filter(|us| (MIN_US..=MAX_US).contains(us));
+            us.map(|us| Self(DurationText::from_us(us)))
+        })
+    }
+}
+
+/// An IP address and a port.
+pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let expected = "an IP address and a port, such as \"127.0.0.1:7070\"";
+    text(deserializer, expected, |text| text.parse().ok())
+}
+
+/// An address, written as an empty text if there is none.
+pub(super) mod address_or_empty {
+    use super::{Deserializer, Serializer, SocketAddr, text};
+
+    #[expect(clippy::ref_option, reason = "the signature is serde's")]
+    pub(in crate::config) fn serialize<S: Serializer>(
+        address: &Option<SocketAddr>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match address {
+            None => serializer.serialize_str(""),
+            Some(address) => serializer.collect_str(address),
+        }
+    }
+
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SocketAddr>, D::Error> {
+        let expected = "an IP address and a port, such as \"127.0.0.1:7071\", or \"\"";
+        text(
+            deserializer,
+            expected,
+            |text| {
+                if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
+            },
+        )
+    }
+}
+
+/// A path of the file system, or an optional one. Text that was not UTF-8 holds replacement characters, and would name
+/// another file.
+pub(super) fn path<'de, D: Deserializer<'de>, T: From<PathBuf>>(deserializer: D) -> Result<T, D::Error> {
+    text(deserializer, "a path in UTF-8", |text| {
+        let is_path = !text.is_empty() && !text.contains(['\0', '\u{fffd}']);
+        is_path.then(|| T::from(PathBuf::from(text)))
+    })
+}
+
+/// The URL of a plain HTTP endpoint: with a host, without credentials.
+pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    text(deserializer, "a URL such as \"http://localhost:4318/v1/traces\"", |text| {
+        let authority = text.strip_prefix("http://")?.split('/').next()?;
+        let is_url = !authority.is_empty() && !authority.contains('@');
+        (is_url && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| Some(text.to_owned()))
+    })
+}
+
+/// Host names without port, IPv6 addresses in brackets.
+pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let expected = "a list of host names without port, such as [\"deltaq.example\"]";
+    list(deserializer, expected, |hosts: &Vec<String>| hosts.iter().all(|host| is_host(host)))
+}
+
+/// The pointers of a key.
+pub(super) fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>, D::Error> {
+    let expected = format!(
+        r#"a list of 1 to {KEY_POINTERS_MAX} JSON pointers, each as "/name" or as a table of pointer and optional"#
+    );
+    list(deserializer, &expected, |parts: &Vec<KeyPart>| {
+        let pointer = |part: &KeyPart| match part {
+            KeyPart::Required(pointer) => is_pointer(pointer),
+            KeyPart::Detailed(part) => is_pointer(&part.pointer),
+        };
+        (1..=KEY_POINTERS_MAX).contains(&parts.len()) && parts.iter().all(pointer)
+    })
+}
+
+/// Any of a list's errors is told as one about the list.
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    expected: &str,
+    is_allowed: impl FnOnce(&Vec<T>) -> bool,
+) -> Result<Vec<T>, D::Error> {
+    Vec::deserialize(deserializer)
+        .ok()
+        .filter(is_allowed)
+        .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
+}
+
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, D::Error> {
+    struct Text<'a, F, T>(&'a str, F, PhantomData<T>);
+
+    impl<T, F: FnOnce(&str) -> Option<T>> Visitor<'_> for Text<'_, F, T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            let Self(expected, read, _) = self;
+            read(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &expected))
+        }
+    }
+
+    deserializer.deserialize_str(Text(expected, read, PhantomData))
+}
+
+fn is_host(text: &str) -> bool {
+    match text.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()),
+        None => {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            (1..=253).contains(&text.len()) && text.bytes().all(is_allowed)
+        }
+    }
+}
+
+/// RFC 6901. The empty pointer is refused: a whole object is no key.
+fn is_pointer(text: &str) -> bool {
+    text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
+}

@@ -1,0 +1,312 @@
+//! The sections of the settings but `[queue_defaults]` and `[access]`: fields, ranges and defaults.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::range::{self, DAY, HOUR, MS_10};
+use crate::duration::DurationText;
+
+/// The section `[server]`: listeners, timeouts, and the limits of connections and requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The address of the API; port 0 takes a free port.
+    #[serde(deserialize_with = "range::address")]
+    pub listen: SocketAddr,
+    /// The address of `/metrics`; `None` (an empty text) serves it on the API's listener.
+    #[serde(with = "range::address_or_empty")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Names that a request's `Host` may have, besides localhost and IP addresses.
+    #[serde(deserialize_with = "range::hosts")]
+    pub allowed_hosts: Vec<String>,
+    /// After the first signal, `/readyz` reports the shutdown for this long while connections are still accepted.
+    #[serde(deserialize_with = "range::span::<0, HOUR, _>")]
+    pub drain_delay: DurationText,
+    /// Longest time from the first signal until requests are cut off.
+    #[serde(deserialize_with = "range::span::<0, HOUR, _>")]
+    pub shutdown_timeout: DurationText,
+    /// Longest time in which the head of a request may arrive.
+    #[serde(deserialize_with = "range::span::<MS_10, HOUR, _>")]
+    pub header_read_timeout: DurationText,
+    /// Longest pause between two pieces of a request body.
+    #[serde(deserialize_with = "range::span::<MS_10, HOUR, _>")]
+    pub body_read_timeout: DurationText,
+    /// Longest time that a connection without a request is kept open.
+    #[serde(deserialize_with = "range::span::<MS_10, DAY, _>")]
+    pub idle_timeout: DurationText,
+    /// Longest request head, in bytes.
+    #[serde(deserialize_with = "range::whole::<8_192, { 1 << 20 }, _, _>")]
+    pub max_header_bytes: usize,
+    /// Longest request body, in bytes, except for NDJSON, which is streamed.
+    #[serde(deserialize_with = "range::whole::<1_024, { 16 << 30 }, _, _>")]
+    pub max_body_bytes: usize,
+    /// Longest time from a request's head to its response, without the `wait` that the request asks for.
+    #[serde(deserialize_with = "range::span::<MS_10, DAY, _>")]
+    pub request_timeout: DurationText,
+    /// Longest `wait` of a request.
+    #[serde(deserialize_with = "range::span::<0, HOUR, _>")]
+    pub max_wait: DurationText,
+    /// Most read requests in flight.
+    #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
+    pub max_reads_in_flight: usize,
+    /// Most write requests in flight.
+    #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
+    pub max_writes_in_flight: usize,
+    /// Most replace and seed requests in flight.
+    #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
+    pub max_lists_in_flight: usize,
+    /// Most waiting requests in flight.
+    #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
+    pub max_waits_in_flight: usize,
+    /// Most bytes of request bodies in memory.
+    #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]
+    pub max_body_bytes_in_flight: usize,
+    /// Most open connections.
+    #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
+    pub max_connections: usize,
+    /// The file of the certificate chain; `None` turns TLS off.
+    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    pub tls_cert: Option<PathBuf>,
+    /// The file of the certificate's private key.
+    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<PathBuf>,
+    /// The file of the authorities that must have signed a client's certificate; `None` asks clients for none.
+    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    pub tls_client_ca: Option<PathBuf>,
+}
+
+/// The section `[queues]`: limits across all queues.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Queues {
+    /// Whether the first produce or pop creates its queue.
+    pub auto_create: bool,
+    /// Most queues.
+    #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
+    pub max_queues: usize,
+    /// Most waiting pops of one queue.
+    #[serde(deserialize_with = "range::whole::<1, 10_000_000, _, _>")]
+    pub max_waiters: usize,
+    /// Most objects in one produce request other than replace and seed.
+    #[serde(deserialize_with = "range::whole::<1, 10_000_000, _, _>")]
+    pub max_batch: usize,
+    /// Most objects in one replace or seed.
+    #[serde(deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
+    pub max_replace_objects: usize,
+    /// Most bytes of objects in the response to a pop; one key always fits.
+    #[serde(deserialize_with = "range::whole::<1_024, { 1 << 30 }, _, _>")]
+    pub max_reply_bytes: usize,
+}
+
+/// The section `[storage]`: the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    /// The directory of the journal.
+    #[serde(deserialize_with = "range::path")]
+    pub data_dir: PathBuf,
+    /// Whether the server keeps no journal, so that queues end with the process.
+    pub in_memory: bool,
+    /// How durable a change is when its response is sent.
+    pub sync: Sync,
+}
+
+/// How durable a change is when its response is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sync {
+    /// The disk has stored it: it survives a power loss.
+    Full,
+    /// The operating system has it: it survives the process, but a power loss may take the last moments.
+    Normal,
+}
+
+/// The section `[audit]`: the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// Which requests are recorded.
+    pub calls: AuditCalls,
+    /// The file; `None` writes to the log.
+    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Size in bytes at which the file is rotated.
+    #[serde(deserialize_with = "range::whole::<65_536, { 1 << 40 }, _, _>")]
+    pub max_file_bytes: u64,
+    /// Most rotated files.
+    #[serde(deserialize_with = "range::whole::<1, 10_000, _, _>")]
+    pub max_files: usize,
+}
+
+/// Which requests the audit log records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditCalls {
+    /// Requests that need `admin`, and refused requests.
+    Admin,
+    /// All requests except health checks.
+    All,
+}
+
+/// The section `[metrics]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Whether metrics are collected and served.
+    pub enabled: bool,
+    /// Most queues with time series of their own.
+    #[serde(deserialize_with = "range::whole::<0, 1_000_000, _, _>")]
+    pub max_queues: usize,
+}
+
+/// The section `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// The format of a line.
+    pub format: LogFormat,
+    /// The least severe level that is logged.
+    pub level: LogLevel,
+}
+
+/// The format of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// `human` on a terminal, `json` elsewhere.
+    Auto,
+    /// Text for people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The least severe level that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// Failures that need attention.
+    Error,
+    /// Conditions that may become failures.
+    Warn,
+    /// Events that operators follow.
+    Info,
+    /// Events that developers follow.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// The section `[trace]`: spans for a tracing system.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// The URL of a collector's OTLP endpoint (HTTP, protobuf); `None` sends no spans.
+    #[serde(default, deserialize_with = "range::http_url", skip_serializing_if = "Option::is_none")]
+    pub otlp_endpoint: Option<String>,
+    /// The sampled fraction of the traces that begin in this server.
+    #[serde(deserialize_with = "range::number::<1, _>")]
+    pub sample: f64,
+}
+
+impl LogFormat {
+    /// The name in file, environment and flag.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Human => "human",
+            Self::Json => "json",
+        }
+    }
+}
+
+impl LogLevel {
+    /// The name in file, environment and flag; also a directive of `tracing`'s filter.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+            metrics_listen: Some(SocketAddr::from(([127, 0, 0, 1], 7071))),
+            allowed_hosts: Vec::new(),
+            drain_delay: DurationText::from_secs(0),
+            shutdown_timeout: DurationText::from_secs(30),
+            header_read_timeout: DurationText::from_secs(10),
+            body_read_timeout: DurationText::from_secs(30),
+            idle_timeout: DurationText::from_secs(75),
+            max_header_bytes: 16_384,
+            max_body_bytes: 64 << 20,
+            request_timeout: DurationText::from_secs(60),
+            max_wait: DurationText::from_secs(55),
+            max_reads_in_flight: 512,
+            max_writes_in_flight: 512,
+            max_lists_in_flight: 64,
+            max_waits_in_flight: 20_000,
+            max_body_bytes_in_flight: 4 << 30,
+            max_connections: 20_000,
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+        }
+    }
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self {
+            auto_create: true,
+            max_queues: 10_000,
+            max_waiters: 100_000,
+            max_batch: 10_000,
+            max_replace_objects: 10_000_000,
+            max_reply_bytes: 16 << 20,
+        }
+    }
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self { data_dir: PathBuf::from("./deltaq-data"), in_memory: false, sync: Sync::Full }
+    }
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Self { calls: AuditCalls::Admin, file: None, max_file_bytes: 64 << 20, max_files: 8 }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { enabled: true, max_queues: 2_000 }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Auto, level: LogLevel::Info }
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self { otlp_endpoint: None, sample: 1.0 }
+    }
+}
