@@ -1,6 +1,6 @@
-//! The examples, as a reader of the README runs them: real scripts against the real binary.
+//! Runs the examples of the README: the real scripts against the real binary.
 //!
-//! They need python3, and for the shell worker curl and jq.
+//! They need python3; the shell worker needs curl and jq.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A server in a process of its own, until it is dropped.
+/// A server in a process of its own. Dropping it ends the process.
 struct Spawned {
     process: Child,
-    /// Kept open, so that the server can go on writing its log.
+    /// Stays open so that the server can write its log.
     _log: BufReader<ChildStderr>,
     address: String,
 }
@@ -43,7 +43,7 @@ impl Spawned {
         format!("http://{}{path}", self.address)
     }
 
-    /// A POST on a connection of its own; the answer must be a 200.
+    /// Makes a POST on a new connection and asserts a 200.
     fn post(&self, path: &str, body: &str) {
         let (host, bytes) = (&self.address, body.len());
         let mut stream = TcpStream::connect(host).expect("a connection");
@@ -65,7 +65,7 @@ impl Drop for Spawned {
     }
 }
 
-/// What a script printed and whether it succeeded.
+/// The output of a script and whether it succeeded.
 #[derive(Debug, PartialEq, Eq)]
 struct Ran {
     succeeded: bool,
@@ -74,14 +74,14 @@ struct Ran {
 }
 
 impl Ran {
-    /// What it printed, if it succeeded.
+    /// The output of a successful script.
     #[track_caller]
     fn printed(self) -> String {
         assert!(self.succeeded, "{self:?}");
         self.stdout
     }
 
-    /// Its last words, if it failed.
+    /// The error output of a failed script.
     #[track_caller]
     fn failed(self) -> String {
         assert!(!self.succeeded && self.stdout.is_empty(), "{self:?}");
@@ -117,7 +117,7 @@ fn data(name: &str) -> String {
     script("data").join(name).to_str().expect("a path in UTF-8").to_owned()
 }
 
-/// The packages of an excerpt as the worker prints them when they are all new, or all gone.
+/// The packages of an excerpt as the worker prints them when all are new (`+`) or deleted (`-`).
 fn all(name: &str, sign: char) -> String {
     let text = std::fs::read_to_string(data(name)).expect("the excerpt");
     let field = |stanza: &str, field: &str| {
@@ -193,7 +193,7 @@ fn a_worker_may_skip_the_first_list_or_stop_early() {
     assert_eq!(work(&server, &["--skip-initial"]), CHANGES);
 }
 
-/// Programs of these names, found before the machine's own.
+/// A PATH on which programs with these names come before those of the machine.
 fn stand_ins(test: &str, programs: &[(&str, &str)]) -> std::ffi::OsString {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
@@ -201,7 +201,8 @@ fn stand_ins(test: &str, programs: &[(&str, &str)]) -> std::ffi::OsString {
     for (name, text) in programs {
         let file = folder.join(name);
         std::fs::write(&file, text).expect("a script");
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("it is a program");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))
+            .expect("the script becomes executable");
     }
     let mut path = folder.into_os_string();
     path.push(":/usr/local/bin:/usr/bin:/bin");
@@ -231,7 +232,7 @@ fn installed_packages_come_and_go() {
 }
 
 #[test]
-fn a_list_that_breaks_off_changes_nothing() {
+fn a_truncated_list_changes_nothing() {
     let server = Spawned::start();
     produce(&server, &["--from", &data("packages-1.txt")]).printed();
     work(&server, &[]);
@@ -245,7 +246,7 @@ fn a_list_that_breaks_off_changes_nothing() {
 #[test]
 fn the_shell_worker_of_the_readme_works() {
     let server = Spawned::start();
-    // A closed queue hands out what it has and then ends its workers.
+    // A closed queue delivers its keys and then ends its workers.
     server.post("/v1/queues/prices/add", r#"[{"key":"sku-1","price":10},{"key":"sku-2","price":7}]"#);
     server.post("/v1/queues/prices/close", "");
     let mut worker = Command::new("sh");
@@ -281,7 +282,7 @@ fn the_python_worker_of_the_readme_works() {
 }
 
 #[test]
-fn the_readme_shows_the_workers_as_they_are() {
+fn the_readme_shows_the_real_workers() {
     let read = |path: &str| std::fs::read_to_string(Path::new(ROOT).join(path)).expect("a file");
     let readme = read("README.md");
     for (language, path) in [("sh", "examples/worker.sh"), ("python", "examples/worker.py")] {

@@ -1,7 +1,7 @@
-//! A whole server in this process, and a small HTTP client that does exactly what it is told.
+//! A whole server in this process, and a small HTTP client with full control over the connection.
 //!
-//! The client is no library's: tests need to leave in the middle of an answer, to send a request
-//! without reading what it brings, and to write bytes that no library would.
+//! Tests disconnect in the middle of a reply, send requests without reading replies, and write bytes that no HTTP library
+//! would write.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -15,20 +15,20 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// Far longer than any answer takes: a test that hangs fails by it.
+/// Far longer than any reply takes, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Longest time between the stages of a shutdown; tests end them by a signal.
+/// The time between the stages of a shutdown: tests end each stage with a signal.
 const NEVER: Duration = Duration::from_hours(1);
 
-/// A server that runs in this process until it is dropped.
+/// A server in this process. Dropping it stops the server.
 pub(crate) struct Service {
-    /// Where the API listens.
+    /// The address of the API.
     pub(crate) api: SocketAddr,
-    /// Where the metrics are.
+    /// The address of the metrics.
     pub(crate) metrics: SocketAddr,
     /// Stops it.
     pub(crate) shutdown: Shutdown,
-    /// What SIGHUP would read again.
+    /// The files that SIGHUP reads again.
     pub(crate) reloadable: Reloadable,
     running: JoinHandle<()>,
 }
@@ -45,7 +45,7 @@ impl Service {
         Self::try_with(edit, shutdown).await.expect("the server starts")
     }
 
-    /// As [`with`](Self::with), ended by `shutdown`, which may have begun.
+    /// Like [`with`](Self::with), with a shutdown that may have begun already.
     pub(crate) async fn try_with(
         edit: impl FnOnce(&mut Settings),
         shutdown: Shutdown,
@@ -67,29 +67,29 @@ impl Service {
         Client::connect(self.api).await
     }
 
-    /// A request on a connection of its own. `body` is JSON; `Null` is no body.
+    /// Makes a request on a new connection. `body` is JSON; `Null` means no body.
     pub(crate) async fn call(&self, method: &str, path: &str, body: &Value) -> Reply {
         self.client().await.call(method, path, body).await
     }
 
-    /// POST with a JSON body.
+    /// Makes a POST with a JSON body.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
         self.call("POST", path, body).await
     }
 
-    /// GET.
+    /// Makes a GET.
     pub(crate) async fn get(&self, path: &str) -> Reply {
         self.call("GET", path, &Value::Null).await
     }
 
-    /// A request on a connection of its own whose answer is read later.
+    /// Sends a request on a new connection; the caller reads the reply later.
     pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> Client {
         let mut client = self.client().await;
         client.send(method, path, body).await;
         client
     }
 
-    /// Waits until it has stopped by itself.
+    /// Waits until the server has stopped by itself.
     pub(crate) async fn stopped(mut self) {
         within(&mut self.running).await.expect("the server ends without a panic");
     }
@@ -105,31 +105,31 @@ impl Drop for Service {
 /// A connection to the server. Dropping it closes it.
 pub(crate) struct Client {
     stream: Box<dyn Duplex>,
-    /// What has come and was not read yet.
+    /// Bytes received ahead of the current reply.
     ahead: Vec<u8>,
 }
 
-/// What a connection may be: plain TCP, or TLS over it.
+/// A connection: plain TCP or TLS.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
-/// An answer.
+/// A reply.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// Its status.
+    /// The status.
     pub(crate) status: u16,
-    /// Its headers, names in lower case.
+    /// The headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    /// Its body.
+    /// The body as text.
     pub(crate) text: String,
-    /// Its body as JSON; `Null` if it is none.
+    /// The body as JSON; `Null` if it is not JSON.
     pub(crate) body: Value,
 }
 
-/// The answer broke off.
+/// The connection ended in the middle of a reply.
 #[derive(Debug)]
-pub(crate) struct BrokenOff;
+pub(crate) struct Truncated;
 
 impl Client {
     /// Connects.
@@ -139,31 +139,31 @@ impl Client {
         Self::over(stream)
     }
 
-    /// A client over a connection that is there.
+    /// A client on an open connection.
     pub(crate) fn over(stream: impl Duplex + 'static) -> Self {
         Self { stream: Box::new(stream), ahead: Vec::new() }
     }
 
-    /// Sends a request with a token and reads its answer.
+    /// Makes a request with a token.
     pub(crate) async fn call_as(&mut self, token: &str, method: &str, path: &str, body: &Value) -> Reply {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         self.send_text(method, path, &[("authorization", &format!("Bearer {token}"))], &text).await;
         self.reply().await
     }
 
-    /// Sends a request and reads its answer. `body` is JSON; `Null` is no body.
+    /// Makes a request. `body` is JSON; `Null` means no body.
     pub(crate) async fn call(&mut self, method: &str, path: &str, body: &Value) -> Reply {
         self.send(method, path, body).await;
         self.reply().await
     }
 
-    /// Sends a request; [`reply`](Self::reply) reads its answer.
+    /// Sends a request; [`reply`](Self::reply) reads the reply.
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: &Value) {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         self.send_text(method, path, &[], &text).await;
     }
 
-    /// Sends a request with headers of its own.
+    /// Sends a request with more headers.
     pub(crate) async fn send_text(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) {
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
         for (name, value) in headers {
@@ -177,23 +177,23 @@ impl Client {
         self.send_bytes(text.as_bytes()).await;
     }
 
-    /// Sends anything.
+    /// Sends any bytes.
     pub(crate) async fn send_bytes(&mut self, bytes: &[u8]) {
         within(self.stream.write_all(bytes)).await.expect("the server reads");
     }
 
-    /// Sends no more; answers can still be read.
+    /// Closes the sending side; replies can still be read.
     pub(crate) async fn end_sending(&mut self) {
         within(self.stream.shutdown()).await.expect("the connection is open");
     }
 
-    /// The next answer.
+    /// Reads the next reply.
     pub(crate) async fn reply(&mut self) -> Reply {
-        self.try_reply().await.expect("a whole answer")
+        self.try_reply().await.expect("a complete reply")
     }
 
-    /// The next answer, if it is whole.
-    pub(crate) async fn try_reply(&mut self) -> Result<Reply, BrokenOff> {
+    /// Reads the next reply, which may end early.
+    pub(crate) async fn try_reply(&mut self) -> Result<Reply, Truncated> {
         let (status, headers) = self.head().await?;
         let header =
             |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
@@ -211,8 +211,8 @@ impl Client {
         Ok(Reply { status, headers, text, body })
     }
 
-    /// The head of the next answer; of its body nothing is read that need not be.
-    pub(crate) async fn head(&mut self) -> Result<(u16, Vec<(String, String)>), BrokenOff> {
+    /// Reads the head of the next reply and as little of its body as possible.
+    pub(crate) async fn head(&mut self) -> Result<(u16, Vec<(String, String)>), Truncated> {
         let status = self.line().await?;
         let status = status.split(' ').nth(1).and_then(|status| status.parse().ok());
         let mut headers = Vec::new();
@@ -226,7 +226,7 @@ impl Client {
         }
     }
 
-    /// Whether nothing has come that was not read.
+    /// Whether no unread bytes have arrived.
     pub(crate) async fn is_silent(&mut self) -> bool {
         tokio::select! {
             biased;
@@ -235,12 +235,12 @@ impl Client {
         }
     }
 
-    /// Waits until the server closes the connection; whatever comes before is passed over.
+    /// Waits until the server closes the connection, ignoring all bytes before that.
     pub(crate) async fn closed(&mut self) {
         let _rest = self.rest().await;
     }
 
-    async fn chunks(&mut self) -> Result<Vec<u8>, BrokenOff> {
+    async fn chunks(&mut self) -> Result<Vec<u8>, Truncated> {
         let mut body = Vec::new();
         loop {
             let size = self.line().await?;
@@ -258,7 +258,7 @@ impl Client {
         std::mem::take(&mut self.ahead)
     }
 
-    async fn line(&mut self) -> Result<String, BrokenOff> {
+    async fn line(&mut self) -> Result<String, Truncated> {
         loop {
             if let Some(end) = self.ahead.windows(2).position(|pair| pair == b"\r\n") {
                 let line = self.take(end + 2).await?;
@@ -269,7 +269,7 @@ impl Client {
         }
     }
 
-    async fn take(&mut self, count: usize) -> Result<Vec<u8>, BrokenOff> {
+    async fn take(&mut self, count: usize) -> Result<Vec<u8>, Truncated> {
         while self.ahead.len() < count {
             self.more().await?;
         }
@@ -277,9 +277,9 @@ impl Client {
         Ok(std::mem::replace(&mut self.ahead, rest))
     }
 
-    async fn more(&mut self) -> Result<(), BrokenOff> {
+    async fn more(&mut self) -> Result<(), Truncated> {
         let read = within(self.stream.read_buf(&mut self.ahead)).await;
-        if matches!(read, Ok(0) | Err(_)) { Err(BrokenOff) } else { Ok(()) }
+        if matches!(read, Ok(0) | Err(_)) { Err(Truncated) } else { Ok(()) }
     }
 }
 
@@ -289,13 +289,13 @@ impl Reply {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// It is 2xx; its body.
+    /// Asserts a 2xx and returns the body.
     pub(crate) fn ok(self) -> Value {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.text);
         self.body
     }
 
-    /// It is a problem of this code, whole in every way; its body.
+    /// Asserts a complete problem document with this code and returns the body.
     pub(crate) fn problem(self, code: &str) -> Value {
         let Self { status, text, body, .. } = &self;
         assert_eq!(body["code"], code, "{status} {text}");
@@ -310,19 +310,19 @@ impl Reply {
     }
 }
 
-/// What `future` brings, if it is not too long in coming.
+/// Awaits `future` with a timeout.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("something is awaited that never comes")
+    tokio::time::timeout(PATIENCE, future).await.expect("the future completes in time")
 }
 
-/// Runs a task beside the test; the test's runtime ends it.
-#[expect(clippy::disallowed_methods, reason = "what the server's shutdown joins can't be among its tasks")]
+/// Spawns a task that ends with the test's runtime.
+#[expect(clippy::disallowed_methods, reason = "the server's shutdown must not wait for a task of the test")]
 pub(crate) fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(task)
 }
 
 #[tokio::test]
-async fn answers_are_read_whole() {
+async fn replies_are_read_completely() {
     let service = Service::start().await;
     let mut client = service.client().await;
     for _ in 0..2 {

@@ -1,7 +1,7 @@
 //! All integration tests, in one binary.
 
-#![expect(clippy::expect_used, reason = "a test that can't go on stops, and says what it expected")]
-#![expect(clippy::indexing_slicing, reason = "the same: a test that finds less than it expected has failed")]
+#![expect(clippy::expect_used, reason = "a failed expectation fails the test with its message")]
+#![expect(clippy::indexing_slicing, reason = "an index out of range fails the test")]
 
 mod access;
 mod audit;

@@ -1,5 +1,4 @@
-//! A registry over a journal in memory, as a server would have it, without HTTP: what tests of commits,
-//! faults and restarts start from.
+//! A registry over a journal in memory, without HTTP: the service as tests of commits, faults and restarts use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,23 +15,23 @@ use deltaq::service::metrics::Metrics;
 use deltaq::service::{Limits, Registry};
 use tokio::task::JoinHandle;
 
-/// Hears nothing.
+/// An observer that ignores everything.
 #[derive(Debug)]
-pub(crate) struct Deaf;
+pub(crate) struct NoopObserver;
 
-impl Observer for Deaf {
+impl Observer for NoopObserver {
     fn committed(&self, _events: usize, _took: Duration) {}
     fn checkpointed(&self, _took: Duration) {}
     fn sized(&self, _bytes: u64, _lag_events: u64) {}
 }
 
-/// A node that runs.
+/// A running node.
 pub(crate) struct Node {
     pub(crate) registry: Arc<Registry>,
     pub(crate) writing: JoinHandle<()>,
 }
 
-/// Loads what `memory` holds and lets it run; a checkpoint begins after `growth_bytes_min`.
+/// Loads the contents of `memory` and runs; a checkpoint begins after `growth_bytes_min`.
 pub(crate) async fn start(
     memory: &Memory,
     clock: &Clock,
@@ -44,7 +43,7 @@ pub(crate) async fn start(
     Ok(node.registry)
 }
 
-/// Loads what a store holds and lets it run.
+/// Loads the contents of a store and runs.
 pub(crate) async fn start_on<S: Store + Reader + Clone>(
     store: S,
     opening: Opening,
@@ -56,7 +55,7 @@ pub(crate) async fn start_on<S: Store + Reader + Clone>(
     start_opened((store, reader, opening), clock, shutdown, pace).await
 }
 
-/// The same with a store that another one reads.
+/// The same with a store and its own reader.
 pub(crate) async fn start_opened<S: Store>(
     opened: (S, Arc<dyn Reader>, Opening),
     clock: &Clock,
@@ -65,7 +64,8 @@ pub(crate) async fn start_opened<S: Store>(
 ) -> Result<Node, recovery::Error> {
     let unclean = !opened.2.clean;
     let cut = shutdown.cut().clone();
-    let (journal, writer, contents) = writer::open(opened, clock.clone(), Arc::new(Deaf), cut, pace).await?;
+    let (journal, writer, contents) =
+        writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, pace).await?;
     let writing = shutdown.spawn_last("journal writer", writer.run());
     let limits = Limits { auto_create: true, max_queues: 100, max_waiters: 100 };
     let metrics = Metrics::new(100).expect("metrics");

@@ -1,7 +1,6 @@
-//! The rules that client-go has no answer for, each with a name and a short story at the engine.
+//! A named test for each rule of the engine that client-go does not have.
 //!
-//! The properties find what a rule does not say; these tests say what it does. Each step also checks
-//! every invariant, and that the events alone give the same state.
+//! Each step also checks every invariant, and that the events alone give the same state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +31,11 @@ mod recovery;
 mod replace;
 mod synced;
 
-/// Where the clock stands at first.
+/// The time at the beginning.
 const START_MS: u64 = 1_000_000;
 
-/// A queue with a clock, and a second one that gets the events only.
-struct Desk {
+/// A queue with a clock, and a twin that only gets the events.
+struct Fixture {
     queue: Queue,
     twin: Queue,
     events: Vec<Event>,
@@ -72,10 +71,10 @@ fn object(version: u32) -> Object {
     Object::from_valid(&format!(r#"{{"v":{version}}}"#))
 }
 
-/// One call of a producer.
-struct Say(Call);
+/// A produce call.
+struct ProduceCall(Call);
 
-impl Say {
+impl ProduceCall {
     fn new(kind: DeltaKind, name: &str, version: Option<u32>) -> Self {
         Self(Call {
             kind,
@@ -100,21 +99,21 @@ impl Say {
     }
 }
 
-fn added(name: &str, version: u32) -> Say {
-    Say::new(DeltaKind::Added, name, Some(version))
+fn added(name: &str, version: u32) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Added, name, Some(version))
 }
 
-fn updated(name: &str, version: u32) -> Say {
-    Say::new(DeltaKind::Updated, name, Some(version))
+fn updated(name: &str, version: u32) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Updated, name, Some(version))
 }
 
-fn deleted(name: &str) -> Say {
-    Say::new(DeltaKind::Deleted, name, None)
+fn deleted(name: &str) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Deleted, name, None)
 }
 
 /// Mode keys: Add, without an object.
-fn queued(name: &str) -> Say {
-    Say::new(DeltaKind::Added, name, None)
+fn queued(name: &str) -> ProduceCall {
+    ProduceCall::new(DeltaKind::Added, name, None)
 }
 
 fn list(items: &[(&str, u32)]) -> Replace {
@@ -154,7 +153,7 @@ fn text(item: &Item) -> String {
     format!("{}: {}", item.key, deltas.join(", "))
 }
 
-impl Desk {
+impl Fixture {
     fn new() -> Self {
         Self::with(|_| {})
     }
@@ -178,7 +177,7 @@ impl Desk {
         Time::from_micros(self.now_ms * 1_000)
     }
 
-    /// After each command: everything is durable, sound, and a function of the events.
+    /// Called after each command: commits the events, checks the invariants, and compares the twin.
     fn settle_down(&mut self) {
         self.queue.set_committed(self.queue.resource_version());
         for event in self.queue.take_events() {
@@ -195,7 +194,7 @@ impl Desk {
         self.settle_down();
     }
 
-    /// The process ends and starts again.
+    /// Restarts the process after a crash.
     fn crash(&mut self) {
         let mut rebuilt = Queue::new(self.queue.config().clone(), 0, Time::from_micros(START_MS * 1_000));
         for event in &self.events {
@@ -208,16 +207,16 @@ impl Desk {
 
     // Producing.
 
-    fn say(&mut self, says: impl IntoIterator<Item = Say>) -> Result<Produced, Refusal> {
-        let calls: Vec<Call> = says.into_iter().map(|say| say.0).collect();
+    fn produce(&mut self, calls: impl IntoIterator<Item = ProduceCall>) -> Result<Produced, Refusal> {
+        let calls: Vec<Call> = calls.into_iter().map(|call| call.0).collect();
         let answer = self.queue.produce(self.now(), &calls);
         self.settle_down();
         answer
     }
 
-    /// Says one thing; whether it was accepted, and not ignored.
-    fn tell(&mut self, say: Say) -> bool {
-        self.say([say]).expect("it is no refusal").queued == 1
+    /// Makes one call; returns whether it queued a delta.
+    fn call(&mut self, call: ProduceCall) -> bool {
+        self.produce([call]).expect("it is no refusal").queued == 1
     }
 
     fn accept(&mut self, list: Replace) -> ReplaceId {
@@ -280,7 +279,7 @@ impl Desk {
         self.pop_with(pop).expect("the queue is open")
     }
 
-    /// The next key; there has to be one.
+    /// Pops the next key, which must exist.
     fn pop(&mut self) -> Item {
         self.pop_with(|_| {}).expect("the queue is open").pop().expect("a key is ready")
     }
@@ -336,21 +335,21 @@ impl Desk {
         count
     }
 
-    /// A key that has been handed out and acknowledged.
-    fn know(&mut self, say: Say) {
-        self.tell(say);
+    /// Makes a key known: delivers and acknowledges it.
+    fn know(&mut self, call: ProduceCall) {
+        self.call(call);
         let item = self.pop();
         self.ack(&item);
     }
 
-    /// Lets the key, which is the only one in line, fail until it is parked.
+    /// Parks a key, which must be the only ready one.
     fn park(&mut self, name: &str) {
         let item = self.pop();
         assert_eq!(item.key.as_str(), name);
         self.reject(&item);
     }
 
-    // Looking.
+    // Reading.
 
     fn entry(&self, name: &str) -> &Entry {
         self.queue.table().get(name).expect("the queue has the key")
@@ -368,8 +367,8 @@ impl Desk {
         }
     }
 
-    /// The ready keys in their order.
-    fn line(&self) -> Vec<&str> {
+    /// The ready keys in order.
+    fn ready_queue(&self) -> Vec<&str> {
         let table = self.queue.table();
         self.queue
             .schedule()
@@ -379,7 +378,7 @@ impl Desk {
             .collect()
     }
 
-    /// What waits for a key.
+    /// The waiting deltas of a key.
     fn waiting(&self, name: &str) -> String {
         let Some(entry) = self.queue.table().get(name) else { return String::new() };
         entry.waiting.iter().map(delta_text).collect::<Vec<_>>().join(", ")
@@ -397,7 +396,7 @@ impl Desk {
         self.entry(name).standing.failures
     }
 
-    /// In how many milliseconds the key's delay is over.
+    /// The milliseconds until the key's delay ends.
     fn due_in(&self, name: &str) -> Option<u128> {
         let delay = self.entry(name).standing.delay()?;
         Some(delay.due.since(self.now()).as_millis())

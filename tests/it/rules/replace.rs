@@ -1,147 +1,147 @@
-//! Replace, and what happens while it runs.
+//! Replace, and calls during it.
 
 use super::*;
 
 /// Keys that are known, and a Replace of them that has been accepted.
-fn begun(names: &[&str], next: &[(&str, u32)]) -> (Desk, ReplaceId) {
-    let mut desk = Desk::new();
+fn begun(names: &[&str], next: &[(&str, u32)]) -> (Fixture, ReplaceId) {
+    let mut fixture = Fixture::new();
     for name in names {
-        desk.know(added(name, 1));
+        fixture.know(added(name, 1));
     }
-    let id = desk.accept(list(next));
-    (desk, id)
+    let id = fixture.accept(list(next));
+    (fixture, id)
 }
 
 #[test]
 fn the_items_come_in_list_order_and_the_deletions_behind_them_in_key_order() {
-    let mut desk = Desk::new();
+    let mut fixture = Fixture::new();
     for name in ["z", "y", "x", "b", "a"] {
-        desk.know(added(name, 1));
+        fixture.know(added(name, 1));
     }
-    desk.tell(updated("y", 2));
-    let answer = desk.replace(list(&[("b", 2), ("a", 2), ("c", 2)])).expect("no guard");
+    fixture.call(updated("y", 2));
+    let answer = fixture.replace(list(&[("b", 2), ("a", 2), ("c", 2)])).expect("no guard");
     assert_eq!(counts(&answer), replaced([3, 3, 0, 0, 0]));
-    assert_eq!(desk.line(), ["y", "b", "a", "c", "x", "z"], "y was in line already");
-    assert_eq!(desk.waiting("y"), "Updated 2, Deleted 2?");
+    assert_eq!(fixture.ready_queue(), ["y", "b", "a", "c", "x", "z"], "y was in line already");
+    assert_eq!(fixture.waiting("y"), "Updated 2, Deleted 2?");
 }
 
 #[test]
-fn a_call_while_a_replace_runs_says_more_than_the_list() {
-    let (mut desk, id) = begun(&["a", "b", "c"], &[("a", 2), ("b", 2), ("d", 2)]);
+fn a_call_during_a_replace_is_newer_than_the_list() {
+    let (mut fixture, id) = begun(&["a", "b", "c"], &[("a", 2), ("b", 2), ("d", 2)]);
     // a is updated, b and c are deleted, d is added, before the Replace has come to any of them.
-    desk.say([updated("a", 3), deleted("b"), deleted("c"), added("d", 3)]).expect("there is room");
-    let answer = desk.finish(id).expect("no guard");
+    fixture.produce([updated("a", 3), deleted("b"), deleted("c"), added("d", 3)]).expect("there is room");
+    let answer = fixture.finish(id).expect("no guard");
     assert_eq!(counts(&answer), replaced([0, 0, 0, 3, 0]));
-    assert_eq!(desk.waiting("a"), "Updated 3");
-    assert_eq!(desk.waiting("b"), "Deleted 1?");
-    assert_eq!(desk.waiting("c"), "Deleted 1?");
-    assert_eq!(desk.waiting("d"), "Added 3");
+    assert_eq!(fixture.waiting("a"), "Updated 3");
+    assert_eq!(fixture.waiting("b"), "Deleted 1?");
+    assert_eq!(fixture.waiting("c"), "Deleted 1?");
+    assert_eq!(fixture.waiting("d"), "Added 3");
 }
 
 #[test]
-fn a_call_behind_the_replace_is_behind_it_in_the_list() {
-    let (mut desk, id) = begun(&["a"], &[("a", 2), ("b", 2)]);
-    while desk.waiting("a").is_empty() {
-        desk.step(id).expect("no guard");
+fn a_call_after_the_replace_follows_it_in_the_list_of_deltas() {
+    let (mut fixture, id) = begun(&["a"], &[("a", 2), ("b", 2)]);
+    while fixture.waiting("a").is_empty() {
+        fixture.step(id).expect("no guard");
     }
-    desk.tell(updated("a", 3));
-    desk.tell(deleted("b"));
-    desk.finish(id).expect("no guard");
-    assert_eq!(desk.waiting("a"), "Replaced 2, Updated 3");
-    assert_eq!(desk.place("b"), "absent", "its Delete was ignored, and is newer than the list");
+    fixture.call(updated("a", 3));
+    fixture.call(deleted("b"));
+    fixture.finish(id).expect("no guard");
+    assert_eq!(fixture.waiting("a"), "Replaced 2, Updated 3");
+    assert_eq!(fixture.place("b"), "absent", "its Delete was ignored, and is newer than the list");
 }
 
 #[test]
 fn an_update_keeps_a_key_that_the_list_does_not_name() {
-    let (mut desk, id) = begun(&["a", "b"], &[("b", 2)]);
-    desk.tell(updated("a", 2));
-    let answer = desk.finish(id).expect("no guard");
+    let (mut fixture, id) = begun(&["a", "b"], &[("b", 2)]);
+    fixture.call(updated("a", 2));
+    let answer = fixture.finish(id).expect("no guard");
     assert_eq!(counts(&answer), replaced([1, 0, 0, 0, 0]));
-    assert_eq!(desk.waiting("a"), "Updated 2");
+    assert_eq!(fixture.waiting("a"), "Updated 2");
 }
 
 #[test]
-fn a_refused_call_says_nothing() {
-    let mut desk = Desk::with(|config| config.max_object_bytes = 8);
-    desk.know(added("a", 1));
-    let id = desk.accept(list(&[("a", 2)]));
-    let refusal = desk.say([updated("a", 3), updated("b", 1_000_000)]);
+fn a_refused_call_changes_nothing() {
+    let mut fixture = Fixture::with(|config| config.max_object_bytes = 8);
+    fixture.know(added("a", 1));
+    let id = fixture.accept(list(&[("a", 2)]));
+    let refusal = fixture.produce([updated("a", 3), updated("b", 1_000_000)]);
     assert!(matches!(refusal, Err(Refusal::ObjectTooLarge { index: 1, .. })));
-    assert_eq!(counts(&desk.finish(id).expect("no guard")), replaced([1, 0, 0, 0, 0]));
+    assert_eq!(counts(&fixture.finish(id).expect("no guard")), replaced([1, 0, 0, 0, 0]));
 }
 
 #[test]
-fn pops_acks_and_leases_are_no_call() {
-    let (mut desk, id) = begun(&["a"], &[("a", 3)]);
-    desk.tell(added("x", 1));
-    let item = desk.pop();
-    desk.ack(&item);
-    assert!(matches!(desk.step(id), Ok(Progress::More)));
-    assert_eq!(desk.resync(), 2);
-    let item = desk.pop();
+fn pops_acks_and_leases_are_no_produce_calls() {
+    let (mut fixture, id) = begun(&["a"], &[("a", 3)]);
+    fixture.call(added("x", 1));
+    let item = fixture.pop();
+    fixture.ack(&item);
+    assert!(matches!(fixture.step(id), Ok(Progress::More)));
+    assert_eq!(fixture.resync(), 2);
+    let item = fixture.pop();
     assert_eq!(text(&item), "a: Sync 1");
-    let answer = desk.finish(id).expect("no guard");
+    let answer = fixture.finish(id).expect("no guard");
     assert_eq!(counts(&answer), replaced([1, 0, 0, 0, 0]), "x was called after the acceptance");
-    assert_eq!(desk.waiting("a"), "Replaced 3");
+    assert_eq!(fixture.waiting("a"), "Replaced 3");
 }
 
 #[test]
 fn a_second_replace_waits_its_turn() {
-    let (mut desk, first) = begun(&["a"], &[("a", 2), ("b", 2)]);
-    let second = desk.accept(list(&[("a", 3), ("c", 3)]));
-    assert!(matches!(desk.step(second), Ok(Progress::NotYet)));
-    desk.finish(first).expect("no guard");
-    let answer = desk.finish(second).expect("no guard");
+    let (mut fixture, first) = begun(&["a"], &[("a", 2), ("b", 2)]);
+    let second = fixture.accept(list(&[("a", 3), ("c", 3)]));
+    assert!(matches!(fixture.step(second), Ok(Progress::NotYet)));
+    fixture.finish(first).expect("no guard");
+    let answer = fixture.finish(second).expect("no guard");
     assert_eq!(counts(&answer), replaced([2, 1, 0, 0, 0]), "the first one's items are no calls");
-    assert_eq!(desk.waiting("a"), "Replaced 2, Replaced 3");
-    assert_eq!(desk.waiting("b"), "Replaced 2, Deleted 2?");
+    assert_eq!(fixture.waiting("a"), "Replaced 2, Replaced 3");
+    assert_eq!(fixture.waiting("b"), "Replaced 2, Deleted 2?");
 }
 
 #[test]
 fn a_call_before_the_turn_of_a_waiting_replace_is_newer_than_it() {
-    let (mut desk, first) = begun(&["a"], &[("a", 2)]);
-    let second = desk.accept(list(&[("a", 3)]));
-    desk.tell(updated("a", 9));
-    assert_eq!(counts(&desk.finish(first).expect("no guard")), replaced([0, 0, 0, 1, 0]));
-    assert_eq!(counts(&desk.finish(second).expect("no guard")), replaced([0, 0, 0, 1, 0]));
-    assert_eq!(desk.waiting("a"), "Updated 9");
+    let (mut fixture, first) = begun(&["a"], &[("a", 2)]);
+    let second = fixture.accept(list(&[("a", 3)]));
+    fixture.call(updated("a", 9));
+    assert_eq!(counts(&fixture.finish(first).expect("no guard")), replaced([0, 0, 0, 1, 0]));
+    assert_eq!(counts(&fixture.finish(second).expect("no guard")), replaced([0, 0, 0, 1, 0]));
+    assert_eq!(fixture.waiting("a"), "Updated 9");
 }
 
 #[test]
 fn only_changed_compares_with_the_newest_state() {
-    let mut desk = Desk::new();
+    let mut fixture = Fixture::new();
     for name in ["known", "leased", "parked", "waiting", "deleted"] {
-        desk.know(added(name, 1));
+        fixture.know(added(name, 1));
     }
-    desk.tell(updated("parked", 2));
-    desk.park("parked");
-    desk.tell(updated("leased", 2));
-    desk.pop();
-    desk.tell(updated("waiting", 2));
-    desk.tell(deleted("deleted"));
+    fixture.call(updated("parked", 2));
+    fixture.park("parked");
+    fixture.call(updated("leased", 2));
+    fixture.pop();
+    fixture.call(updated("waiting", 2));
+    fixture.call(deleted("deleted"));
     let same = [("known", 1), ("leased", 2), ("parked", 2), ("waiting", 2), ("deleted", 1), ("new", 1)];
-    let answer = desk.replace(Replace { only_changed: true, ..list(&same) }).expect("no guard");
+    let answer = fixture.replace(Replace { only_changed: true, ..list(&same) }).expect("no guard");
     assert_eq!(counts(&answer), replaced([2, 0, 4, 0, 0]), "a Deleted is different, and so is nothing");
-    assert_eq!(desk.waiting("deleted"), "Deleted 1?, Replaced 1");
-    assert_eq!(desk.place("parked"), "parked");
+    assert_eq!(fixture.waiting("deleted"), "Deleted 1?, Replaced 1");
+    assert_eq!(fixture.place("parked"), "parked");
     let older = [("leased", 1), ("waiting", 1)];
-    let answer = desk.replace(Replace { only_changed: true, ..list(&older) }).expect("no guard");
+    let answer = fixture.replace(Replace { only_changed: true, ..list(&older) }).expect("no guard");
     assert_eq!(counts(&answer).first(), Some(&("replaced", 2)));
 }
 
 #[test]
 fn only_changed_knows_equal_content_from_equal_text() {
-    let mut desk = Desk::new();
+    let mut fixture = Fixture::new();
     let object = |text: &str| Object::from_valid(text);
     let replace = |object| Replace {
         only_changed: true,
         ..Replace::new([(key("a"), object)].into_iter().collect(), None)
     };
-    desk.know(Say(Call { object: Some(object(r#"{"x":1,"y":[{"z":1e2}]}"#)), ..added("a", 1).0 }));
+    fixture.know(ProduceCall(Call { object: Some(object(r#"{"x":1,"y":[{"z":1e2}]}"#)), ..added("a", 1).0 }));
     let moved = replace(object(r#"{ "y": [{"z": 1e2}], "x": 1 }"#));
-    assert_eq!(counts(&desk.replace(moved).expect("no guard")), replaced([0, 0, 1, 0, 0]));
+    assert_eq!(counts(&fixture.replace(moved).expect("no guard")), replaced([0, 0, 1, 0, 0]));
     let rewritten = replace(object(r#"{"x":1,"y":[{"z":100}]}"#));
-    let answer = counts(&desk.replace(rewritten).expect("no guard"));
+    let answer = counts(&fixture.replace(rewritten).expect("no guard"));
     assert_eq!(answer, replaced([1, 0, 0, 0, 0]), "numbers by their text");
 }
 
@@ -154,13 +154,13 @@ fn refusal(answer: Result<Replaced, Refusal>) -> Option<(u64, u64)> {
 }
 
 /// Ten known keys of `erp`, and one of nobody.
-fn ten_keys() -> Desk {
-    let mut desk = Desk::new();
+fn ten_keys() -> Fixture {
+    let mut fixture = Fixture::new();
     for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
-        desk.know(added(name, 1).from("erp"));
+        fixture.know(added(name, 1).from("erp"));
     }
-    desk.know(added("other", 1));
-    desk
+    fixture.know(added("other", 1));
+    fixture
 }
 
 fn keep(names: &[&str]) -> Replace {
@@ -168,18 +168,18 @@ fn keep(names: &[&str]) -> Replace {
 }
 
 #[test]
-fn the_guard_refuses_too_many_deletions_and_changes_nothing() {
-    let mut desk = ten_keys();
-    let image = desk.queue.image();
+fn the_limit_refuses_too_many_deletions_and_changes_nothing() {
+    let mut fixture = ten_keys();
+    let image = fixture.queue.image();
     let guarded = Replace { max_delete_percent: Some(20.0), ..keep(&["a", "b", "c", "d", "e", "f", "g"]) };
-    assert_eq!(refusal(desk.replace(guarded)), Some((3, 10)));
-    assert_eq!(desk.queue.image(), image);
+    assert_eq!(refusal(fixture.replace(guarded)), Some((3, 10)));
+    assert_eq!(fixture.queue.image(), image);
     let guarded = Replace { max_delete_percent: Some(30.0), ..keep(&["a", "b", "c", "d", "e", "f", "g"]) };
-    assert_eq!(refusal(desk.replace(guarded)), None, "exactly P % is allowed");
+    assert_eq!(refusal(fixture.replace(guarded)), None, "exactly P % is allowed");
 }
 
 #[test]
-fn both_bounds_of_the_guard_have_to_be_passed() {
+fn both_deletion_limits_have_to_be_exceeded() {
     let guarded = |percent: Option<f64>, deletes: Option<u64>| {
         let seven = keep(&["a", "b", "c", "d", "e", "f", "g"]);
         Replace { max_delete_percent: percent, max_deletes: deletes, ..seven }
@@ -193,69 +193,71 @@ fn both_bounds_of_the_guard_have_to_be_passed() {
         (None, Some(3), false),
         (Some(29.9), None, true),
     ] {
-        let mut desk = ten_keys();
-        let answer = refusal(desk.replace(guarded(percent, deletes)));
+        let mut fixture = ten_keys();
+        let answer = refusal(fixture.replace(guarded(percent, deletes)));
         assert_eq!(answer.is_some(), refused, "{percent:?} % and {deletes:?}");
     }
 }
 
 #[test]
 fn keys_that_are_deleted_already_count_in_no_percentage() {
-    let mut desk = ten_keys();
-    desk.say([deleted("a"), deleted("b"), deleted("c"), deleted("d"), deleted("e")]).expect("there is room");
+    let mut fixture = ten_keys();
+    fixture
+        .produce([deleted("a"), deleted("b"), deleted("c"), deleted("d"), deleted("e")])
+        .expect("there is room");
     let guarded = Replace { max_delete_percent: Some(20.0), ..keep(&["f", "g", "h"]) };
-    assert_eq!(refusal(desk.replace(guarded)), Some((2, 5)));
+    assert_eq!(refusal(fixture.replace(guarded)), Some((2, 5)));
 }
 
 #[test]
-fn the_queue_may_have_a_guard_that_a_replace_overrides() {
-    let mut desk = Desk::with(|config| config.max_deletes = Some(0));
-    desk.know(added("a", 1));
-    assert_eq!(refusal(desk.replace(list(&[]))), Some((1, 1)));
+fn a_replace_overrides_the_deletion_limits_of_its_queue() {
+    let mut fixture = Fixture::with(|config| config.max_deletes = Some(0));
+    fixture.know(added("a", 1));
+    assert_eq!(refusal(fixture.replace(list(&[]))), Some((1, 1)));
     let overridden = Replace { max_deletes: Some(1), ..list(&[]) };
-    assert_eq!(refusal(desk.replace(overridden)), None);
+    assert_eq!(refusal(fixture.replace(overridden)), None);
 }
 
 #[test]
-fn a_dry_run_tells_the_counts_and_changes_nothing() {
-    let mut desk = ten_keys();
-    let image = desk.queue.image();
+fn a_dry_run_returns_the_counts_and_changes_nothing() {
+    let mut fixture = ten_keys();
+    let image = fixture.queue.image();
     let dry =
         Replace { dry_run: true, only_changed: true, ..list_of("erp", &[("a", 1), ("b", 2), ("other", 1)]) };
-    let answer = desk.replace(dry).expect("no guard");
+    let answer = fixture.replace(dry).expect("no guard");
     assert_eq!(counts(&answer), replaced([1, 8, 2, 0, 0]));
     let dry = Replace { dry_run: true, max_deletes: Some(3), ..keep(&[]) };
-    assert_eq!(refusal(desk.replace(dry)), Some((10, 10)), "the refusal too");
-    assert_eq!(desk.queue.image(), image);
+    assert_eq!(refusal(fixture.replace(dry)), Some((10, 10)), "the refusal too");
+    assert_eq!(fixture.queue.image(), image);
 }
 
 #[test]
 fn a_dry_run_is_not_the_first_replace() {
-    let mut desk = Desk::new();
-    desk.replace(Replace { dry_run: true, ..list(&[("a", 1)]) }).expect("no guard");
-    assert!(!desk.has_synced());
-    desk.replace(list(&[("a", 1)])).expect("no guard");
-    assert_eq!(desk.queue.initial_remaining(), 1);
+    let mut fixture = Fixture::new();
+    fixture.replace(Replace { dry_run: true, ..list(&[("a", 1)]) }).expect("no guard");
+    assert!(!fixture.has_synced());
+    fixture.replace(list(&[("a", 1)])).expect("no guard");
+    assert_eq!(fixture.queue.initial_remaining(), 1);
 }
 
 #[test]
 fn one_bad_item_refuses_the_whole_list() {
-    let mut desk = Desk::with(|config| config.max_object_bytes = 8);
-    let refusal = desk.queue.accept_replace(desk.now(), list(&[("a", 1), ("b", 1_000_000)]));
+    let mut fixture = Fixture::with(|config| config.max_object_bytes = 8);
+    let refusal = fixture.queue.accept_replace(fixture.now(), list(&[("a", 1), ("b", 1_000_000)]));
     assert!(matches!(refusal, Err(Refusal::ObjectTooLarge { index: 1, .. })));
-    assert_eq!((desk.queue.resource_version(), desk.place("a")), (0, "absent"));
+    assert_eq!((fixture.queue.resource_version(), fixture.place("a")), (0, "absent"));
 }
 
 #[test]
-fn without_a_store_a_replace_looks_at_waiting_leased_and_parked_keys() {
-    let mut desk = Desk::with(|config| config.known_objects = false);
-    desk.know(added("acked", 1));
-    desk.tell(added("parked", 1));
-    desk.park("parked");
-    desk.tell(added("leased", 1));
-    desk.pop();
-    desk.tell(added("waiting", 1));
-    let answer = desk.replace(list(&[])).expect("no guard");
+fn without_known_objects_a_replace_covers_waiting_leased_and_parked_keys() {
+    let mut fixture = Fixture::with(|config| config.known_objects = false);
+    fixture.know(added("acked", 1));
+    fixture.call(added("parked", 1));
+    fixture.park("parked");
+    fixture.call(added("leased", 1));
+    fixture.pop();
+    fixture.call(added("waiting", 1));
+    let answer = fixture.replace(list(&[])).expect("no guard");
     assert_eq!(counts(&answer), replaced([0, 3, 0, 0, 0]));
-    assert_eq!(desk.line(), ["waiting", "parked"], "the deletion is news for a parked key");
+    assert_eq!(fixture.ready_queue(), ["waiting", "parked"], "the deletion is news for a parked key");
 }

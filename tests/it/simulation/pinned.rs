@@ -433,7 +433,7 @@ fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_
 async fn written_by<S: Store>(world: &World, store: S, memory: &Memory) -> (Journal, JoinHandle<()>) {
     let shutdown = Shutdown::manual(SECOND * 60);
     let opened = (store, Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
-    let (observer, pace) = (Arc::new(node::Deaf), journal::Pace::default());
+    let (observer, pace) = (Arc::new(node::NoopObserver), journal::Pace::default());
     let opened = writer::open(opened, world.clock.clone(), observer, shutdown.cut().clone(), pace).await;
     let (journal, writer, _) = opened.expect("it is empty");
     (journal, shutdown.spawn_last("journal writer", writer.run()))
