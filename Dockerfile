@@ -3,30 +3,29 @@
 # Build: docker build -t deltaq .
 # Run:   docker run --rm -p 127.0.0.1:7070:7070 -v deltaq:/data deltaq serve --insecure
 #        or with tokens: -v ./tokens.toml:/etc/deltaq/tokens.toml:ro -e DELTAQ_ACCESS__TOKENS_FILE=/etc/deltaq/tokens.toml
-#        The file is read by the image's user, 65532 (nonroot), and `deltaq token` makes it for its own only (0600):
-#        chown 65532 tokens.toml
+#        The user of the image, 65532 (nonroot), must be able to read the file: chown 65532 tokens.toml
 
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /build
 COPY . .
-# The image's own toolchain is the right one; rust-toolchain.toml would fetch rustfmt and clippy, too.
+# The image has the right toolchain; rust-toolchain.toml would also fetch rustfmt and clippy.
 RUN rm rust-toolchain.toml
-# The caches outlive a change of the sources, so only what changed is built again.
+# The caches survive a change of the sources, so only changed crates are built again.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
     cargo build --release --locked --bin deltaq \
     && cp target/release/deltaq /usr/local/bin/deltaq
-# A volume takes its owner from the folder that it is mounted over.
+# A volume inherits its owner from the folder at its mount point.
 RUN mkdir --mode=0700 /data
 
-# glibc and nothing else: no shell, no package manager.
+# Only glibc: no shell, no package manager.
 FROM gcr.io/distroless/cc-debian13:nonroot
 COPY --from=build /usr/local/bin/deltaq /usr/local/bin/deltaq
 COPY --from=build --chown=nonroot:nonroot /data /data
 COPY config/deltaq.toml /etc/deltaq/deltaq.toml
 
-# Inside a container loopback reaches nobody. Who may connect is said by `docker run -p`; a client that uses a host name
-# needs DELTAQ_SERVER__ALLOWED_HOSTS='["that.name"]'.
+# Loopback inside a container is unreachable from outside, so the server listens on all addresses and `docker run -p` decides who
+# may connect. A client that uses a host name needs DELTAQ_SERVER__ALLOWED_HOSTS='["that.name"]'.
 ENV DELTAQ_CONFIG=/etc/deltaq/deltaq.toml \
     DELTAQ_STORAGE__DATA_DIR=/data \
     DELTAQ_SERVER__LISTEN=0.0.0.0:7070 \
@@ -35,7 +34,7 @@ EXPOSE 7070 7071
 VOLUME /data
 USER nonroot
 
-# SIGTERM drains: waiting pops are answered, running requests finish. Give it more than server.shutdown_timeout:
+# SIGTERM drains: waiting pops are answered and running requests finish. The timeout must exceed server.shutdown_timeout:
 # docker stop --timeout 40.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=10s --start-period=30s --retries=3 \
