@@ -45,6 +45,10 @@ crash-steps:
 schemathesis examples="200":
     MAX_EXAMPLES={{examples}} ./scripts/schemathesis.sh
 
+# Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
+pop-replies replies="100000":
+    DELTAQ_REPLIES={{replies}} cargo test --locked --test it server::pop_replies
+
 # Known vulnerabilities in dependencies. Fetches the RustSec database from GitHub.
 advisories:
     PATH="$(./scripts/tools.sh):$PATH" cargo deny --locked check advisories

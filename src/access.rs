@@ -130,6 +130,8 @@ pub struct Held {
     pub scrapes: AtomicUsize,
     /// Bytes of their bodies.
     pub body_bytes: AtomicUsize,
+    /// Bytes of their replies that are not written yet.
+    pub reply_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -218,11 +220,23 @@ impl Tokens {
                 found = Some(caller);
             }
         }
-        let caller = found.ok_or(Denied::Unknown)?;
-        match caller.expires_us {
-            Some(at_us) if at_us <= now_us => Err(Denied::Expired { at_us, name: caller.name.clone() }),
-            _ => Ok(Arc::clone(caller)),
-        }
+        valid(found, now_us)
+    }
+
+    /// The caller that has the token of `former` now, with its present grants and expiry.
+    ///
+    /// # Errors
+    /// As [`caller`](Self::caller).
+    pub fn again(&self, former: &Caller, now_us: u64) -> Result<Arc<Caller>, Denied> {
+        valid(self.callers.iter().find(|caller| caller.digest == former.digest), now_us)
+    }
+}
+
+fn valid(found: Option<&Arc<Caller>>, now_us: u64) -> Result<Arc<Caller>, Denied> {
+    let caller = found.ok_or(Denied::Unknown)?;
+    match caller.expires_us {
+        Some(at_us) if at_us <= now_us => Err(Denied::Expired { at_us, name: caller.name.clone() }),
+        _ => Ok(Arc::clone(caller)),
     }
 }
 

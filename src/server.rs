@@ -1,10 +1,12 @@
-//! The process: settings in, a running server out.
+//! The process: starts a server from its settings, runs it, and shuts it down.
 
 mod auditing;
 mod error;
 mod listeners;
 mod reload;
 
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,9 +23,9 @@ pub use self::reload::Reloadable;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
-use crate::http::server::threads::Threads;
+use crate::http::connection::threads::Threads;
 use crate::http::wire::config::to_engine;
-use crate::http::{AppState, Durability, HttpLimits, Measures, Parts};
+use crate::http::{AppState, Durability, HttpLimits, Parts, RequestMetrics};
 use crate::journal::recovery::Contents;
 use crate::journal::sqlite::{self, Sqlite};
 use crate::journal::store::Reader;
@@ -35,17 +37,17 @@ use crate::service::{Limits, Registry};
 use crate::spans::Spans;
 use crate::{supervisor, telemetry};
 
-/// How often the buffers of the histograms are emptied, and lost lines looked for.
+/// How often the buffers of the histograms are drained and lost log lines are counted.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(5);
-/// How often a draining server looks whether all leases are settled.
-const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How often a draining server checks whether all leases are settled.
+const DRAIN_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
-/// A server that listens.
+/// A running server.
 #[derive(Debug)]
 pub struct Server {
-    /// Where the API listens.
+    /// The address of the API.
     pub api: SocketAddr,
-    /// Where `/metrics` is served: the API's address unless it has one of its own.
+    /// The address of `/metrics`: that of the API unless the metrics have a listener.
     pub metrics: SocketAddr,
     /// All queues.
     pub registry: Arc<Registry>,
@@ -60,11 +62,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, loads the queues, and serves until the shutdown's first stage. While the queues are
-    /// loaded, `/readyz` says how far that is.
+    /// Binds the listeners, loads the queues, and serves until the first stage of the shutdown. While the queues load,
+    /// `/readyz` reports the progress.
     ///
     /// # Errors
-    /// [`Error`] names the setting that can't be followed.
+    /// [`Error`] names the setting that is wrong.
     pub async fn start(settings: &Settings, shutdown: Shutdown) -> Result<Self, Error> {
         let clock = Clock::system();
         let defaults = to_engine(&settings.queue_defaults);
@@ -92,7 +94,7 @@ impl Server {
         let closing = CancellationToken::new();
         let (api, metrics_address) = (listeners.api.address, listeners.metrics_address());
         let state = AppState::from(Parts {
-            measures: Measures::new(registry.metrics()),
+            request_metrics: RequestMetrics::new(registry.metrics()),
             registry: registry.clone(),
             limits: HttpLimits::of(settings),
             gate: reloadable.gate.clone(),
@@ -137,27 +139,24 @@ impl Server {
         })
     }
 
-    /// What can be read again while it runs.
+    /// The parts that a reload replaces.
     #[must_use]
     pub fn reloadable(&self) -> &Reloadable {
         &self.reloadable
     }
 
-    /// Writes the addresses as JSON, whole or not at all.
+    /// Writes the addresses as JSON. Readers see the whole file or none.
     ///
     /// # Errors
     /// [`Error::ReadyFile`].
     pub fn write_ready_file(&self, path: &Path) -> Result<(), Error> {
         let failed = |source| Error::ReadyFile { path: path.to_owned(), source };
         let text = serde_json::json!({ "api": self.api, "metrics": self.metrics }).to_string();
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(".new");
-        std::fs::write(&draft, text + "\n").map_err(failed)?;
-        std::fs::rename(&draft, path).map_err(failed)
+        write_whole(path, &(text + "\n")).map_err(failed)
     }
 
-    /// Serves until told to stop: drains, ends connections, and lets the journal write what it has.
-    /// Leases in memory only would end with the process, so workers get the time to settle them.
+    /// Serves until the shutdown begins, then drains: connections end and the journal writes its last commits. Leases that
+    /// are only in memory would be lost with the process, so workers get time to settle them.
     pub async fn run(self) {
         self.shutdown.draining().cancelled().await;
         supervisor::stopping();
@@ -168,7 +167,7 @@ impl Server {
         let keeps_leases = self.registry.journal().is_some();
         while !keeps_leases && self.registry.leased() > 0 && !self.shutdown.cut().is_cancelled() {
             tokio::select! {
-                () = tokio::time::sleep(DRAIN_LOOK) => {}
+                () = tokio::time::sleep(DRAIN_CHECK_PERIOD) => {}
                 () = self.shutdown.cut().cancelled() => {}
             }
         }
@@ -181,10 +180,10 @@ impl Server {
             tokio::select! {
                 biased;
                 ended = writing => if let Err(error) = ended {
-                    tracing::error!(%error, "the journal's writer did not end in good order");
+                    tracing::error!(%error, "the journal's writer did not end cleanly");
                 },
                 () = self.shutdown.cut_and_grace() => {
-                    tracing::error!("the disk of the journal stands still; the next start replays what it has");
+                    tracing::error!("the disk of the journal is stalled; the next start replays what the journal has");
                 }
             }
         }
@@ -194,7 +193,7 @@ impl Server {
     }
 }
 
-/// A journal that is open, if there is to be one.
+/// The open journal; `Opened::default` without one.
 #[derive(Default)]
 struct Opened {
     journal: Option<Journal>,
@@ -251,7 +250,7 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// What is done beside the calls.
+/// Starts the tasks that serve no requests.
 fn look_after(
     reloadable: &Reloadable,
     hangups: Signal,
@@ -267,7 +266,7 @@ fn look_after(
 }
 
 fn upkeep(metrics: Metrics, audit: Audit, shutdown: Shutdown) -> impl Future<Output = ()> + Send {
-    // They are on the first page already.
+    // Registered at once, so that the first page of metrics has them.
     let lines = metrics.of_lines();
     async move {
         loop {
@@ -278,5 +277,41 @@ fn upkeep(metrics: Metrics, audit: Audit, shutdown: Shutdown) -> impl Future<Out
             metrics.run_upkeep();
             lines.are(audit.lost(), audit.suppressed(), telemetry::dropped());
         }
+    }
+}
+
+/// Writes a file so that readers see all of it or nothing. It follows no symbolic link: in a directory that others may
+/// write to, a link could lead to any file of this user.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let create = || OpenOptions::new().write(true).create_new(true).open(&draft);
+    let mut file = match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(&draft)?;
+            create()?
+        }
+        created => created?,
+    };
+    file.write_all(text.as_bytes())?;
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ready_file_follows_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, ready) = (folder.path().join("victim"), folder.path().join("ready"));
+        fs::write(&victim, "untouched").unwrap();
+        std::os::unix::fs::symlink(&victim, folder.path().join("ready.new")).unwrap();
+        std::os::unix::fs::symlink(&victim, &ready).unwrap();
+        write_whole(&ready, "new").unwrap();
+        assert_eq!(fs::read_to_string(&ready).unwrap(), "new");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
+        write_whole(&ready, "newer").unwrap();
+        assert_eq!(fs::read_to_string(&ready).unwrap(), "newer");
     }
 }

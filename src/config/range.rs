@@ -5,9 +5,10 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serializer};
 
@@ -247,6 +248,41 @@ pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let expected = "a list of host names without port, such as [\"deltaq.example\"]";
     list(deserializer, expected, |hosts: &Vec<String>| hosts.iter().all(|host| is_host(host)))
+}
+
+/// Origins as browsers send them: a scheme, a host, and a port unless it is the default of the scheme.
+pub(super) fn origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let is_origin = |text: &String| {
+        let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+        authority.is_some_and(|authority| !authority.is_empty() && authority.bytes().all(is_allowed))
+    };
+    let expected = "a list of origins, such as [\"https://console.example\"]";
+    list(deserializer, expected, |origins| origins.iter().all(is_origin))
+}
+
+/// Networks such as `10.0.0.0/8`, and single addresses.
+pub(super) mod networks {
+    use super::{Deserialize, Deserializer, IpAddr, IpNet, Serializer, de};
+
+    pub(in crate::config) fn serialize<S: Serializer>(
+        networks: &[IpNet],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(networks.iter().map(IpNet::to_string))
+    }
+
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<IpNet>, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer).unwrap_or_else(|_| vec![String::new()]);
+        let network =
+            |text: &String| text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        texts.iter().map(network).collect::<Result<_, _>>().map_err(|_| {
+            let expected = "a list of IP addresses or networks, such as [\"10.0.0.0/8\"]";
+            de::Error::custom(format!("invalid value, expected {expected}"))
+        })
+    }
 }
 
 /// The pointers of a key.

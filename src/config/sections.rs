@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::range::{self, DAY, HOUR, MS_10};
@@ -21,6 +22,14 @@ pub struct Server {
     /// Names that a request's `Host` may have, besides localhost and IP addresses.
     #[serde(deserialize_with = "range::hosts")]
     pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call the server from a browser.
+    #[serde(deserialize_with = "range::origins")]
+    pub allowed_origins: Vec<String>,
+    /// Networks of proxies that name the address of a client.
+    #[serde(with = "range::networks")]
+    pub trusted_proxies: Vec<IpNet>,
+    /// Whether connections of trusted proxies begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// After the first signal, `/readyz` reports the shutdown for this long while connections are still accepted.
     #[serde(deserialize_with = "range::span::<0, HOUR, _>")]
     pub drain_delay: DurationText,
@@ -33,6 +42,12 @@ pub struct Server {
     /// Longest pause between two pieces of a request body.
     #[serde(deserialize_with = "range::span::<MS_10, HOUR, _>")]
     pub body_read_timeout: DurationText,
+    /// Fewest bytes per second of a request body while the server waits for the client; 0 is no limit.
+    #[serde(deserialize_with = "range::whole::<0, { 1 << 30 }, _, _>")]
+    pub min_body_bytes_per_second: u64,
+    /// How long the server waits for a body before its rate counts.
+    #[serde(deserialize_with = "range::span::<MS_10, HOUR, _>")]
+    pub min_body_rate_grace: DurationText,
     /// Longest time that a connection without a request is kept open.
     #[serde(deserialize_with = "range::span::<MS_10, DAY, _>")]
     pub idle_timeout: DurationText,
@@ -63,6 +78,9 @@ pub struct Server {
     /// Most bytes of request bodies in memory.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]
     pub max_body_bytes_in_flight: usize,
+    /// Most bytes of large replies in memory that clients have not read.
+    #[serde(deserialize_with = "range::whole::<{ 1 << 20 }, { 1 << 40 }, _, _>")]
+    pub max_reply_bytes_in_flight: usize,
     /// Most open connections.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_connections: usize,
@@ -246,10 +264,15 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
             metrics_listen: Some(SocketAddr::from(([127, 0, 0, 1], 7071))),
             allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
+            proxy_protocol: false,
             drain_delay: DurationText::from_secs(0),
             shutdown_timeout: DurationText::from_secs(30),
             header_read_timeout: DurationText::from_secs(10),
             body_read_timeout: DurationText::from_secs(30),
+            min_body_bytes_per_second: 256,
+            min_body_rate_grace: DurationText::from_secs(10),
             idle_timeout: DurationText::from_secs(75),
             max_header_bytes: 16_384,
             max_body_bytes: 64 << 20,
@@ -260,6 +283,7 @@ impl Default for Server {
             max_lists_in_flight: 64,
             max_waits_in_flight: 20_000,
             max_body_bytes_in_flight: 4 << 30,
+            max_reply_bytes_in_flight: 512 << 20,
             max_connections: 20_000,
             tls_cert: None,
             tls_key: None,

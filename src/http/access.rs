@@ -47,14 +47,7 @@ fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let (tokens, clock) = (gate.access.tokens(), &visit.state.clock);
-    let caller = tokens.caller(bearer(headers)?, clock.wall_us()).map_err(|denied| match denied {
-        Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
-        Denied::Expired { at_us, name } => {
-            let _known = visit.expired.set(name);
-            let at = super::wire::instant(crate::engine::time::Time::from_micros(at_us));
-            Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
-        }
-    })?;
+    let caller = tokens.caller(bearer(headers)?, clock.wall_us()).map_err(|denied| refusal(visit, denied))?;
     let caller = visit.caller.get_or_init(|| caller);
     // What is not allowed counts too: it costs as much as what is.
     caller.count(clock.monotonic_us()).map_err(|wait| {
@@ -63,6 +56,26 @@ fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
         Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
     })?;
     allow(caller, need, visit.queue())
+}
+
+/// Checks the token again, for a body that took long: a token that was revoked or has expired meanwhile, or has lost its
+/// grant, does not finish the request.
+pub(super) fn check_again(visit: &Visit) -> Result<(), Problem> {
+    let Some(former) = visit.caller.get() else { return Ok(()) };
+    let (tokens, wall_us) = (visit.state.gate.access.tokens(), visit.state.clock.wall_us());
+    let caller = tokens.again(former, wall_us).map_err(|denied| refusal(visit, denied))?;
+    allow(&caller, need(visit.method, visit.route()), visit.queue())
+}
+
+fn refusal(visit: &Visit, denied: Denied) -> Problem {
+    match denied {
+        Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
+        Denied::Expired { at_us, name } => {
+            let _known = visit.expired.set(name);
+            let at = super::wire::instant(crate::engine::time::Time::from_micros(at_us));
+            Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
+        }
+    }
 }
 
 fn allow(caller: &Caller, need: Need, queue: Option<&str>) -> Result<(), Problem> {

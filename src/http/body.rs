@@ -7,13 +7,14 @@ use axum::body::BodyDataStream;
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{FutureExt as _, StreamExt};
 use http_body::Body as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::access;
+use super::connection::body_rate::{BodyRate, TooSlow};
 use super::head::{Head, Header};
-use super::in_time::{Elapsed, in_time};
 use super::params::nearest;
 use super::problem::{Code, Problem};
 use super::state::HttpLimits;
@@ -44,6 +45,9 @@ pub(super) struct Incoming {
     body: BodyDataStream,
     /// What Content-Length says.
     length: Option<u64>,
+    rate: BodyRate,
+    /// The server had to wait for a piece of the body.
+    has_waited: bool,
     account: Account,
 }
 
@@ -68,29 +72,59 @@ impl Incoming {
         let body = request.into_body();
         let length = body.size_hint().exact();
         let body = body.into_data_stream();
-        Ok(Self { format, body, length, account })
+        let rate = BodyRate::new(visit.state.limits.min_body_rate);
+        Ok(Self { format, body, length, rate, has_waited: false, account })
     }
 
     /// The next piece of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let pause_max = self.limits().body_read_timeout;
-        let piece = in_time(pause_max, self.body.next()).await;
+        let piece = match self.body.next().now_or_never() {
+            Some(piece) => piece,
+            None => self.wait().await?,
+        };
         match piece {
-            Ok(Some(Ok(bytes))) => {
+            Some(Ok(bytes)) => {
                 self.account.reserve(bytes.len())?;
                 Ok(Some(bytes))
             }
-            Ok(None) => Ok(None),
-            Ok(Some(Err(_))) => Err(Problem::new(
+            None => {
+                self.check_access()?;
+                Ok(None)
+            }
+            Some(Err(_)) => Err(Problem::new(
                 Code::InvalidRequest,
                 "the body broke off before its end; nothing was applied",
             )),
-            Err(Elapsed) => {
-                let limit = crate::duration::format(pause_max);
-                let detail = format!("the body paused for longer than {limit}; nothing was applied");
-                Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit))
-            }
         }
+    }
+
+    /// Waits for the next piece, within the limits on a pause and on the rate.
+    async fn wait(&mut self) -> Result<Option<Result<Bytes, axum::Error>>, Problem> {
+        self.has_waited = true;
+        let (limits, clock) = (&self.account.0.state.limits, &self.account.0.state.clock);
+        let begun_us = clock.monotonic_us();
+        let Ok(piece) = tokio::time::timeout(limits.body_read_timeout, self.body.next()).await else {
+            let limit = crate::duration::format(limits.body_read_timeout);
+            let detail = format!(
+                "the body paused for longer than {limit} (server.body_read_timeout); nothing was applied"
+            );
+            return Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit));
+        };
+        if let Some(Ok(bytes)) = &piece
+            && self.rate.received(clock.since(begun_us), bytes.len()) == Err(TooSlow)
+        {
+            let limit = limits.min_body_rate.bytes_per_second;
+            let detail = format!(
+                "the body came at less than {limit} bytes a second (server.min_body_bytes_per_second); nothing was applied"
+            );
+            return Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit));
+        }
+        Ok(piece)
+    }
+
+    /// Checks at the end of a body that took its time that the token is still valid and still has its grant.
+    fn check_access(&self) -> Result<(), Problem> {
+        if self.has_waited { access::check_again(&self.account.0) } else { Ok(()) }
     }
 
     /// Most bytes of a body that is one document.
@@ -127,6 +161,7 @@ impl Incoming {
             }
             whole.extend_from_slice(&piece);
         }
+        self.check_access()?;
         if whole.len() >= LARGE_BYTES {
             self.account.0.take_turn().await;
         }

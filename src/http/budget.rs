@@ -19,8 +19,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::sync::Semaphore;
 
-use super::delivery::PIECE_BYTES;
-use super::in_time;
+use super::connection::delivery::PIECE_BYTES;
 use super::problem::{Code, Problem};
 use super::state::AppState;
 use super::visit::Visit;
@@ -36,6 +35,7 @@ pub struct Budgets {
     waits: Budget,
     scrapes: Budget,
     body_bytes: Budget,
+    reply_bytes: Budget,
     /// Turns of those who read large bodies.
     pub(super) readers: Arc<Semaphore>,
 }
@@ -69,6 +69,25 @@ pub(super) struct Place {
     kind: Kind,
 }
 
+/// Marks a response whose body holds its [`ReplyBytes`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedReply;
+
+/// Bytes of a reply that the client has not read yet.
+#[derive(Debug)]
+pub(super) struct ReplyBytes {
+    state: AppState,
+    caller: Option<Arc<Caller>>,
+    bytes: usize,
+}
+
+impl Drop for ReplyBytes {
+    fn drop(&mut self) {
+        let held = self.caller.as_ref().map(|caller| &caller.held().reply_bytes);
+        self.state.gate.budgets.reply_bytes.give(self.bytes, held);
+    }
+}
+
 /// Most scrapes at a time: there are a few who scrape, and each page may be large.
 const SCRAPES_MAX: usize = 8;
 /// How many times as much as is free one token may have.
@@ -93,6 +112,11 @@ impl Budgets {
                 "bytes of bodies",
                 "server.max_body_bytes_in_flight",
                 settings.max_body_bytes_in_flight,
+            ),
+            reply_bytes: budget(
+                "bytes of replies",
+                "server.max_reply_bytes_in_flight",
+                settings.max_reply_bytes_in_flight,
             ),
             readers: Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))),
         }
@@ -120,6 +144,18 @@ impl Budgets {
         budget.take(bytes, caller.map(|caller| (caller.name(), &caller.held().body_bytes)))?;
         visit.body_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts the bytes of a reply until the result is dropped. A small reply is not counted: the buffer of the connection
+    /// holds it.
+    pub(super) fn reserve_reply(visit: &Visit, bytes: usize) -> Result<Option<ReplyBytes>, Problem> {
+        if bytes <= PIECE_BYTES {
+            return Ok(None);
+        }
+        let (state, caller) = (visit.state.clone(), visit.caller.get().cloned());
+        let own = caller.as_ref().map(|caller| (caller.name(), &caller.held().reply_bytes));
+        state.gate.budgets.reply_bytes.take(bytes, own)?;
+        Ok(Some(ReplyBytes { state, caller, bytes }))
     }
 
     /// Gives back what was counted of the visit's body.
@@ -177,25 +213,33 @@ impl Place {
         Ok(Self { state: state.clone(), caller: caller.cloned(), kind })
     }
 
-    /// Keeps the place while the answer is not taken by its connection, unless it is short.
-    pub(super) fn keep(self, response: Response) -> Response {
-        let is_short = response.body().size_hint().exact().is_some_and(|bytes| bytes <= PIECE_BYTES as u64);
-        if is_short {
+    /// Keeps the place while the answer is not taken by its connection, unless it is short, or its bytes are counted:
+    /// clients that do not read would otherwise keep all places.
+    pub(super) fn keep(self, visit: &Visit, response: Response) -> Response {
+        let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        let is_short = bytes.is_some_and(|bytes| bytes <= PIECE_BYTES);
+        if is_short || response.extensions().get::<CountedReply>().is_some() {
             return response;
         }
-        response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _place: self }))
+        if let (Kind::Read | Kind::Scrape, Some(bytes)) = (self.kind, bytes) {
+            return match Budgets::reserve_reply(visit, bytes) {
+                Ok(bytes) => response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _held: bytes })),
+                Err(problem) => problem.into_response(),
+            };
+        }
+        response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _held: self }))
     }
 }
 
-/// The body of an answer that keeps a place. It comes in pieces, and the connection takes the next one when most of
-/// those before are written: so the place is kept for as long as the answer takes memory.
-struct Kept {
+/// The body of a reply that holds a place or its bytes. It comes in pieces, and the connection takes the next piece when
+/// most of the previous ones are written, so it holds them for as long as the reply takes memory.
+struct Kept<H> {
     body: Body,
     rest: Bytes,
-    _place: Place,
+    _held: H,
 }
 
-impl http_body::Body for Kept {
+impl<H: Unpin + Send + 'static> http_body::Body for Kept<H> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -266,7 +310,7 @@ pub(super) async fn in_time(
     let limits = &visit.state.limits;
     let limit = limits.request_timeout;
     let time = limit.saturating_add(wait.min(limits.max_wait));
-    in_time::in_time(time, answer).await.unwrap_or_else(|_| took_too_long(limit).into_response())
+    tokio::time::timeout(time, answer).await.unwrap_or_else(|_| took_too_long(limit).into_response())
 }
 
 pub(super) fn took_too_long(limit: Duration) -> Problem {

@@ -12,14 +12,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 
+use super::access;
 use super::budget::{self, Place};
+use super::connection::body_drain::BodyDrain;
 use super::head::Head;
-use super::leftover::Leftover;
+use super::origin::{self, Allowed};
 use super::problem::Problem;
 use super::state::AppState;
 use super::telemetry::{self, Observed};
 use super::visit::{Connection, Target, Visit};
-use super::{access, guard};
 
 /// The layer around all routes of a router.
 pub(super) async fn layer(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
@@ -53,21 +54,18 @@ async fn pass<F: Future<Output = Response>>(
     next: impl FnOnce(Arc<Visit>, Request) -> F,
 ) -> Response {
     let wait = budget::wait_of(request.uri().query());
-    let (admitted, expects) = {
-        let head = Head::of(request.headers());
-        (admit(visit, &request, &head, wait), head.expects)
-    };
+    let admitted = admit(visit, &request, &Head::of(request.headers()), wait);
     let place = match admitted {
         Ok(place) => place,
-        Err(problem) => return Leftover::whole(request, expects).clear(problem.into_response()).await,
+        Err(problem) => return BodyDrain::whole(request).finish(problem.into_response()).await,
     };
-    let (request, leftover) = Leftover::lend(request, expects);
+    let (request, body_drain) = BodyDrain::watch(request);
     let response = budget::in_time(visit, wait, visit.run(next(visit.clone(), request))).await;
     let response = match place {
-        Some(place) => place.keep(response),
+        Some(place) => place.keep(visit, response),
         None => response,
     };
-    leftover.clear(response).await
+    body_drain.finish(response).await
 }
 
 /// Refuses what is too large, comes from a foreign page, is not allowed to its caller, or is too much.
@@ -78,10 +76,10 @@ fn admit(
     wait: Duration,
 ) -> Result<Option<Place>, Problem> {
     let state = &visit.state;
-    guard::check_head(request.uri(), head, &state.limits)?;
-    guard::check_site(request, head, visit.connection.is_some(), &state.limits.allowed_hosts)?;
+    origin::check_head(request.uri(), head, &state.limits)?;
+    origin::check_site(request, head, visit.connection.is_some(), Allowed::of(&state.limits))?;
     access::authorize(visit, request.headers())?;
     let place = budget::place(visit, request.method(), wait)?;
-    guard::check_recovered(state, request.uri())?;
+    origin::check_recovered(state, request.uri())?;
     Ok(place)
 }

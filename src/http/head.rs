@@ -1,37 +1,38 @@
-//! What is looked at of the headers of all requests, or of all that have a body.
+//! The headers that every request, or every request with a body, is checked by.
 
 use axum::http::{HeaderMap, HeaderValue};
 
-/// What is known of the headers of a request after one look at each of them: that takes about as long as to ask their map for
-/// two names, and there are nine.
+/// The headers of a request after one pass over them. One pass takes about as long as two lookups by name, and nine
+/// names are needed.
 #[derive(Debug, Default)]
 pub(super) struct Head<'h> {
-    /// Bytes of all names and values, and of what stands around them on the wire.
+    /// Bytes of all header lines on the wire.
     pub(super) bytes: usize,
     pub(super) host: Header<'h>,
     pub(super) origin: Header<'h>,
+    pub(super) referer: Header<'h>,
     pub(super) request_id: Header<'h>,
     pub(super) traceparent: Header<'h>,
     pub(super) content_type: Header<'h>,
     pub(super) content_encoding: Header<'h>,
     pub(super) transfer_encoding: Header<'h>,
-    /// Whether a browser says that a foreign page sent the request.
+    /// `Sec-Fetch-Site: cross-site`: a page of another site caused the request.
     pub(super) is_cross_site: bool,
-    /// Whether the caller waits for leave to send the body.
-    pub(super) expects: bool,
+    /// `Sec-Fetch-Mode: navigate`: a browser follows a link, and shows the response to nobody but its user.
+    pub(super) is_navigation: bool,
 }
 
-/// A header that has one value at most, if its caller means well.
+/// A header that should occur once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Header<'h> {
-    /// Its first value.
+    /// The first value.
     pub(super) first: Option<&'h HeaderValue>,
-    /// Whether there is another one.
+    /// The header occurs more than once.
     pub(super) stands_twice: bool,
 }
 
 impl<'h> Head<'h> {
-    /// What the headers say.
+    /// Reads the headers.
     pub(super) fn of(headers: &'h HeaderMap) -> Self {
         let mut head = Self::default();
         for (name, value) in headers {
@@ -40,6 +41,7 @@ impl<'h> Head<'h> {
             match name {
                 "host" => head.host.add(value),
                 "origin" => head.origin.add(value),
+                "referer" => head.referer.add(value),
                 "x-request-id" => head.request_id.add(value),
                 "traceparent" => head.traceparent.add(value),
                 "content-type" => head.content_type.add(value),
@@ -48,7 +50,9 @@ impl<'h> Head<'h> {
                 "sec-fetch-site" => {
                     head.is_cross_site |= value.as_bytes().eq_ignore_ascii_case(b"cross-site");
                 }
-                "expect" => head.expects = true,
+                "sec-fetch-mode" => {
+                    head.is_navigation = value.as_bytes().eq_ignore_ascii_case(b"navigate");
+                }
                 _ => {}
             }
         }
@@ -83,7 +87,8 @@ mod tests {
             ("transfer-encoding", "h"),
             ("sec-fetch-site", "Cross-Site"),
             ("sec-fetch-site", "same-origin"),
-            ("expect", "100-continue"),
+            ("sec-fetch-mode", "navigate"),
+            ("referer", "i"),
             ("x-other", ""),
         ] {
             headers.append(name, HeaderValue::from_static(value));
@@ -100,12 +105,19 @@ mod tests {
             head.content_type,
             head.content_encoding,
             head.transfer_encoding,
+            head.referer,
         ];
-        assert_eq!(found.map(first), ["a", "b", "d", "e", "f", "g", "h"].map(|text| Some(text.to_owned())));
-        assert_eq!(found.map(|header| header.stands_twice), [false, true, false, false, false, false, false]);
-        assert_eq!((head.bytes, head.is_cross_site, head.expects), (bytes, true, true));
+        assert_eq!(
+            found.map(first),
+            ["a", "b", "d", "e", "f", "g", "h", "i"].map(|text| Some(text.to_owned()))
+        );
+        assert_eq!(
+            found.map(|header| header.stands_twice),
+            [false, true, false, false, false, false, false, false]
+        );
+        assert_eq!((head.bytes, head.is_cross_site, head.is_navigation), (bytes, true, true));
         let empty = HeaderMap::new();
         let none = Head::of(&empty);
-        assert!(none.host.first.is_none() && none.bytes == 0 && !none.is_cross_site && !none.expects);
+        assert!(none.host.first.is_none() && none.bytes == 0 && !none.is_cross_site && !none.is_navigation);
     }
 }

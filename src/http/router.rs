@@ -47,11 +47,11 @@ impl Api {
     pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
         let (state, connection) = (self.state.clone(), connection.clone());
         let Some(hot) = Hot::of(&request).filter(|_| self.has_queues) else {
-            return self.state.elsewhere(route(self.router.clone(), request, connection)).await;
+            return self.state.on_main_runtime(route(self.router.clone(), request, connection)).await;
         };
         let is_short = request.body().size_hint().exact().is_some_and(|bytes| bytes < LARGE_BYTES as u64);
         let answer = call(state, hot, request, connection);
-        if is_short { answer.await } else { self.state.elsewhere(answer).await }
+        if is_short { answer.await } else { self.state.on_main_runtime(answer).await }
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::aside::joined;
+use super::blocking::joined;
 use super::budget::Budgets;
-use super::measures::Measures;
+use super::connection::BodyRateLimit;
+use super::request_metrics::RequestMetrics;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -62,7 +63,7 @@ impl AppState {
 
     /// What comes of a task in the runtime of the process: one that may compute for long would hold up all connections of
     /// the thread. It ends with whoever waits for it.
-    pub(super) async fn elsewhere<T: Send + 'static>(
+    pub(super) async fn on_main_runtime<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> T {
@@ -90,7 +91,7 @@ pub struct Parts {
     /// All queues.
     pub registry: Arc<Registry>,
     /// What is measured of requests.
-    pub measures: Measures,
+    pub request_metrics: RequestMetrics,
     /// Bounds of the HTTP layer.
     pub limits: HttpLimits,
     /// Who is let in, and how many.
@@ -132,6 +133,7 @@ impl Gate {
             max_lists_in_flight: usize::MAX,
             max_waits_in_flight: usize::MAX,
             max_body_bytes_in_flight: usize::MAX,
+            max_reply_bytes_in_flight: usize::MAX,
             ..config::Server::default()
         });
         Self { access: Access::default(), demands_certificates: false, budgets }
@@ -164,10 +166,14 @@ impl Durability {
 /// Bounds of the HTTP layer; each is a setting.
 #[derive(Clone, Debug)]
 pub struct HttpLimits {
-    /// Names besides loopback's that `Host` may have.
+    /// Names that `Host` may have besides `localhost` and IP addresses.
     pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may call the server.
+    pub allowed_origins: Vec<String>,
     /// Longest pause between two pieces of a body.
     pub body_read_timeout: Duration,
+    /// Slowest rate of a body.
+    pub min_body_rate: BodyRateLimit,
     /// Longest body that is not a stream of objects, in bytes.
     pub max_body_bytes: usize,
     /// Largest head of a request, in bytes.
@@ -191,7 +197,12 @@ impl HttpLimits {
         let (server, queues) = (&settings.server, &settings.queues);
         Self {
             allowed_hosts: server.allowed_hosts.clone(),
+            allowed_origins: server.allowed_origins.clone(),
             body_read_timeout: server.body_read_timeout.get(),
+            min_body_rate: BodyRateLimit {
+                bytes_per_second: server.min_body_bytes_per_second,
+                grace: server.min_body_rate_grace.get(),
+            },
             max_body_bytes: server.max_body_bytes,
             max_header_bytes: server.max_header_bytes,
             request_timeout: server.request_timeout.get(),

@@ -8,9 +8,9 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::measures::UNMATCHED;
 use super::problem::{self, Code, Problem};
-use super::visit::{REQUEST_ID, Visit};
+use super::request_metrics::UNMATCHED;
+use super::visit::{Peer, REQUEST_ID, Visit};
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
 use crate::engine::time::Time;
@@ -59,7 +59,7 @@ pub(super) struct Observed {
 
 impl Observed {
     pub(super) fn begin(visit: Arc<Visit>) -> Self {
-        visit.state.measures.begin();
+        visit.state.request_metrics.begin();
         Self { visit, is_told: false }
     }
 
@@ -85,9 +85,9 @@ impl Observed {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let route = visit.route().unwrap_or(UNMATCHED);
         if let Some(status) = status {
-            visit.state.measures.answered(visit.method, route, status, took);
+            visit.state.request_metrics.answered(visit.method, route, status, took);
         } else {
-            visit.state.measures.gone(visit.method, route);
+            visit.state.request_metrics.client_disconnected(visit.method, route);
         }
         let (queued, ignored) = counts.queued.unzip();
         let who = visit.shown_name();
@@ -127,7 +127,7 @@ impl Observed {
             time: super::wire::instant(Time::from_micros(visit.state.clock.wall_us())),
             request_id: &visit.id,
             who,
-            from: visit.peer().map(|peer| peer.address.to_string()),
+            from: visit.peer().map(Peer::client),
             verb: visit.verb.get().map(|verb| verb.as_str()),
             method: visit.method,
             route,
@@ -160,7 +160,7 @@ impl Observed {
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        self.visit.state.measures.end();
+        self.visit.state.request_metrics.end();
         if !self.is_told {
             self.tell(None, "gone");
         }

@@ -2,7 +2,7 @@
 //! server. Nothing of an object or a token is ever in it.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -10,9 +10,9 @@ use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::HeaderName;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::delivery::Outbox;
+use super::connection::delivery::Outbox;
 use super::head::Head;
-use super::measures::UNKNOWN;
+use super::request_metrics::UNKNOWN;
 use super::state::AppState;
 use super::trace;
 use crate::access::Caller;
@@ -25,13 +25,22 @@ pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id
 /// Longest request id that is taken over from the caller, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// What a connection says of its other end.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
-    /// Where it is.
+    /// Its address.
     pub(super) address: SocketAddr,
-    /// Whether it has shown a certificate that the server trusts.
+    /// The address of the client, if the peer is a trusted proxy that names it.
+    pub(super) forwarded_for: Option<IpAddr>,
+    /// It has shown a certificate that the server trusts.
     pub(super) has_certificate: bool,
+}
+
+impl Peer {
+    /// The address of the client, for the audit log.
+    pub(super) fn client(self) -> String {
+        self.forwarded_for.map_or_else(|| self.address.to_string(), |client| client.to_string())
+    }
 }
 
 /// What a request knows of the connection that it came by.

@@ -22,7 +22,7 @@ pub use self::consuming::*;
 pub use self::history::*;
 pub use self::looking::*;
 pub use self::operating::*;
-pub use self::popped::popped;
+pub use self::popped::{popped, popped_bytes};
 pub use self::producing::*;
 pub use self::queues::*;
 use crate::engine::object::Object;

@@ -1,4 +1,4 @@
-//! Where connections come in, and who may make them.
+//! The listeners of the API and of the metrics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use crate::config::{self, Settings};
-use crate::http::server::threads::Threads;
-use crate::http::server::tls::Tls;
-use crate::http::server::{Bounds, Surroundings, serve};
+use crate::http::connection::threads::Threads;
+use crate::http::connection::tls::Tls;
+use crate::http::connection::{ConnectionLimits, ListenerContext, TrustedProxies, cors, serve};
 use crate::http::{Api, AppState};
 
-/// Where connections come in.
+/// The bound listeners.
 pub(super) struct Listeners {
     pub(super) api: Listening,
-    /// None if the API serves the metrics.
+    /// `None` if the API serves the metrics or nothing does.
     pub(super) metrics: Option<Listening>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Listening {
 }
 
 impl Listeners {
-    /// Before anything else is done, so that a start without a free port leaves no trace.
+    /// Binds the listeners. It runs first, so that a start without a free port leaves no trace.
     pub(super) async fn bind(settings: &Settings) -> Result<Self, Error> {
         let server = &settings.server;
         let api = Listening::bind("server.listen", server.listen).await?;
@@ -38,9 +38,9 @@ impl Listeners {
         Ok(Self { api, metrics })
     }
 
-    /// Refuses addresses that others than this machine can reach, unless that is fine.
-    pub(super) fn check(&self, may_be_reached: bool) -> Result<(), Error> {
-        if may_be_reached {
+    /// Refuses addresses that are not loopback, unless `is_protected`.
+    pub(super) fn check(&self, is_protected: bool) -> Result<(), Error> {
+        if is_protected {
             return Ok(());
         }
         let metrics = self.metrics.as_ref().map(|metrics| ("server.metrics_listen", metrics.address));
@@ -65,44 +65,52 @@ impl Listening {
     }
 }
 
-/// What all listeners share.
+/// What the listeners need to serve.
 pub(super) struct Serving<'a> {
     pub(super) settings: &'a config::Server,
     pub(super) state: AppState,
     pub(super) threads: Threads,
     pub(super) tls: Option<Arc<Tls>>,
-    /// Cancelled when no more connections are to be taken.
+    /// Cancelled when the server accepts no more connections.
     pub(super) closing: CancellationToken,
 }
 
 impl Serving<'_> {
-    /// Serves the API and, on its own listener if it has one, the metrics.
+    /// Serves the API, and the metrics if they have a listener.
     pub(super) fn start(self, listeners: Listeners) {
         let Self { settings, state, threads, tls, closing } = self;
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());
-        let around = Surroundings { threads: Arc::new(threads), tls, clock, closing, shutdown };
+        let context = ListenerContext { threads: Arc::new(threads), tls, clock, closing, shutdown };
         if let Some(metrics) = listeners.metrics {
             let api = Api::of_metrics(state.clone());
-            listen("metrics listener", metrics, api, bounds(settings, &state, Gauge::noop()), around.clone());
+            listen(
+                "metrics listener",
+                metrics,
+                api,
+                limits(settings, &state, Gauge::noop()),
+                context.clone(),
+            );
         }
-        let open = state.measures.connections(settings.max_connections);
-        let bounds = bounds(settings, &state, open);
-        listen("api listener", listeners.api, Api::new(state), bounds, around);
+        let open = state.request_metrics.connections(settings.max_connections);
+        let limits = limits(settings, &state, open);
+        listen("api listener", listeners.api, Api::new(state), limits, context);
     }
 }
 
-fn bounds(settings: &config::Server, state: &AppState, open: Gauge) -> Bounds {
-    Bounds {
+fn limits(settings: &config::Server, state: &AppState, open: Gauge) -> ConnectionLimits {
+    ConnectionLimits {
         header_read_timeout: settings.header_read_timeout.get(),
         idle_timeout: settings.idle_timeout.get(),
         max_header_bytes: settings.max_header_bytes,
         max_connections: settings.max_connections,
-        measures: state.measures.clone(),
+        request_metrics: state.request_metrics.clone(),
         open,
+        proxies: TrustedProxies::new(settings.trusted_proxies.iter().copied(), settings.proxy_protocol),
+        cors: cors(&settings.allowed_origins),
     }
 }
 
-fn listen(name: &'static str, on: Listening, api: Api, bounds: Bounds, around: Surroundings) {
-    let shutdown = around.shutdown.clone();
-    shutdown.spawn(name, serve(on.listener, api, bounds, around));
+fn listen(name: &'static str, on: Listening, api: Api, limits: ConnectionLimits, context: ListenerContext) {
+    let shutdown = context.shutdown.clone();
+    shutdown.spawn(name, serve(on.listener, api, limits, context));
 }

@@ -13,7 +13,7 @@ use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::config::Config;
-use deltaq::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts, router};
+use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
 use deltaq::service::{Limits, Registry};
@@ -57,7 +57,7 @@ impl Talk {
             metrics,
         ));
         let state = AppState::from(Parts {
-            measures: Measures::new(registry.metrics()),
+            request_metrics: RequestMetrics::new(registry.metrics()),
             registry: registry.clone(),
             limits: HttpLimits { max_body_bytes: 2_000, ..HttpLimits::of(&Settings::default()) },
             gate: Arc::new(Gate::open()),

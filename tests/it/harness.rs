@@ -12,7 +12,7 @@ use deltaq::lifecycle::Shutdown;
 use deltaq::server::{Error, Reloadable, Server};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
 /// Far longer than any reply takes, so that a test fails instead of hanging.
@@ -65,6 +65,13 @@ impl Service {
     /// A connection.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.api).await
+    }
+
+    /// A connection whose receive buffer is this small.
+    pub(crate) async fn client_that_buffers(&self, bytes: u32) -> Client {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(bytes).expect("a socket option");
+        Client::over(within(socket.connect(self.api)).await.expect("the server accepts"))
     }
 
     /// Makes a request on a new connection. `body` is JSON; `Null` means no body.
@@ -182,6 +189,11 @@ impl Client {
         within(self.stream.write_all(bytes)).await.expect("the server reads");
     }
 
+    /// Sends anything, unless the server has closed the connection.
+    pub(crate) async fn try_send_bytes(&mut self, bytes: &[u8]) -> bool {
+        within(self.stream.write_all(bytes)).await.is_ok()
+    }
+
     /// Closes the sending side; replies can still be read.
     pub(crate) async fn end_sending(&mut self) {
         within(self.stream.shutdown()).await.expect("the connection is open");
@@ -195,9 +207,22 @@ impl Client {
     /// Reads the next reply, which may end early.
     pub(crate) async fn try_reply(&mut self) -> Result<Reply, Truncated> {
         let (status, headers) = self.head().await?;
+        let body = self.body(status, &headers).await?;
+        let text = String::from_utf8(body).expect("answers are UTF-8");
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        Ok(Reply { status, headers, text, body })
+    }
+
+    /// The body of the next answer, which need not be text.
+    pub(crate) async fn reply_bytes(&mut self) -> Vec<u8> {
+        let (status, headers) = self.head().await.expect("a head");
+        self.body(status, &headers).await.expect("a whole body")
+    }
+
+    async fn body(&mut self, status: u16, headers: &[(String, String)]) -> Result<Vec<u8>, BrokenOff> {
         let header =
             |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-        let body = if status == 204 || status == 304 {
+        Ok(if status == 204 || status == 304 {
             Vec::new()
         } else if header("transfer-encoding").is_some() {
             self.chunks().await?
@@ -205,10 +230,7 @@ impl Client {
             self.take(length.parse().expect("a length")).await?
         } else {
             self.rest().await
-        };
-        let text = String::from_utf8(body).expect("answers are UTF-8");
-        let body = serde_json::from_str(&text).unwrap_or_default();
-        Ok(Reply { status, headers, text, body })
+        })
     }
 
     /// Reads the head of the next reply and as little of its body as possible.
@@ -232,6 +254,16 @@ impl Client {
             biased;
             _come_or_ended = self.more() => false,
             () = std::future::ready(()) => true,
+        }
+    }
+
+    /// Reads this many pieces of at most this many bytes, and lets the server run between them.
+    pub(crate) async fn read_slowly(&mut self, piece_bytes: usize, pieces: usize) {
+        for _ in 0..pieces {
+            let mut piece = vec![0; piece_bytes];
+            let read = within(self.stream.read(&mut piece)).await.expect("the connection is open");
+            self.ahead.extend_from_slice(&piece[..read]);
+            tokio::task::yield_now().await;
         }
     }
 

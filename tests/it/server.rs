@@ -7,9 +7,11 @@
 mod admission;
 mod clock;
 mod commits;
+mod connections;
 mod hot;
 mod keeping;
 mod looking;
+mod pop_replies;
 mod popping;
 mod queues;
 mod replacing;

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::engine::config::Config;
 use crate::http::visit::Visit;
-use crate::http::{Budgets, Durability, Gate, HttpLimits, Measures, Parts};
+use crate::http::{Budgets, Durability, Gate, HttpLimits, Parts, RequestMetrics};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
@@ -34,11 +34,12 @@ fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::Metho
         max_writes_in_flight: 2,
         max_lists_in_flight: 2,
         max_waits_in_flight: 2,
+        max_reply_bytes_in_flight: 1 << 20,
         ..config::Server::default()
     };
     let gate = Gate { budgets: Budgets::new(&bounds), ..Gate::open() };
     let state = AppState::from(Parts {
-        measures: Measures::new(registry.metrics()),
+        request_metrics: RequestMetrics::new(registry.metrics()),
         registry: Arc::new(registry),
         limits: HttpLimits { request_timeout, ..HttpLimits::of(&Settings::default()) },
         gate: Arc::new(gate),
@@ -156,4 +157,32 @@ async fn reads_writes_and_waits_have_places_of_their_own() {
     let again = ask(&router, "GET", "/v1/queues/a");
     tokio::pin!(again);
     assert!(futures_util::poll!(&mut again).is_pending(), "a caller that left gives its place back");
+}
+
+#[tokio::test]
+async fn unread_replies_to_reads_hold_bytes_and_no_permit() {
+    let large = || async { "x".repeat(300 << 10) };
+    let router = guarded(HOUR, "/v1/queues/{queue}", get(large));
+    let read = || {
+        let request = Request::builder().uri("/v1/queues/a").body(Body::empty()).unwrap();
+        router.clone().oneshot(request)
+    };
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        let response = read().await.unwrap();
+        assert_eq!(
+            response.status(),
+            200,
+            "two reads are allowed at a time, and an unread reply is none of them"
+        );
+        unread.push(response);
+    }
+    let (status, body, _) = ask(&router, "GET", "/v1/queues/a").await;
+    assert_eq!(
+        (status, &body["code"], &body["limit"]),
+        (429, &"too-many-requests".into(), &(1 << 20).into())
+    );
+    assert!(body["detail"].as_str().unwrap().contains("server.max_reply_bytes_in_flight"), "{body}");
+    unread.pop();
+    assert_eq!(read().await.unwrap().status(), 200);
 }

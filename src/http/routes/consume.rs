@@ -14,9 +14,12 @@ use crate::engine::Sweep;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::key::Key;
 use crate::engine::limits::ERROR_BYTES_MAX;
+use crate::http::blocking::run_blocking;
+use crate::http::budget::{Budgets, CountedReply};
 use crate::http::call::QueueCall;
+use crate::http::connection::delivery::DeliveryBody;
+use crate::http::connection::layers::NeverCompressed;
 use crate::http::counted::{Counted, json};
-use crate::http::delivery::DeliveryBody;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::params::{read_duration, wrong};
@@ -25,7 +28,7 @@ use crate::http::state::AppState;
 use crate::http::visit::{Counts, Visit};
 use crate::http::wire::{
     ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleBody,
-    SettleCall, SettleHow, SettledDocument, SettledList, popped,
+    SettleCall, SettleHow, SettledDocument, SettledList, popped, popped_bytes,
 };
 use crate::service::{Handle, Name, PopCall, SLICE_KEYS};
 
@@ -37,6 +40,11 @@ pub(in crate::http) const LEASE_MIN: Duration = Duration::from_secs(1);
 pub(in crate::http) const LEASE_MAX: Duration = Duration::from_hours(12);
 /// Most keys in one forget, redrive or discard.
 const KEYS_MAX: usize = 10_000;
+/// From this size on, in bytes, a reply is rendered on a blocking thread: it would hold up the other connections of the
+/// thread.
+const LARGE_REPLY_BYTES: usize = 256 << 10;
+/// A pop or a settle of more keys runs on the main runtime, for the same reason.
+const LARGE_CALL_KEYS: usize = 100;
 /// Most leases in one settle or extend.
 const SETTLES_MAX: usize = 10_000;
 
@@ -70,7 +78,13 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let hows = read_settles(&body.settle)?;
 
     let handle = state.registry.get_or_create(&name)?;
-    let answer = handle.pop(PopCall { pop, settles: settles_of(&handle, &body.settle, hows), wait }).await;
+    let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
+    let settles = settles_of(&handle, &body.settle, hows);
+    let popping = {
+        let handle = handle.clone();
+        async move { handle.pop(PopCall { pop, settles, wait }).await }
+    };
+    let answer = if is_large { state.on_main_runtime(popping).await } else { popping.await };
     let settled = settled_documents(body.settle, &answer.settled);
     let delivered = match answer.items {
         Ok(delivered) => delivered,
@@ -88,9 +102,24 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         leases: Some(settled.len() as u64),
         ..Counts::default()
     });
-    let text = popped(handle.incarnation(), &delivered.items, &settled, handle.moment());
+    let bytes = popped_bytes(&delivered.items, &settled);
+    let reserved = match Budgets::reserve_reply(&visit, bytes) {
+        Ok(reserved) => reserved,
+        Err(problem) => return Err(problem.with_default("settled", settled)),
+    };
+    let render = move || {
+        let text = popped(handle.incarnation(), &delivered.items, &settled, handle.moment());
+        (text, delivered)
+    };
+    let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };
     let outbox = visit.connection.as_ref().map(|connection| connection.outbox.clone());
-    Ok(json(Body::new(DeliveryBody::new(text, delivered, outbox))))
+    let is_counted = reserved.is_some();
+    let mut response = json(Body::new(DeliveryBody::new(text, delivered, outbox, reserved)));
+    response.extensions_mut().insert(NeverCompressed);
+    if is_counted {
+        response.extensions_mut().insert(CountedReply);
+    }
+    Ok(response)
 }
 
 /// Settle leases, each for itself.
@@ -278,7 +307,12 @@ async fn settle_all(
 ) -> Result<SettledList, Problem> {
     let handle = state.registry.get(name)?;
     let settles = settles_of(&handle, &calls, hows);
-    let results = handle.settle(settles).await?;
+    let is_large = settles.len() > LARGE_CALL_KEYS;
+    let settling = {
+        let handle = handle.clone();
+        async move { handle.settle(settles).await }
+    };
+    let results = if is_large { state.on_main_runtime(settling).await } else { settling.await }?;
     let settled = settled_documents(calls, &results);
     if all_lost(results.iter().map(|settled| matches!(settled, Settled::Stale { .. }))) {
         let list = serde_json::to_value(&settled).unwrap_or_default();

@@ -96,7 +96,7 @@ where
             Ok((text, next)) => {
                 let read = page(next);
                 let read = async { lines_of(read.await.map_err(|problem| problem.detail().to_owned())?) };
-                let read = state.elsewhere(read).await;
+                let read = state.on_main_runtime(read).await;
                 Some((Ok(text), (Some(read), state, page)))
             }
             Err(why) => Some((Err(std::io::Error::other(why)), (None, state, page))),

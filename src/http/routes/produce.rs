@@ -18,7 +18,7 @@ use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::trace::Trace;
 use crate::engine::{Queue, Seed, Sweep};
-use crate::http::aside::aside;
+use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
@@ -264,7 +264,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     };
     let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
     if dry_run && let Some(mut queue) = first {
-        let replaced = aside(account, move || whole_replace(&mut queue, replace)).await?;
+        let replaced = run_blocking(account, move || whole_replace(&mut queue, replace)).await?;
         return Ok(Counted::of(&visit, replaced.into()));
     }
     let handle = state.registry.get_or_create(&name)?;

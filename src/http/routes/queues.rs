@@ -14,7 +14,7 @@ use crate::config::access::Verb;
 use crate::engine::config::Config;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Sweep};
-use crate::http::aside::aside;
+use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
 use crate::http::cursor::{self, List};
@@ -52,7 +52,7 @@ pub(in crate::http) async fn put(
     params.none()?;
     let patch = incoming.document::<PatchDocument>().await?;
     let patch = if patch.has_schema() {
-        aside(COMPILING.acquire().await, || patch.compile()).await?
+        run_blocking(COMPILING.acquire().await, || patch.compile()).await?
     } else {
         patch.compile()?
     };

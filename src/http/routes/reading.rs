@@ -15,7 +15,7 @@ use crate::engine::delta::DeltaKind;
 use crate::engine::key::{Key, KeyError, KeySpec};
 use crate::engine::object::{self, Object, Scanned};
 use crate::engine::refusal::Refusal;
-use crate::http::aside::aside;
+use crate::http::blocking::run_blocking;
 use crate::http::body::{Account, Format, Incoming, Start, document_problem, read_envelope};
 use crate::http::budget::took_too_long;
 use crate::http::ndjson::Lines;
@@ -272,7 +272,7 @@ impl Rules {
                     };
                     let turn = tokio::time::timeout(self.patience, turns.take()).await;
                     let turn = turn.map_err(|_| took_too_long(self.patience))??;
-                    let (some, grown) = aside(turn, work).await?;
+                    let (some, grown) = run_blocking(turn, work).await?;
                     all.extend(some);
                     grown
                 }

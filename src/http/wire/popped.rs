@@ -23,7 +23,18 @@ thread_local! {
     static INSTANTS: RefCell<(Seconds, Seconds)> = const { RefCell::new((Seconds::new(), Seconds::new())) };
 }
 
-/// The answer as of `moment`.
+/// About how many bytes the reply has.
+#[must_use]
+pub fn popped_bytes(items: &[Item], settled: &[SettledDocument]) -> usize {
+    let bytes = items.iter().map(|item| {
+        let deltas = item.deltas.iter().map(|delta| delta.object.bytes() + DELTA_BYTES);
+        let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
+        KEY_BYTES + known + deltas.sum::<usize>()
+    });
+    bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)
+}
+
+/// The reply as of `moment`.
 #[must_use]
 pub fn popped(
     incarnation: Incarnation,
@@ -31,14 +42,9 @@ pub fn popped(
     settled: &[SettledDocument],
     moment: Moment,
 ) -> String {
-    let bytes = items.iter().map(|item| {
-        let deltas = item.deltas.iter().map(|delta| delta.object.bytes() + DELTA_BYTES);
-        let known = item.known.as_ref().map_or(0, |known| known.object.bytes());
-        KEY_BYTES + known + deltas.sum::<usize>()
-    });
     INSTANTS.with_borrow_mut(|(deadlines, queued)| {
         let mut answer = Answer {
-            text: String::with_capacity(bytes.sum::<usize>() + KEY_BYTES * (settled.len() / 2 + 1)),
+            text: String::with_capacity(popped_bytes(items, settled)),
             incarnation: incarnation.to_string(),
             moment,
             deadlines,

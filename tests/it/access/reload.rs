@@ -160,3 +160,53 @@ async fn what_may_be_a_secret_is_not_told() {
         assert!(place.iter().any(|place| said.contains(place)), "{said}");
     }
 }
+
+/// Begins a request whose body the server waits for.
+async fn waiting_for_a_body(fixture: &Fixture, call: &str, length: usize) -> Client {
+    let mut client = fixture.service.client().await;
+    let head = format!(
+        "POST /v1/queues/q/{call} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer old\r\n\
+         content-type: application/x-ndjson\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+    );
+    client.send_bytes(head.as_bytes()).await;
+    assert_eq!(client.head().await.expect("a head").0, 100);
+    client
+}
+
+#[tokio::test]
+async fn a_token_revoked_during_a_body_does_not_finish_the_request() {
+    let old = token("old", &Verb::ALL, "*");
+    let body = "{\"key\":\"a\"}\n";
+    for call in ["replace", "add"] {
+        let fixture = Fixture::with(&[root(), old.clone()]).await;
+        let mut client = waiting_for_a_body(&fixture, call, body.len()).await;
+        fixture.reload(&[root()]).expect("the file is right");
+        client.send_bytes(body.as_bytes()).await;
+        client.reply().await.problem("unauthorized");
+        let mut root = fixture.service.client().await;
+        let looked = root.call_as("root", "GET", "/v1/queues/q", &Value::Null).await;
+        assert!(looked.status == 404 || looked.body["status"]["keys"] == 0, "{call}: {}", looked.text);
+    }
+}
+
+#[tokio::test]
+async fn a_grant_lost_during_a_body_does_not_finish_the_request() {
+    let fixture = Fixture::with(&[root(), token("old", &Verb::ALL, "*")]).await;
+    let body = "{\"key\":\"a\"}\n";
+    let mut client = waiting_for_a_body(&fixture, "replace", body.len()).await;
+    fixture.reload(&[root(), token("old", &[Verb::Read], "*")]).expect("the file is right");
+    client.send_bytes(body.as_bytes()).await;
+    client.reply().await.problem("forbidden");
+    let mut client = waiting_for_a_kept_token(&fixture, body.len()).await;
+    client.send_bytes(body.as_bytes()).await;
+    client.reply().await.ok();
+}
+
+/// As [`waiting_for_a_body`], with a token that is reloaded meanwhile and stays.
+async fn waiting_for_a_kept_token(fixture: &Fixture, length: usize) -> Client {
+    let tokens = [root(), token("old", &Verb::ALL, "*")];
+    fixture.reload(&tokens).expect("the file is right");
+    let client = waiting_for_a_body(fixture, "replace", length).await;
+    fixture.reload(&tokens).expect("the file is right");
+    client
+}

@@ -1,4 +1,4 @@
-//! TLS: certificates of the server, and of callers.
+//! TLS: certificates of the server and of clients.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 use super::root;
 use crate::harness::{Client, Service, within};
 
-/// Who signs certificates, and a folder for them.
+/// A certificate authority, and a directory for its certificates.
 pub(crate) struct Authority {
     folder: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -45,7 +45,7 @@ impl Authority {
         self.folder.path().join("ca.crt")
     }
 
-    /// Writes a certificate for `localhost` to files of this name, over what was there.
+    /// Writes a certificate for `localhost` to files of this name, and replaces former ones.
     pub(crate) fn issue(&self, name: &str) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
@@ -66,7 +66,7 @@ impl Authority {
         .await
     }
 
-    /// A connection that trusts this authority alone, and the certificate that the server showed.
+    /// A connection that trusts only this authority, and the certificate that the server presented.
     async fn connect(
         &self,
         service: &Service,
@@ -93,7 +93,7 @@ impl Authority {
             Some(pair) => {
                 let cert = CertificateDer::from_pem_file(&pair.cert).expect("a certificate");
                 let key = PrivateKeyDer::from_pem_file(&pair.key).expect("a key");
-                builder.with_client_auth_cert(vec![cert], key).expect("they go together")
+                builder.with_client_auth_cert(vec![cert], key).expect("the certificate and the key match")
             }
         };
         let stream = TcpStream::connect(service.api).await?;
@@ -107,7 +107,7 @@ async fn get(client: &mut Client, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn calls_go_over_tls_and_nothing_else() {
+async fn requests_go_over_tls() {
     let authority = Authority::new();
     let service = authority.serve(&authority.issue("server"), None).await;
     let (mut client, _) = authority.connect(&service, None).await.expect("it is trusted");
@@ -115,13 +115,10 @@ async fn calls_go_over_tls_and_nothing_else() {
         assert_eq!(get(&mut client, "/v1/info").await, 200);
     }
     assert!(Authority::new().connect(&service, None).await.is_err(), "another authority is not trusted");
-    let mut plain = service.client().await;
-    plain.send("GET", "/v1/info", &Value::Null).await;
-    assert!(plain.try_reply().await.is_err(), "plain HTTP gets no answer");
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_for_new_connections() {
+async fn a_reloaded_certificate_applies_to_new_connections() {
     let authority = Authority::new();
     let pair = authority.issue("server");
     let service = authority.serve(&pair, None).await;
@@ -133,14 +130,14 @@ async fn a_new_certificate_is_for_new_connections() {
     assert_eq!((get(&mut early, "/v1/info").await, get(&mut late, "/v1/info").await), (200, 200));
 
     std::fs::copy(authority.issue("other").key, &pair.key).expect("a file");
-    let error = service.reloadable.reload().expect_err("they do not go together");
+    let error = service.reloadable.reload().expect_err("the certificate and the key do not match");
     assert!(matches!(error[..], [Error::Tls { .. }]), "{error:?}");
     let (_, third) = authority.connect(&service, None).await.expect("trusted");
-    assert_eq!(second, third, "what can't be used changes nothing");
+    assert_eq!(second, third, "a pair that does not match changes nothing");
 }
 
 #[tokio::test]
-async fn callers_show_certificates_where_they_must() {
+async fn clients_present_certificates_where_required() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let service = authority.serve(&authority.issue("server"), Some(&clients)).await;
     let (mut nobody, _) = authority.connect(&service, None).await.expect("the health checks have none");
@@ -187,4 +184,19 @@ async fn a_certificate_does_not_stand_in_for_a_token() {
     let (mut client, _) = authority.connect(&service, Some(&pair)).await.expect("trusted");
     assert_eq!(get(&mut client, "/v1/info").await, 401);
     assert_eq!(client.call_as("root", "GET", "/v1/info", &Value::Null).await.status, 200);
+}
+
+#[tokio::test]
+async fn plain_http_on_a_tls_port_is_told_to_use_https() {
+    let authority = Authority::new();
+    let service = authority.serve(&authority.issue("server"), None).await;
+    let mut client = service.client().await;
+    client.send_bytes(b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    let reply = client.reply().await;
+    assert_eq!((reply.status, reply.header("content-type")), (400, Some("text/plain; charset=utf-8")));
+    assert!(reply.text.contains("use https"), "{}", reply.text);
+    drop(client);
+    let mut silent = service.client().await;
+    silent.end_sending().await;
+    silent.closed().await;
 }

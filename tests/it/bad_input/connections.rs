@@ -1,4 +1,4 @@
-//! Connections that do not speak HTTP as they should, or stop in the middle.
+//! Malformed HTTP, and connections that end or stall in the middle of a request.
 
 use deltaq::duration::DurationText;
 
@@ -22,7 +22,7 @@ fn any(code: &'static str) -> Row {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_answered_and_cut() {
+async fn a_malformed_request_gets_a_problem_and_ends_the_connection() {
     let bench = Bench::new().await;
     let wrong: [&[u8]; 9] = [
         b"garbage\r\n\r\n",
@@ -41,7 +41,7 @@ async fn what_is_no_http_is_answered_and_cut() {
 }
 
 #[tokio::test]
-async fn another_version_of_http_is_cut() {
+async fn http_2_ends_the_connection() {
     let bench = Bench::new().await;
     let mut client = bench.service.client().await;
     client.send_bytes(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
@@ -50,7 +50,7 @@ async fn another_version_of_http_is_cut() {
 }
 
 #[tokio::test]
-async fn chunks_that_are_wrong_change_nothing() {
+async fn malformed_chunks_change_nothing() {
     let bench = Bench::new().await;
     let bodies =
         ["zz\r\n{}\r\n0\r\n\r\n", "-1\r\n{}\r\n", "2\r\n{}garbage", "ffffffffffffffffff\r\n{}\r\n0\r\n\r\n"];
@@ -66,7 +66,7 @@ async fn chunks_that_are_wrong_change_nothing() {
 }
 
 #[tokio::test]
-async fn bodies_that_stop_in_the_middle_change_nothing() {
+async fn truncated_bodies_change_nothing() {
     let bench = Bench::new().await;
     let starts = [
         format!("{NEW}content-length: 100\r\n\r\n{{\"key\":\"a\"}}"),
@@ -89,7 +89,7 @@ async fn bodies_that_stop_in_the_middle_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_caller_that_has_ended_its_side_still_gets_its_answer() {
+async fn a_half_closed_client_still_gets_its_reply() {
     let bench = Bench::new().await;
     let mut client = bench.service.client().await;
     client.send_bytes(format!("{HEAD}content-length: 2\r\n\r\n{{}}").as_bytes()).await;
@@ -100,7 +100,7 @@ async fn a_caller_that_has_ended_its_side_still_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn so_does_one_whose_call_is_taken() {
+async fn a_half_closed_client_gets_the_reply_to_an_accepted_request() {
     let service = Service::start().await;
     for queue in 0..20 {
         let mut client = service.client().await;
@@ -117,7 +117,7 @@ async fn so_does_one_whose_call_is_taken() {
 }
 
 #[tokio::test]
-async fn a_slow_body_is_given_up() {
+async fn a_paused_body_times_out() {
     let service = Service::with(|settings| settings.server.body_read_timeout = DurationText::from_us(50_000));
     let bench = Bench::on(service.await).await;
     for (query, kind) in [("", "json"), ("", "x-ndjson")] {
@@ -131,7 +131,7 @@ async fn a_slow_body_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_slow_head_is_cut() {
+async fn a_slow_head_times_out() {
     let service =
         Service::with(|settings| settings.server.header_read_timeout = DurationText::from_us(50_000));
     let bench = Bench::on(service.await).await;
@@ -148,7 +148,7 @@ async fn a_slow_head_is_cut() {
 }
 
 #[tokio::test]
-async fn a_refused_request_asks_for_no_body_and_spoils_no_other() {
+async fn a_refused_request_leaves_the_connection_usable_without_its_body() {
     let bench = Bench::new().await;
     let mut client = bench.service.client().await;
     client.send_bytes(b"POST /v1/queues/q/add?x=1 HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n").await;
@@ -175,7 +175,7 @@ async fn a_refused_request_asks_for_no_body_and_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn a_large_body_that_is_refused_early_still_gets_its_answer() {
+async fn a_large_body_refused_early_still_gets_its_reply() {
     let bench = Bench::new().await;
     let body = vec![b'x'; 512 << 10];
     let mut client = bench.service.client().await;

@@ -1,4 +1,4 @@
-//! Heads: type, length, encoding, size, and where a request comes from.
+//! Heads of requests: type, length, encoding, size, host and origin.
 
 use super::{Bench, row};
 use crate::harness::Service;
@@ -6,7 +6,7 @@ use crate::harness::Service;
 const ADD: &str = "/v1/queues/q/add";
 
 #[tokio::test]
-async fn types_and_encodings_that_are_not_understood() {
+async fn unsupported_types_and_encodings() {
     let bench = Bench::new().await;
     for kind in [
         "text/plain",
@@ -41,7 +41,7 @@ async fn types_and_encodings_that_are_not_understood() {
 }
 
 #[tokio::test]
-async fn lists_are_not_given_in_other_types() {
+async fn unacceptable_list_types() {
     let bench = Bench::new().await;
     for path in ["/v1/queues", "/v1/queues/q/items", "/v1/queues/q/known"] {
         for accept in ["text/html", "application/xml, text/plain", "\u{e4}", "application/json;q=0"] {
@@ -52,11 +52,11 @@ async fn lists_are_not_given_in_other_types() {
 }
 
 #[tokio::test]
-async fn heads_that_are_too_large() {
+async fn too_large_heads() {
     let bench = Bench::new().await;
     let long = |bytes: usize| "x".repeat(bytes);
     let uri = row("GET", &format!("/v1/queues?prefix={}", long(8_200)), "uri-too-long").has("limit", 8_192);
-    let very_long = row("GET", &format!("/v1/queues?prefix={}", long(70_000)), "uri-too-long");
+    let very_long = row("GET", &format!("/v1/queues?prefix={}", long(70_000)), "headers-too-large");
     let header =
         row("GET", "/v1/info", "headers-too-large").header("x-long", &long(16_400)).has("limit", 16_384);
     let very_large = row("GET", "/v1/info", "headers-too-large").header("x-long", &long(600_000));
@@ -64,13 +64,13 @@ async fn heads_that_are_too_large() {
     for number in 0..300 {
         many = many.header(&format!("x-{number}"), "1");
     }
-    // No body is as long; hyper takes it for a head that is.
+    // hyper reports an impossible length as a head that is too large.
     let endless = row("POST", ADD, "headers-too-large").header("content-length", "18446744073709551615");
     bench.refuses([uri, very_long, header, very_large, many, endless.tells("Content-Length")]).await;
 }
 
 #[tokio::test]
-async fn bodies_that_are_too_large() {
+async fn too_large_bodies() {
     let service = Service::with(|settings| {
         settings.server.max_body_bytes = 4_096;
         settings.queues.max_batch = 5;
@@ -108,7 +108,7 @@ async fn bodies_that_are_too_large() {
 }
 
 #[tokio::test]
-async fn foreign_pages_are_kept_away() {
+async fn foreign_pages_are_refused() {
     let bench = Bench::new().await;
     let requests = [
         ("GET", "/v1/queues"),
@@ -144,7 +144,7 @@ async fn foreign_pages_are_kept_away() {
 }
 
 #[tokio::test]
-async fn a_request_says_whom_it_is_for() {
+async fn a_request_must_name_its_host() {
     let bench = Bench::new().await;
     let mut client = bench.service.client().await;
     client.send_bytes(b"GET /v1/info HTTP/1.1\r\n\r\n").await;

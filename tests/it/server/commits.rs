@@ -12,7 +12,7 @@ use deltaq::audit::Audit;
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::event::{Ending, EventKind};
-use deltaq::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts, router};
+use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
 use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::Decoder;
 use deltaq::lifecycle::Shutdown;
@@ -53,7 +53,7 @@ impl Bench {
         let shutdown = Shutdown::manual(Duration::ZERO);
         let registry = node::start(&journal, &clock, &shutdown, u64::MAX).await.expect("an empty store");
         let state = AppState::from(Parts {
-            measures: Measures::new(registry.metrics()),
+            request_metrics: RequestMetrics::new(registry.metrics()),
             registry,
             limits: HttpLimits::of(&Settings::default()),
             gate: Arc::new(Gate::open()),

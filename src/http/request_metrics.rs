@@ -1,4 +1,4 @@
-//! What is measured of requests and connections.
+//! Metrics of requests and connections.
 
 use std::time::Duration;
 
@@ -7,63 +7,63 @@ use metrics::{Gauge, Label};
 use super::problem::Code;
 use crate::service::metrics::Metrics;
 
-/// The route of a request that none has.
+/// The label of a request that matches no route.
 pub(super) const UNMATCHED: &str = "unmatched";
-/// The method of a request that no route takes: one label, so that callers can't make up new ones.
+/// The label of every unknown method, so that callers can't create new labels.
 pub(super) const UNKNOWN: &str = "other";
 
-/// The metrics of requests. Clones are the same metrics.
+/// The metrics of requests. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Measures(Metrics);
+pub struct RequestMetrics(Metrics);
 
-impl Measures {
-    /// Nothing is measured yet.
+impl RequestMetrics {
+    /// Registers the metrics.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
-        let measures = Self(metrics.clone());
-        measures.count_turned_away(0);
-        measures
+        let metrics = Self(metrics.clone());
+        metrics.count_refused(0);
+        metrics
     }
 
-    /// A request is to be answered.
+    /// A request begins.
     pub(super) fn begin(&self) {
         if let Some(requests) = self.0.requests() {
             requests.begin();
         }
     }
 
-    /// It is answered, or its caller has gone.
+    /// A request ends: with its response, or because the client disconnected.
     pub(super) fn end(&self) {
         if let Some(requests) = self.0.requests() {
             requests.end();
         }
     }
 
-    /// How many connections there are; there may be `limit`.
+    /// The number of open connections, of which `limit` are allowed.
     pub fn connections(&self, limit: usize) -> Gauge {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         self.0.gauge("http_connections_limit", Vec::new()).set(f64::from(limit));
         self.0.gauge("http_connections", Vec::new())
     }
 
-    /// A connection was past the cap: it had a request, of which nothing is known.
-    pub(super) fn turned_away(&self) {
-        self.count_turned_away(1);
+    /// A connection beyond the limit was refused. It counts as one request with unknown method and route.
+    pub(super) fn connection_refused(&self) {
+        self.count_refused(1);
     }
 
-    fn count_turned_away(&self, connections: u64) {
+    fn count_refused(&self, connections: u64) {
         if let Some(requests) = self.0.requests() {
             requests.answered_unseen(UNKNOWN, UNMATCHED, Code::TooManyConnections.status(), connections);
         }
     }
 
-    /// A caller has left before its answer, which has no status then.
-    pub(super) fn gone(&self, method: &'static str, route: &str) {
+    /// A client disconnected before its response, so there is no status.
+    pub(super) fn client_disconnected(&self, method: &'static str, route: &str) {
         let labels = vec![Label::from_static_parts("method", method), Label::new("route", route.to_owned())];
         self.0.counter("http_requests_gone_total", labels).increment(1);
     }
 
-    /// A request was answered.
+    /// A request has its response.
     pub(super) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         if let Some(requests) = self.0.requests() {
             requests.answered(method, route, status, took);

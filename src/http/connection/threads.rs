@@ -11,17 +11,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::service::gather_here;
 
-/// Threads with a runtime each. A connection stays on its thread: in one runtime, whose threads hand connections to one
-/// another, a request computes 1.4 times as long, for memory that the other processor had last and for waking each
-/// other. All on a thread wait for what computes there, so requests that may take long are answered elsewhere
-/// (`Api::answer`).
+/// One thread with its own runtime for each processor. A connection stays on its thread: in one runtime whose threads
+/// steal connections from one another, a request takes 1.4 times as much processor time, because of cache misses and
+/// wake-ups between threads. A long computation on a thread delays all of its connections, so requests that may take
+/// long run on the main runtime (`Api::answer`).
 #[derive(Debug)]
 pub struct Threads {
     first: Thread,
     others: Vec<Thread>,
 }
 
-/// A thread, as each connection that it serves holds it. It ends when nobody does any more.
+/// A handle of a thread. Each of its connections holds one, and the thread ends with the last handle.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) runtime: Handle,
@@ -29,7 +29,7 @@ pub(super) struct Thread {
 }
 
 impl Threads {
-    /// Starts one for each processor.
+    /// Starts one thread for each processor.
     ///
     /// # Errors
     /// A thread can't be started.
@@ -51,14 +51,14 @@ impl Thread {
         let over = CancellationToken::new();
         let held = Arc::new(over.clone().drop_guard());
         let (begun, beginning) = mpsc::sync_channel(1);
-        // The runtime is made by its thread, so that it never has to be dropped by another.
+        // The thread builds its own runtime: an asynchronous context must not drop a runtime.
         thread::Builder::new().name("connections".to_owned()).spawn(move || {
             match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => {
                     let _gathering = gather_here();
                     let _told = begun.send(Ok(runtime.handle().clone()));
                     runtime.block_on(over.cancelled());
-                    // What runs aside is not waited for.
+                    // Blocking work may still run and must not hold up the end.
                     runtime.shutdown_background();
                 }
                 Err(error) => {
@@ -74,7 +74,7 @@ impl Thread {
         Arc::strong_count(&self.held)
     }
 
-    /// The stream, which from now on wakes this thread.
+    /// Moves a stream to the runtime of this thread.
     pub(super) fn take_over(&self, stream: TcpStream) -> io::Result<TcpStream> {
         let stream = stream.into_std()?;
         let _here = self.runtime.enter();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_served_by_its_thread_which_ends_with_it() {
+    async fn a_thread_serves_its_connection_and_ends_with_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
@@ -128,7 +128,7 @@ mod tests {
             drop(thread);
             (byte[0], std::thread::current().name().map(str::to_owned), is_gathering())
         });
-        // Goes when its runtime does.
+        // Dropped with the runtime.
         runtime.spawn(async move {
             std::future::pending::<()>().await;
             drop(ended);

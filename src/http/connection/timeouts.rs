@@ -1,8 +1,8 @@
-//! How fast a connection is: bounds the time that the head of a request may take, and the time that
-//! a connection may be idle.
+//! Connection timeouts: how long the head of a request may take, and how long a connection may be idle.
 //!
-//! hyper's own timer counts both as one and starts anew for every request; this one is armed once
-//! and only looked at when the connection does something.
+//! hyper's own timer counts both as one and starts anew with every request. This timer is armed once and looks at the
+//! state of the connection only when the connection does something. It is kept because a client that stops in the
+//! middle of a head, or stops reading, would otherwise hold its connection for ever.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use tokio::time::{Instant, sleep};
 
 use crate::clock::Clock;
 
-/// How often a connection that answers a request is looked at all the same.
-const BUSY_LOOK: Duration = Duration::from_mins(10);
+/// How often the timer of a connection in phase `BUSY` fires all the same.
+const BUSY_CHECK_PERIOD: Duration = Duration::from_mins(10);
 
-/// A connection waits for nothing of the caller: it reads a body or answers.
+/// The server reads a body or computes a response: the client owes nothing.
 const BUSY: u8 = 0;
-/// A connection waits for the rest of a head.
+/// The server waits for the rest of a head.
 const HEAD: u8 = 1;
-/// A connection waits for a request.
+/// The server waits for a request, or for the client to read a response.
 const IDLE: u8 = 2;
 
-/// The pace of one connection. Clones are the same connection.
+/// The timeouts of one connection. Clones share its state.
 #[derive(Clone, Debug)]
-pub(super) struct Pace {
+pub(super) struct Timeouts {
     shared: Arc<Shared>,
 }
 
@@ -36,70 +36,69 @@ struct Shared {
     header_read_timeout: Duration,
     idle_timeout: Duration,
     phase: AtomicU8,
-    /// When the phase began, or something was sent in it, in microseconds since the Unix epoch.
+    /// When the phase began, or when bytes were last sent in it, in microseconds since the Unix epoch.
     since_us: AtomicU64,
 }
 
-impl Pace {
-    /// A new connection: it has to send its first head.
+impl Timeouts {
+    /// A new connection, which has to send its first head.
     pub(super) fn new(clock: Clock, header_read_timeout: Duration, idle_timeout: Duration) -> Self {
         let since_us = AtomicU64::new(clock.monotonic_us());
         let phase = AtomicU8::new(HEAD);
         Self { shared: Arc::new(Shared { clock, header_read_timeout, idle_timeout, phase, since_us }) }
     }
 
-    /// Bytes have come in.
+    /// Bytes have arrived.
     pub(super) fn received(&self) {
         if self.shared.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(HEAD);
         }
     }
 
-    /// Bytes have gone out.
+    /// The peer has taken bytes.
     pub(super) fn sent(&self) {
         if self.shared.phase.load(Ordering::Relaxed) == IDLE {
             self.enter(IDLE);
         }
     }
 
-    /// A request's head is complete.
+    /// The head of a request is complete.
     pub(super) fn request(&self) {
         self.shared.phase.store(BUSY, Ordering::Relaxed);
     }
 
-    /// The request has its answer, which may still be on its way.
+    /// The response exists. It may still have to be sent.
     pub(super) fn answered(&self) {
         self.enter(IDLE);
     }
 
-    /// Ends when the connection has been too slow.
-    pub(super) async fn too_slow(&self) {
-        let mut alarm = std::pin::pin!(sleep(self.shared.header_read_timeout));
-        let mut set_in = HEAD;
+    /// Ends when the client has exceeded a timeout.
+    pub(super) async fn stalled(&self) {
+        let mut timer = std::pin::pin!(sleep(self.shared.header_read_timeout));
+        let mut armed_in = HEAD;
         poll_fn(|context| {
             loop {
-                // In the same phase, or in one more of its kind, the end has at most moved away, and while nothing is expected
-                // there is none: no clock is read then.
+                // Within one kind of phase the deadline only moves away, and `BUSY` has none, so no clock is read here.
                 let phase = self.shared.phase.load(Ordering::Relaxed);
-                if (phase == set_in || phase == BUSY) && alarm.as_mut().poll(context).is_pending() {
+                if (phase == armed_in || phase == BUSY) && timer.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
-                set_in = phase;
+                armed_in = phase;
                 let left = self.left();
                 if left == Some(Duration::ZERO) {
                     return Poll::Ready(());
                 }
                 let now = Instant::now();
-                let wanted = now + left.unwrap_or(BUSY_LOOK);
-                if alarm.is_elapsed() || wanted < alarm.deadline() {
-                    alarm.as_mut().reset(wanted);
+                let deadline = now + left.unwrap_or(BUSY_CHECK_PERIOD);
+                if timer.is_elapsed() || deadline < timer.deadline() {
+                    timer.as_mut().reset(deadline);
                 }
             }
         })
         .await;
     }
 
-    /// How long the caller still has; `None` if nothing is expected of it.
+    /// How much time the client has left; `None` in phase `BUSY`.
     fn left(&self) -> Option<Duration> {
         let limit = match self.shared.phase.load(Ordering::Relaxed) {
             HEAD => self.shared.header_read_timeout,
@@ -121,21 +120,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_phase_has_its_limit() {
+    fn each_phase_has_its_own_timeout() {
         let (clock, hand) = Clock::manual(0);
         let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
-        let pace = Pace::new(clock, head, idle);
+        let timeouts = Timeouts::new(clock, head, idle);
         hand.advance(Duration::from_secs(4));
-        pace.received();
-        assert_eq!(pace.left(), Some(Duration::from_secs(6)), "more bytes of a head win no time");
-        pace.request();
-        assert_eq!(pace.left(), None);
-        pace.answered();
+        timeouts.received();
+        assert_eq!(
+            timeouts.left(),
+            Some(Duration::from_secs(6)),
+            "more bytes of a head do not extend its time"
+        );
+        timeouts.request();
+        assert_eq!(timeouts.left(), None);
+        timeouts.answered();
         hand.advance(Duration::from_secs(70));
-        pace.sent();
-        assert_eq!(pace.left(), Some(idle), "an answer that is still being sent is not idle");
-        pace.received();
+        timeouts.sent();
+        assert_eq!(timeouts.left(), Some(idle), "a connection that sends a response is not idle");
+        timeouts.received();
         hand.advance(Duration::from_secs(11));
-        assert_eq!(pace.left(), Some(Duration::ZERO));
+        assert_eq!(timeouts.left(), Some(Duration::ZERO));
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that takes little at a time, so that it shows what is written and what only buffered.
+//! Connections over a pipe that holds little, so that buffered bytes and written bytes differ.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::*;
 use crate::audit::Audit;
 use crate::config::Settings;
 use crate::engine::config::Config;
-use crate::http::{AppState, Durability, Gate, HttpLimits, Measures, Parts};
+use crate::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics};
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Name, Registry};
 use crate::spans::Spans;
 
-/// What the connection takes beyond what its peer has read, in bytes.
+/// Bytes that the pipe holds in each direction.
 const PIPE_BYTES: usize = 512;
 
 fn state(shutdown: &Shutdown) -> AppState {
@@ -30,7 +30,7 @@ fn state(shutdown: &Shutdown) -> AppState {
         ..HttpLimits::of(&Settings::default())
     };
     AppState::from(Parts {
-        measures: Measures::new(registry.metrics()),
+        request_metrics: RequestMetrics::new(registry.metrics()),
         registry: Arc::new(registry),
         limits,
         gate: Arc::new(Gate::open()),
@@ -47,28 +47,30 @@ fn state(shutdown: &Shutdown) -> AppState {
 fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let hour = Duration::from_hours(1);
-    let bounds = Bounds {
+    let limits = ConnectionLimits {
         header_read_timeout: hour,
         idle_timeout: hour,
         max_header_bytes: 1 << 14,
         max_connections: 1,
-        measures: state.measures.clone(),
+        request_metrics: state.request_metrics.clone(),
         open: metrics::Gauge::noop(),
+        proxies: TrustedProxies::default(),
+        cors: None,
     };
-    let pace = Pace::new(state.clock.clone(), hour, hour);
-    let serving = Serving {
+    let timeouts = Timeouts::new(state.clock.clone(), hour, hour);
+    let server = ConnectionServer {
         api: Api::new(state.clone()),
-        bounds,
-        pace,
+        limits,
+        timeouts,
         closing: CancellationToken::new(),
         cut: CancellationToken::new(),
     };
-    let peer = Peer { address: ([127, 0, 0, 1], 1).into(), has_certificate: false };
-    (near, state.shutdown.spawn("connection", serving.run(far, peer)))
+    let address = ([127, 0, 0, 1], 1).into();
+    (near, state.shutdown.spawn("connection", server.run(far, address, false)))
 }
 
-/// Adds a key of an object that is larger than the pipe and smaller than every buffer, and pops it;
-/// reads `read` bytes of the answer, then leaves. Tells whether the key is with the worker.
+/// Adds and pops a key whose object is larger than the pipe and smaller than every buffer, reads `read` bytes of the reply,
+/// then disconnects. Returns whether the key is leased.
 async fn leased_after(read: usize) -> bool {
     let shutdown = Shutdown::manual(Duration::ZERO);
     let state = state(&shutdown);
@@ -93,7 +95,33 @@ async fn leased_after(read: usize) -> bool {
 }
 
 #[tokio::test]
-async fn keys_whose_answer_is_only_buffered_go_back_when_the_connection_ends() {
+async fn keys_whose_reply_is_only_buffered_return_when_the_connection_ends() {
     assert!(!leased_after(1_000).await);
-    assert!(leased_after(20_000).await, "all of it was written");
+    assert!(leased_after(20_000).await, "the whole reply was written");
+}
+
+#[tokio::test]
+async fn half_a_head_takes_little_memory() {
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    let (stream, connection) = connected(&state(&shutdown));
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let write = async {
+        let mut written = 0;
+        let head = [b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nx: ".as_slice(), &[b'x'; 200_000]].concat();
+        while let Ok(bytes @ 1..) = writer.write(&head[written..]).await {
+            written += bytes;
+        }
+        written
+    };
+    let read = async {
+        let mut response = Vec::new();
+        let _reset_or_end = reader.read_to_end(&mut response).await;
+        String::from_utf8(response).expect("text")
+    };
+    let (written, response) = tokio::join!(write, read);
+    assert!(response.contains("\"code\":\"headers-too-large\""), "{response}");
+    assert!(response.contains("x-request-id: unparsed-"), "{response}");
+    assert!((16_000..40_000).contains(&written), "{written} bytes were read");
+    connection.await.expect("no panic");
+    shutdown.signal();
 }

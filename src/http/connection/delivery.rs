@@ -1,5 +1,5 @@
-//! The body of an answer to a pop. Keys that could not be written to the caller go back to the queue
-//! as if they had not been handed out.
+//! The body of a reply to a pop. Keys whose reply could not be written return to their queue as if they had never been
+//! delivered.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,20 +8,21 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use crate::http::budget::ReplyBytes;
 use crate::service::Delivered;
 
-/// How much of the answer is given to the connection at once. The connection takes the next piece
-/// only when it has written most of the one before, so a caller that is gone is noticed.
-pub(super) const PIECE_BYTES: usize = 64 << 10;
+/// Largest piece of a reply that the connection takes at once, in bytes. The connection takes the next piece when most of
+/// the previous one is written, so it notices a client that disconnects in the middle of a reply.
+pub(in crate::http) const PIECE_BYTES: usize = 64 << 10;
 
-/// What a connection has taken over but not written yet. Each connection has one; what is in it when
-/// the connection ends goes back to its queue.
+/// The pops of one connection whose replies hyper has buffered but not written. What is left when the connection ends
+/// returns to its queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outbox(Arc<Mutex<Vec<Delivered>>>);
+pub(in crate::http) struct Outbox(Arc<Mutex<Vec<Delivered>>>);
 
 impl Outbox {
-    /// All that the connection had taken over is written.
-    pub(super) fn written(&self) {
+    /// hyper has written everything in its buffer.
+    pub(in crate::http) fn written(&self) {
         let mut written = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         written.iter_mut().for_each(Delivered::confirm);
     }
@@ -31,18 +32,25 @@ impl Outbox {
     }
 }
 
-/// An answer that holds on to its leases until all of it has been taken; then the connection does,
-/// until all of it is written.
-pub(super) struct DeliveryBody {
+/// A reply that holds its leases until hyper has taken the last piece. From then on the outbox holds the leases until
+/// the last piece is written.
+pub(in crate::http) struct DeliveryBody {
     rest: Bytes,
     delivered: Delivered,
-    /// None where no connection of ours carries the answer: then taken counts as written.
+    /// `None` without a connection, in tests of the router: then a reply counts as written when it is taken.
     outbox: Option<Outbox>,
+    /// Counts the bytes of the reply until the body is dropped.
+    _bytes: Option<ReplyBytes>,
 }
 
 impl DeliveryBody {
-    pub(super) fn new(text: String, delivered: Delivered, outbox: Option<Outbox>) -> Self {
-        Self { rest: text.into(), delivered, outbox }
+    pub(in crate::http) fn new(
+        text: String,
+        delivered: Delivered,
+        outbox: Option<Outbox>,
+        bytes: Option<ReplyBytes>,
+    ) -> Self {
+        Self { rest: text.into(), delivered, outbox, _bytes: bytes }
     }
 }
 

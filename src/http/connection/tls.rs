@@ -1,6 +1,7 @@
-//! TLS: the certificate that the server shows, and whose certificates it trusts. Both are files, and can be
-//! read again while connections go on.
+//! TLS: the certificate of the server and the authorities of client certificates. Both come from files, and a reload
+//! reads the files again while connections go on.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,67 +9,78 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-/// Why there is no TLS.
+use super::overload::send_and_close;
+
+/// First byte of a TLS handshake record (RFC 8446, 5.1).
+const HANDSHAKE_RECORD: u8 = 22;
+/// The response to a plain HTTP request. It is no problem document: the caller speaks to the wrong port or by the wrong
+/// scheme, and the text may be all that a browser shows.
+const PLAIN_HTTP_RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n\
+     content-length: 65\r\n\r\nThis is plain HTTP, and this port speaks TLS: use https instead.\n";
+
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file can't be read, or is not what it should be.
+    /// A file can't be read or has the wrong content.
     #[error("can't read {what} from {}", path.display())]
     File {
-        /// What should be in it.
+        /// What the file should contain.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: pem::Error,
     },
-    /// There is nothing in a file.
-    #[error("there is no certificate in {}", path.display())]
+    /// A file contains no certificate.
+    #[error("no certificate in {}", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// Certificate and key do not go together, or can't be used.
-    #[error("can't use the certificate of {} with the key of {}", cert.display(), key.display())]
+    /// The certificate and the key do not belong together, or one of them can't be used.
+    #[error("can't use the certificate in {} with the key in {}", cert.display(), key.display())]
     Pair {
         /// The file of the certificate.
         cert: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// Why not.
+        /// The cause.
         source: rustls::Error,
     },
-    /// The certificates for callers can't be used.
-    #[error("can't trust the certificates of {}", path.display())]
+    /// The authorities of client certificates can't be used.
+    #[error("can't use the certificates in {} to verify client certificates", path.display())]
     Trust {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: VerifierBuilderError,
     },
-    /// One of the certificates for callers can't be used.
-    #[error("a certificate of {} can't be used", path.display())]
+    /// One authority of client certificates can't be used.
+    #[error("can't use a certificate in {}", path.display())]
     Root {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: rustls::Error,
     },
 }
 
-/// Where certificates and keys are.
+/// The files of certificates and keys.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// The server's certificate, with those that it is signed by.
+    /// The certificate of the server, followed by its chain.
     pub cert: PathBuf,
-    /// Its key.
+    /// The key of that certificate.
     pub key: PathBuf,
-    /// What callers' certificates must be signed by; none asks for none.
+    /// The authorities of client certificates; `None` requests no client certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// TLS with what the files said when they were last read.
+/// TLS as configured by the files when they were last read.
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
@@ -85,7 +97,7 @@ impl Tls {
         Ok(Self { files, config })
     }
 
-    /// Reads the files again. Connections that are there stay as they are; after an error everything does.
+    /// Reads the files again. Existing connections do not change. An error changes nothing.
     ///
     /// # Errors
     /// [`Error`] names the file.
@@ -95,19 +107,30 @@ impl Tls {
         Ok(())
     }
 
-    /// Takes the next connection.
+    /// The acceptor of the next connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone().into()
     }
 }
 
-/// A server asks for a caller's certificate, but takes a connection without one: the health checks have none,
-/// and a caller who should have one is better told so in an answer.
+/// Performs the handshake of a connection. A client that speaks plain HTTP gets a response that says so.
+pub(super) async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let mut first = [0];
+    let read = stream.peek(&mut first).await?;
+    if read > 0 && first != [HANDSHAKE_RECORD] {
+        send_and_close(stream, PLAIN_HTTP_RESPONSE.as_bytes()).await?;
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the first byte begins no TLS handshake"));
+    }
+    acceptor.accept(stream).await
+}
+
+/// The server requests a client certificate but accepts a connection without one: health checks have none, and a
+/// response explains a missing certificate better than a failed handshake.
 fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| Error::File {
-        what: "a key",
+        what: "a private key",
         path: files.key.clone(),
         source,
     })?;
@@ -133,7 +156,7 @@ fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
     Ok(Arc::new(config))
 }
 
-/// The certificates of a file, of which there is at least one.
+/// The certificates in a file; at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let failed = |source| Error::File { what: "certificates", path: path.to_owned(), source };
     let all = CertificateDer::pem_file_iter(path).map_err(failed)?;

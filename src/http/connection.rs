@@ -1,0 +1,325 @@
+//! Connections: accept, limit, serve and end them.
+
+pub(in crate::http) mod body_drain;
+pub(in crate::http) mod body_rate;
+pub(in crate::http) mod delivery;
+mod exchange;
+pub(in crate::http) mod layers;
+mod overload;
+mod proxy;
+mod stream;
+#[cfg(test)]
+mod tests;
+pub mod threads;
+mod timeouts;
+pub mod tls;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use metrics::Gauge;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tower::{ServiceBuilder, ServiceExt as _};
+use tower_http::cors::CorsLayer;
+
+pub use self::body_rate::BodyRateLimit;
+use self::delivery::Outbox;
+use self::exchange::Exchanges;
+pub use self::layers::cors;
+use self::overload::{LogLimit, OverloadResponder};
+pub use self::proxy::TrustedProxies;
+use self::stream::ConnectionStream;
+use self::threads::{Thread, Threads};
+use self::timeouts::Timeouts;
+use self::tls::Tls;
+use super::origin::URI_BYTES_MAX;
+use super::request_metrics::RequestMetrics;
+use super::router::Api;
+use super::visit::{Connection, Peer};
+use crate::clock::Clock;
+use crate::lifecycle::Shutdown;
+
+/// Largest piece of a body, in bytes.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Bytes of a head beside its headers and its URI: the method, the version and the line ends.
+const HEAD_REST_BYTES: usize = 256;
+/// How long accepting pauses after an error, such as a lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Limits of a listener.
+#[derive(Clone)]
+pub struct ConnectionLimits {
+    /// Longest time that the head of a request may take.
+    pub header_read_timeout: Duration,
+    /// Longest time that a connection may have no request.
+    pub idle_timeout: Duration,
+    /// Most bytes of the headers of a request.
+    pub max_header_bytes: usize,
+    /// Most open connections; a connection beyond gets the overload response.
+    pub max_connections: usize,
+    /// Metrics of requests and refused connections.
+    pub request_metrics: RequestMetrics,
+    /// Number of open connections.
+    pub open: Gauge,
+    /// Proxies that name the address of a client.
+    pub proxies: TrustedProxies,
+    /// Web pages of other origins that may call the server.
+    pub cors: Option<CorsLayer>,
+}
+
+/// What all listeners share.
+#[derive(Clone)]
+pub struct ListenerContext {
+    /// The threads that serve connections.
+    pub threads: Arc<Threads>,
+    /// `None` serves plain HTTP.
+    pub tls: Option<Arc<Tls>>,
+    /// The clock of the process.
+    pub clock: Clock,
+    /// Cancelled when the server accepts no more connections.
+    pub closing: CancellationToken,
+    /// Its second stage cuts the requests that still run.
+    pub shutdown: Shutdown,
+}
+
+/// The permit of an open connection.
+struct ConnectionPermit {
+    _permit: OwnedSemaphorePermit,
+    _thread: Thread,
+    open: Gauge,
+}
+
+impl ConnectionPermit {
+    fn new(permit: OwnedSemaphorePermit, thread: Thread, open: Gauge) -> Self {
+        open.increment(1.0);
+        Self { _permit: permit, _thread: thread, open }
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.open.decrement(1.0);
+    }
+}
+
+/// Serves `api` on `listener` until `closing` is cancelled. Then running requests finish, unless the shutdown cuts them.
+pub async fn serve(listener: TcpListener, api: Api, limits: ConnectionLimits, context: ListenerContext) {
+    let closing = context.closing.clone();
+    let mut log_limit = LogLimit::new(context.clock.clone());
+    let mut acceptor = Acceptor {
+        permits: Arc::new(Semaphore::new(limits.max_connections)),
+        overload: OverloadResponder::new(
+            limits.max_connections,
+            context.tls.is_some(),
+            context.clock.clone(),
+        ),
+        api,
+        limits,
+        context,
+    };
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted.and_then(|(stream, address)| acceptor.accept(stream, address)),
+            () = closing.cancelled() => return,
+        };
+        if let Err(error) = accepted {
+            if let Some(errors) = log_limit.count() {
+                tracing::warn!(%error, errors, "connections could not be accepted");
+            }
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+}
+
+/// Gives each new connection a permit and a thread, or the overload response.
+struct Acceptor {
+    permits: Arc<Semaphore>,
+    overload: OverloadResponder,
+    api: Api,
+    limits: ConnectionLimits,
+    context: ListenerContext,
+}
+
+impl Acceptor {
+    fn accept(&mut self, stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+        let ListenerContext { threads, tls, clock, closing, shutdown } = &self.context;
+        // Replies are small, and callers wait for them.
+        let _ = stream.set_nodelay(true);
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+            self.limits.request_metrics.connection_refused();
+            if let Some(response) = self.overload.refuse(stream) {
+                shutdown.spawn("overload response", response);
+            }
+            return Ok(());
+        };
+        let thread = threads.least_busy().clone();
+        let runtime = thread.runtime.clone();
+        let stream = thread.take_over(stream)?;
+        let (api, limits, clock) = (self.api.clone(), self.limits.clone(), clock.clone());
+        let (closing, cut) = (closing.clone(), shutdown.cut().clone());
+        let tls = tls.as_ref().map(|tls| tls.acceptor());
+        let permit = ConnectionPermit::new(permit, thread, self.limits.open.clone());
+        shutdown.spawn_on(&runtime, "connection", async move {
+            // Allocated by the thread that uses it, so that no other thread writes to the same cache lines.
+            let server = ConnectionServer {
+                api: api.for_connection(),
+                timeouts: Timeouts::new(clock, limits.header_read_timeout, limits.idle_timeout),
+                closing: closing.child_token(),
+                limits,
+                cut,
+            };
+            server.start(tls, stream, address).await;
+            drop(permit);
+        });
+        Ok(())
+    }
+}
+
+/// Serves one connection.
+struct ConnectionServer {
+    api: Api,
+    limits: ConnectionLimits,
+    timeouts: Timeouts,
+    /// A child token: every poll of the connection takes its lock, and a token that all connections share would be contended.
+    closing: CancellationToken,
+    /// Cancelled after `closing`.
+    cut: CancellationToken,
+}
+
+/// What the requests of a connection share. One reference count covers all parts: a count that all connections share
+/// would move between the processors with each request.
+struct ConnectionContext {
+    api: Api,
+    connection: Connection,
+    timeouts: Timeouts,
+    exchanges: Exchanges,
+    proxies: TrustedProxies,
+}
+
+impl ConnectionContext {
+    async fn answer(&self, request: Request) -> Response {
+        match self.proxies.client(self.connection.peer.address, request.headers()) {
+            None => self.api.answer(request, &self.connection).await,
+            client => {
+                let peer = Peer { forwarded_for: client, ..self.connection.peer };
+                self.api.answer(request, &Connection { peer, ..self.connection.clone() }).await
+            }
+        }
+    }
+}
+
+impl ConnectionServer {
+    async fn start(self, tls: Option<TlsAcceptor>, mut stream: TcpStream, mut address: SocketAddr) {
+        if self.limits.proxies.sends_header(address) {
+            let header =
+                tokio::time::timeout(self.limits.header_read_timeout, proxy::read_header(&mut stream)).await;
+            match header {
+                Ok(Ok(client)) => address = client.unwrap_or(address),
+                Ok(Err(error)) => return tracing::debug!(%error, %address, "a proxy sent no PROXY header"),
+                Err(_) => return tracing::debug!(%address, "the PROXY header of a connection timed out"),
+            }
+        }
+        match tls {
+            None => self.run(stream, address, false).await,
+            Some(acceptor) => self.run_tls(acceptor, stream, address).await,
+        }
+    }
+
+    async fn run_tls(self, acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) {
+        let handshake = tls::handshake(acceptor, stream);
+        let stream = tokio::select! {
+            stream = tokio::time::timeout(self.limits.header_read_timeout, handshake) => stream,
+            () = self.cut.cancelled() => return,
+        };
+        match stream {
+            Ok(Ok(stream)) => {
+                let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                self.run(stream, address, has_certificate).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, %address, "the TLS handshake of a connection failed"),
+            Err(_) => tracing::debug!(%address, "the TLS handshake of a connection timed out"),
+        }
+    }
+
+    async fn run<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        self,
+        stream: S,
+        address: SocketAddr,
+        has_certificate: bool,
+    ) {
+        let Self { api, limits, timeouts, closing, cut } = self;
+        let (outbox, exchanges) = (Outbox::default(), Exchanges::default());
+        let stream = ConnectionStream::new(stream, timeouts.clone(), outbox.clone(), exchanges.clone());
+        let peer = Peer { address, forwarded_for: None, has_certificate };
+        let context = Arc::new(ConnectionContext {
+            api,
+            connection: Connection { peer, outbox },
+            timeouts: timeouts.clone(),
+            exchanges,
+            proxies: limits.proxies.clone(),
+        });
+        let api = {
+            let context = context.clone();
+            tower::service_fn(move |request: Request| {
+                let context = context.clone();
+                async move { Ok::<_, Infallible>(layers::yielding(context.answer(request).await)) }
+            })
+        };
+        let layered = ServiceBuilder::new()
+            .option_layer(limits.cors.clone())
+            .layer(layers::no_sniffing())
+            .layer(layers::compression())
+            .service(api);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let context = context.clone();
+            context.timeouts.request();
+            let exchange = context.exchanges.begin();
+            let response = layered.clone().oneshot(request.map(Body::new));
+            async move {
+                let response = response.await.unwrap_or_else(|never| match never {});
+                context.timeouts.answered();
+                Ok::<_, Infallible>(response.map(|body| exchange.body(Body::new(body))))
+            }
+        });
+        // Not `max_headers`: with it hyper allocates two buffers of 8 KiB for each request. Its default of 100 headers keeps
+        // them on the stack.
+        let mut http = http1::Builder::new();
+        http.header_read_timeout(None)
+            .max_header_size(limits.max_header_bytes.saturating_add(URI_BYTES_MAX + HEAD_REST_BYTES))
+            .max_buf_size(limits.max_header_bytes.saturating_mul(2).max(BUFFER_BYTES));
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            biased;
+            ended = &mut connection => ended,
+            () = timeouts.stalled() => return tracing::debug!("a connection stalled"),
+            () = closing.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    biased;
+                    ended = connection => ended,
+                    // Half a head does not hold up the shutdown.
+                    () = timeouts.stalled() => return,
+                    () = cut.cancelled() => return,
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}

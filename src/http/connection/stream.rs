@@ -1,0 +1,133 @@
+//! The byte stream of a connection as hyper reads and writes it: it feeds the timeouts, confirms the delivery of pops,
+//! and turns the bare error responses of hyper into problem documents.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::http::StatusCode;
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::delivery::Outbox;
+use super::exchange::Exchanges;
+use super::timeouts::Timeouts;
+use crate::http::problem::{self, Problem};
+
+/// By how many polls a clean end of the stream is delayed. hyper drops the running request at the end of the stream, so a
+/// client that ends its side right behind a request gets its answer only if the request is answered first.
+const END_DELAY_POLLS: u8 = 2;
+
+/// The stream of one connection.
+#[derive(Debug)]
+pub(super) struct ConnectionStream<S> {
+    stream: S,
+    timeouts: Timeouts,
+    /// Pops whose replies are in hyper's buffer. hyper flushes the stream when its buffer is empty.
+    outbox: Outbox,
+    exchanges: Exchanges,
+    /// The problem document that replaces an automatic response of hyper, while it is being written.
+    replacement: Option<Replacement>,
+    end_delayed: u8,
+}
+
+#[derive(Debug)]
+struct Replacement {
+    rest: Bytes,
+    /// Length of the response that hyper believes to write.
+    replaced: usize,
+}
+
+impl<S> ConnectionStream<S> {
+    pub(super) fn new(stream: S, timeouts: Timeouts, outbox: Outbox, exchanges: Exchanges) -> Self {
+        Self { stream, timeouts, outbox, exchanges, replacement: None, end_delayed: 0 }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ConnectionStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.timeouts.received();
+        } else if matches!(read, Poll::Ready(Ok(()))) && self.end_delayed < END_DELAY_POLLS {
+            self.end_delayed += 1;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        if this.replacement.is_none() && this.exchanges.are_finished() {
+            this.replacement = Some(Replacement::of(buffer));
+        }
+        let Some(Replacement { rest, replaced }) = &mut this.replacement else {
+            // Only bytes that the peer takes renew its time.
+            let written = ready!(Pin::new(&mut this.stream).poll_write(context, buffer))?;
+            this.timeouts.sent();
+            return Poll::Ready(Ok(written));
+        };
+        while rest.has_remaining() {
+            let written = ready!(Pin::new(&mut this.stream).poll_write(context, rest))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            rest.advance(written);
+        }
+        let replaced = *replaced;
+        this.replacement = None;
+        Poll::Ready(Ok(replaced))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.outbox.written();
+            self.exchanges.flushed();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl Replacement {
+    /// Replaces an automatic response, of which only the status is kept.
+    fn of(response: &[u8]) -> Self {
+        let status = response.get("HTTP/1.1 ".len()..).and_then(|rest| rest.get(..3));
+        let status = status.and_then(|status| StatusCode::from_bytes(status).ok());
+        let status = status.filter(StatusCode::is_client_error).unwrap_or(StatusCode::BAD_REQUEST);
+        tracing::debug!(status = status.as_u16(), "a request could not be parsed");
+        Self { rest: closing_response(&problem::of_status(status)), replaced: response.len() }
+    }
+}
+
+/// A whole response to a request that no layer has seen. The connection ends after it.
+pub(super) fn closing_response(problem: &Problem) -> Bytes {
+    let request_id = format!("unparsed-{:016x}", fastrand::u64(..));
+    let (body, status) = (problem.document(&request_id), problem.code().status());
+    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let retry_after = problem.retry_after_seconds().map(|wait| format!("retry-after: {wait}\r\n"));
+    let text = format!(
+        "HTTP/1.1 {status} {}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+         x-request-id: {request_id}\r\n{}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        reason.unwrap_or_default(),
+        retry_after.unwrap_or_default(),
+        body.len()
+    );
+    text.into()
+}
