@@ -1,4 +1,4 @@
-//! JSON answers that tell the log how much they are about.
+//! JSON replies whose counts the log and the audit log show.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -9,12 +9,12 @@ use super::problem::{Code, Problem};
 use super::visit::{Counts, Visit};
 use super::wire::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Replaced, SettledList};
 
-/// An answer of which the log knows how much it is about.
+/// A JSON reply with counts.
 #[derive(Debug)]
 pub(super) struct Counted<T>(T);
 
 impl<T: Countable> Counted<T> {
-    /// The answer to a request, which has its counts noted.
+    /// The reply to a request. Its counts are noted for the log.
     pub(super) fn of(visit: &Visit, document: T) -> Self {
         visit.count(document.counts());
         Self(document)
@@ -26,26 +26,26 @@ impl<T: Countable> IntoResponse for Counted<T> {
         match self.0.text() {
             Ok(text) => json(text.into()),
             Err(error) => {
-                tracing::error!(%error, "an answer could not be written");
-                Problem::new(Code::Internal, "the answer could not be written").into_response()
+                tracing::error!(%error, "a reply could not be encoded");
+                Problem::new(Code::Internal, "the reply could not be encoded").into_response()
             }
         }
     }
 }
 
-/// An answer of JSON.
+/// A JSON reply.
 pub(super) fn json(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// What has counts.
+/// A document that can be counted.
 pub(super) trait Countable: Serialize {
-    /// How much it is about.
+    /// The counts for the log.
     fn counts(&self) -> Counts;
 
-    /// It as JSON.
+    /// The document as JSON.
     fn text(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
@@ -56,7 +56,7 @@ impl Countable for Produced {
         Counts { queued: Some((self.queued, self.ignored)), ..Counts::default() }
     }
 
-    /// By hand, as there is one for each add: serde looks at each byte of a name, and takes three times as long.
+    /// Written by hand because each add has one: serde takes three times as long.
     fn text(&self) -> serde_json::Result<String> {
         let Self { resource_version, queued, ignored } = self;
         let (mut rv, mut taken, mut left) = <(itoa::Buffer, itoa::Buffer, itoa::Buffer)>::default();
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_by_hand_is_what_serde_writes() {
+    fn the_hand_written_text_equals_serde() {
         for (resource_version, queued, ignored) in [(0, 0, 0), (u64::MAX, 12, 3)] {
             let produced = Produced { resource_version, queued, ignored };
             assert_eq!(produced.text().unwrap(), serde_json::to_string(&produced).unwrap());

@@ -1,4 +1,5 @@
-//! The tasks of the audit log: one writes its lines, if it has a file, and one tells each second how many were left out.
+//! The tasks of the audit log: one writes its lines to the file, if any, and one reports each second how many lines were left
+//! out.
 
 use std::time::Duration;
 
@@ -11,17 +12,17 @@ use crate::engine::time::Time;
 use crate::http::wire;
 use crate::lifecycle::Shutdown;
 
-/// How often it is told how many lines were too many.
-const TELL_PERIOD: Duration = Duration::from_secs(1);
+/// How often the number of suppressed lines is reported.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The tasks that run until the end.
+/// The tasks of the audit log. They outlive all requests.
 #[derive(Debug)]
 pub(super) struct Auditing {
-    telling: JoinHandle<()>,
+    reporting: JoinHandle<()>,
     writing: Option<JoinHandle<()>>,
-    /// No more calls come: what was left out is told.
+    /// Cancelled when no more requests come: the last suppressed lines are reported.
     ending: CancellationToken,
-    /// No more lines come: those that are left are written.
+    /// Cancelled when no more lines come: the last lines are written.
     closing: CancellationToken,
     shutdown: Shutdown,
 }
@@ -31,32 +32,32 @@ impl Auditing {
         let (ending, closing) = (CancellationToken::new(), CancellationToken::new());
         let run = |writer: Writer| shutdown.spawn_last("audit writer", writer.run(closing.clone()));
         let writing = writer.map(run);
-        let telling = tell(audit.clone(), clock.clone(), ending.clone());
-        let telling = shutdown.spawn_last("audit floods", telling);
-        Self { telling, writing, ending, closing, shutdown: shutdown.clone() }
+        let reporting = report(audit.clone(), clock.clone(), ending.clone());
+        let reporting = shutdown.spawn_last("audit floods", reporting);
+        Self { reporting, writing, ending, closing, shutdown: shutdown.clone() }
     }
 
-    /// Writes what is left; a disk that stands still is given up with all else.
+    /// Writes the remaining lines. A stalled disk is abandoned at the end of the shutdown.
     pub(super) async fn end(self) {
         self.ending.cancel();
-        // A panic of a task is in the log already.
-        let _ended = self.telling.await;
+        // The log already has a panic of the task.
+        let _ended = self.reporting.await;
         self.closing.cancel();
         let Some(writing) = self.writing else { return };
         tokio::select! {
             biased;
             _ended = writing => {}
             () = self.shutdown.cut_and_grace() => {
-                tracing::error!("the disk of the audit log stands still, and its last lines are lost");
+                tracing::error!("the disk of the audit log is stalled, and the last lines of the audit log are lost");
             }
         }
     }
 }
 
-async fn tell(audit: Audit, clock: Clock, ending: CancellationToken) {
+async fn report(audit: Audit, clock: Clock, ending: CancellationToken) {
     while !ending.is_cancelled() {
         tokio::select! {
-            () = tokio::time::sleep(TELL_PERIOD) => {}
+            () = tokio::time::sleep(REPORT_PERIOD) => {}
             () = ending.cancelled() => {}
         }
         audit.tell_suppressed(&wire::instant(Time::from_micros(clock.wall_us())));

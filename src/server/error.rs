@@ -1,44 +1,44 @@
-//! Why a server does not start, or does not read its settings again.
+//! The errors of a start and of a reload.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::http::server::tls;
+use crate::http::connection::tls;
 use crate::journal::recovery;
 use crate::journal::store;
 use crate::{access, audit, config, spans};
 
-/// Why the server does not start.
+/// Why a start or a reload fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address can't be listened on.
+    /// An address can't be bound.
     #[error("can't listen on {address} ({setting})")]
     Listen {
-        /// The setting that names it.
+        /// The setting that names the address.
         setting: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
     /// A thread can't be started.
     #[error("can't start a thread for {purpose}")]
     Thread {
-        /// What it was for.
+        /// The purpose of the thread.
         purpose: &'static str,
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
     /// The metrics can't be set up.
     #[error("can't set up the metrics")]
     Metrics {
-        /// Why.
+        /// The cause.
         source: metrics_exporter_prometheus::BuildError,
     },
-    /// It would be open to the network.
+    /// Everybody on the network could do everything.
     #[error(
-        "{setting} is {address}, which is not loopback, and there are no tokens: everybody who reaches it could do everything. \
-         Give tokens (access.tokens_file), listen on 127.0.0.1, or say --insecure"
+        "{setting} is {address}, which is not loopback, and there are no tokens: every client that reaches it could do everything. \
+         Set tokens (access.tokens_file), listen on 127.0.0.1, or pass --insecure"
     )]
     Exposed {
         /// The setting.
@@ -49,57 +49,57 @@ pub enum Error {
     /// The file of tokens can't be read.
     #[error("can't read the tokens")]
     Tokens {
-        /// Why.
+        /// The cause.
         source: config::access::Error,
     },
     /// A token can't be used.
     #[error("can't use the tokens")]
     Access {
-        /// Which, and why.
+        /// The token and the cause.
         source: access::Error,
     },
-    /// There is a file of tokens without tokens.
-    #[error("there is no token in {}, which would let everybody in; add one (deltaq token), or say --insecure", path.display())]
+    /// The tokens file contains no token.
+    #[error("{} contains no token, so every caller would be authorized; add one (deltaq token), or pass --insecure", path.display())]
     NoToken {
         /// The file.
         path: PathBuf,
     },
-    /// A reload would let everybody in.
-    #[error("there is no token left, which would let everybody in; the ones before stay")]
+    /// A reload would remove the last token.
+    #[error("no token is left, so every caller would be authorized; the former tokens stay in force")]
     LastToken,
-    /// The certificate or what belongs to it can't be used.
+    /// TLS can't be set up.
     #[error("can't set up TLS")]
     Tls {
-        /// Why.
+        /// The cause.
         source: tls::Error,
     },
     /// The audit log can't be written.
     #[error("can't set up the audit log")]
     Audit {
-        /// Why.
+        /// The cause.
         source: audit::Error,
     },
-    /// Spans can't be sent.
+    /// Spans can't be exported.
     #[error("can't set up spans")]
     Spans {
-        /// Why.
+        /// The cause.
         source: spans::Error,
     },
-    /// SIGHUP can't be listened for.
+    /// The handler of SIGHUP can't be installed.
     #[error("can't listen for SIGHUP")]
     Signal {
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The defaults of queues are refused.
-    #[error("the settings in queue_defaults are refused: {0}")]
+    /// The default settings of queues are invalid.
+    #[error("the settings in queue_defaults are invalid: {0}")]
     Defaults(String),
     /// The folder of the journal can't be used.
     #[error("can't use the data directory {}", folder.display())]
     Store {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: store::Error,
     },
     /// The queues can't be loaded.
@@ -107,18 +107,18 @@ pub enum Error {
     Recovery {
         /// The folder.
         folder: PathBuf,
-        /// Which row is wrong, and how.
+        /// The damaged row and the damage.
         source: recovery::Error,
     },
     /// The shutdown began before all queues were loaded.
-    #[error("told to stop before all queues were loaded")]
+    #[error("stopped before all queues were loaded")]
     Stopped,
     /// The ready file can't be written.
     #[error("can't write {}", path.display())]
     ReadyFile {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! What can change while the server runs: tokens and certificates, read again on SIGHUP. Requests that wait
-//! and connections that are there go on as they are. What can't be read changes nothing.
+//! Reloading: SIGHUP reads the tokens and certificates again and reopens the audit log. A reload never blocks requests, and
+//! running requests and open connections continue. A file that cannot be read leaves the old tokens or certificates in force.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::access::{Access, Tokens};
 use crate::audit::{self, Audit};
 use crate::causes::with_causes;
 use crate::config::{self, Settings};
-use crate::http::server::tls::{self, Tls};
+use crate::http::connection::tls::{self, Tls};
 use crate::http::{Budgets, Gate};
 use crate::lifecycle::Shutdown;
 use crate::service::Registry;
 use crate::service::metrics::ReloadMetrics;
 use crate::supervisor;
 
-/// What is read again.
+/// The parts of a server that a reload replaces.
 #[derive(Clone, Debug)]
 pub struct Reloadable {
     pub(super) settings: config::Access,
@@ -28,18 +28,18 @@ pub struct Reloadable {
 }
 
 impl Reloadable {
-    /// As [`of`](Self::of), on a thread that may wait for the files, unless told to stop.
+    /// As [`of`](Self::of), on a blocking thread. A shutdown ends the wait.
     pub(super) async fn read(
         settings: &Settings,
         shutdown: &Shutdown,
     ) -> Result<(Self, Option<audit::Writer>), Error> {
         let settings = settings.clone();
-        let reading = tokio::task::spawn_blocking(move || Self::of(&settings));
-        let read = shutdown.draining().run_until_cancelled(reading).await.ok_or(Error::Stopped)?;
+        let reload_task = tokio::task::spawn_blocking(move || Self::of(&settings));
+        let read = shutdown.draining().run_until_cancelled(reload_task).await.ok_or(Error::Stopped)?;
         read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
-    /// What the settings and their files say, and the task that must run for the audit log.
+    /// Reads the files that the settings name. The returned writer must run for the audit log.
     fn of(settings: &Settings) -> Result<(Self, Option<audit::Writer>), Error> {
         let server = &settings.server;
         let tls = match (&server.tls_cert, &server.tls_key) {
@@ -65,15 +65,15 @@ impl Reloadable {
         Ok((Self { settings: settings.access.clone(), gate: Arc::new(gate), tls, audit }, writer))
     }
 
-    /// Whether there are no tokens.
+    /// Whether there are no tokens, so that every caller is authorized.
     pub(super) fn lets_everybody_in(&self) -> bool {
         self.gate.access.lets_everybody_in()
     }
 
-    /// Reads everything again. It waits for the files, so it is not for a thread that answers requests.
+    /// Reads all files again. It blocks, so it must not run on a thread that serves requests.
     ///
     /// # Errors
-    /// What can't be read, all of it. It stays as it was, and the rest is read nonetheless.
+    /// Every file that cannot be read. Its former content stays in force, and the other files are read all the same.
     pub fn reload(&self) -> Result<(), Vec<Error>> {
         self.audit.reopen();
         let tls = self.tls.as_ref().map_or(Ok(()), |tls| tls.reload());
@@ -94,39 +94,39 @@ impl Reloadable {
         Ok(())
     }
 
-    /// Reads everything again whenever the process is told to.
+    /// Reloads on each SIGHUP.
     ///
-    /// Files may be on a disk that stands still: then one thread waits for them, and everything else goes on as it was.
+    /// The files may be on a stalled disk: then one blocking thread waits for them, and nothing else does.
     pub(super) async fn run(
         self,
         mut hangups: Signal,
         registry: Arc<Registry>,
-        measured: ReloadMetrics,
+        metrics: ReloadMetrics,
         shutdown: Shutdown,
     ) {
-        let (mut reading, mut again, mut is_told) = (None, false, false);
+        let (mut reload_task, mut follows, mut is_reported) = (None, false, false);
         loop {
             tokio::select! {
                 Some(()) = hangups.recv() => {
-                    if reading.is_none() {
-                        // Who waits for the server to be ready must not hear so because it was told to reload.
-                        is_told = registry.is_ready() && !shutdown.is_draining();
-                        if is_told {
+                    if reload_task.is_none() {
+                        // A supervisor that waits for the first "ready" must not get it from a reload.
+                        is_reported = registry.is_ready() && !shutdown.is_draining();
+                        if is_reported {
                             supervisor::reloading();
                         }
-                        reading = Some(self.begin(&measured));
+                        reload_task = Some(self.begin(&metrics));
                     } else {
-                        // It may have been moved away all the same, and is opened without waiting.
+                        // logrotate may have moved the audit log meanwhile. Reopening it does not block.
                         self.audit.reopen();
-                        tracing::warn!("told to reload while a reload reads its files still; the next one follows it");
-                        again = true;
+                        tracing::warn!("SIGHUP during a reload: another reload follows");
+                        follows = true;
                     }
                 }
-                () = ended(&mut reading) => {
-                    reading = None;
-                    if std::mem::take(&mut again) {
-                        reading = Some(self.begin(&measured));
-                    } else if is_told && !shutdown.is_draining() {
+                () = ended(&mut reload_task) => {
+                    reload_task = None;
+                    if std::mem::take(&mut follows) {
+                        reload_task = Some(self.begin(&metrics));
+                    } else if is_reported && !shutdown.is_draining() {
                         supervisor::ready();
                     }
                 }
@@ -136,17 +136,17 @@ impl Reloadable {
         }
     }
 
-    /// Has a thread read everything again.
-    fn begin(&self, measured: &ReloadMetrics) -> JoinHandle<()> {
-        let (own, measured) = (self.clone(), measured.clone());
+    /// Starts a reload on a blocking thread.
+    fn begin(&self, metrics: &ReloadMetrics) -> JoinHandle<()> {
+        let (own, metrics) = (self.clone(), metrics.clone());
         tokio::task::spawn_blocking(move || {
             let reloaded = own.reload();
-            measured.ended(reloaded.is_ok());
+            metrics.ended(reloaded.is_ok());
             match reloaded {
                 Ok(()) => tracing::info!(tokens = own.gate.access.tokens().len(), "reloaded"),
                 Err(failed) => {
                     for error in failed {
-                        tracing::error!(error = with_causes(&error), "could not reload");
+                        tracing::error!(error = with_causes(&error), "reload failed");
                     }
                 }
             }
@@ -154,16 +154,16 @@ impl Reloadable {
     }
 }
 
-/// Ends with the reload, if there is one.
-async fn ended(reading: &mut Option<JoinHandle<()>>) {
-    match reading {
-        // A panic is in the log already, and what was not read stays as it was.
-        Some(reading) => drop(reading.await),
+/// Waits for the running reload; never ends without one.
+async fn ended(reload_task: &mut Option<JoinHandle<()>>) {
+    match reload_task {
+        // The log already has a panic, and files that were not read stay in force as they were.
+        Some(reload_task) => drop(reload_task.await),
         None => std::future::pending().await,
     }
 }
 
-/// The tokens of the settings, and of their file as it is now.
+/// The tokens in the settings and in the tokens file.
 fn read_tokens(settings: &config::Access, former: &Tokens) -> Result<Tokens, Error> {
     let entries = settings.entries().map_err(|source| Error::Tokens { source })?;
     Tokens::new(&entries, former).map_err(|source| Error::Access { source })

@@ -432,7 +432,7 @@ async fn a_disk_of_the_audit_that_stands_still_stops_neither_a_reload_nor_the_en
     process.signal("TERM");
     let ended = process.ended().await;
     assert!(ended.success(), "{ended}");
-    assert!(said("the disk of the audit log stands still"));
+    assert!(said("the disk of the audit log is stalled"));
     drop(pipe);
 }
 
