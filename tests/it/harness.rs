@@ -189,7 +189,7 @@ impl Client {
         within(self.stream.write_all(bytes)).await.expect("the server reads");
     }
 
-    /// Sends anything, unless the server has closed the connection.
+    /// Sends any bytes. Returns whether the connection was open.
     pub(crate) async fn try_send_bytes(&mut self, bytes: &[u8]) -> bool {
         within(self.stream.write_all(bytes)).await.is_ok()
     }
@@ -213,13 +213,13 @@ impl Client {
         Ok(Reply { status, headers, text, body })
     }
 
-    /// The body of the next answer, which need not be text.
+    /// Reads the body of the next reply, which need not be text.
     pub(crate) async fn reply_bytes(&mut self) -> Vec<u8> {
         let (status, headers) = self.head().await.expect("a head");
         self.body(status, &headers).await.expect("a whole body")
     }
 
-    async fn body(&mut self, status: u16, headers: &[(String, String)]) -> Result<Vec<u8>, BrokenOff> {
+    async fn body(&mut self, status: u16, headers: &[(String, String)]) -> Result<Vec<u8>, Truncated> {
         let header =
             |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         Ok(if status == 204 || status == 304 {
@@ -257,12 +257,15 @@ impl Client {
         }
     }
 
-    /// Reads this many pieces of at most this many bytes, and lets the server run between them.
-    pub(crate) async fn read_slowly(&mut self, piece_bytes: usize, pieces: usize) {
-        for _ in 0..pieces {
-            let mut piece = vec![0; piece_bytes];
+    /// Reads `bytes` in pieces of at most `piece_bytes`, and lets the server run between them.
+    pub(crate) async fn read_slowly(&mut self, bytes: usize, piece_bytes: usize) {
+        let mut left = bytes;
+        while left > 0 {
+            let mut piece = vec![0; left.min(piece_bytes)];
             let read = within(self.stream.read(&mut piece)).await.expect("the connection is open");
+            assert!(read > 0, "the server closed the connection in the middle of a reply");
             self.ahead.extend_from_slice(&piece[..read]);
+            left -= read;
             tokio::task::yield_now().await;
         }
     }
