@@ -50,6 +50,7 @@ mod shards;
 mod sweep;
 pub(crate) mod walk;
 
+pub use apply::Misfit;
 pub use image::Image;
 pub use queue::{Durations, Initial, LastReplace, Queue, Status, Tally};
 pub use replace::Spent;

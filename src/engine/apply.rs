@@ -1,74 +1,142 @@
-//! The only way in which a queue changes: applying an event. It can't fail, and it decides nothing
-//! that the event does not say.
+//! Applying events: the only way in which a queue changes.
+//!
+//! `apply` decides nothing that the event does not say. Every event fits the state in which it happened, so one that
+//! does not fit is a bug or damage, and is never skipped: live, `apply` panics and the queue is loaded again from its
+//! journal; a replay returns [`Misfit`], and the load fails with the name of the row.
 
+use std::fmt;
 use std::num::NonZero;
 use std::time::Duration;
 
-use super::command::Outcome;
 use super::config::Mode;
-use super::delta::{Appended, Delta, DeltaKind, Deltas, Rv};
-use super::event::{Disposition, Ending, Event, EventKind, Origin, ReplaceCounts};
+use super::delta::{self, Delta, DeltaKind, Deltas, Rv};
+use super::event::{
+    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
+    ReplaceEnded,
+};
 use super::limits::FAILURE_MEMORY_SECS;
 use super::queue::{Initial, LastReplace, Queue};
 use super::schedule::{EventId, Lease, Place, Slot};
 use super::table::{Entry, Known};
 use super::time::Time;
 
+/// An event that does not fit the state of its queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The event's number.
+    pub rv: Rv,
+    /// The event's type.
+    pub event: String,
+    /// The key that the event is about.
+    pub key: Option<String>,
+    /// What the event contradicts.
+    pub reason: &'static str,
+}
+
+/// What an event contradicts.
+type Reason = &'static str;
+
+impl Misfit {
+    #[cold]
+    fn new(event: &Event, reason: Reason) -> Self {
+        // The name of the variant is what `Debug` begins with.
+        let mut name = format!("{:?}", event.kind);
+        name.truncate(name.find(|c: char| !c.is_alphanumeric()).unwrap_or(name.len()));
+        let key = event.kind.key().map(ToString::to_string);
+        Self { rv: event.rv, event: name, key, reason }
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rv, event, key, reason } = self;
+        write!(f, "event {rv} ({event}")?;
+        if let Some(key) = key {
+            write!(f, " of key {key:?}")?;
+        }
+        write!(f, ") does not fit the state of the queue: {reason}")
+    }
+}
+
 impl Queue {
     /// Applies the next event. Returns how many pairs of deltas the cap merged.
+    ///
+    /// # Panics
+    /// If the event does not fit the state of the queue. The state is then undefined.
     pub fn apply(&mut self, event: &Event) -> u32 {
-        self.replay(event, 0)
-    }
-
-    /// Applies the next event to a queue whose keys may be ahead of the queue itself: what the event
-    /// says of its key is passed over if the key has seen it, or was gone as of `floor`, which is the
-    /// newest event on the key's gravestones or 0. What it says of the queue counts in any case.
-    pub fn replay(&mut self, event: &Event, floor: Rv) -> u32 {
-        // A key without an entry has seen nothing, so an event that is passed over makes none.
-        let key = event.kind.key().filter(|_| event.rv > floor);
-        let slot = key.map(|key| self.table.find_or_insert(key));
+        let slot = event.kind.key().map(|key| self.table.find_or_insert(key));
         self.apply_at(event, slot)
     }
 
-    /// Applies the next event, whose key has this slot; without one, only what it says of the queue.
-    pub(super) fn apply_at(&mut self, event: &Event, slot: Option<Slot>) -> u32 {
-        let may_skip = matches!(event.kind, EventKind::Recovered) && event.rv > self.rv;
-        debug_assert!(may_skip || event.rv == self.rv + 1, "events are applied in order, without gaps");
-        self.rv = event.rv;
-        self.last_at = event.at;
-        self.apply_to_queue(&event.kind, event.at);
-        let Some(slot) = slot else { return 0 };
-        let Some(entry) = self.table.at_mut(slot).filter(|entry| event.rv > entry.changed) else { return 0 };
-        entry.changed = event.rv;
-        let stamp = EventId { rv: event.rv, at: event.at };
-        let merged = match &event.kind {
-            EventKind::Appended { .. } => self.apply_appended(slot, &event.kind, stamp),
-            EventKind::Queued { .. } => self.apply_queued(slot, &event.kind, stamp),
-            EventKind::Leased { .. } => self.apply_leased(slot, &event.kind, stamp),
-            EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, stamp),
-            other => {
-                self.apply_to_key(slot, other, stamp);
-                0
-            }
-        };
-        self.tidy(slot, stamp);
-        merged
+    /// Applies the next event to a queue whose keys may be ahead of the queue itself. The event changes its key only if
+    /// it is newer than the key's row and than `removed_at`, the newest removal of the key that the checkpoints
+    /// recorded (or 0). The event changes the queue in any case.
+    ///
+    /// # Errors
+    /// [`Misfit`] if the event does not fit the state of the queue. The state is then undefined.
+    pub fn replay(&mut self, event: &Event, removed_at: Rv) -> Result<u32, Misfit> {
+        // A key without an entry has seen nothing, so an event that is passed over must not make an entry.
+        let key = event.kind.key().filter(|_| event.rv > removed_at);
+        let slot = key.map(|key| self.table.find_or_insert(key));
+        let is_newer = |slot: &Slot| self.table.at(*slot).is_some_and(|entry| event.rv > entry.changed);
+        let slot = slot.filter(is_newer);
+        self.try_apply(event, slot).map_err(|reason| Misfit::new(event, reason))
     }
 
-    /// What the event says of the queue, whatever becomes of its key.
-    fn apply_to_queue(&mut self, what: &EventKind, at: Time) {
-        match what {
-            EventKind::Appended { origin, .. } | EventKind::Dropped { origin, .. } => {
+    /// Applies the next event, whose key has this slot; without a slot, only its effect on the queue.
+    ///
+    /// # Panics
+    /// As [`apply`](Self::apply).
+    pub(super) fn apply_at(&mut self, event: &Event, slot: Option<Slot>) -> u32 {
+        match self.try_apply(event, slot) {
+            Ok(merged) => merged,
+            Err(reason) => panic!("{}", Misfit::new(event, reason)),
+        }
+    }
+
+    fn try_apply(&mut self, event: &Event, slot: Option<Slot>) -> Result<u32, Reason> {
+        let follows = match event.kind {
+            EventKind::Recovered => event.rv > self.rv,
+            _ => self.rv.checked_add(1) == Some(event.rv),
+        };
+        if !follows {
+            return Err("its number does not follow that of the event before");
+        }
+        self.rv = event.rv;
+        self.last_at = event.at;
+        self.apply_to_queue(&event.kind, event.at)?;
+        let Some(slot) = slot else { return Ok(0) };
+        let stamp = EventId { rv: event.rv, at: event.at };
+        self.table.at_mut(slot).ok_or(NO_ENTRY)?.changed = event.rv;
+        let merged = match &event.kind {
+            EventKind::Appended(appended) => self.apply_appended(slot, appended, stamp)?,
+            EventKind::Queued(queued) => self.apply_queued(slot, queued, stamp)?,
+            EventKind::Leased(leased) => self.apply_leased(slot, leased, stamp)?,
+            EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, stamp)?,
+            other => self.apply_to_key(slot, other, stamp)?,
+        };
+        self.drop_if_unused(slot, stamp)?;
+        Ok(merged)
+    }
+
+    /// Applies the event's effect on the queue, whatever becomes of its key.
+    fn apply_to_queue(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
+        match kind {
+            EventKind::Appended(Appended { origin, .. }) | EventKind::Dropped { origin, .. } => {
                 self.populated |= *origin == Origin::Call;
             }
-            EventKind::Queued { rate_limited, .. } => {
+            EventKind::Queued(Queued { rate_limited, .. }) => {
                 self.populated = true;
                 self.take_from_bucket(*rate_limited, at);
             }
             EventKind::Failed { .. } => self.take_from_bucket(true, at),
             EventKind::Settled { token, ending, .. } => {
-                self.remember(*token, ending);
-                let rate_limited = matches!(ending, Ending::Failed { rate_limited: true, .. });
+                if let Some(outcome) = ending.outcome() {
+                    self.settled.insert(*token, outcome);
+                }
+                let rate_limited = ending.failure().is_some_and(|failure| failure.rate_limited);
                 self.take_from_bucket(rate_limited, at);
             }
             EventKind::Populated => self.populated = true,
@@ -87,7 +155,7 @@ impl Queue {
             EventKind::Closed => self.closed = true,
             EventKind::Reopened => self.closed = false,
             EventKind::ResyncDue => {
-                self.next_resync = self.config.resync_period.map(|period| at.plus(period))
+                self.next_resync = self.config.resync_period.map(|period| at.plus(period));
             }
             EventKind::ReplaceStarted { source, first } => {
                 if *first {
@@ -97,54 +165,64 @@ impl Queue {
                 self.last_replace =
                     Some(LastReplace { source, counts, started: at, ended: None, aborted: false });
             }
-            EventKind::ReplaceEnded { source, first, counts, aborted } => {
-                // What an aborted one queued keeps its marks: the next one, with only_changed, may have
-                // no reason to queue it again, and it is not acknowledged yet.
-                if *first {
-                    self.initial = if *aborted { Initial::Aborted } else { Initial::Quiet };
-                }
-                self.populated |= !aborted;
-                let started = self.last_replace.as_ref().map_or(at, |last| last.started);
-                let (source, counts, aborted) = (source.clone(), *counts, *aborted);
-                self.last_replace = Some(LastReplace { source, counts, started, ended: Some(at), aborted });
-            }
-            _ => {}
+            EventKind::ReplaceEnded(ended) => self.apply_replace_ended(ended, at)?,
+            EventKind::Recovered
+            | EventKind::TakenOver { .. }
+            | EventKind::Leased(_)
+            | EventKind::Extended { .. }
+            | EventKind::DelayElapsed { .. }
+            | EventKind::Forgotten { .. }
+            | EventKind::Redriven { .. }
+            | EventKind::Removed { .. }
+            | EventKind::Seeded { .. } => {}
         }
+        Ok(())
     }
 
-    fn apply_appended(&mut self, slot: Slot, what: &EventKind, stamp: EventId) -> u32 {
-        let EventKind::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace } =
-            what
-        else {
-            return 0;
-        };
+    fn apply_replace_ended(&mut self, ended: &ReplaceEnded, at: Time) -> Result<(), Reason> {
+        let ReplaceEnded { source, first, aborted, counts } = ended;
+        let running = self.last_replace.as_mut().filter(|last| last.ended.is_none());
+        let last = running.ok_or("no Replace is running")?;
+        (last.source, last.counts, last.aborted) = (source.clone(), *counts, *aborted);
+        last.ended = Some(at);
+        // The keys that an aborted Replace queued keep their marks: the next Replace, with only_changed, may have no
+        // reason to queue them again, and they are not acknowledged yet.
+        if *first {
+            self.initial = if *aborted { Initial::Aborted } else { Initial::Quiet };
+        }
+        self.populated |= !aborted;
+        Ok(())
+    }
+
+    fn apply_appended(&mut self, slot: Slot, appended: &Appended, stamp: EventId) -> Result<u32, Reason> {
+        let Appended { key, delta, final_state_unknown, origin, provenance, due, object } = appended;
         let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
-        let Some(entry) = self.table.at_mut(slot) else { return 0 };
-        let last = &mut self.last_provenance;
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let delta = Delta {
-            kind: *kind,
-            object: object.clone(),
             rv: stamp.rv,
             queued_at: stamp.at,
+            kind: *delta,
             final_state_unknown: *final_state_unknown,
             coalesced: 0,
-            provenance: last.same_or_next(source.as_ref(), owner.as_ref(), trace.as_ref()),
+            provenance: provenance.clone(),
+            object: object.clone(),
         };
-        let Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else { return 0 };
-        if *origin == (Origin::Replace { initial: true }) && mark(entry, stamp.rv).is_none() {
+        let delta::Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else {
+            return Err("the key's newest delta is a deletion that makes this one superfluous");
+        };
+        if *origin == Origin::InitialReplace && mark(entry, stamp.rv).is_none() {
             self.marks += 1;
         }
         match due {
             Some(due) => self.schedule.delay(slot, key, &mut entry.standing, *due, stamp.rv),
             None => self.schedule.wake(slot, key, &mut entry.standing, stamp),
         }
-        merged
+        Ok(merged)
     }
 
-    fn apply_queued(&mut self, slot: Slot, what: &EventKind, stamp: EventId) -> u32 {
-        let EventKind::Queued { key, due, rate_limited } = what else { return 0 };
-        let Some(entry) = self.table.at_mut(slot) else { return 0 };
-        let standing = &mut entry.standing;
+    fn apply_queued(&mut self, slot: Slot, queued: &Queued, stamp: EventId) -> Result<u32, Reason> {
+        let Queued { key, due, rate_limited } = queued;
+        let standing = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.standing;
         if *rate_limited && standing.place == Place::Parked {
             standing.failures = 0;
         }
@@ -156,15 +234,15 @@ impl Queue {
         if *rate_limited {
             standing.failures = failures;
         }
-        0
+        Ok(0)
     }
 
-    fn apply_leased(&mut self, slot: Slot, what: &EventKind, stamp: EventId) -> u32 {
-        let EventKind::Leased { deadline, worker, pop_id, .. } = what else { return 0 };
+    fn apply_leased(&mut self, slot: Slot, leased: &Leased, stamp: EventId) -> Result<u32, Reason> {
+        let Leased { key: _, deadline, worker, pop_id } = leased;
         let keeps_delay = self.config.mode == Mode::Keys;
-        let Some(entry) = self.table.at_mut(slot) else { return 0 };
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let standing = &mut entry.standing;
-        let Place::Ready(former) = standing.place else { return 0 };
+        let Place::Ready(former) = standing.place else { return Err("the key is not ready") };
         let lease = Lease {
             token: stamp.rv,
             deadline: *deadline,
@@ -181,14 +259,15 @@ impl Queue {
         if let Some(id) = pop_id {
             self.pop_ids.entry(id.clone()).or_default().push(slot);
         }
-        0
+        Ok(0)
     }
 
-    fn apply_to_key(&mut self, slot: Slot, what: &EventKind, stamp: EventId) {
+    /// Applies an event that merges no deltas.
+    fn apply_to_key(&mut self, slot: Slot, kind: &EventKind, stamp: EventId) -> Result<u32, Reason> {
         let mode = self.config.mode;
-        let Some(entry) = self.table.at_mut(slot) else { return };
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let standing = &mut entry.standing;
-        match what {
+        match kind {
             EventKind::Failed { .. } => {
                 standing.failures = standing.failures.saturating_add(1);
                 self.schedule.set_memory(slot, standing, None);
@@ -204,17 +283,26 @@ impl Queue {
                     entry.waiting.set_owner(owner);
                 } else if !entry.leased.is_empty() {
                     entry.leased.set_owner(owner);
-                } else if let Some(known) = &mut entry.known {
-                    known.owner = owner;
+                } else {
+                    entry.known.as_mut().ok_or("the key has no object that could be owned")?.owner = owner;
                 }
             }
-            EventKind::Extended { deadline, .. } => self.schedule.extend(slot, standing, *deadline, stamp.at),
+            EventKind::Extended { deadline, .. } => {
+                standing.lease().ok_or(NO_LEASE)?;
+                self.schedule.extend(slot, standing, *deadline, stamp.at);
+            }
             EventKind::DelayElapsed { key } => {
+                standing.delay().ok_or("the key has no delay")?;
                 let waits = mode == Mode::Keys || !entry.waiting.is_empty();
                 self.schedule.fire(slot, key, standing, waits, stamp);
             }
             EventKind::Forgotten { .. } => self.schedule.forget(slot, standing),
-            EventKind::Redriven { key } => self.schedule.wake(slot, key, standing, stamp),
+            EventKind::Redriven { key } => {
+                if standing.place != Place::Parked {
+                    return Err("the key is not parked");
+                }
+                self.schedule.wake(slot, key, standing, stamp);
+            }
             EventKind::Removed { key } => {
                 entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, standing);
@@ -228,14 +316,21 @@ impl Queue {
                 let known = Known { object: object.clone(), rv: stamp.rv, owner: owner.clone() };
                 self.known += usize::from(entry.known.replace(Box::new(known)).is_none());
             }
-            _ => {}
+            _ => return Err("it is not about a key"),
         }
+        Ok(0)
     }
 
-    fn apply_settled(&mut self, slot: Slot, token: Rv, ending: &Ending, stamp: EventId) -> u32 {
-        self.leave_pop(slot);
+    fn apply_settled(
+        &mut self,
+        slot: Slot,
+        token: Rv,
+        ending: &Ending,
+        stamp: EventId,
+    ) -> Result<u32, Reason> {
+        self.leave_pop(slot, token)?;
         let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
-        let Some(entry) = self.table.at_mut(slot) else { return 0 };
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let standing = &mut entry.standing;
         let leased = std::mem::take(&mut entry.leased);
         let mut unmark = false;
@@ -254,28 +349,10 @@ impl Queue {
                 self.schedule.settle(slot, standing, stamp);
             }
             Ending::Done => self.schedule.settle(slot, standing, stamp),
-            Ending::Failed { error, then, .. } => {
+            Ending::Nacked(failure) | Ending::Expired(failure) => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
-                standing.failures = standing.failures.saturating_add(1);
-                standing.set_last_error(error.clone());
-                let key = &entry.key;
-                match then {
-                    Disposition::Tail { due } => {
-                        self.schedule.settle_to_tail(slot, standing, stamp);
-                        if let Some(due) = due {
-                            self.schedule.delay(slot, key, standing, *due, stamp.rv);
-                        }
-                    }
-                    Disposition::Wait { due } => {
-                        self.schedule.settle(slot, standing, stamp);
-                        self.schedule.delay(slot, key, standing, *due, stamp.rv);
-                    }
-                    Disposition::Delayed => self.schedule.settle(slot, standing, stamp),
-                    Disposition::Park => {
-                        unmark = true;
-                        self.schedule.park(slot, key, standing);
-                    }
-                }
+                unmark = failure.disposition == Disposition::Park;
+                self.apply_failure(slot, failure, stamp)?;
             }
             Ending::Released => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
@@ -292,53 +369,64 @@ impl Queue {
                 self.schedule.give_back(slot, standing);
             }
         }
-        if unmark && let Some(entry) = self.table.at_mut(slot) {
+        if unmark {
+            let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
             self.marks -= usize::from(entry.mark.take().is_some());
         }
-        merged
+        Ok(merged)
     }
 
-    /// Notes how the lease ended.
-    fn remember(&mut self, token: Rv, ending: &Ending) {
-        let outcome = match ending {
-            Ending::Acked | Ending::Done => Some(Outcome::Acked),
-            Ending::Failed { expired: true, .. } => Some(Outcome::Expired),
-            Ending::Failed { .. } => Some(Outcome::Nacked),
-            Ending::Released => Some(Outcome::Released),
-            Ending::Rejected { .. } => Some(Outcome::Rejected),
-            Ending::Undelivered => None,
-        };
-        if let Some(outcome) = outcome {
-            self.settled.insert(token, outcome);
-        }
-    }
-
-    /// Takes the lease out of its pop's list.
-    fn leave_pop(&mut self, slot: Slot) {
-        let lease = self.table.at(slot).and_then(|entry| entry.standing.lease());
-        let Some(id) = lease.and_then(|lease| lease.pop_id.clone()) else { return };
-        if let Some(slots) = self.pop_ids.get_mut(&id) {
-            slots.retain(|other| *other != slot);
-            if slots.is_empty() {
-                self.pop_ids.remove(&id);
+    fn apply_failure(&mut self, slot: Slot, failure: &Failure, stamp: EventId) -> Result<(), Reason> {
+        let Entry { key, standing, .. } = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        standing.failures = standing.failures.saturating_add(1);
+        standing.set_last_error(failure.error.clone());
+        match failure.disposition {
+            Disposition::Tail { due } => {
+                self.schedule.settle_to_tail(slot, standing, stamp);
+                if let Some(due) = due {
+                    self.schedule.delay(slot, key, standing, due, stamp.rv);
+                }
             }
+            Disposition::Wait { due } => {
+                self.schedule.settle(slot, standing, stamp);
+                self.schedule.delay(slot, key, standing, due, stamp.rv);
+            }
+            Disposition::Delayed => {
+                standing.delay().ok_or("the key has no delay")?;
+                self.schedule.settle(slot, standing, stamp);
+            }
+            Disposition::Park => self.schedule.park(slot, key, standing),
         }
+        Ok(())
     }
 
-    /// Drops an entry of which nothing is left, or gives its failure count a day.
-    fn tidy(&mut self, slot: Slot, stamp: EventId) {
-        let Some(entry) = self.table.at_mut(slot) else { return };
+    /// Checks that the key has the live lease `token`, and takes the lease out of its pop's list.
+    fn leave_pop(&mut self, slot: Slot, token: Rv) -> Result<(), Reason> {
+        let entry = self.table.at(slot).ok_or(NO_ENTRY)?;
+        let lease = entry.standing.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
+        let Some(id) = &lease.pop_id else { return Ok(()) };
+        let slots = self.pop_ids.get_mut(id).ok_or("the lease is not in its pop's list")?;
+        slots.retain(|other| *other != slot);
+        if slots.is_empty() {
+            self.pop_ids.remove(id);
+        }
+        Ok(())
+    }
+
+    /// Drops an entry that holds nothing any more, or sets the time at which its failure count is dropped.
+    fn drop_if_unused(&mut self, slot: Slot, stamp: EventId) -> Result<(), Reason> {
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         if entry.is_held() {
-            return;
+            return Ok(());
         }
         if entry.standing.failures == 0 {
-            if let Some(entry) = self.table.remove(slot) {
-                self.checkpoints.note_gone(entry, slot, stamp.rv);
-            }
+            let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
+            self.checkpoints.note_gone(entry, slot, stamp.rv);
         } else if entry.standing.memory().is_none() {
             let until = stamp.at.plus(Duration::from_secs(FAILURE_MEMORY_SECS));
             self.schedule.set_memory(slot, &mut entry.standing, Some((until, stamp.rv)));
         }
+        Ok(())
     }
 
     fn take_from_bucket(&mut self, rate_limited: bool, at: Time) {
@@ -348,7 +436,10 @@ impl Queue {
     }
 }
 
-/// Notes what is known of a key now that these deltas are acknowledged.
+const NO_ENTRY: Reason = "the key has no entry";
+const NO_LEASE: Reason = "the key does not have this lease";
+
+/// Makes the newest of the acknowledged deltas the known object of its key.
 fn acknowledge(known: &mut Option<Box<Known>>, leased: Deltas) {
     let Some(Delta { kind, object, rv, provenance, .. }) = leased.into_newest() else { return };
     let now = Known { object, rv, owner: provenance.owner().cloned() };
@@ -359,7 +450,7 @@ fn acknowledge(known: &mut Option<Box<Known>>, leased: Deltas) {
     }
 }
 
-/// Marks the key as one of the initial list; answers the mark that it had.
+/// Marks the key as one of the initial list. Returns the mark that the key had.
 fn mark(entry: &mut Entry, rv: Rv) -> Option<NonZero<Rv>> {
     std::mem::replace(&mut entry.mark, NonZero::new(rv))
 }

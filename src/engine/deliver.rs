@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::command::{Extended, How, Item, Outcome, Pop, Settle, Settled};
 use super::config::Mode;
 use super::delta::Rv;
-use super::event::{Disposition, Ending, EventKind};
+use super::event::{Disposition, Ending, EventKind, Failure, Leased};
 use super::key::Key;
 use super::limits::DUE_AT_A_TIME;
 use super::queue::Queue;
@@ -94,7 +94,7 @@ impl Queue {
             let Place::Ready(turn) = entry.standing.place else { break };
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
-            self.emit_at(now, Some(slot), EventKind::Leased { key, deadline, worker, pop_id });
+            self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
             let waited = now.since(turn.added);
             self.tally.waits.push(waited);
             items.extend(self.table.at(slot).and_then(|entry| self.item(entry, pop, waited)));
@@ -239,25 +239,25 @@ impl Queue {
             None => Duration::ZERO,
         };
         let due = (!wait.is_zero()).then(|| now.plus(wait));
-        let then = match due {
+        let disposition = match due {
             _ if news => Disposition::Tail { due: due.filter(|_| keys_mode) },
             _ if too_often && standing.delay().is_some() => Disposition::Delayed,
             _ if too_often => Disposition::Park,
             Some(due) => Disposition::Wait { due },
             None => Disposition::Tail { due: None },
         };
-        Ending::Failed { expired, error: error.cloned(), then, rate_limited: asks_limiter }
+        let failure = Failure { error: error.cloned(), disposition, rate_limited: asks_limiter };
+        if expired { Ending::Expired(failure) } else { Ending::Nacked(failure) }
     }
 }
 
 /// Whether a failed key comes back by the rate limiter or a delay that was asked for: client-go's
 /// AddRateLimited and AddAfter, which count whatever the wait is.
 fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
-    match ending {
-        Ending::Failed { then: Disposition::Park | Disposition::Delayed, .. } => false,
-        Ending::Failed { rate_limited, .. } => *rate_limited || delay.is_some(),
-        _ => false,
-    }
+    ending.failure().is_some_and(|failure| match failure.disposition {
+        Disposition::Park | Disposition::Delayed => false,
+        Disposition::Tail { .. } | Disposition::Wait { .. } => failure.rate_limited || delay.is_some(),
+    })
 }
 
 impl How {

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 use super::object::Object;
 use super::time::Time;
 use super::trace::Trace;
@@ -14,7 +16,7 @@ pub type Rv = u64;
 pub type Source = Arc<str>;
 
 /// What a delta says of its key, in client-go's words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DeltaKind {
     /// A producer added it.
     Added,
@@ -46,36 +48,58 @@ impl DeltaKind {
 }
 
 /// One thing that happened to a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
-    /// What happened.
-    pub kind: DeltaKind,
-    /// The object as it was sent, or the newest one known for a tombstone.
-    pub object: Object,
-    /// The event that queued it.
+    /// The event that queued the delta.
     pub rv: Rv,
-    /// When it was queued.
+    /// When the delta was queued.
+    #[serde(rename = "at")]
     pub queued_at: Time,
-    /// A tombstone: the deletion was inferred, the object may be older than the last state.
+    /// The delta's type.
+    #[serde(rename = "delta")]
+    pub kind: DeltaKind,
+    /// Whether the delta is a tombstone: the deletion was inferred, so the object may be older than the last state.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub final_state_unknown: bool,
     /// How many older deltas the cap merged into this one.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub coalesced: u32,
-    /// Whom it is from, and whose the key is.
+    /// The delta's producer, and the key's owner from the delta on.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub provenance: Provenance,
+    /// The object as the producer sent it, or the newest one known for a tombstone.
+    pub object: Object,
 }
 
-/// Where a delta comes from: who sent it, who owns the key from it on, and the trace of the call that queued it.
+/// The optional facts about a delta's origin: its source, the key's owner from the delta on, the trace of the call.
 ///
-/// Most deltas have nothing of it or the same as the one before, so they pay a pointer each and share the rest.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Provenance(Option<Arc<Named>>);
+/// Most deltas have none of these facts, or the same facts as the delta before, so each delta pays for a pointer and
+/// shares the rest. A new fact about producers is one more optional field of `Facts`: events, deltas and their
+/// records then carry it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Provenance(Option<Arc<Facts>>);
 
-/// Invariant: not all of it is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+/// Invariant: at least one of the fields is set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Facts {
+    #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<Source>,
+    #[serde(rename = "traceparent", skip_serializing_if = "Option::is_none")]
     trace: Option<Trace>,
+}
+
+impl<'de> Deserialize<'de> for Provenance {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Facts { source, owner, trace } = Facts::deserialize(deserializer)?;
+        Ok(Self::new(source, owner, trace))
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Provenance {
@@ -83,7 +107,7 @@ impl Provenance {
     #[must_use]
     pub fn new(source: Option<Source>, owner: Option<Source>, trace: Option<Trace>) -> Self {
         let is_nothing = source.is_none() && owner.is_none() && trace.is_none();
-        Self((!is_nothing).then(|| Arc::new(Named { source, owner, trace })))
+        Self((!is_nothing).then(|| Arc::new(Facts { source, owner, trace })))
     }
 
     /// Who sent the delta, if the producer said so.

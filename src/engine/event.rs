@@ -1,58 +1,57 @@
-//! Everything that happens to a queue. Applying events is the only way in which a queue changes.
+//! Everything that can happen to a queue. A queue changes only by applying events.
+//!
+//! The journal stores an event as one JSON object, whose form the types of this module derive:
+//!
+//! ```json
+//! {"rv":1042,"at":1763704800000000,"type":"appended","data":{"key":"sku-1","delta":"Added","object":{}}}
+//! ```
+//!
+//! Rules of that form:
+//! - `rv`, `at` and `type` come first, in this order, so that the payload is read without a copy.
+//! - Instants are whole microseconds since the Unix epoch.
+//! - A field that has its default value is left out.
+//! - An object is the text that the producer sent.
+//! - A reader ignores fields that it does not know, so an event may gain an optional field without a new format
+//!   version: of the envelope if any event may carry the fact, of the payload otherwise. A new event type, and a
+//!   field that changes the meaning of another one, take a new version.
+//!
+//! To add an event: add its variant (and a payload struct if it has more than one or two fields), list its key in
+//! [`EventKind::key`], apply it in `apply.rs`, and teach the invariants and the model of the tests its rules.
 
+use std::fmt;
 use std::sync::Arc;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::command::Outcome;
 use super::config::Config;
-use super::delta::{DeltaKind, Rv, Source};
+use super::delta::{DeltaKind, Provenance, Rv, Source};
 use super::key::Key;
 use super::object::Object;
 use super::time::Time;
-use super::trace::Trace;
 
 /// One thing that happened to a queue.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// Its number: one more than the event before, except for `Recovered`.
+    /// The event's number: one more than that of the event before, except for `Recovered`.
     pub rv: Rv,
-    /// When it happened; never before the event before.
+    /// When the event happened; never before the event before.
     pub at: Time,
     /// What happened.
+    #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What an event says.
-#[derive(Clone, Debug, PartialEq)]
+/// What happened to a queue, and to which key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "data", rename_all = "snake_case")]
 pub enum EventKind {
     /// A delta was queued.
-    Appended {
-        /// The key.
-        key: Key,
-        /// What the delta says.
-        kind: DeltaKind,
-        /// The object.
-        object: Object,
-        /// Who sent it.
-        source: Option<Source>,
-        /// Who owns the key from now on.
-        owner: Option<Source>,
-        /// A tombstone.
-        final_state_unknown: bool,
-        /// When it may be handed out, if not at once.
-        due: Option<Time>,
-        /// What queued it.
-        origin: Origin,
-        /// The trace of the call, if the producer named one.
-        trace: Option<Trace>,
-    },
+    Appended(Appended),
     /// Mode keys: the key was added.
-    Queued {
-        /// The key.
-        key: Key,
-        /// When it may be handed out, if not at once.
-        due: Option<Time>,
-        /// Whether the call counts as a failure (`AddRateLimited`).
-        rate_limited: bool,
-    },
+    Queued(Queued),
     /// Mode keys, closed: a rate-limited add was ignored, yet counts as a failure.
     Failed {
         /// The key.
@@ -62,7 +61,8 @@ pub enum EventKind {
     Dropped {
         /// The key.
         key: Key,
-        /// What deleted it.
+        /// The call that deleted the key.
+        #[serde(default, skip_serializing_if = "is_default")]
         origin: Origin,
     },
     /// Another source owns the key's newest state from now on.
@@ -72,17 +72,8 @@ pub enum EventKind {
         /// The new owner.
         owner: Source,
     },
-    /// The key was handed out with all that waited. The event's number is the fencing token.
-    Leased {
-        /// The key.
-        key: Key,
-        /// When the lease expires.
-        deadline: Time,
-        /// Who holds it.
-        worker: Option<Arc<str>>,
-        /// The pop's id.
-        pop_id: Option<Arc<str>>,
-    },
+    /// The key was leased to a worker with all its waiting deltas. The event's number is the fencing token.
+    Leased(Leased),
     /// The lease got a new deadline.
     Extended {
         /// The key.
@@ -96,7 +87,7 @@ pub enum EventKind {
         key: Key,
         /// The lease.
         token: Rv,
-        /// How it ended.
+        /// How the lease ended.
         ending: Ending,
     },
     /// A delay or backoff ended.
@@ -109,24 +100,25 @@ pub enum EventKind {
         /// The key.
         key: Key,
     },
-    /// A parked key was put back in line by hand.
+    /// An operator made a parked key ready again.
     Redriven {
         /// The key.
         key: Key,
     },
-    /// What waited for the key was dropped by hand.
+    /// An operator dropped the deltas that waited for the key.
     Removed {
         /// The key.
         key: Key,
     },
-    /// The object was put in place without a delta.
+    /// The object became known without a delta.
     Seeded {
         /// The key.
         key: Key,
+        /// The source that owns the key from now on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        owner: Option<Source>,
         /// The object.
         object: Object,
-        /// Who owns the key.
-        owner: Option<Source>,
     },
     /// The queue counts as populated.
     Populated,
@@ -135,9 +127,9 @@ pub enum EventKind {
         /// All settings.
         config: Arc<Config>,
     },
-    /// Nothing is handed out until `Resumed`.
+    /// No key is delivered until `Resumed`.
     Paused,
-    /// Keys are handed out again.
+    /// Keys are delivered again.
     Resumed,
     /// The queue drains.
     Closed,
@@ -145,40 +137,100 @@ pub enum EventKind {
     Reopened,
     /// A periodic Resync began.
     ResyncDue,
-    /// The queue was loaded from its journal after an unclean end: its numbers have skipped ahead, so
-    /// that none is ever given twice.
+    /// The queue was loaded from its journal after an unclean end. Its numbers have skipped ahead, so that no number
+    /// is ever given twice.
     Recovered,
     /// A Replace was accepted.
     ReplaceStarted {
-        /// Whose list it is.
+        /// The source whose list this is.
+        #[serde(skip_serializing_if = "Option::is_none")]
         source: Option<Source>,
-        /// Whether it brings the initial list.
+        /// Whether the Replace brings the initial list.
+        #[serde(default, skip_serializing_if = "is_default")]
         first: bool,
     },
     /// A Replace ended, or was refused at its turn, or cut off by a crash.
-    ReplaceEnded {
-        /// Whose list it was.
-        source: Option<Source>,
-        /// Whether it was the one that brings the initial list.
-        first: bool,
-        /// What it did.
-        counts: ReplaceCounts,
-        /// Whether it was cut off.
-        aborted: bool,
-    },
+    ReplaceEnded(ReplaceEnded),
+}
+
+/// A delta was queued.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Appended {
+    /// The key.
+    pub key: Key,
+    /// The delta's type.
+    pub delta: DeltaKind,
+    /// Whether the delta is a tombstone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub final_state_unknown: bool,
+    /// The call that queued the delta.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub origin: Origin,
+    /// The delta's producer, and the key's owner from now on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub provenance: Provenance,
+    /// When the key may be delivered, if not at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<Time>,
+    /// The object.
+    pub object: Object,
+}
+
+/// Mode keys: the key was added.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Queued {
+    /// The key.
+    pub key: Key,
+    /// When the key may be delivered, if not at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<Time>,
+    /// Whether the call counts as a failure (`AddRateLimited`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rate_limited: bool,
+}
+
+/// A key was leased to a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leased {
+    /// The key.
+    pub key: Key,
+    /// When the lease expires.
+    pub deadline: Time,
+    /// The worker, if the pop named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Arc<str>>,
+    /// The pop's id, if it had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pop_id: Option<Arc<str>>,
+}
+
+/// A Replace ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplaceEnded {
+    /// The source whose list it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Whether the Replace brought the initial list.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub first: bool,
+    /// Whether the Replace was cut off.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub aborted: bool,
+    /// What the Replace did.
+    pub counts: ReplaceCounts,
 }
 
 impl EventKind {
-    /// The key that the event is about; none for those about the queue alone.
+    /// The key that the event is about; none if the event is about the queue alone.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         match self {
-            Self::Appended { key, .. }
-            | Self::Queued { key, .. }
+            Self::Appended(Appended { key, .. })
+            | Self::Queued(Queued { key, .. })
             | Self::Failed { key }
             | Self::Dropped { key, .. }
             | Self::TakenOver { key, .. }
-            | Self::Leased { key, .. }
+            | Self::Leased(Leased { key, .. })
             | Self::Extended { key, .. }
             | Self::Settled { key, .. }
             | Self::DelayElapsed { key }
@@ -186,75 +238,146 @@ impl EventKind {
             | Self::Redriven { key }
             | Self::Removed { key }
             | Self::Seeded { key, .. } => Some(key),
+            Self::Populated
+            | Self::Configured { .. }
+            | Self::Paused
+            | Self::Resumed
+            | Self::Closed
+            | Self::Reopened
+            | Self::ResyncDue
+            | Self::Recovered
+            | Self::ReplaceStarted { .. }
+            | Self::ReplaceEnded(_) => None,
+        }
+    }
+
+    /// The object that the event carries.
+    #[must_use]
+    pub fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Appended(Appended { object, .. }) | Self::Seeded { object, .. } => Some(object),
             _ => None,
         }
     }
 }
 
-/// What queued or dropped something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The call that queued or dropped a delta.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A producer's Add, Update or Delete: the queue is populated by it.
+    #[default]
     Call,
-    /// A Replace; `initial` when it brings the initial list.
-    Replace {
-        /// Whether it is the first one.
-        initial: bool,
-    },
-    /// A Resync: it is no news.
+    /// A Replace that does not bring the initial list.
+    Replace,
+    /// The Replace that brings the initial list.
+    InitialReplace,
+    /// A Resync: its delta is no new change.
     Resync,
 }
 
+impl Origin {
+    /// A Replace, which may be the one that brings the initial list.
+    #[must_use]
+    pub const fn replace(initial: bool) -> Self {
+        if initial { Self::InitialReplace } else { Self::Replace }
+    }
+}
+
 /// How a lease ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// Acknowledged: the deltas are known now, failures are forgotten.
+    /// The worker acknowledged the key: its deltas are known now, its failures are forgotten.
     Acked,
     /// client-go's Done alone, without Forget.
     Done,
-    /// Failed, by a nack or by its deadline.
-    Failed {
-        /// Whether the deadline passed.
-        expired: bool,
-        /// What the worker said.
-        error: Option<Arc<str>>,
-        /// Where the key went.
-        then: Disposition,
-        /// Whether the rate limiters were asked, the token bucket among them.
-        rate_limited: bool,
-    },
-    /// Given back to the tail of the line; no failure.
+    /// The worker reported a failure.
+    Nacked(Failure),
+    /// The deadline passed.
+    Expired(Failure),
+    /// The worker gave the key back to the tail of the ready queue; no failure.
     Released,
-    /// Parked at once.
+    /// The worker had the key parked.
     Rejected {
-        /// What the worker said.
+        /// The worker's error.
+        #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
     },
-    /// Never delivered: the key has its former turn again.
+    /// The reply of the pop was never delivered: the key has its former position again.
     Undelivered,
 }
 
-/// Where a key goes that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A failed delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The worker's error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Arc<str>>,
+    /// Where the key goes.
+    pub disposition: Disposition,
+    /// Whether the rate limiters set the wait, the token bucket among them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rate_limited: bool,
+}
+
+impl Ending {
+    /// The failure, if the lease ended by one.
+    #[must_use]
+    pub const fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Nacked(failure) | Self::Expired(failure) => Some(failure),
+            Self::Acked | Self::Done | Self::Released | Self::Rejected { .. } | Self::Undelivered => None,
+        }
+    }
+
+    /// The worker's error.
+    #[must_use]
+    pub fn error(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Nacked(Failure { error, .. }) | Self::Expired(Failure { error, .. }) => error.as_ref(),
+            Self::Rejected { error } => error.as_ref(),
+            Self::Acked | Self::Done | Self::Released | Self::Undelivered => None,
+        }
+    }
+
+    /// The outcome that a repeated settle of the lease is told; none for a lease that never was.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Acked | Self::Done => Some(Outcome::Acked),
+            Self::Nacked(_) => Some(Outcome::Nacked),
+            Self::Expired(_) => Some(Outcome::Expired),
+            Self::Released => Some(Outcome::Released),
+            Self::Rejected { .. } => Some(Outcome::Rejected),
+            Self::Undelivered => None,
+        }
+    }
+}
+
+/// Where a key goes after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// To the tail of the line; a backoff may stand beside.
+    /// To the tail of the ready queue; a backoff may stand beside.
     Tail {
-        /// Mode keys: the backoff that stays beside.
+        /// Mode keys: when the backoff beside ends.
+        #[serde(skip_serializing_if = "Option::is_none")]
         due: Option<Time>,
     },
-    /// It waits.
+    /// The key waits.
     Wait {
-        /// Until when, or until an earlier delay.
+        /// When the key becomes ready, unless an earlier delay ends first.
         due: Time,
     },
-    /// It waits for the delay that it has.
+    /// The key waits for the delay that it has.
     Delayed,
-    /// Out of circulation.
+    /// The key is parked.
     Park,
 }
 
 /// What a Replace did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplaceCounts {
     /// Objects of the list that were queued.
     pub replaced: u64,
@@ -266,4 +389,44 @@ pub struct ReplaceCounts {
     pub skipped: u64,
     /// Keys that belonged to another source before.
     pub taken_over: u64,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Reads the envelope by hand, because a derived `flatten` would copy every payload into a tree first.
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EventVisitor)
+    }
+}
+
+struct EventVisitor;
+
+impl<'de> Visitor<'de> for EventVisitor {
+    type Value = Event;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an event: an object that begins with `rv`, `at` and `type`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Event, A::Error> {
+        let rv = first_field(&mut map, "rv")?;
+        let named = |error: A::Error| de::Error::custom(format_args!("event {rv}: {error}"));
+        let at = first_field(&mut map, "at").map_err(named)?;
+        let kind = EventKind::deserialize(MapAccessDeserializer::new(map)).map_err(named)?;
+        Ok(Event { rv, at, kind })
+    }
+}
+
+/// The next field, which must be this one.
+fn first_field<'de, A: MapAccess<'de>, T: Deserialize<'de>>(
+    map: &mut A,
+    name: &'static str,
+) -> Result<T, A::Error> {
+    match map.next_key::<&str>()? {
+        Some(found) if found == name => map.next_value(),
+        _ => Err(de::Error::missing_field(name)),
+    }
 }

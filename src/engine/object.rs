@@ -9,6 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiter::{JiterError, Peek};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
 use super::key::{Key, KeyError, KeySpec, Part};
@@ -60,6 +63,29 @@ impl Object {
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Object {
+    /// Writes the text as it is. `serde_json` knows raw text by the name of this struct, which is how its own
+    /// `RawValue` is written; going through `RawValue` would parse every object once more.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const TOKEN: &str = "$serde_json::private::RawValue";
+        let mut raw = serializer.serialize_struct(TOKEN, 1)?;
+        raw.serialize_field(TOKEN, self.as_str())?;
+        raw.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    /// Takes the text as it is. Only the braces are checked: the text was checked when it was accepted.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        if text.starts_with('{') {
+            Ok(Self::from_valid(text))
+        } else {
+            Err(de::Error::custom("the object is not a JSON object"))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::command::{Call, Produced};
 use super::config::Mode;
 use super::delta::{DeltaKind, Source};
-use super::event::{EventKind, Origin};
+use super::event::{Appended, EventKind, Origin, Queued};
 use super::key::Key;
 use super::object::Object;
 use super::queue::Queue;
@@ -111,7 +111,7 @@ impl Queue {
         }
         let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
         if due.is_some() || call.rate_limited || !self.is_dirty(&key) {
-            self.emit(now, EventKind::Queued { key, due, rate_limited: call.rate_limited });
+            self.emit(now, EventKind::Queued(Queued { key, due, rate_limited: call.rate_limited }));
         }
         true
     }
@@ -131,22 +131,17 @@ impl Queue {
         self.tally.retries += u64::from(call.delay.is_some());
         let slot = self.table.find_or_insert(&call.key);
         let inherited = || self.table.at(slot).and_then(Entry::owner).cloned();
-        let owner = call.source.clone().or_else(inherited);
-        self.emit_at(
-            now,
-            Some(slot),
-            EventKind::Appended {
-                key: call.key.clone(),
-                kind: call.kind,
-                object: object.clone(),
-                source: call.source.clone(),
-                owner: if call.kind == DeltaKind::Deleted { None } else { owner },
-                final_state_unknown: call.final_state_unknown,
-                due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
-                origin: Origin::Call,
-                trace: call.trace.clone(),
-            },
-        );
+        let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
+        let appended = Appended {
+            key: call.key.clone(),
+            delta: call.kind,
+            final_state_unknown: call.final_state_unknown,
+            origin: Origin::Call,
+            provenance: self.provenance(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
+            due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
+            object: object.clone(),
+        };
+        self.emit_at(now, Some(slot), EventKind::Appended(appended));
         true
     }
 

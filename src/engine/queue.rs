@@ -12,7 +12,7 @@ use super::checkpoint::Checkpoints;
 use super::command::{Outcome, Settled};
 use super::config::{Config, Mode};
 use super::delta::{DeltaKind, Provenance, Rv, Source};
-use super::event::{Ending, Event, EventKind, ReplaceCounts};
+use super::event::{Appended, Ending, Event, EventKind, ReplaceCounts};
 use super::rate_limit::BucketLevel;
 use super::refusal::Refusal;
 use super::replace::{Run, Spent};
@@ -21,6 +21,7 @@ use super::settled::SettledLeases;
 use super::sweep::Seeding;
 use super::table::{Entry, Table};
 use super::time::Time;
+use super::trace::Trace;
 
 /// One queue: its state, and the commands and reads on it.
 ///
@@ -447,10 +448,20 @@ impl Queue {
         }
     }
 
-    fn count(&mut self, now: Time, slot: Option<Slot>, what: &EventKind) {
-        match what {
-            EventKind::Appended { kind, .. } => {
-                let place = DeltaKind::ALL.iter().position(|other| other == kind).unwrap_or_default();
+    /// The provenance of these facts, shared with that of the delta before if the facts are the same.
+    pub(super) fn provenance(
+        &mut self,
+        source: Option<&Source>,
+        owner: Option<&Source>,
+        trace: Option<&Trace>,
+    ) -> Provenance {
+        self.last_provenance.same_or_next(source, owner, trace)
+    }
+
+    fn count(&mut self, now: Time, slot: Option<Slot>, kind: &EventKind) {
+        match kind {
+            EventKind::Appended(Appended { delta, .. }) => {
+                let place = DeltaKind::ALL.iter().position(|other| other == delta).unwrap_or_default();
                 if let Some(count) = self.tally.deltas.get_mut(place) {
                     *count += 1;
                 }
@@ -458,7 +469,8 @@ impl Queue {
             EventKind::Settled { ending, .. } => {
                 let place = match ending {
                     Ending::Acked | Ending::Done => Some(0),
-                    Ending::Failed { expired, .. } => Some(if *expired { 4 } else { 1 }),
+                    Ending::Nacked(_) => Some(1),
+                    Ending::Expired(_) => Some(4),
                     Ending::Released => Some(2),
                     Ending::Rejected { .. } => Some(3),
                     Ending::Undelivered => None,

@@ -10,8 +10,8 @@ use std::vec::IntoIter;
 
 use super::command::{ObjectList, Progress, Replace, ReplaceId, Replaced};
 use super::config::Mode;
-use super::delta::{DeltaKind, Source};
-use super::event::{EventKind, Origin, ReplaceCounts};
+use super::delta::{DeltaKind, Provenance, Source};
+use super::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
 use super::key::{Key, KeySet};
 use super::limits::REPLACES_MAX;
 use super::object::Object;
@@ -210,7 +210,7 @@ impl Queue {
     fn end_run(&mut self, now: Time, run: &Run) -> Replaced {
         if !run.is_dry {
             let (source, counts, first) = (run.source.clone(), run.counts, run.may_be_first);
-            self.emit(now, EventKind::ReplaceEnded { source, first, counts, aborted: false });
+            self.emit(now, EventKind::ReplaceEnded(ReplaceEnded { source, first, aborted: false, counts }));
             for later in &mut self.runs {
                 later.may_be_first = false;
             }
@@ -316,18 +316,16 @@ impl Queue {
             match verdict {
                 Verdict::Changed => {
                     let owner = run.source.clone().or_else(|| self.owner_of(&key));
-                    let what = EventKind::Appended {
+                    let appended = Appended {
                         key,
-                        kind: run.kind,
-                        object,
-                        source: run.source.clone(),
-                        owner,
+                        delta: run.kind,
                         final_state_unknown: false,
+                        origin: Origin::replace(run.may_be_first),
+                        provenance: self.provenance(run.source.as_ref(), owner.as_ref(), run.trace.as_ref()),
                         due: None,
-                        origin: Origin::Replace { initial: run.may_be_first },
-                        trace: run.trace.clone(),
+                        object,
                     };
-                    self.emit(now, what);
+                    self.emit(now, EventKind::Appended(appended));
                 }
                 Verdict::Unchanged => {
                     self.tally.ignored_unchanged += 1;
@@ -357,26 +355,25 @@ impl Queue {
         let mut sweep = std::mem::take(&mut run.sweep);
         let keys = self.next_keys(&mut sweep, budget, goes);
         run.sweep = sweep;
-        let origin = Origin::Replace { initial: run.may_be_first };
+        let origin = Origin::replace(run.may_be_first);
+        let provenance = Provenance::new(run.source.clone(), None, run.trace.clone());
         for key in keys {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
             let Some(object) = entry.newest_object().cloned() else { continue };
-            let what = if self.drops(entry) {
+            let kind = if self.drops(entry) {
                 EventKind::Dropped { key, origin }
             } else {
-                EventKind::Appended {
+                EventKind::Appended(Appended {
                     key,
-                    kind: DeltaKind::Deleted,
-                    object,
-                    source: run.source.clone(),
-                    owner: None,
+                    delta: DeltaKind::Deleted,
                     final_state_unknown: true,
-                    due: None,
                     origin,
-                    trace: run.trace.clone(),
-                }
+                    provenance: provenance.clone(),
+                    due: None,
+                    object,
+                })
             };
-            self.emit(now, what);
+            self.emit(now, kind);
             run.counts.deleted += 1;
         }
         !run.sweep.is_under_way()

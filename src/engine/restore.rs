@@ -7,7 +7,7 @@
 
 use std::num::NonZero;
 
-use super::event::{Event, EventKind, ReplaceCounts};
+use super::event::{Event, EventKind, ReplaceCounts, ReplaceEnded};
 use super::key::Key;
 use super::limits::RECOVERY_SKIP_EVENTS;
 use super::queue::{Initial, Queue};
@@ -114,7 +114,7 @@ impl Queue {
         if let Some(source) = cut.map(|last| last.source.clone()) {
             let first = self.initial == Initial::Running;
             let counts = ReplaceCounts::default();
-            self.emit(now, EventKind::ReplaceEnded { source, first, counts, aborted: true });
+            self.emit(now, EventKind::ReplaceEnded(ReplaceEnded { source, first, aborted: true, counts }));
         }
     }
 }

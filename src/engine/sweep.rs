@@ -10,7 +10,7 @@ use std::vec::IntoIter;
 use super::command::{Produced, Progress, Purged};
 use super::config::Mode;
 use super::delta::{DeltaKind, Rv, Source};
-use super::event::{EventKind, Origin};
+use super::event::{Appended, EventKind, Origin};
 use super::key::Key;
 use super::object::Object;
 use super::queue::Queue;
@@ -72,18 +72,17 @@ impl Queue {
         for key in self.next_keys(sweep, budget, rests) {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
             let (Some(known), owner) = (&entry.known, entry.owner().cloned()) else { continue };
-            let what = EventKind::Appended {
-                kind: DeltaKind::Sync,
-                object: known.object.clone(),
-                source: None,
-                owner,
-                final_state_unknown: false,
-                due: None,
-                origin: Origin::Resync,
-                trace: sweep.trace.clone(),
+            let object = known.object.clone();
+            let appended = Appended {
                 key,
+                delta: DeltaKind::Sync,
+                final_state_unknown: false,
+                origin: Origin::Resync,
+                provenance: self.provenance(None, owner.as_ref(), sweep.trace.as_ref()),
+                due: None,
+                object,
             };
-            self.emit(now, what);
+            self.emit(now, EventKind::Appended(appended));
             sweep.done.keys += 1;
         }
         Ok(if sweep.after.is_some() { Progress::More } else { Progress::Done(self.resynced(sweep)) })
@@ -146,7 +145,7 @@ impl Queue {
         keys: Option<&mut IntoIter<Key>>,
         sweep: &mut Sweep,
         budget: usize,
-        what: impl Fn(Key) -> EventKind,
+        event: impl Fn(Key) -> EventKind,
     ) -> Progress<u64> {
         let now = self.advance(now);
         let (batch, more) = match keys {
@@ -156,7 +155,7 @@ impl Queue {
         for key in batch {
             let entry = self.table.get(key.as_str());
             if entry.is_some_and(|entry| entry.standing.place == Place::Parked) {
-                self.emit(now, what(key));
+                self.emit(now, event(key));
                 sweep.done.keys += 1;
             }
         }

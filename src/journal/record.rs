@@ -1,20 +1,22 @@
 //! Engine values as rows of a store, and back: format version 1.
 //!
-//! Rows, engine types and the JSON in rows are three things. The JSON has mirror types of its own, which
-//! nothing outside of this module sees; a store carries rows as they are.
+//! Events, deltas and the facts in them derive their JSON in the engine (see [`event`](crate::engine::event) for the
+//! rules of its form). The states of keys and queues have mirror types in this module. A store carries rows as they are.
 //!
-//! What a person finds with `sqlite3` and `json_each`:
-//! - `events` of a journal row is an array with one flat object for each event, `item` of a key row and
-//!   `state` of a queue row are objects. The `type` of an event is the name of its variant.
-//! - Instants (`at`, `due`, `deadline`, `since`, ...) are whole microseconds since the Unix epoch; spans are
-//!   named with their unit, as in `lease_us`.
-//! - A member is left out where it says nothing: no value, `false`, 0, the `origin` of a call, an `owner`
-//!   that is the `source`. So `"owner":null` is nobody although there is a source.
-//! - An object stands there as it was sent.
+//! For a person with `sqlite3` and `json_each`:
+//! - `events` of a journal row is an array with one object per event, `item` of a key row and `state` of a queue row
+//!   are objects.
+//! - Instants (`at`, `due`, `deadline`, `since`, ...) are whole microseconds since the Unix epoch; spans are named with
+//!   their unit, as in `lease_us`.
+//! - A field that has its default value is left out.
+//! - An object is the text that the producer sent.
 //!
-//! What the versions promise: members that are not known are skipped, so that an event may gain what is
-//! optional without a new version. All else takes a new version, and the reader of this one stays, held
-//! by its golden files in `tests/fixtures/journal/`.
+//! Rules of the format:
+//! - Every row has a format version and a checksum over all its columns.
+//! - A reader ignores fields that it does not know, so a record may gain an optional field without a new version. A
+//!   change that a reader must not ignore takes a new version.
+//! - Golden files hold every format from the first release on. Until then a format may change at any time, and a
+//!   snapshot of today's form shows each change.
 
 mod checksum;
 mod config;

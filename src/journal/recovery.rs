@@ -11,9 +11,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Stretch};
 use super::{Deleted, Numbers, STRETCH_BYTES};
-use crate::engine::Queue;
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
+use crate::engine::{Misfit, Queue};
 use crate::name::Name;
 
 /// Keys that are read at a time.
@@ -43,6 +43,14 @@ pub enum Error {
         before: Rv,
         /// The row behind the gap.
         row: u64,
+    },
+    /// An event does not fit the state that the rows before it give.
+    #[error("journal row {row} can't be replayed: {misfit}")]
+    Event {
+        /// The row.
+        row: u64,
+        /// The event, and what it contradicts.
+        misfit: Misfit,
     },
     /// The rows do not fit together.
     #[error("the rows of queue {queue} contradict each other: {rule}")]
@@ -237,7 +245,7 @@ async fn replay(
             progress.events.fetch_add(events.len() as u64, Ordering::Relaxed);
             for event in events.iter().filter(|event| event.rv > last_rv) {
                 let floor = event.kind.key().and_then(|key| floors.get(key)).copied().unwrap_or_default();
-                queue.replay(event, floor);
+                queue.replay(event, floor).map_err(|misfit| Error::Event { row: journal.id, misfit })?;
             }
             last_rv = journal.last_rv;
             Ok::<(), Error>(())

@@ -5,7 +5,6 @@ mod damage;
 mod documents;
 mod live;
 mod refusals;
-mod released;
 mod round_trip;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{RawObject, instant};
-use crate::engine::event::{Disposition, Ending, Event, EventKind};
+use crate::engine::event::{Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Queued};
 use crate::engine::time::Time;
 use crate::http::openapi::terms;
 use crate::service::{Handle, Moment};
@@ -73,32 +73,26 @@ impl EventDocument {
         let document = Self { resource_version: event.rv, at: instant(event.at), ..Self::default() };
         let lease = |token| Some(handle.lease_id(token).to_string());
         match &event.kind {
-            EventKind::Appended {
-                kind,
-                object,
-                source,
-                owner,
-                final_state_unknown,
-                due,
-                origin: _,
-                trace,
-                key: _,
-            } => Self {
-                event: "appended",
-                kind: Some(kind.as_str()),
-                final_state_unknown: *final_state_unknown,
-                source: text(source.as_ref()),
-                owner: text(owner.as_ref()),
-                due_at: due.map(instant),
-                traceparent: trace.as_deref().map(ToString::to_string),
-                object: Some(RawObject(object.clone())),
-                ..document
-            },
-            EventKind::Queued { due, .. } => Self { event: "queued", due_at: due.map(instant), ..document },
+            EventKind::Appended(Appended { delta, final_state_unknown, provenance, due, object, .. }) => {
+                Self {
+                    event: "appended",
+                    kind: Some(delta.as_str()),
+                    final_state_unknown: *final_state_unknown,
+                    source: text(provenance.source()),
+                    owner: text(provenance.owner()),
+                    due_at: due.map(instant),
+                    traceparent: provenance.trace().map(ToString::to_string),
+                    object: Some(RawObject(object.clone())),
+                    ..document
+                }
+            }
+            EventKind::Queued(Queued { due, .. }) => {
+                Self { event: "queued", due_at: due.map(instant), ..document }
+            }
             EventKind::TakenOver { owner, .. } => {
                 Self { event: "taken_over", owner: text(Some(owner)), ..document }
             }
-            EventKind::Leased { deadline, worker, .. } => Self {
+            EventKind::Leased(Leased { deadline, worker, .. }) => Self {
                 event: "leased",
                 lease: lease(event.rv),
                 worker: text(worker.as_ref()),
@@ -133,8 +127,8 @@ impl EventDocument {
 }
 
 /// Events that say nothing but that they happened.
-fn plain(what: &EventKind) -> &'static str {
-    match what {
+fn plain(kind: &EventKind) -> &'static str {
+    match kind {
         EventKind::Failed { .. } => "failed",
         EventKind::Dropped { .. } => "dropped",
         EventKind::DelayElapsed { .. } => "fired",
@@ -147,8 +141,8 @@ fn plain(what: &EventKind) -> &'static str {
 fn of_ending(ending: &Ending) -> (&'static str, Option<String>) {
     match ending {
         Ending::Acked | Ending::Done => ("acked", None),
-        Ending::Failed { expired: true, error, .. } => ("expired", text(error.as_ref())),
-        Ending::Failed { error, .. } => ("nacked", text(error.as_ref())),
+        Ending::Expired(Failure { error, .. }) => ("expired", text(error.as_ref())),
+        Ending::Nacked(Failure { error, .. }) => ("nacked", text(error.as_ref())),
         Ending::Released => ("released", None),
         Ending::Rejected { error } => ("rejected", text(error.as_ref())),
         Ending::Undelivered => ("returned", None),
@@ -157,10 +151,10 @@ fn of_ending(ending: &Ending) -> (&'static str, Option<String>) {
 
 /// Whether the key is parked, and until when it waits.
 fn whereto(ending: &Ending) -> (bool, Option<Time>) {
-    match ending {
-        Ending::Rejected { .. } | Ending::Failed { then: Disposition::Park, .. } => (true, None),
-        Ending::Failed { then: Disposition::Wait { due }, .. } => (false, Some(*due)),
-        _ => (false, None),
+    match ending.failure().map(|failure| failure.disposition) {
+        Some(Disposition::Park) => (true, None),
+        Some(Disposition::Wait { due }) => (false, Some(due)),
+        _ => (matches!(ending, Ending::Rejected { .. }), None),
     }
 }
 

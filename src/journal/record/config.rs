@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
 use super::json::{Float, Text, is_default, micros};
@@ -14,7 +14,7 @@ use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimit
 
 /// Mirrors [`Config`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct WireConfig<'a> {
+struct WireConfig<'a> {
     #[serde(with = "ModeWord")]
     mode: Mode,
     #[serde(borrow)]
@@ -97,9 +97,21 @@ struct WireRetention {
     bytes: Option<u64>,
 }
 
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        WireConfig::of(self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WireConfig::deserialize(deserializer)?.read().map_err(de::Error::custom)
+    }
+}
+
 impl<'a> WireConfig<'a> {
     /// The settings, to be written.
-    pub(super) fn of(config: &'a Config) -> Self {
+    fn of(config: &'a Config) -> Self {
         let part = |pointer: &'a Pointer| WirePointer {
             pointer: Text::of(&pointer.text),
             optional: pointer.optional,
@@ -131,7 +143,7 @@ impl<'a> WireConfig<'a> {
     }
 
     /// The settings that were read.
-    pub(super) fn read(&self) -> Result<Config, String> {
+    fn read(&self) -> Result<Config, String> {
         let part = |part: &WirePointer<'_>| Pointer::parse(part.pointer.as_str(), part.optional);
         let key = self.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new)?;
         let admission = self.admission(&key)?;

@@ -96,14 +96,15 @@ impl Decoder {
     fn queue_state(&mut self, row: &QueueRow) -> Result<QueueState, String> {
         let state: WireState<'_> =
             serde_json::from_str(&row.state).map_err(|error| format!("state: {error}"))?;
-        state.read(row.rv, &mut self.names)
+        Ok(state.read(row.rv, &mut self.names))
     }
 
     fn key_state(&mut self, row: &KeyRow) -> Result<KeyState, String> {
         let key = Key::from_shared(row.key.clone()).map_err(|error| error.to_string())?;
         let known = match (row.known_rv, &row.known_object, &row.owner) {
             (Some(rv), Some(text), owner) => {
-                let owner = owner.as_deref().map(|owner| self.names.share(owner));
+                let mut owner = owner.clone();
+                self.names.share_some(owner.as_mut());
                 Some(Known { object: shared_object(text.clone())?, rv, owner })
             }
             (None, None, None) => None,

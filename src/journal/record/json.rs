@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 
-use crate::engine::delta::DeltaKind;
 use crate::engine::object::Object;
 
 /// JSON text that grows. It is bytes because that is what serde writes to.
@@ -33,26 +32,10 @@ impl Json {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Adds a value. Mirror types only: they have text for names, so that nothing can fail.
-    #[expect(clippy::expect_used, reason = "memory takes every write, and the mirror types are plain")]
+    /// Adds a value. The types of records have text for names, so that nothing can fail.
+    #[expect(clippy::expect_used, reason = "memory takes every write, and names of members are text")]
     pub(super) fn push_value(&mut self, value: &impl Serialize) {
-        serde_json::to_writer(&mut self.0, value).expect("a mirror type can be written to memory");
-    }
-
-    /// Adds a value that has members already, with its object as one more.
-    pub(super) fn push_with_object(&mut self, value: &impl Serialize, object: Option<&Object>) {
-        self.push_value(value);
-        if let Some(object) = object {
-            self.reopen();
-            self.push(",\"object\":");
-            self.push(object.as_str());
-            self.push("}");
-        }
-    }
-
-    /// Takes the last brace away, so that the value before it gets more members.
-    pub(super) fn reopen(&mut self) {
-        self.0.pop();
+        serde_json::to_writer(&mut self.0, value).expect("a record can be written to memory");
     }
 
     /// Cuts the text in two at `at`, where a comma and an element were added: the element begins an
@@ -104,22 +87,6 @@ impl<'de> Deserialize<'de> for Float {
     }
 }
 
-/// The words for [`DeltaKind`], as they are on the wire, too.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "DeltaKind")]
-enum DeltaWord {
-    Added,
-    Updated,
-    Deleted,
-    Replaced,
-    Sync,
-}
-
-/// What a delta says, where it may be absent.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct DeltaName(#[serde(with = "DeltaWord")] pub(super) DeltaKind);
-
 /// Whether a member may be left out: reading puts the default in its place.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -131,24 +98,13 @@ pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The object of a member that must be there.
-pub(super) fn object_of(raw: Option<&RawValue>) -> Result<Object, String> {
-    object(need(raw, "object")?.get())
-}
-
-/// The object that `text` is.
-pub(super) fn object(text: &str) -> Result<Object, String> {
-    check_object(text).map(|()| Object::from_valid(text))
-}
-
-/// As [`object`], without a copy.
+/// The object that `text` is. Only the first byte is looked at: the row has a checksum.
 pub(super) fn shared_object(text: Arc<str>) -> Result<Object, String> {
-    check_object(&text).map(|()| Object::from_shared(text))
-}
-
-/// Only the first byte is looked at: the rest has a checksum.
-fn check_object(text: &str) -> Result<(), String> {
-    if text.starts_with('{') { Ok(()) } else { Err("its object is none".to_owned()) }
+    if text.starts_with('{') {
+        Ok(Object::from_shared(text))
+    } else {
+        Err("its known object is not a JSON object".to_owned())
+    }
 }
 
 /// A member that must be there.

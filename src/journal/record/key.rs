@@ -1,12 +1,12 @@
 //! All of a key but its known object, as JSON.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
-use super::json::{DeltaName, Json, Text, is_default, micros, need, object_of};
-use super::names::{Names, Owner, Traceparent};
+use super::json::{Json, Text, is_default, micros, need};
+use super::names::Names;
 use crate::engine::delta::{Delta, Rv};
 use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
 use crate::engine::snapshot::KeyState;
@@ -34,10 +34,10 @@ pub(super) struct WireItem<'a> {
     memory: Option<WireMemory>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mark: Option<Rv>,
-    #[serde(default, skip_serializing)]
-    waiting: Vec<WireDelta<'a>>,
-    #[serde(default, skip_serializing)]
-    leased: Vec<WireDelta<'a>>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    waiting: Cow<'a, [Delta]>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    leased: Cow<'a, [Delta]>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -87,23 +87,8 @@ struct WireLease<'a> {
     news: Option<u64>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct WireDelta<'a> {
-    rv: Rv,
-    at: u64,
-    delta: DeltaName,
-    #[serde(default, skip_serializing_if = "is_default")]
-    final_state_unknown: bool,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    source: Option<Text<'a>>,
-    #[serde(borrow, default, skip_serializing_if = "Owner::is_source")]
-    owner: Owner<'a>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    coalesced: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<Traceparent>,
-    #[serde(skip_serializing)]
-    object: Option<&'a RawValue>,
+fn is_empty(deltas: &Cow<'_, [Delta]>) -> bool {
+    deltas.is_empty()
 }
 
 /// The item of a key; none if all of it is at its default.
@@ -112,24 +97,21 @@ pub(super) fn encode(state: &KeyState) -> Option<String> {
     if mark.is_none() && waiting.is_empty() && leased.is_empty() && *standing == Standing::default() {
         return None;
     }
-    let objects = waiting.iter().chain(leased).map(|delta| delta.object.bytes() + ITEM_BYTES).sum::<usize>();
-    let mut json = Json::with_capacity(objects + ITEM_BYTES);
-    json.push_value(&WireItem::of(standing, *mark));
-    for (opening, deltas) in [(",\"waiting\":[", waiting), (",\"leased\":[", leased)] {
-        let mut before = opening;
-        json.reopen();
-        for delta in deltas {
-            json.push(before);
-            json.push_with_object(&WireDelta::of(delta), Some(&delta.object));
-            before = ",";
-        }
-        json.push(if deltas.is_empty() { "}" } else { "]}" });
-    }
+    let mut json = Json::with_capacity(ITEM_BYTES + deltas_bytes(waiting) + deltas_bytes(leased));
+    json.push_value(&WireItem {
+        waiting: waiting.into(),
+        leased: leased.into(),
+        ..WireItem::of(standing, *mark)
+    });
     Some(json.into_string())
 }
 
-/// About what an item or a delta takes beside its objects.
+/// About how many bytes of text an item or a delta takes, without objects.
 const ITEM_BYTES: usize = 128;
+
+fn deltas_bytes(deltas: &[Delta]) -> usize {
+    deltas.iter().map(|delta| ITEM_BYTES + delta.object.bytes()).sum()
+}
 
 /// The parts of a key that an item tells; all at their defaults without one.
 #[derive(Default)]
@@ -147,11 +129,10 @@ pub(super) struct Item {
 /// Reads an item.
 pub(super) fn decode(text: &str, names: &mut Names) -> Result<Item, String> {
     let wire: WireItem<'_> = serde_json::from_str(text).map_err(|error| format!("item: {error}"))?;
-    let mut deltas = |list: &[WireDelta<'_>]| -> Result<Vec<Delta>, String> {
-        list.iter().map(|delta| delta.read(names)).collect()
-    };
-    let (waiting, leased) = (deltas(&wire.waiting)?, deltas(&wire.leased)?);
-    Ok(Item { waiting, leased, standing: wire.standing(names)?, mark: wire.mark })
+    let standing = wire.standing(names)?;
+    let (mut waiting, mut leased) = (wire.waiting.into_owned(), wire.leased.into_owned());
+    waiting.iter_mut().chain(&mut leased).for_each(|delta| names.share_provenance(&mut delta.provenance));
+    Ok(Item { waiting, leased, standing, mark: wire.mark })
 }
 
 impl<'a> WireItem<'a> {
@@ -173,8 +154,8 @@ impl<'a> WireItem<'a> {
             last_error: last_error.as_deref().map(Text::of),
             memory: memory.map(|(until, rv)| WireMemory { until: until.as_micros(), rv }),
             mark,
-            waiting: Vec::new(),
-            leased: Vec::new(),
+            waiting: Cow::default(),
+            leased: Cow::default(),
         }
     }
 
@@ -237,43 +218,11 @@ impl<'a> WireLease<'a> {
             deadline: Time::from_micros(self.deadline),
             since: Time::from_micros(self.since),
             length: Duration::from_micros(self.length_us),
-            worker: names.share_some(self.worker.as_ref()),
-            pop_id: names.share_some(self.pop_id.as_ref()),
+            worker: names.shared(self.worker.as_ref()),
+            pop_id: self.pop_id.as_ref().map(|id| id.as_str().into()),
             former: self.former.read(),
             dropped_delay: self.dropped_delay.map(WireDelay::read),
             news: self.news.map(Time::from_micros),
         }
-    }
-}
-
-impl<'a> WireDelta<'a> {
-    fn of(delta: &'a Delta) -> Self {
-        let source = delta.provenance.source();
-        Self {
-            rv: delta.rv,
-            at: delta.queued_at.as_micros(),
-            delta: DeltaName(delta.kind),
-            final_state_unknown: delta.final_state_unknown,
-            source: source.map(|source| Text::of(source)),
-            owner: Owner::of(delta.provenance.owner(), source),
-            coalesced: delta.coalesced,
-            traceparent: delta.provenance.trace().map(|trace| Traceparent::of(trace)),
-            object: None,
-        }
-    }
-
-    fn read(&self, names: &mut Names) -> Result<Delta, String> {
-        let source = names.share_some(self.source.as_ref());
-        let owner = self.owner.read(source.as_ref(), names);
-        let trace = self.traceparent.map(|traceparent| traceparent.read(names));
-        Ok(Delta {
-            kind: self.delta.0,
-            object: object_of(self.object)?,
-            rv: self.rv,
-            queued_at: Time::from_micros(self.at),
-            final_state_unknown: self.final_state_unknown,
-            coalesced: self.coalesced,
-            provenance: names.share_provenance(source.as_ref(), owner.as_ref(), trace.as_ref()),
-        })
     }
 }

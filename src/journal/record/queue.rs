@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::WireConfig;
 use super::json::{Float, Text, is_default};
 use super::names::Names;
 use crate::engine::command::Outcome;
+use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::ReplaceCounts;
 use crate::engine::rate_limit::BucketLevel;
@@ -31,7 +31,7 @@ pub(super) struct WireState<'a> {
     next_resync: Option<u64>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     last_replace: Option<WireLastReplace<'a>>,
-    config: WireConfig<'a>,
+    config: Arc<Config>,
     settled: Vec<WireSettled>,
 }
 
@@ -58,17 +58,7 @@ struct WireLastReplace<'a> {
     ended: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
     aborted: bool,
-    counts: WireCounts,
-}
-
-/// Mirrors [`ReplaceCounts`].
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct WireCounts {
-    replaced: u64,
-    deleted: u64,
-    unchanged: u64,
-    skipped: u64,
-    taken_over: u64,
+    counts: ReplaceCounts,
 }
 
 /// Leases that ended alike, one after the other: mostly all of them.
@@ -105,19 +95,19 @@ impl<'a> WireState<'a> {
             bucket: state.bucket.map(level),
             next_resync: state.next_resync.map(Time::as_micros),
             last_replace: state.last_replace.as_ref().map(WireLastReplace::of),
-            config: WireConfig::of(&state.config),
+            config: state.config.clone(),
             settled: alike.filter_map(WireSettled::of).collect(),
         }
     }
 
     /// The state that was read, as of `rv`.
-    pub(super) fn read(&self, rv: Rv, names: &mut Names) -> Result<QueueState, String> {
+    pub(super) fn read(&self, rv: Rv, names: &mut Names) -> QueueState {
         let level =
             |level: &WireLevel| BucketLevel { tokens: level.tokens.0, at: Time::from_micros(level.at) };
-        Ok(QueueState {
+        QueueState {
             rv,
             last_at: Time::from_micros(self.last_at),
-            config: Arc::new(self.config.read()?),
+            config: self.config.clone(),
             auto_created: self.auto_created,
             populated: self.populated,
             paused: self.paused,
@@ -127,7 +117,7 @@ impl<'a> WireState<'a> {
             bucket: self.bucket.as_ref().map(level),
             next_resync: self.next_resync.map(Time::from_micros),
             last_replace: self.last_replace.as_ref().map(|last| last.read(names)),
-        })
+        }
     }
 }
 
@@ -149,31 +139,17 @@ impl<'a> WireLastReplace<'a> {
             started: last.started.as_micros(),
             ended: last.ended.map(Time::as_micros),
             aborted: last.aborted,
-            counts: WireCounts::of(last.counts),
+            counts: last.counts,
         }
     }
 
     fn read(&self, names: &mut Names) -> LastReplace {
         LastReplace {
-            source: names.share_some(self.source.as_ref()),
-            counts: self.counts.read(),
+            source: names.shared(self.source.as_ref()),
+            counts: self.counts,
             started: Time::from_micros(self.started),
             ended: self.ended.map(Time::from_micros),
             aborted: self.aborted,
         }
-    }
-}
-
-impl WireCounts {
-    /// The counts, to be written.
-    pub(super) const fn of(counts: ReplaceCounts) -> Self {
-        let ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over } = counts;
-        Self { replaced, deleted, unchanged, skipped, taken_over }
-    }
-
-    /// The counts that were read.
-    pub(super) const fn read(self) -> ReplaceCounts {
-        let Self { replaced, deleted, unchanged, skipped, taken_over } = self;
-        ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over }
     }
 }

@@ -111,7 +111,7 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
         assert!(check(&restored).printed().contains("no damage: 1 queues, "));
         assert!(run("check --backup", &[&file]).printed().contains("no damage: 1 queues, "));
         let mut connection = open(&restored).await;
-        let added = "SELECT event.value ->> 'key' FROM journal, json_each(events) AS event";
+        let added = "SELECT event.value ->> '$.data.key' FROM journal, json_each(events) AS event";
         let keys: Vec<String> = sqlx::query_scalar(added).fetch_all(&mut connection).await.expect("keys");
         connection.close().await.expect("a database");
         let keys: BTreeSet<usize> = keys.iter().map(|key| key.parse().expect("a number")).collect();

@@ -138,7 +138,7 @@ impl Store {
                 Some(_) => "an event of a key is replayed",
             };
             self.hit(hit);
-            queue.replay(event, floor);
+            queue.replay(event, floor).expect("the event fits");
         }
         queue.check().map_err(|rule| format!("recovered: {rule}"))?;
         Ok(queue)

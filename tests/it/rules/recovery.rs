@@ -1,7 +1,7 @@
 //! Checkpoints and restarts: nothing is lost, downtime counts as no failure, and no number is issued twice.
 
 use deltaq::engine::command::Outcome;
-use deltaq::engine::event::EventKind;
+use deltaq::engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded};
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::schedule::Slot;
 use deltaq::engine::snapshot::{Gone, KeyState};
@@ -256,12 +256,12 @@ fn a_tombstone_row_names_the_event_that_removed_the_key_and_covers_it() {
     let again = |rv| Event {
         rv,
         at: fixture.now(),
-        kind: EventKind::Queued { key: key("a"), due: None, rate_limited: false },
+        kind: EventKind::Queued(Queued { key: key("a"), due: None, rate_limited: false }),
     };
     let mut queue = Queue::restore(before);
-    queue.replay(&again(3), 3);
+    queue.replay(&again(3), 3).expect("the event fits");
     assert!(queue.table().is_empty(), "what is passed over makes no entry");
-    queue.replay(&again(4), 3);
+    queue.replay(&again(4), 3).expect("the event fits");
     assert_eq!(queue.table().len(), 1);
 }
 
@@ -372,4 +372,62 @@ fn the_stored_rows_are_known_after_a_checkpoint_and_after_recovery() {
     kept.fixture.queue.begin_checkpoint();
     let rows = kept.fixture.queue.capture(9, 9).keys.len();
     assert_eq!(rows, 1, "recovery gives no reason to write all rows again");
+}
+
+/// Events that contradict a queue with the ready key `a`, and what each one contradicts.
+fn misfits() -> [(u64, EventKind, &'static str); 9] {
+    let a = || key("a");
+    let (deadline, counts) = (Time::from_micros(9), ReplaceCounts::default());
+    let ended = ReplaceEnded { source: None, first: false, aborted: false, counts };
+    let leased = Leased { key: key("b"), deadline, worker: None, pop_id: None };
+    [
+        (1, EventKind::Paused, "its number does not follow that of the event before"),
+        (3, EventKind::Paused, "its number does not follow that of the event before"),
+        (2, EventKind::Leased(leased), "the key is not ready"),
+        (
+            2,
+            EventKind::Settled { key: a(), token: 1, ending: Ending::Acked },
+            "the key does not have this lease",
+        ),
+        (2, EventKind::Extended { key: a(), deadline }, "the key does not have this lease"),
+        (2, EventKind::DelayElapsed { key: a() }, "the key has no delay"),
+        (2, EventKind::Redriven { key: a() }, "the key is not parked"),
+        (
+            2,
+            EventKind::TakenOver { key: a(), owner: "erp".into() },
+            "the key has no object that could be owned",
+        ),
+        (2, EventKind::ReplaceEnded(ended), "no Replace is running"),
+    ]
+}
+
+fn queue_with_a_ready_key() -> Queue {
+    let mut fixture = Fixture::in_mode(Mode::Keys);
+    fixture.produce([queued("a")]).expect("there is room");
+    assert_eq!(fixture.queue.resource_version(), 1);
+    fixture.queue
+}
+
+#[test]
+fn replay_refuses_an_event_that_does_not_fit_and_names_it() {
+    for (rv, kind, reason) in misfits() {
+        let mut queue = queue_with_a_ready_key();
+        let at = Time::from_micros(START_MS * 1_000);
+        let misfit = queue.replay(&Event { rv, at, kind: kind.clone() }, 0).expect_err(reason);
+        assert_eq!((misfit.rv, misfit.reason), (rv, reason));
+        let named = kind.key().map_or(String::new(), |key| format!(" of key \"{key}\""));
+        let text =
+            format!("event {rv} ({}{named}) does not fit the state of the queue: {reason}", misfit.event);
+        assert_eq!(misfit.to_string(), text);
+        assert!(format!("{kind:?}").starts_with(&misfit.event), "{text}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "event 2 (Extended of key \"a\") does not fit the state of the queue")]
+fn apply_panics_on_an_event_that_does_not_fit() {
+    let mut queue = queue_with_a_ready_key();
+    let at = Time::from_micros(START_MS * 1_000);
+    let kind = EventKind::Extended { key: key("a"), deadline: at };
+    queue.apply(&Event { rv: 2, at, kind });
 }

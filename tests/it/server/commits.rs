@@ -403,9 +403,7 @@ async fn a_lease_does_not_expire_before_its_own_commit() {
     bench.hand.advance(Duration::from_secs(2));
     let mut add = bench.call("POST", "/add", &object("new"));
     assert!(pushed(&mut add).await.is_none());
-    let expired = |what: &EventKind| {
-        matches!(what, EventKind::Settled { ending: Ending::Failed { expired: true, .. }, .. })
-    };
+    let expired = |what: &EventKind| matches!(what, EventKind::Settled { ending: Ending::Expired(_), .. });
     assert_eq!(bench.events().iter().filter(|what| expired(what)).count(), 0);
     bench.journal.release();
     let popped = read(pop.await).await;

@@ -68,7 +68,7 @@ fn low(number: u64) -> u32 {
 
 #[test]
 fn in_a_journal_row() {
-    let events = samples::events(10, samples::whats().split_off(1));
+    let events = samples::events(10, samples::kinds().split_off(1));
     let mut damage = Damage::new(journal_rows(QueueId(3), 812, 9, &events).remove(0));
     let text = damage.row.events.clone();
     damage.text(&text, |row, text| row.events = text);
@@ -141,7 +141,7 @@ fn in_a_queue_row() {
 
 #[test]
 fn is_named_with_its_row() {
-    let events = samples::events(10, samples::whats());
+    let events = samples::events(10, samples::kinds());
     let mut row = journal_rows(QueueId(3), 812, 9, &events).remove(0);
     let checksum = row.checksum;
     row.checksum ^= 1;

@@ -1,16 +1,20 @@
-//! States that nobody would think of, from a seed.
+//! Random events and states from a seed come back from their rows as they were.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::samples;
+use super::{all_types, samples, types};
 use crate::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance};
-use crate::engine::event::ReplaceCounts;
+use crate::engine::event::{
+    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
+    ReplaceEnded,
+};
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
@@ -20,7 +24,7 @@ use crate::engine::table::Known;
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::{Initial, LastReplace};
-use crate::journal::record::{Decoder, key_row, queue_row};
+use crate::journal::record::{Decoder, journal_rows, key_row, queue_row};
 use crate::journal::store::QueueId;
 
 const STATES: u64 = 2_000;
@@ -84,17 +88,123 @@ impl Dice {
         self.of(&DeltaKind::ALL)
     }
 
+    fn provenance(&mut self) -> Provenance {
+        Provenance::new(self.maybe(Self::text), self.maybe(Self::text), self.maybe(Self::trace))
+    }
+
+    fn origin(&mut self) -> Origin {
+        self.of(&[Origin::Call, Origin::Replace, Origin::InitialReplace, Origin::Resync])
+    }
+
+    fn disposition(&mut self) -> Disposition {
+        match self.0.u32(0..4) {
+            0 => Disposition::Tail { due: self.maybe(Self::time) },
+            1 => Disposition::Wait { due: self.time() },
+            2 => Disposition::Delayed,
+            _ => Disposition::Park,
+        }
+    }
+
+    fn failure(&mut self) -> Failure {
+        let (error, disposition) = (self.maybe(Self::text), self.disposition());
+        Failure { error, disposition, rate_limited: self.0.bool() }
+    }
+
+    fn ending(&mut self) -> Ending {
+        match self.0.u32(0..7) {
+            0 => Ending::Acked,
+            1 => Ending::Done,
+            2 => Ending::Nacked(self.failure()),
+            3 => Ending::Expired(self.failure()),
+            4 => Ending::Released,
+            5 => Ending::Rejected { error: self.maybe(Self::text) },
+            _ => Ending::Undelivered,
+        }
+    }
+
+    fn appended(&mut self) -> Appended {
+        Appended {
+            key: self.key(),
+            delta: self.kind(),
+            final_state_unknown: self.0.bool(),
+            origin: self.origin(),
+            provenance: self.provenance(),
+            due: self.maybe(Self::time),
+            object: self.object(),
+        }
+    }
+
+    fn leased(&mut self) -> Leased {
+        Leased {
+            key: self.key(),
+            deadline: self.time(),
+            worker: self.maybe(Self::text),
+            pop_id: self.maybe(Self::text),
+        }
+    }
+
+    fn counts(&mut self) -> ReplaceCounts {
+        ReplaceCounts {
+            replaced: self.number(),
+            deleted: self.number(),
+            unchanged: self.number(),
+            skipped: self.number(),
+            taken_over: self.number(),
+        }
+    }
+
+    fn event_kind(&mut self) -> EventKind {
+        match self.0.u32(0..23) {
+            0 => EventKind::Appended(self.appended()),
+            1 => EventKind::Queued(Queued {
+                key: self.key(),
+                due: self.maybe(Self::time),
+                rate_limited: self.0.bool(),
+            }),
+            2 => EventKind::Failed { key: self.key() },
+            3 => EventKind::Dropped { key: self.key(), origin: self.origin() },
+            4 => EventKind::TakenOver { key: self.key(), owner: self.text() },
+            5 => EventKind::Leased(self.leased()),
+            6 => EventKind::Extended { key: self.key(), deadline: self.time() },
+            7 => EventKind::Settled { key: self.key(), token: self.number(), ending: self.ending() },
+            8 => EventKind::DelayElapsed { key: self.key() },
+            9 => EventKind::Forgotten { key: self.key() },
+            10 => EventKind::Redriven { key: self.key() },
+            11 => EventKind::Removed { key: self.key() },
+            12 => EventKind::Seeded { key: self.key(), owner: self.maybe(Self::text), object: self.object() },
+            13 => EventKind::Populated,
+            14 => EventKind::Configured { config: Arc::new(self.config()) },
+            15 => EventKind::Paused,
+            16 => EventKind::Resumed,
+            17 => EventKind::Closed,
+            18 => EventKind::Reopened,
+            19 => EventKind::ResyncDue,
+            20 => EventKind::Recovered,
+            21 => EventKind::ReplaceStarted { source: self.maybe(Self::text), first: self.0.bool() },
+            _ => EventKind::ReplaceEnded(ReplaceEnded {
+                source: self.maybe(Self::text),
+                first: self.0.bool(),
+                aborted: self.0.bool(),
+                counts: self.counts(),
+            }),
+        }
+    }
+
+    /// A few events, numbered without a gap from a random number on.
+    fn events(&mut self) -> Vec<Event> {
+        let first = self.number().clamp(1, u64::MAX - 8);
+        let count = self.0.u64(1..8);
+        let event = |rv| Event { rv, at: self.time(), kind: self.event_kind() };
+        (first..first + count).map(event).collect()
+    }
+
     fn delta(&mut self) -> Delta {
         Delta {
             kind: self.kind(),
             object: self.object(),
             rv: self.number(),
             queued_at: self.time(),
-            provenance: Provenance::new(
-                self.maybe(Self::text),
-                self.maybe(Self::text),
-                self.maybe(Self::trace),
-            ),
+            provenance: self.provenance(),
             final_state_unknown: self.0.bool(),
             coalesced: self.0.u32(0..2),
         }
@@ -219,13 +329,27 @@ impl Dice {
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(|dice| LastReplace {
                 source: dice.maybe(Self::text),
-                counts: ReplaceCounts { replaced: dice.number(), skipped: dice.number(), ..<_>::default() },
+                counts: dice.counts(),
                 started: dice.time(),
                 ended: dice.maybe(Self::time),
                 aborted: dice.0.bool(),
             }),
         }
     }
+}
+
+#[test]
+fn events_come_back() {
+    let mut decoder = Decoder::new();
+    let mut seen = BTreeSet::new();
+    for seed in 0..STATES {
+        let events = Dice(Rng::with_seed(seed)).events();
+        let rows = journal_rows(QueueId(1), 2, events[0].rv - 1, &events);
+        assert_eq!(rows.len(), 1, "seed {seed}");
+        seen.extend(types(&events));
+        assert_eq!(decoder.events(&rows[0]), Ok(events), "seed {seed}");
+    }
+    assert_eq!(seen, all_types());
 }
 
 #[test]

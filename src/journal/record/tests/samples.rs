@@ -1,5 +1,4 @@
-//! One value of every kind, with and without what is optional. The golden files of version 1 hold these:
-//! a new variant of an event goes to the end of its list, with a line in the fixture.
+//! One value of every kind, with and without its optional fields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,10 @@ use crate::admission::{Admission, Schema};
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance, Source};
-use crate::engine::event::{Disposition, Ending, Event, EventKind, Origin, ReplaceCounts};
+use crate::engine::event::{
+    Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
+    ReplaceEnded,
+};
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
@@ -38,32 +40,15 @@ pub(super) fn key() -> Key {
     Key::new("sku-1").unwrap()
 }
 
-fn appended(kind: DeltaKind, source: Option<&str>, owner: Option<&str>) -> EventKind {
-    EventKind::Appended {
+fn appended(delta: DeltaKind, source: Option<&str>, owner: Option<&str>) -> Appended {
+    Appended {
         key: key(),
-        kind,
-        object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
-        source: source.map(Into::into),
-        owner: owner.map(Into::into),
+        delta,
         final_state_unknown: false,
-        due: None,
         origin: Origin::Call,
-        trace: None,
-    }
-}
-
-/// A delta of a call that named its trace.
-fn traced() -> EventKind {
-    EventKind::Appended {
-        key: key(),
-        kind: DeltaKind::Replaced,
-        object: Object::from_valid("{}"),
-        source: Some("erp".into()),
-        owner: Some("erp".into()),
-        final_state_unknown: false,
+        provenance: Provenance::new(source.map(Into::into), owner.map(Into::into), None),
         due: None,
-        origin: Origin::Replace { initial: false },
-        trace: Some(trace()),
+        object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
     }
 }
 
@@ -73,52 +58,43 @@ fn trace() -> Trace {
 }
 
 fn appends() -> Vec<EventKind> {
-    let tombstone = EventKind::Appended {
+    let tombstone = Appended {
         key: Key::new("a \"quoted\" schlüssel/\\").unwrap(),
-        kind: DeltaKind::Deleted,
         object: Object::from_valid(ODD_OBJECT),
-        source: Some("erp".into()),
-        owner: None,
         final_state_unknown: true,
-        due: None,
-        origin: Origin::Replace { initial: false },
-        trace: None,
+        origin: Origin::Replace,
+        ..appended(DeltaKind::Deleted, Some("erp"), None)
     };
-    let with_origin = |changed: Origin, later: Option<Time>| match appended(DeltaKind::Replaced, None, None) {
-        EventKind::Appended { key, kind, object, source, owner, final_state_unknown, trace, .. } => {
-            let (due, origin) = (later, changed);
-            EventKind::Appended { key, kind, object, source, owner, final_state_unknown, due, origin, trace }
-        }
-        other => other,
-    };
-    vec![
+    let plain = appended(DeltaKind::Replaced, None, None);
+    let traced = Provenance::new(Some("erp".into()), Some("erp".into()), Some(trace()));
+    let all = [
         appended(DeltaKind::Added, Some("erp"), Some("erp")),
         appended(DeltaKind::Updated, None, None),
-        appended(DeltaKind::Deleted, Some("erp"), None),
         appended(DeltaKind::Replaced, None, Some("erp")),
         appended(DeltaKind::Sync, Some("erp"), Some("shop")),
         tombstone,
-        with_origin(Origin::Replace { initial: true }, None),
-        with_origin(Origin::Resync, Some(at(60))),
-    ]
+        Appended { origin: Origin::InitialReplace, ..plain.clone() },
+        Appended { origin: Origin::Resync, due: Some(at(60)), ..plain.clone() },
+        Appended { provenance: traced, ..plain },
+    ];
+    all.map(EventKind::Appended).to_vec()
 }
 
 /// Every way for a lease to end.
 pub(super) fn endings() -> Vec<Ending> {
-    let failed = |expired, error: Option<&str>, then, rate_limited| Ending::Failed {
-        expired,
+    let failure = |error: Option<&str>, disposition, rate_limited| Failure {
         error: error.map(Into::into),
-        then,
+        disposition,
         rate_limited,
     };
     vec![
         Ending::Acked,
         Ending::Done,
-        failed(false, None, Disposition::Tail { due: None }, false),
-        failed(false, Some("no \"luck\"\n"), Disposition::Tail { due: Some(at(90)) }, true),
-        failed(true, None, Disposition::Wait { due: at(90) }, true),
-        failed(true, None, Disposition::Delayed, false),
-        failed(false, Some("HTTP 500"), Disposition::Park, false),
+        Ending::Nacked(failure(None, Disposition::Tail { due: None }, false)),
+        Ending::Nacked(failure(Some("no \"luck\"\n"), Disposition::Tail { due: Some(at(90)) }, true)),
+        Ending::Nacked(failure(Some("HTTP 500"), Disposition::Park, false)),
+        Ending::Expired(failure(None, Disposition::Wait { due: at(90) }, true)),
+        Ending::Expired(failure(None, Disposition::Delayed, false)),
         Ending::Released,
         Ending::Rejected { error: None },
         Ending::Rejected { error: Some("bad data".into()) },
@@ -126,38 +102,36 @@ pub(super) fn endings() -> Vec<Ending> {
     ]
 }
 
-/// Everything that can happen.
-pub(super) fn whats() -> Vec<EventKind> {
+/// Every event, with and without its optional fields.
+pub(super) fn kinds() -> Vec<EventKind> {
     let erp: Source = "erp".into();
-    let mut whats = appends();
-    whats.extend([
-        EventKind::Queued { key: key(), due: None, rate_limited: false },
-        EventKind::Queued { key: key(), due: Some(at(60)), rate_limited: true },
+    let object = Object::from_valid("{}");
+    let leased = Leased { key: key(), deadline: at(60), worker: None, pop_id: None };
+    let ended = ReplaceEnded { source: None, first: false, aborted: true, counts: ReplaceCounts::default() };
+    let mut kinds = appends();
+    kinds.extend([
+        EventKind::Queued(Queued { key: key(), due: None, rate_limited: false }),
+        EventKind::Queued(Queued { key: key(), due: Some(at(60)), rate_limited: true }),
         EventKind::Failed { key: key() },
         EventKind::Dropped { key: key(), origin: Origin::Call },
-        EventKind::Dropped { key: key(), origin: Origin::Replace { initial: false } },
+        EventKind::Dropped { key: key(), origin: Origin::Replace },
         EventKind::TakenOver { key: key(), owner: erp.clone() },
-        EventKind::Leased { key: key(), deadline: at(60), worker: None, pop_id: None },
-        EventKind::Leased {
-            key: key(),
-            deadline: at(60),
-            worker: Some("worker-1".into()),
-            pop_id: Some("p-77".into()),
-        },
+        EventKind::Leased(leased.clone()),
+        EventKind::Leased(Leased { worker: Some("worker-1".into()), pop_id: Some("p-77".into()), ..leased }),
         EventKind::Extended { key: key(), deadline: at(90) },
     ]);
-    whats.extend(endings().into_iter().map(|ending| EventKind::Settled { key: key(), token: 25, ending }));
-    let object = Object::from_valid("{}");
-    whats.extend([
+    kinds.extend(endings().into_iter().map(|ending| EventKind::Settled { key: key(), token: 25, ending }));
+    kinds.extend([
         EventKind::DelayElapsed { key: key() },
         EventKind::Forgotten { key: key() },
         EventKind::Redriven { key: key() },
         EventKind::Removed { key: key() },
-        EventKind::Seeded { key: key(), object: object.clone(), owner: None },
-        EventKind::Seeded { key: key(), object, owner: Some(erp.clone()) },
+        EventKind::Seeded { key: key(), owner: None, object: object.clone() },
+        EventKind::Seeded { key: key(), owner: Some(erp.clone()), object },
         EventKind::Populated,
         EventKind::Configured { config: Arc::new(Config::default()) },
         EventKind::Configured { config: Arc::new(full_config()) },
+        EventKind::Configured { config: Arc::new(admitting_config()) },
         EventKind::Paused,
         EventKind::Resumed,
         EventKind::Closed,
@@ -166,17 +140,15 @@ pub(super) fn whats() -> Vec<EventKind> {
         EventKind::Recovered,
         EventKind::ReplaceStarted { source: None, first: false },
         EventKind::ReplaceStarted { source: Some(erp.clone()), first: true },
-        EventKind::ReplaceEnded {
-            source: None,
-            first: false,
-            counts: ReplaceCounts::default(),
-            aborted: true,
-        },
-        EventKind::ReplaceEnded { source: Some(erp), first: true, counts: counts(), aborted: false },
-        EventKind::Configured { config: Arc::new(admitting_config()) },
-        traced(),
+        EventKind::ReplaceEnded(ended.clone()),
+        EventKind::ReplaceEnded(ReplaceEnded {
+            source: Some(erp),
+            first: true,
+            aborted: false,
+            counts: counts(),
+        }),
     ]);
-    whats
+    kinds
 }
 
 fn counts() -> ReplaceCounts {
@@ -184,10 +156,10 @@ fn counts() -> ReplaceCounts {
 }
 
 /// One event each, one second apart; a recovery skips numbers.
-pub(super) fn events(first_rv: u64, whats: Vec<EventKind>) -> Vec<Event> {
+pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     let mut rv = first_rv - 1;
     let mut events = Vec::new();
-    for (kind, second) in whats.into_iter().zip(0..) {
+    for (kind, second) in kinds.into_iter().zip(0..) {
         rv += if kind == EventKind::Recovered { 1 << 20 } else { 1 };
         events.push(Event { rv, at: at(second), kind });
     }
