@@ -3,66 +3,30 @@
 //! They need python3; the shell worker needs curl and jq.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::Command;
 
-use serde_json::Value;
+use crate::crash::server::{Spawned, Store};
+use crate::crash::wire::{Connection, Message};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A server in a process of its own. Dropping it ends the process.
-struct Spawned {
-    process: Child,
-    /// Stays open so that the server can write its log.
-    _log: BufReader<ChildStderr>,
-    address: String,
+/// A server without a journal.
+fn server() -> Spawned {
+    Spawned::start(&Store::Memory)
 }
 
-impl Spawned {
-    fn start() -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_deltaq"))
-            .args(["serve", "--in-memory", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
-            .args(["--log-format", "json"])
-            .env_remove("RUST_LOG")
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        log.read_line(&mut line).expect("a line of the log");
-        let said: Value = serde_json::from_str(&line).expect("the log is JSON");
-        let field = |name: &str| said.get(name).and_then(Value::as_str);
-        assert_eq!(field("message"), Some("listening"), "{line}");
-        let address = field("api").expect("an address").to_owned();
-        Self { process, _log: log, address }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-
-    /// Makes a POST on a new connection and asserts a 200.
-    fn post(&self, path: &str, body: &str) {
-        let (host, bytes) = (&self.address, body.len());
-        let mut stream = TcpStream::connect(host).expect("a connection");
-        write!(
-            stream,
-            "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n{body}"
-        )
-        .expect("the request is sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    }
+fn url(server: &Spawned, path: &str) -> String {
+    format!("http://{}{path}", server.api)
 }
 
-impl Drop for Spawned {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Makes a POST on a new connection and asserts a 200.
+fn post(server: &Spawned, path: &str, body: &str) {
+    let mut connection = Connection::open(server.api).expect("a connection");
+    let content_type = None;
+    let message = Message { method: "POST", path: path.to_owned(), content_type, body: body.to_owned() };
+    let reply = connection.call(&message).expect("a reply");
+    assert_eq!(reply.status(), Some(200), "{}", String::from_utf8_lossy(&reply.body));
 }
 
 /// The output of a script and whether it succeeded.
@@ -101,7 +65,7 @@ fn script(name: &str) -> PathBuf {
 
 fn python(name: &str, server: &Spawned, args: &[&str]) -> Command {
     let mut command = Command::new("python3");
-    command.arg(script(name)).args(["--url", &server.url("")]).args(args);
+    command.arg(script(name)).args(["--url", &url(server, "")]).args(args);
     command
 }
 
@@ -150,7 +114,7 @@ const CHANGES: &str = "\
 
 #[test]
 fn a_package_list_becomes_its_changes() {
-    let server = Spawned::start();
+    let server = server();
     let (first, second) = (data("packages-1.txt"), data("packages-2.txt"));
     let sent = produce(&server, &["--from", &first]).printed();
     assert_eq!(sent, "33 packages: 33 replaced, 0 deleted, 0 unchanged\n");
@@ -184,7 +148,7 @@ fn sorted(text: &str) -> Vec<&str> {
 
 #[test]
 fn a_worker_may_skip_the_first_list_or_stop_early() {
-    let server = Spawned::start();
+    let server = server();
     produce(&server, &["--from", &data("packages-1.txt")]).printed();
     let some = run(&mut python("work", &server, &["--max", "2"])).printed();
     assert_eq!(some, "+ adduser:all 3.134\n+ base-files:amd64 12.4+deb12u14\n");
@@ -216,7 +180,7 @@ fn installed_packages_come_and_go() {
         Package: nano\nArchitecture: amd64\nVersion: 7.2-1\nInstalled-Size: 2872\nStatus: config-files\n\n\
         Package: hello\nArchitecture: amd64\nVersion: 2.10-3\nInstalled-Size: 277\nStatus: STATUS\n\nEND\n";
     let list = |status: &str| LIST.replace("STATUS", status);
-    let server = Spawned::start();
+    let server = server();
     let installed = |status: &str| {
         let path = stand_ins("installed", &[("dpkg-query", &list(status))]);
         let args = ["--installed", "--max-delete-percent", "50"];
@@ -233,7 +197,7 @@ fn installed_packages_come_and_go() {
 
 #[test]
 fn a_truncated_list_changes_nothing() {
-    let server = Spawned::start();
+    let server = server();
     produce(&server, &["--from", &data("packages-1.txt")]).printed();
     work(&server, &[]);
     let half = "#!/bin/sh\nprintf 'Package: hello\\nArchitecture: amd64\\nVersion: 3\\n\\n'\nexit 100\n";
@@ -245,12 +209,12 @@ fn a_truncated_list_changes_nothing() {
 
 #[test]
 fn the_shell_worker_of_the_readme_works() {
-    let server = Spawned::start();
+    let server = server();
     // A closed queue delivers its keys and then ends its workers.
-    server.post("/v1/queues/prices/add", r#"[{"key":"sku-1","price":10},{"key":"sku-2","price":7}]"#);
-    server.post("/v1/queues/prices/close", "");
+    post(&server, "/v1/queues/prices/add", r#"[{"key":"sku-1","price":10},{"key":"sku-2","price":7}]"#);
+    post(&server, "/v1/queues/prices/close", "");
     let mut worker = Command::new("sh");
-    worker.arg(Path::new(ROOT).join("examples/worker.sh")).arg(server.url("/v1/queues/prices"));
+    worker.arg(Path::new(ROOT).join("examples/worker.sh")).arg(url(&server, "/v1/queues/prices"));
     worker.args(["jq", "-e", r#".key == "sku-1" or .attempt == 2"#]);
     let Ran { succeeded, stdout, stderr } = run(&mut worker);
     assert!(succeeded, "{stderr}");
@@ -262,20 +226,20 @@ fn the_shell_worker_of_the_readme_works() {
 
 #[test]
 fn the_python_worker_of_the_readme_works() {
-    let server = Spawned::start();
-    server.post("/v1/queues/prices/add", r#"{"key":"sku-1","price":10}"#);
-    server.post("/v1/queues/prices/close", "");
+    let server = server();
+    post(&server, "/v1/queues/prices/add", r#"{"key":"sku-1","price":10}"#);
+    post(&server, "/v1/queues/prices/close", "");
     let worker = || {
         let mut worker = Command::new("python3");
-        worker.arg(Path::new(ROOT).join("examples/worker.py")).arg(server.url("/v1/queues/prices"));
+        worker.arg(Path::new(ROOT).join("examples/worker.py")).arg(url(&server, "/v1/queues/prices"));
         run(&mut worker)
     };
     let new = worker();
     assert_eq!(new.stdout, "sku-1 Added None -> {'key': 'sku-1', 'price': 10}\n");
     assert!(new.stderr.contains("410"), "{new:?}");
-    server.post("/v1/queues/prices/reopen", "");
-    server.post("/v1/queues/prices/replace", r#"[{"key":"sku-2","price":7}]"#);
-    server.post("/v1/queues/prices/close", "");
+    post(&server, "/v1/queues/prices/reopen", "");
+    post(&server, "/v1/queues/prices/replace", r#"[{"key":"sku-2","price":7}]"#);
+    post(&server, "/v1/queues/prices/close", "");
     let changed = "sku-2 Replaced None -> {'key': 'sku-2', 'price': 7}\n\
          sku-1 Deleted {'key': 'sku-1', 'price': 10} -> {'key': 'sku-1', 'price': 10}\n";
     assert_eq!(worker().stdout, changed);
