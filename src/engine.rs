@@ -37,6 +37,7 @@ pub mod trace;
 
 mod apply;
 mod checkpoint;
+mod comparison;
 mod deliver;
 mod image;
 mod invariant;
@@ -51,6 +52,7 @@ mod sweep;
 pub(crate) mod walk;
 
 pub use apply::Misfit;
+pub use comparison::Comparison;
 pub use image::Image;
 pub use queue::{Durations, Initial, LastReplace, Queue, Status, Tally};
 pub use replace::Spent;

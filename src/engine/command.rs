@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::comparison::Comparison;
 use super::delta::{Delta, DeltaKind, Rv, Source};
 use super::event::ReplaceCounts;
 use super::key::{Key, KeySet};
@@ -130,6 +131,9 @@ pub struct ReplaceId(pub(super) u64);
 pub enum Progress<T> {
     /// There is more to do.
     More,
+    /// There is more to do once [`Comparison::run`] has returned. The next step does the comparing itself if the caller
+    /// did not.
+    Compare(Arc<Comparison>),
     /// Another one has to end first.
     NotYet,
     /// It has ended.

@@ -18,6 +18,9 @@ use super::key::{Key, KeyError, KeySpec, Part};
 use super::limits::JSON_DEPTH_MAX;
 use super::walk::Walk;
 
+#[cfg(test)]
+mod tests;
+
 /// One JSON object, exactly as it was sent. Cloning shares the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object(Arc<str>);
@@ -47,10 +50,15 @@ impl Object {
         self.0.len()
     }
 
+    /// Whether both share one text, as clones do.
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether both have the same members in any order, numbers compared by their text.
     #[must_use]
     pub fn same_content(&self, other: &Self) -> bool {
-        if Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0 {
+        if self.is_shared_with(other) || self.0 == other.0 {
             return true;
         }
         match (tree(&self.0), tree(&other.0)) {
@@ -447,130 +455,4 @@ fn subtree<'j>(text: &'j str, walk: &mut Walk<'j>, peek: Peek) -> Result<Tree<'j
             Tree::Number(text.get(start..walk.index()).unwrap_or_default())
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::key::Pointer;
-
-    fn spec(pointers: &[&str]) -> KeySpec {
-        let parse = |text: &&str| Pointer::parse(text, false).expect("pointer");
-        KeySpec::new(pointers.iter().map(parse).collect()).expect("spec")
-    }
-
-    fn key_of(text: &str, pointers: &[&str]) -> Result<String, KeyError> {
-        scan(text, &spec(pointers)).expect("json").key.map(|key| key.as_str().to_owned())
-    }
-
-    #[test]
-    fn keys_are_read_at_their_pointers() {
-        assert_eq!(key_of(r#"{"key":"a"}"#, &["/key"]), Ok("a".to_owned()));
-        assert_eq!(key_of(r#" {"x":{"key":"no"},"key":12} "#, &["/key"]), Ok("12".to_owned()));
-        let nested = r#"{"metadata":{"name":"n","namespace":"s"},"list":[{"id":1},{"id":2}]}"#;
-        assert_eq!(key_of(nested, &["/metadata/namespace", "/metadata/name"]), Ok("s/n".to_owned()));
-        assert_eq!(key_of(nested, &["/list/1/id"]), Ok("2".to_owned()));
-        assert_eq!(key_of(r#"{"a\u0041":"x"}"#, &["/aA"]), Ok("x".to_owned()));
-        assert_eq!(key_of(r#"{"key":"\u00fc"}"#, &["/key"]), Ok("ü".to_owned()));
-    }
-
-    #[test]
-    fn wrong_key_parts_are_named() {
-        let missing = Err(KeyError::Missing { pointer: "/key".into() });
-        assert_eq!(key_of("{}", &["/key"]), missing);
-        assert_eq!(key_of(r#"{"key":null}"#, &["/key"]), missing);
-        assert_eq!(key_of(r#"{"key":""}"#, &["/key"]), missing);
-        for (value, found) in [
-            ("1.5", "a number"),
-            ("1e3", "a number"),
-            ("true", "a boolean"),
-            ("{}", "an object"),
-            ("[1]", "an array"),
-        ] {
-            let text = format!(r#"{{"key":{value}}}"#);
-            let wrong = Err(KeyError::NotText { pointer: "/key".into(), found });
-            assert_eq!(key_of(&text, &["/key"]), wrong, "{value}");
-        }
-    }
-
-    #[test]
-    fn bad_json_is_placed() {
-        let error = |text: &str| scan(text, &KeySpec::default()).expect_err("bad");
-        assert_eq!((error("{\n \"a\" 1}").line, error("{\n \"a\" 1}").column), (2, 6));
-        assert!(error(r#"{"a":1,"a":2}"#).reason.contains("twice"));
-        assert!(error(r#"{"b":{"a":1,"\u0061":2}}"#).reason.contains("twice"));
-        assert!(error("[1]").not_an_object);
-        assert!(error(&("{\"a\":".repeat(129) + "1" + &"}".repeat(129))).reason.contains("deeper"));
-        assert!(scan(&("{\"a\":".repeat(128) + "1" + &"}".repeat(128)), &KeySpec::default()).is_ok());
-        let envelope =
-            |depth: usize| format!("{{\"object\":{}1{}}}", "{\"a\":".repeat(depth), "}".repeat(depth));
-        assert!(check_envelope(&envelope(128)).is_ok(), "what add takes, seed takes, too");
-        assert!(check_envelope(&envelope(129)).is_err());
-        for text in
-            ["", "{", "{\"a\":}", "{\"a\":01}", "{\"a\":1,}", "{} x", "{\"a\":NaN}", "{\"a\":\"\u{1}\"}"]
-        {
-            error(text);
-        }
-        let wide: Vec<String> = (0..40).chain([39]).map(|n| format!("\"m{n}\":1")).collect();
-        assert!(error(&format!("{{{}}}", wide.join(","))).reason.contains("twice"));
-    }
-
-    #[test]
-    fn text_survives_as_sent() {
-        let text = r#"{"key":"a","n":1234567890123456789012345678901234567890.10e+400}"#;
-        assert_eq!(scan(text, &KeySpec::default()).expect("json").object.as_str(), text);
-    }
-
-    #[test]
-    fn a_number_may_have_any_length() {
-        let digits = "9".repeat(1_000_000);
-        for number in [digits.clone(), format!("-{digits}"), format!("{digits}.{digits}e+{digits}")] {
-            for text in
-                [format!("{{\"a\":{number}, \"b\":[{number},1,{{}}]}}"), format!("{{\"b\":[[{number} ]]}}")]
-            {
-                assert_eq!(scan(&text, &KeySpec::default()).expect("json").object.as_str(), text);
-                check_envelope(&text).expect("json");
-            }
-            let bad = format!("{{\n\"a\":{number},\n\"b\":}}");
-            let error = scan(&bad, &KeySpec::default()).expect_err("bad");
-            assert_eq!((error.line, error.column), (3, 5), "{error}");
-        }
-        for end in [".", "e", ".e1", "x", "-"] {
-            let bad = format!("{{\"a\":{}{end}}}", "1".repeat(5_000));
-            let error = scan(&bad, &KeySpec::default()).expect_err(end);
-            assert!(error.line == 1 && error.column > 5_000, "{end}: {error}");
-        }
-        let object = |number: &str| Object::from_valid(&format!("{{\"a\":{number} , \"b\":1}}"));
-        let turned = Object::from_valid(&format!("{{\"b\":1,\"a\":{digits}}}"));
-        assert!(object(&digits).same_content(&turned));
-        assert!(!object(&digits[1..]).same_content(&turned));
-    }
-
-    #[test]
-    fn many_and_one_are_told_apart() {
-        let spec = KeySpec::default();
-        let (all, many) = scan_one_or_many(r#" [ {"key":"a"} , {"key":"b"} ] "#, &spec).expect("json");
-        assert!(many);
-        let texts: Vec<&str> = all.iter().map(|scanned| scanned.object.as_str()).collect();
-        assert_eq!(texts, [r#"{"key":"a"}"#, r#"{"key":"b"}"#]);
-        assert!(!scan_one_or_many("{}", &spec).expect("json").1);
-        assert!(scan_one_or_many("[]", &spec).expect("json").0.is_empty());
-        assert!(scan_one_or_many("[1]", &spec).expect_err("bad").not_an_object);
-        let index = |text: &str| scan_one_or_many(text, &spec).expect_err("bad").index;
-        assert_eq!(index(r#"[{"key":"a"},1]"#), Some(1));
-        assert_eq!(index(r#"[{"key":"a"},{"key":"b"},{"key":}]"#), Some(2));
-        assert_eq!(index(r#"[{"key":"a"} {"key":"b"}]"#), None);
-        assert_eq!(index(r#"{"key":}"#), None);
-    }
-
-    #[test]
-    fn content_ignores_order_and_escapes_but_not_number_text() {
-        let object = |text: &str| Object::from_valid(text);
-        let same = |a: &str, b: &str| object(a).same_content(&object(b));
-        assert!(same(r#"{"a":1,"b":[1,{"c":2,"d":3}]}"#, r#"{ "b":[1,{"d":3,"c":2}], "a":1 }"#));
-        assert!(same(r#"{"a":"\u0041"}"#, r#"{"a":"A"}"#));
-        assert!(!same(r#"{"a":1}"#, r#"{"a":1.0}"#));
-        assert!(!same(r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#));
-        assert!(!same(r#"{"a":null}"#, "{}"));
-    }
 }

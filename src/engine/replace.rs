@@ -6,9 +6,11 @@
 //! repeats the Replace.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::vec::IntoIter;
 
 use super::command::{ObjectList, Progress, Replace, ReplaceId, Replaced};
+use super::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
 use super::config::Mode;
 use super::delta::{DeltaKind, Provenance, Source};
 use super::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
@@ -38,6 +40,8 @@ pub(super) struct Run {
     phase: Phase,
     sweep: Sweep,
     counts: ReplaceCounts,
+    /// The latest comparison of listed objects with the queue's.
+    comparison: Arc<Comparison>,
     /// Keys of the list that need room, where it is tight.
     wanted: KeySet,
     /// Room held for keys of the list that it has not come to.
@@ -78,7 +82,17 @@ enum Phase {
     Deletions,
 }
 
-/// What an item of the list means for its key.
+/// What the job needs after one of its parts.
+enum Next {
+    /// Another part.
+    More,
+    /// Objects compared, and then another part.
+    Compare(Arc<Comparison>),
+    /// Nothing: that was the last part.
+    Done,
+}
+
+/// What a listed object means for its key.
 enum Verdict {
     Skipped { take_over: bool },
     Unchanged,
@@ -132,6 +146,7 @@ impl Queue {
             is_dry: replace.dry_run,
             sweep: Sweep::default(),
             counts: ReplaceCounts::default(),
+            comparison: Arc::default(),
             wanted: KeySet::default(),
             called: HashMap::new(),
             may_be_first: !self.populated || self.initial == Initial::Aborted,
@@ -175,14 +190,18 @@ impl Queue {
         // A seeding would put what is older in place of what this brings.
         let is_next = |run: &mut Run| run.id == id && self.seeding.is_none();
         let Some(mut run) = self.runs.pop_front_if(is_next) else { return Ok(Progress::NotYet) };
-        let done = self.next_part(now, &mut run, budget);
-        if let Ok(false) = done {
-            self.runs.push_front(run);
-            return Ok(Progress::More);
-        }
-        let replaced = done.map(|_| self.end_run(now, &run));
-        self.spent.push(Spent(run));
-        replaced.map(Progress::Done)
+        let next = self.next_part(now, &mut run, budget);
+        let progress = match next {
+            Ok(Next::More) => Progress::More,
+            Ok(Next::Compare(comparison)) => Progress::Compare(comparison),
+            ended => {
+                let replaced = ended.map(|_| Progress::Done(self.end_run(now, &run)));
+                self.spent.push(Spent(run));
+                return replaced;
+            }
+        };
+        self.runs.push_front(run);
+        Ok(progress)
     }
 
     /// What ended Replaces leave behind: up to a million objects, to be dropped off the queue's lock.
@@ -190,8 +209,7 @@ impl Queue {
         std::mem::take(&mut self.spent)
     }
 
-    /// Tells whether that was the last one.
-    fn next_part(&mut self, now: Time, run: &mut Run, budget: usize) -> Result<bool, Refusal> {
+    fn next_part(&mut self, now: Time, run: &mut Run, budget: usize) -> Result<Next, Refusal> {
         match run.phase {
             Phase::Room { next } => self.count_room(run, next, budget)?,
             Phase::Count => self.count_deletions(run, budget),
@@ -201,10 +219,14 @@ impl Queue {
                 self.emit(now, EventKind::ReplaceStarted { source: run.source.clone(), first });
                 run.phase = Phase::Items;
             }
-            Phase::Items => self.queue_items(now, run, budget),
-            Phase::Deletions => return Ok(self.queue_deletions(now, run, budget)),
+            Phase::Items => return Ok(self.queue_items(now, run, budget)),
+            Phase::Deletions => {
+                if self.queue_deletions(now, run, budget) {
+                    return Ok(Next::Done);
+                }
+            }
         }
-        Ok(false)
+        Ok(Next::More)
     }
 
     fn end_run(&mut self, now: Time, run: &Run) -> Replaced {
@@ -274,22 +296,22 @@ impl Queue {
         run.phase = if refused || run.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
     }
 
-    fn plan_items(&self, run: &mut Run, next: usize, refused: bool, budget: usize) -> Result<bool, Refusal> {
+    fn plan_items(&self, run: &mut Run, next: usize, refused: bool, budget: usize) -> Result<Next, Refusal> {
         let mut counts = run.counts;
         let mut next = next;
         let mut left = budget;
         while left > 0 {
             let Some((key, object)) = run.items.as_slice().get(next) else { break };
+            let Some(verdict) = self.verdict(run, key, object) else { break };
             next += 1;
             left = left.saturating_sub(cost(object));
-            let verdict = self.verdict(run, key, object);
             let taken_over = self.is_taken_over(run, key, &verdict);
             count(&mut counts, &verdict, taken_over);
         }
         run.counts = counts;
         run.phase = Phase::Plan { next, refused };
         if next < run.items.as_slice().len() {
-            return Ok(false);
+            return Ok(if left > 0 { self.compare(run, next) } else { Next::More });
         }
         run.counts.deleted = run.deletions;
         match run.guard {
@@ -300,17 +322,18 @@ impl Queue {
                 max_percent: guard.max_percent,
                 counts: run.counts,
             }),
-            _ => Ok(true),
+            _ => Ok(Next::Done),
         }
     }
 
-    fn queue_items(&mut self, now: Time, run: &mut Run, budget: usize) {
+    fn queue_items(&mut self, now: Time, run: &mut Run, budget: usize) -> Next {
         let mut left = budget;
         while left > 0 {
+            let Some((key, object)) = run.items.as_slice().first() else { break };
+            let Some(verdict) = self.verdict(run, key, object) else { return self.compare(run, 0) };
             let Some((key, object)) = run.items.next() else { break };
             left = left.saturating_sub(cost(&object));
             run.reserved = run.reserved.saturating_sub(usize::from(!self.holds(&key)));
-            let verdict = self.verdict(run, &key, &object);
             let taken_over = self.is_taken_over(run, &key, &verdict);
             count(&mut run.counts, &verdict, taken_over);
             match verdict {
@@ -344,6 +367,7 @@ impl Queue {
         if run.items.len() == 0 {
             run.phase = Phase::Deletions;
         }
+        Next::More
     }
 
     fn queue_deletions(&mut self, now: Time, run: &mut Run, budget: usize) -> bool {
@@ -379,16 +403,38 @@ impl Queue {
         !run.sweep.is_under_way()
     }
 
-    fn verdict(&self, run: &Run, key: &Key, object: &Object) -> Verdict {
+    /// What the listed object means for its key; `None` if the objects must be compared first, without the lock.
+    fn verdict(&self, run: &Run, key: &Key, object: &Object) -> Option<Verdict> {
         if let Some(named_source) = run.called.get(key) {
-            return Verdict::Skipped { take_over: !named_source };
+            return Some(Verdict::Skipped { take_over: !named_source });
         }
+        let Some(newest) = self.newest_to_compare(run, key) else { return Some(Verdict::Changed) };
+        let is_same = if is_cheap(newest, object) {
+            Some(newest.same_content(object))
+        } else {
+            run.comparison.result(newest, object)
+        };
+        is_same.map(|is_same| if is_same { Verdict::Unchanged } else { Verdict::Changed })
+    }
+
+    /// The newest object of the key, if the Replace queues nothing for an equal one.
+    fn newest_to_compare(&self, run: &Run, key: &Key) -> Option<&Object> {
         let state = self.table.get(key.as_str()).filter(|_| run.only_changed);
-        let newest = state.filter(|entry| !entry.is_deleted()).and_then(Entry::newest_object);
-        match newest {
-            Some(newest) if newest.same_content(object) => Verdict::Unchanged,
-            _ => Verdict::Changed,
+        state.filter(|entry| !entry.is_deleted()).and_then(Entry::newest_object)
+    }
+
+    /// Collects the pairs of large objects among the next items, from the item at this index on.
+    fn compare(&self, run: &mut Run, next: usize) -> Next {
+        let mut comparison = Comparison::default();
+        let next_items = run.items.as_slice().iter().skip(next).take(PAIRS_MAX);
+        for (key, object) in next_items.filter(|(key, _)| !run.called.contains_key(key)) {
+            if let Some(newest) = self.newest_to_compare(run, key).filter(|newest| !is_cheap(newest, object))
+            {
+                comparison.push(newest, object);
+            }
         }
+        run.comparison = Arc::new(comparison);
+        Next::Compare(run.comparison.clone())
     }
 
     /// Whether the run's source gets the key from another one.
@@ -412,7 +458,12 @@ fn is_owned_by(entry: &Entry, source: Option<&Source>) -> bool {
     entry.has_state() && !entry.is_deleted() && entry.owner() == source
 }
 
-/// What an object takes of a step's budget: a large one may have to be compared member by member.
+/// Whether two objects may be compared under the lock.
+fn is_cheap(newest: &Object, listed: &Object) -> bool {
+    newest.is_shared_with(listed) || newest.bytes() + listed.bytes() <= LOCKED_BYTES_MAX
+}
+
+/// How much of a step's budget an object takes.
 fn cost(object: &Object) -> usize {
     1 + object.bytes() / 4_096
 }

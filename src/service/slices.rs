@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 
 use super::Error;
 use super::handle::{Handle, drop_elsewhere};
-use crate::engine::Queue;
 use crate::engine::command::Progress;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
+use crate::engine::{Comparison, Queue};
 use crate::journal::{self, Commit};
 
 /// How long a sliced command may hold a queue's lock at a stretch.
@@ -26,6 +26,8 @@ enum Stretch<T> {
     /// To its end, or to a refusal.
     Done(Result<T, Refusal>, Commit),
     More(Commit),
+    /// To where it needs objects compared, which takes no lock.
+    Compare(Arc<Comparison>, Commit),
     NotYet,
 }
 
@@ -42,6 +44,7 @@ impl Handle {
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
         let generation = self.lock().generation;
+        let mut comparison = None;
         let last = match self.slice(generation, &mut step) {
             Ok(Stretch::Done(Ok(out), commit)) => {
                 commit.wait().await?;
@@ -54,6 +57,10 @@ impl Handle {
                 return Err(refusal.into());
             }
             Ok(Stretch::More(commit)) => commit,
+            Ok(Stretch::Compare(pairs, commit)) => {
+                comparison = Some(pairs);
+                commit
+            }
             Ok(Stretch::NotYet) => Commit::done(),
             Err(error) => {
                 drop_elsewhere(step);
@@ -61,7 +68,7 @@ impl Handle {
             }
         };
         let (failed, failure) = oneshot::channel();
-        let rest = self.clone().rest(generation, step, last, failed);
+        let rest = self.clone().rest(generation, step, comparison, last, failed);
         let rest = self.shutdown().spawn("sliced command", rest);
         tokio::select! {
             biased;
@@ -75,11 +82,15 @@ impl Handle {
         self: Arc<Self>,
         generation: u64,
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
+        mut comparison: Option<Arc<Comparison>>,
         mut last: Commit,
         failed: oneshot::Sender<journal::Error>,
     ) -> Result<T, Error> {
         let mut failed = Some(failed);
         loop {
+            if let Some(pairs) = comparison.take() {
+                compare(pairs).await;
+            }
             self.let_others_in().await;
             let turn = self.sliced_ended.notified();
             tokio::pin!(turn);
@@ -91,6 +102,11 @@ impl Handle {
                 }
                 // One stretch is ahead of the journal, so that no more than two wait to be written.
                 Ok(Stretch::More(commit)) => {
+                    std::mem::replace(&mut last, commit).wait().await?;
+                    continue;
+                }
+                Ok(Stretch::Compare(pairs, commit)) => {
+                    comparison = Some(pairs);
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
                 }
@@ -138,14 +154,20 @@ impl Handle {
                 }
             }
         })?;
-        if !matches!(progress, Some(Ok(Progress::More | Progress::NotYet))) {
+        if !matches!(progress, Some(Ok(Progress::More | Progress::Compare(_) | Progress::NotYet))) {
             self.sliced_ended.notify_waiters();
         }
         Ok(match progress.ok_or(Error::Journal(journal::Error::OutcomeUnknown))? {
             Ok(Progress::Done(out)) => Stretch::Done(Ok(out), commit),
             Ok(Progress::More) => Stretch::More(commit),
+            Ok(Progress::Compare(pairs)) => Stretch::Compare(pairs, commit),
             Ok(Progress::NotYet) => Stretch::NotYet,
             Err(refusal) => Stretch::Done(Err(refusal), commit),
         })
     }
+}
+
+/// Compares objects on a thread that may block. If that thread fails, the engine compares them itself.
+async fn compare(pairs: Arc<Comparison>) {
+    let _failed = tokio::task::spawn_blocking(move || pairs.run()).await;
 }

@@ -236,6 +236,7 @@ impl Fixture {
             match self.step(id)? {
                 Progress::Done(answer) => return Ok(answer),
                 Progress::More => {}
+                Progress::Compare(pairs) => pairs.run(),
                 Progress::NotYet => panic!("another Replace has to end first"),
             }
         }

@@ -27,6 +27,7 @@ pub(super) fn same<E: std::fmt::Debug + PartialEq>(
 pub(super) fn step_of<T, U>(progress: Progress<T>, done: impl FnOnce(T) -> U) -> model::Step<U> {
     match progress {
         Progress::More => model::Step::More,
+        Progress::Compare(_) => panic!("all objects are small enough to be compared at once"),
         Progress::NotYet => model::Step::NotYet,
         Progress::Done(answer) => model::Step::Done(done(answer)),
     }

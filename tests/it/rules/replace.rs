@@ -261,3 +261,85 @@ fn without_known_objects_a_replace_covers_waiting_leased_and_parked_keys() {
     assert_eq!(counts(&answer), replaced([0, 3, 0, 0, 0]));
     assert_eq!(fixture.ready_queue(), ["waiting", "parked"], "the deletion is news for a parked key");
 }
+
+/// An object too large to be compared under the lock, in one of two ways to write it.
+fn large(version: u32, is_turned: bool) -> Object {
+    let (padding, v) = (format!(r#""padding":"{}""#, "x".repeat(4_096)), format!(r#""v":{version}"#));
+    let members = if is_turned { [padding, v] } else { [v, padding] };
+    Object::from_valid(&format!("{{{}}}", members.join(", ")))
+}
+
+fn large_list(items: &[(&str, u32)]) -> Replace {
+    let items = items.iter().map(|(name, version)| (key(name), large(*version, true)));
+    Replace { only_changed: true, ..Replace::new(items.collect(), None) }
+}
+
+fn large_and_known(names: &[&str]) -> Desk {
+    let mut desk = Desk::new();
+    for name in names {
+        let mut say = added(name, 1);
+        say.0.object = Some(large(1, false));
+        desk.know(say);
+    }
+    desk
+}
+
+fn next_comparison(desk: &mut Desk, id: ReplaceId) -> std::sync::Arc<deltaq::engine::Comparison> {
+    loop {
+        match desk.step(id) {
+            Ok(Progress::Compare(pairs)) => return pairs,
+            Ok(Progress::More) => {}
+            other => panic!("{other:?} instead of a comparison"),
+        }
+    }
+}
+
+#[test]
+fn large_objects_are_handed_out_to_be_compared() {
+    for is_run in [true, false] {
+        let mut desk = large_and_known(&["a", "b"]);
+        let id = desk.accept(large_list(&[("a", 1), ("b", 2), ("c", 1)]));
+        let pairs = next_comparison(&mut desk, id);
+        assert_eq!(desk.line(), [""; 0], "nothing is queued before the comparison");
+        if is_run {
+            pairs.run();
+        }
+        let answer = desk.finish(id).expect("no guard");
+        assert_eq!(counts(&answer), replaced([2, 0, 1, 0, 0]));
+        assert_eq!(desk.line(), ["b", "c"]);
+    }
+}
+
+#[test]
+fn a_dry_run_compares_large_objects_too() {
+    let mut desk = large_and_known(&["a", "b"]);
+    let id = desk.accept(Replace { dry_run: true, ..large_list(&[("a", 1), ("b", 2), ("c", 1)]) });
+    next_comparison(&mut desk, id).run();
+    let answer = desk.finish(id).expect("no guard");
+    assert_eq!(counts(&answer), replaced([2, 0, 1, 0, 0]));
+}
+
+#[test]
+fn a_comparison_with_an_outdated_object_is_not_used() {
+    let mut desk = large_and_known(&["a"]);
+    let mut newer = updated("a", 2);
+    newer.0.object = Some(large(2, false));
+    desk.tell(newer);
+    let id = desk.accept(large_list(&[("a", 1)]));
+    let outdated = next_comparison(&mut desk, id);
+    desk.purge();
+    outdated.run();
+    next_comparison(&mut desk, id).run();
+    assert_eq!(counts(&desk.finish(id).expect("no guard")), replaced([0, 0, 1, 0, 0]));
+}
+
+#[test]
+fn a_key_with_a_call_during_the_comparison_is_left_alone() {
+    let mut desk = large_and_known(&["a"]);
+    let id = desk.accept(large_list(&[("a", 2)]));
+    let pairs = next_comparison(&mut desk, id);
+    desk.tell(updated("a", 3));
+    pairs.run();
+    assert_eq!(counts(&desk.finish(id).expect("no guard")), replaced([0, 0, 0, 1, 0]));
+    assert_eq!(desk.waiting("a"), "Updated 3");
+}
