@@ -295,6 +295,6 @@ fn replace_unchanged(bencher: Bencher<'_, '_>) {
         let id = bench.queue.accept_replace(now, replace).expect("it is accepted");
         while matches!(bench.queue.replace_step(now, id, 1_000), Ok(Progress::More)) {}
         bench.take();
-        bench.queue.take_spent()
+        bench.queue.take_garbage()
     });
 }

@@ -14,7 +14,7 @@ use super::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
-use super::limits::FAILURE_MEMORY_SECS;
+use super::limits::FAILURE_EXPIRY_SECS;
 use super::queue::{Initial, LastReplace, Queue};
 use super::schedule::{EventId, Lease, Place, Slot};
 use super::table::{Entry, Known};
@@ -211,28 +211,28 @@ impl Queue {
             return Err("the key's newest delta is a deletion that makes this one superfluous");
         };
         if *origin == Origin::InitialReplace && mark(entry, stamp.rv).is_none() {
-            self.marks += 1;
+            self.initial_pending += 1;
         }
         match due {
-            Some(due) => self.schedule.delay(slot, key, &mut entry.standing, *due, stamp.rv),
-            None => self.schedule.wake(slot, key, &mut entry.standing, stamp),
+            Some(due) => self.schedule.delay(slot, key, &mut entry.schedule_state, *due, stamp.rv),
+            None => self.schedule.wake(slot, key, &mut entry.schedule_state, stamp),
         }
         Ok(merged)
     }
 
     fn apply_queued(&mut self, slot: Slot, queued: &Queued, stamp: EventId) -> Result<u32, Reason> {
         let Queued { key, due, rate_limited } = queued;
-        let standing = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.standing;
-        if *rate_limited && standing.place == Place::Parked {
-            standing.failures = 0;
+        let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
+        if *rate_limited && schedule_state.place == Place::Parked {
+            schedule_state.failures = 0;
         }
-        let failures = if *rate_limited { standing.failures.saturating_add(1) } else { 0 };
+        let failures = if *rate_limited { schedule_state.failures.saturating_add(1) } else { 0 };
         match due {
-            Some(due) => self.schedule.delay(slot, key, standing, *due, stamp.rv),
-            None => self.schedule.wake(slot, key, standing, stamp),
+            Some(due) => self.schedule.delay(slot, key, schedule_state, *due, stamp.rv),
+            None => self.schedule.wake(slot, key, schedule_state, stamp),
         }
         if *rate_limited {
-            standing.failures = failures;
+            schedule_state.failures = failures;
         }
         Ok(0)
     }
@@ -241,8 +241,8 @@ impl Queue {
         let Leased { key: _, deadline, worker, pop_id } = leased;
         let keeps_delay = self.config.mode == Mode::Keys;
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-        let standing = &mut entry.standing;
-        let Place::Ready(former) = standing.place else { return Err("the key is not ready") };
+        let schedule_state = &mut entry.schedule_state;
+        let Place::Ready(former) = schedule_state.place else { return Err("the key is not ready") };
         let lease = Lease {
             token: stamp.rv,
             deadline: *deadline,
@@ -254,7 +254,7 @@ impl Queue {
             dropped_delay: None,
             news: None,
         };
-        self.schedule.lease(slot, standing, lease, keeps_delay);
+        self.schedule.lease(slot, schedule_state, lease, keeps_delay);
         entry.leased = std::mem::take(&mut entry.waiting);
         if let Some(id) = pop_id {
             self.pop_ids.entry(id.clone()).or_default().push(slot);
@@ -266,16 +266,16 @@ impl Queue {
     fn apply_to_key(&mut self, slot: Slot, kind: &EventKind, stamp: EventId) -> Result<u32, Reason> {
         let mode = self.config.mode;
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-        let standing = &mut entry.standing;
+        let schedule_state = &mut entry.schedule_state;
         match kind {
             EventKind::Failed { .. } => {
-                standing.failures = standing.failures.saturating_add(1);
-                self.schedule.set_memory(slot, standing, None);
+                schedule_state.failures = schedule_state.failures.saturating_add(1);
+                self.schedule.set_failure_expiry(slot, schedule_state, None);
             }
             EventKind::Dropped { key, .. } => {
                 entry.waiting = Deltas::default();
-                self.schedule.drop_waiting(slot, key, standing);
-                self.marks -= usize::from(entry.mark.take().is_some());
+                self.schedule.drop_waiting(slot, key, schedule_state);
+                self.initial_pending -= usize::from(entry.initial_pending.take().is_some());
             }
             EventKind::TakenOver { owner, .. } => {
                 let owner = Some(owner.clone());
@@ -288,28 +288,29 @@ impl Queue {
                 }
             }
             EventKind::Extended { deadline, .. } => {
-                standing.lease().ok_or(NO_LEASE)?;
-                self.schedule.extend(slot, standing, *deadline, stamp.at);
+                schedule_state.lease().ok_or(NO_LEASE)?;
+                self.schedule.extend(slot, schedule_state, *deadline, stamp.at);
             }
             EventKind::DelayElapsed { key } => {
-                standing.delay().ok_or("the key has no delay")?;
+                schedule_state.delay().ok_or("the key has no delay")?;
                 let waits = mode == Mode::Keys || !entry.waiting.is_empty();
-                self.schedule.fire(slot, key, standing, waits, stamp);
+                self.schedule.fire(slot, key, schedule_state, waits, stamp);
             }
-            EventKind::Forgotten { .. } => self.schedule.forget(slot, standing),
+            EventKind::Forgotten { .. } => self.schedule.forget(slot, schedule_state),
             EventKind::Redriven { key } => {
-                if standing.place != Place::Parked {
+                if schedule_state.place != Place::Parked {
                     return Err("the key is not parked");
                 }
-                self.schedule.wake(slot, key, standing, stamp);
+                self.schedule.wake(slot, key, schedule_state, stamp);
             }
             EventKind::Removed { key } => {
                 entry.waiting = Deltas::default();
-                self.schedule.drop_waiting(slot, key, standing);
-                let covered_by = standing.lease().map(|lease| lease.token);
-                if entry.mark.is_some_and(|mark| covered_by.is_none_or(|token| mark.get() > token)) {
-                    entry.mark = None;
-                    self.marks -= 1;
+                self.schedule.drop_waiting(slot, key, schedule_state);
+                let covered_by = schedule_state.lease().map(|lease| lease.token);
+                if entry.initial_pending.is_some_and(|mark| covered_by.is_none_or(|token| mark.get() > token))
+                {
+                    entry.initial_pending = None;
+                    self.initial_pending -= 1;
                 }
             }
             EventKind::Seeded { object, owner, .. } => {
@@ -331,24 +332,24 @@ impl Queue {
         self.leave_pop(slot, token)?;
         let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-        let standing = &mut entry.standing;
+        let schedule_state = &mut entry.schedule_state;
         let leased = std::mem::take(&mut entry.leased);
         let mut unmark = false;
         let mut merged = 0;
         match ending {
             Ending::Acked => {
-                unmark = entry.mark.is_some_and(|mark| mark.get() < token);
+                unmark = entry.initial_pending.is_some_and(|mark| mark.get() < token);
                 if self.config.known_objects {
                     let is_known = entry.known.is_some();
                     acknowledge(&mut entry.known, leased);
                     self.known += usize::from(entry.known.is_some());
                     self.known -= usize::from(is_known);
                 }
-                standing.attempt = 0;
-                self.schedule.forget(slot, standing);
-                self.schedule.settle(slot, standing, stamp);
+                schedule_state.attempt = 0;
+                self.schedule.forget(slot, schedule_state);
+                self.schedule.settle(slot, schedule_state, stamp);
             }
-            Ending::Done => self.schedule.settle(slot, standing, stamp),
+            Ending::Done => self.schedule.settle(slot, schedule_state, stamp),
             Ending::Nacked(failure) | Ending::Expired(failure) => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
                 unmark = failure.disposition == Disposition::Park;
@@ -356,46 +357,46 @@ impl Queue {
             }
             Ending::Released => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
-                self.schedule.settle_to_tail(slot, standing, stamp);
+                self.schedule.settle_to_tail(slot, schedule_state, stamp);
             }
             Ending::Rejected { error } => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
-                standing.set_last_error(error.clone());
-                self.schedule.park(slot, &entry.key, standing);
+                schedule_state.set_last_error(error.clone());
+                self.schedule.park(slot, &entry.key, schedule_state);
                 unmark = true;
             }
             Ending::Undelivered => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
-                self.schedule.give_back(slot, standing);
+                self.schedule.give_back(slot, schedule_state);
             }
         }
         if unmark {
             let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-            self.marks -= usize::from(entry.mark.take().is_some());
+            self.initial_pending -= usize::from(entry.initial_pending.take().is_some());
         }
         Ok(merged)
     }
 
     fn apply_failure(&mut self, slot: Slot, failure: &Failure, stamp: EventId) -> Result<(), Reason> {
-        let Entry { key, standing, .. } = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
-        standing.failures = standing.failures.saturating_add(1);
-        standing.set_last_error(failure.error.clone());
+        let Entry { key, schedule_state, .. } = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        schedule_state.failures = schedule_state.failures.saturating_add(1);
+        schedule_state.set_last_error(failure.error.clone());
         match failure.disposition {
             Disposition::Tail { due } => {
-                self.schedule.settle_to_tail(slot, standing, stamp);
+                self.schedule.settle_to_tail(slot, schedule_state, stamp);
                 if let Some(due) = due {
-                    self.schedule.delay(slot, key, standing, due, stamp.rv);
+                    self.schedule.delay(slot, key, schedule_state, due, stamp.rv);
                 }
             }
             Disposition::Wait { due } => {
-                self.schedule.settle(slot, standing, stamp);
-                self.schedule.delay(slot, key, standing, due, stamp.rv);
+                self.schedule.settle(slot, schedule_state, stamp);
+                self.schedule.delay(slot, key, schedule_state, due, stamp.rv);
             }
             Disposition::Delayed => {
-                standing.delay().ok_or("the key has no delay")?;
-                self.schedule.settle(slot, standing, stamp);
+                schedule_state.delay().ok_or("the key has no delay")?;
+                self.schedule.settle(slot, schedule_state, stamp);
             }
-            Disposition::Park => self.schedule.park(slot, key, standing),
+            Disposition::Park => self.schedule.park(slot, key, schedule_state),
         }
         Ok(())
     }
@@ -403,7 +404,7 @@ impl Queue {
     /// Checks that the key has the live lease `token`, and takes the lease out of its pop's list.
     fn leave_pop(&mut self, slot: Slot, token: Rv) -> Result<(), Reason> {
         let entry = self.table.at(slot).ok_or(NO_ENTRY)?;
-        let lease = entry.standing.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
+        let lease = entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
         let Some(id) = &lease.pop_id else { return Ok(()) };
         let slots = self.pop_ids.get_mut(id).ok_or("the lease is not in its pop's list")?;
         slots.retain(|other| *other != slot);
@@ -419,12 +420,12 @@ impl Queue {
         if entry.is_held() {
             return Ok(());
         }
-        if entry.standing.failures == 0 {
+        if entry.schedule_state.failures == 0 {
             let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
             self.checkpoints.note_gone(entry, slot, stamp.rv);
-        } else if entry.standing.memory().is_none() {
-            let until = stamp.at.plus(Duration::from_secs(FAILURE_MEMORY_SECS));
-            self.schedule.set_memory(slot, &mut entry.standing, Some((until, stamp.rv)));
+        } else if entry.schedule_state.failure_expiry().is_none() {
+            let until = stamp.at.plus(Duration::from_secs(FAILURE_EXPIRY_SECS));
+            self.schedule.set_failure_expiry(slot, &mut entry.schedule_state, Some((until, stamp.rv)));
         }
         Ok(())
     }
@@ -452,5 +453,5 @@ fn acknowledge(known: &mut Option<Box<Known>>, leased: Deltas) {
 
 /// Marks the key as one of the initial list. Returns the mark that the key had.
 fn mark(entry: &mut Entry, rv: Rv) -> Option<NonZero<Rv>> {
-    std::mem::replace(&mut entry.mark, NonZero::new(rv))
+    std::mem::replace(&mut entry.initial_pending, NonZero::new(rv))
 }

@@ -148,8 +148,8 @@ impl Entry {
             known: self.known.as_deref().cloned(),
             waiting: self.waiting.to_vec(),
             leased: self.leased.to_vec(),
-            standing: self.standing.clone(),
-            mark: self.mark.map(NonZero::get),
+            schedule_state: self.schedule_state.clone(),
+            initial_pending: self.initial_pending.map(NonZero::get),
         }
     }
 

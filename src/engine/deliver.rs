@@ -28,15 +28,15 @@ impl Queue {
         let mut expiry = self.schedule.next_expiry(Default::default(), now, self.committed);
         for _ in 0..DUE_AT_A_TIME {
             let delay = self.next_delay().filter(|(at, _, _)| *at <= now);
-            let memory = self.schedule.next_memory().filter(|(at, _, _)| *at <= now);
-            if (expiry, delay, memory) == (None, None, None) {
+            let failure_expiry = self.schedule.next_failure_expiry().filter(|(at, _, _)| *at <= now);
+            if (expiry, delay, failure_expiry) == (None, None, None) {
                 // As before most commands.
                 break;
             }
             let lease = expiry.map(|(at, rv, slot)| (at, 0, rv, slot));
             let delay = delay.map(|(at, rv, slot)| (at, 1, rv, slot));
-            let memory = memory.map(|(at, rv, slot)| (at, 2, rv, slot));
-            let next = [lease, delay, memory].into_iter().flatten().min();
+            let failure_expiry = failure_expiry.map(|(at, rv, slot)| (at, 2, rv, slot));
+            let next = [lease, delay, failure_expiry].into_iter().flatten().min();
             let Some((at, kind, rv, slot)) = next else { break };
             let Some(key) = self.table.at(slot).map(|entry| entry.key.clone()) else { break };
             let at_slot = Some(slot);
@@ -91,12 +91,12 @@ impl Queue {
             if bytes > pop.max_bytes && !items.is_empty() {
                 break;
             }
-            let Place::Ready(turn) = entry.standing.place else { break };
+            let Place::Ready(position) = entry.schedule_state.place else { break };
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
             self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
-            let waited = now.since(turn.added);
-            self.tally.waits.push(waited);
+            let waited = now.since(position.added);
+            self.counters.waits.push(waited);
             items.extend(self.table.at(slot).and_then(|entry| self.item(entry, pop, waited)));
         }
         Ok(items)
@@ -118,14 +118,14 @@ impl Queue {
     }
 
     fn item(&self, entry: &Entry, pop: &Pop, waited: Duration) -> Option<Item> {
-        let lease = entry.standing.lease()?;
+        let lease = entry.schedule_state.lease()?;
         Some(Item {
             key: entry.key.clone(),
             token: lease.token,
             deadline: lease.deadline,
-            attempt: entry.standing.attempt,
-            failures: entry.standing.failures,
-            is_in_initial_list: entry.mark.is_some() || !self.populated,
+            attempt: entry.schedule_state.attempt,
+            failures: entry.schedule_state.failures,
+            is_in_initial_list: entry.initial_pending.is_some() || !self.populated,
             deltas: entry.leased.to_vec(),
             known: entry.known.as_deref().filter(|_| pop.with_known).cloned(),
             waited,
@@ -151,7 +151,8 @@ impl Queue {
                 Settled::Stale { outcome }
             };
         };
-        let since = self.table.at(slot).and_then(|entry| entry.standing.lease()).map(|lease| lease.since);
+        let since =
+            self.table.at(slot).and_then(|entry| entry.schedule_state.lease()).map(|lease| lease.since);
         self.end_lease(now, slot, &settle.how, false);
         Settled::Ok { worked: since.map_or(Duration::ZERO, |since| now.since(since)) }
     }
@@ -200,7 +201,7 @@ impl Queue {
 
     fn end_lease(&mut self, now: Time, slot: Slot, how: &How, expired: bool) {
         let Some(entry) = self.table.at(slot) else { return };
-        let Some(token) = entry.standing.lease().map(|lease| lease.token) else { return };
+        let Some(token) = entry.schedule_state.lease().map(|lease| lease.token) else { return };
         let key = entry.key.clone();
         let ending = match how {
             How::Ack => Ending::Acked,
@@ -209,7 +210,7 @@ impl Queue {
             How::Reject { error } => Ending::Rejected { error: error.clone() },
             How::Nack { delay, error } => {
                 let ending = self.failed(now, entry, *delay, error.as_ref(), expired);
-                self.tally.retries += u64::from(is_retry(&ending, *delay));
+                self.counters.retries += u64::from(is_retry(&ending, *delay));
                 ending
             }
         };
@@ -225,9 +226,9 @@ impl Queue {
         error: Option<&Arc<str>>,
         expired: bool,
     ) -> Ending {
-        let standing = &entry.standing;
-        let failures = standing.failures.saturating_add(1);
-        let news = standing.lease().is_some_and(|lease| lease.news.is_some());
+        let schedule_state = &entry.schedule_state;
+        let failures = schedule_state.failures.saturating_add(1);
+        let news = schedule_state.lease().is_some_and(|lease| lease.news.is_some());
         let keys_mode = self.config.mode == Mode::Keys;
         let too_often = self.config.max_failures > 0 && failures >= self.config.max_failures;
         let asks_limiter = delay.is_none() && if news { keys_mode } else { !too_often };
@@ -241,7 +242,7 @@ impl Queue {
         let due = (!wait.is_zero()).then(|| now.plus(wait));
         let disposition = match due {
             _ if news => Disposition::Tail { due: due.filter(|_| keys_mode) },
-            _ if too_often && standing.delay().is_some() => Disposition::Delayed,
+            _ if too_often && schedule_state.delay().is_some() => Disposition::Delayed,
             _ if too_often => Disposition::Park,
             Some(due) => Disposition::Wait { due },
             None => Disposition::Tail { due: None },

@@ -16,7 +16,7 @@ impl Queue {
     /// The text names the invariant and the key.
     pub fn check(&self) -> Result<(), String> {
         let mut sizes = IndexSizes::default();
-        let (mut known, mut marks, mut pops) = (0, 0, 0);
+        let (mut known, mut initial_pending, mut pops) = (0, 0, 0);
         let mut last = None;
         let mut entries = 0;
         for (slot, entry) in self.entries_after(None) {
@@ -28,14 +28,14 @@ impl Queue {
             self.check_entry(slot, entry).map_err(|rule| format!("key {}: {rule}", entry.key))?;
             count(entry, &mut sizes);
             known += usize::from(entry.known.is_some());
-            marks += usize::from(entry.mark.is_some());
-            pops += usize::from(entry.standing.lease().is_some_and(|lease| lease.pop_id.is_some()));
+            initial_pending += usize::from(entry.initial_pending.is_some());
+            pops += usize::from(entry.schedule_state.lease().is_some_and(|lease| lease.pop_id.is_some()));
         }
         let pop_slots: usize = self.pop_ids.values().map(Vec::len).sum();
         for (what, counted, kept) in [
             ("keys", entries, self.table.len()),
             ("known objects", known, self.known),
-            ("marks", marks, self.marks),
+            ("marks", initial_pending, self.initial_pending),
             ("leases with a pop id", pops, pop_slots),
         ] {
             if counted != kept {
@@ -69,21 +69,24 @@ impl Queue {
     }
 
     fn check_entry(&self, slot: Slot, entry: &Entry) -> Result<(), &'static str> {
-        let standing = &entry.standing;
+        let schedule_state = &entry.schedule_state;
         let mode = self.config.mode;
         let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
         rule(self.table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
-        rule(self.schedule.holds(slot, &entry.key, standing), "is not where its standing says")?;
-        rule(entry.is_held() || standing.failures > 0, "nothing is left of it")?;
-        rule(standing.memory().is_none() || !entry.is_held(), "has a memory but is held")?;
-        rule(standing.memory().is_some() || entry.is_held(), "has no memory and is not held")?;
-        rule(standing.place != Place::Parked || standing.delay().is_none(), "is parked with a delay")?;
+        rule(self.schedule.holds(slot, &entry.key, schedule_state), "is not where its standing says")?;
+        rule(entry.is_held() || schedule_state.failures > 0, "nothing is left of it")?;
+        rule(schedule_state.failure_expiry().is_none() || !entry.is_held(), "has a memory but is held")?;
+        rule(schedule_state.failure_expiry().is_some() || entry.is_held(), "has no memory and is not held")?;
+        rule(
+            schedule_state.place != Place::Parked || schedule_state.delay().is_none(),
+            "is parked with a delay",
+        )?;
         rule(entry.changed <= self.rv, "has changed in the future")?;
         rule(newest_number(entry) <= entry.changed, "holds something newer than its last change")?;
         let begun = self.checkpoints.begun;
         rule(entry.has_row || entry.changed > begun, "has neither a row nor an event to make it again")?;
         rule(!entry.has_row || self.checkpoints.journaled, "has a row without a journal")?;
-        let leased = standing.lease();
+        let leased = schedule_state.lease();
         rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
         if mode == Mode::Keys {
             return rule(!entry.has_state(), "has an object in mode keys");
@@ -91,12 +94,12 @@ impl Queue {
         rule(leased.is_none() || !entry.leased.is_empty(), "has a lease of nothing")?;
         rule(entry.known.is_none() || self.config.known_objects, "is known without a store")?;
         let waits = !entry.waiting.is_empty();
-        match &standing.place {
-            Place::Idle => rule(waits == standing.delay().is_some(), "idle: waits iff it has a delay")?,
+        match &schedule_state.place {
+            Place::Idle => rule(waits == schedule_state.delay().is_some(), "idle: waits iff it has a delay")?,
             Place::Ready(_) => rule(waits, "ready with nothing to hand out")?,
             Place::Parked => rule(waits, "parked with nothing to hand out")?,
             Place::Leased(lease) => {
-                let has_reason = lease.news.is_some() || standing.delay().is_some();
+                let has_reason = lease.news.is_some() || schedule_state.delay().is_some();
                 rule(waits == has_reason, "leased: deltas wait iff there is news or a delay")?;
             }
         }
@@ -111,10 +114,10 @@ impl Queue {
 
 /// The newest of the events that left something in the entry.
 fn newest_number(entry: &Entry) -> Rv {
-    let standing = &entry.standing;
-    let place = match &standing.place {
+    let schedule_state = &entry.schedule_state;
+    let place = match &schedule_state.place {
         Place::Idle | Place::Parked => 0,
-        Place::Ready(turn) => turn.rv,
+        Place::Ready(position) => position.rv,
         Place::Leased(lease) => {
             let dropped = lease.dropped_delay.map_or(0, |delay| delay.rv);
             lease.token.max(lease.former.rv).max(dropped)
@@ -126,19 +129,19 @@ fn newest_number(entry: &Entry) -> Rv {
         newest(&entry.waiting),
         newest(&entry.leased),
         entry.known.as_ref().map_or(0, |known| known.rv),
-        entry.mark.map_or(0, NonZero::get),
-        standing.delay().map_or(0, |delay| delay.rv),
-        standing.memory().map_or(0, |(_, rv)| rv),
+        entry.initial_pending.map_or(0, NonZero::get),
+        schedule_state.delay().map_or(0, |delay| delay.rv),
+        schedule_state.failure_expiry().map_or(0, |(_, rv)| rv),
     ];
     numbers.into_iter().max().unwrap_or_default()
 }
 
 fn count(entry: &Entry, sizes: &mut IndexSizes) {
-    let standing = &entry.standing;
-    sizes.delayed += usize::from(standing.delay().is_some());
-    sizes.memories += usize::from(standing.memory().is_some());
-    sizes.idle_delayed += usize::from(standing.is_delayed());
-    match &standing.place {
+    let schedule_state = &entry.schedule_state;
+    sizes.delayed += usize::from(schedule_state.delay().is_some());
+    sizes.failure_expiries += usize::from(schedule_state.failure_expiry().is_some());
+    sizes.idle_delayed += usize::from(schedule_state.is_delayed());
+    match &schedule_state.place {
         Place::Idle => {}
         Place::Ready(_) => sizes.ready += 1,
         Place::Parked => sizes.parked += 1,

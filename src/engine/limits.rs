@@ -19,7 +19,7 @@ pub const SETTLED_LEASES_MAX: usize = 65_536;
 /// due besides follows before the next one, or by the queue's timer.
 pub const DUE_AT_A_TIME: usize = 1_000;
 /// How long a key that waits for nothing keeps its failure count, in seconds.
-pub const FAILURE_MEMORY_SECS: u64 = 24 * 60 * 60;
+pub const FAILURE_EXPIRY_SECS: u64 = 24 * 60 * 60;
 /// How many numbers of events are skipped after an unclean stop: more than can have been given out
 /// without having come into the journal.
 pub const RECOVERY_SKIP_EVENTS: u64 = 1 << 20;

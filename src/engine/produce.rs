@@ -91,7 +91,7 @@ impl Queue {
     fn add_key(&mut self, now: Time, call: &Call) -> bool {
         let key = call.key.clone();
         if self.closed {
-            self.tally.ignored_closed += 1;
+            self.counters.ignored_closed += 1;
             // Ignored adds find no room checked; failure counts are bounded here instead.
             let has_room = self.table.len() < self.config.max_keys || self.table.find(key.as_str()).is_some();
             if call.rate_limited && has_room {
@@ -100,12 +100,12 @@ impl Queue {
             return false;
         }
         // As in client-go, a delay of zero counts, and so does one of a key that is in line anyway.
-        self.tally.retries += u64::from(call.delay.is_some() || call.rate_limited);
+        self.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
         let mut wait = call.delay;
         if call.rate_limited {
-            let standing = self.table.get(key.as_str()).map(|entry| &entry.standing);
-            let failures = standing.filter(|standing| standing.place != Place::Parked);
-            let failures = failures.map_or(0, |standing| standing.failures);
+            let schedule_state = self.table.get(key.as_str()).map(|entry| &entry.schedule_state);
+            let failures = schedule_state.filter(|schedule_state| schedule_state.place != Place::Parked);
+            let failures = failures.map_or(0, |schedule_state| schedule_state.failures);
             let limiter = &self.config.rate_limiter;
             wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.bucket, now).0);
         }
@@ -118,7 +118,7 @@ impl Queue {
 
     /// Mode keys: whether the key will be handed out anyway (client-go's dirty set).
     fn is_dirty(&self, key: &Key) -> bool {
-        match self.table.get(key.as_str()).map(|entry| &entry.standing.place) {
+        match self.table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
             Some(Place::Ready(_)) => true,
             Some(Place::Leased(lease)) => lease.news.is_some(),
             _ => false,
@@ -128,7 +128,7 @@ impl Queue {
     /// Queues the delta of a call that has an object.
     fn append(&mut self, now: Time, call: &Call) -> bool {
         let Some(object) = &call.object else { return false };
-        self.tally.retries += u64::from(call.delay.is_some());
+        self.counters.retries += u64::from(call.delay.is_some());
         let slot = self.table.find_or_insert(&call.key);
         let inherited = || self.table.at(slot).and_then(Entry::owner).cloned();
         let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
@@ -148,12 +148,12 @@ impl Queue {
     fn delete(&mut self, now: Time, call: &Call) -> bool {
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.table.get(call.key.as_str()).filter(known_only) else {
-            self.tally.ignored_absent += 1;
+            self.counters.ignored_absent += 1;
             self.populate(now);
             return false;
         };
         if entry.waiting.is_empty() && entry.is_deleted() {
-            self.tally.ignored_absent += 1;
+            self.counters.ignored_absent += 1;
             self.populate(now);
             return false;
         }
@@ -162,7 +162,7 @@ impl Queue {
             return true;
         }
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
-            self.tally.ignored_duplicate += 1;
+            self.counters.ignored_duplicate += 1;
             self.populate(now);
             return true;
         }
@@ -178,7 +178,7 @@ impl Queue {
         self.config.mode == Mode::Latest
             && self.config.known_objects
             && entry.known.is_none()
-            && entry.standing.attempt == 0
+            && entry.schedule_state.attempt == 0
     }
 
     /// A call that queues nothing populates the queue all the same.

@@ -15,7 +15,7 @@ use super::delta::{DeltaKind, Provenance, Rv, Source};
 use super::event::{Appended, Ending, Event, EventKind, ReplaceCounts};
 use super::rate_limit::BucketLevel;
 use super::refusal::Refusal;
-use super::replace::{Run, Spent};
+use super::replace::{Garbage, ReplaceJob};
 use super::schedule::{Place, Schedule, Slot};
 use super::settled::SettledLeases;
 use super::sweep::Seeding;
@@ -47,17 +47,17 @@ pub struct Queue {
     /// Number of known objects.
     pub(super) known: usize,
     /// Number of keys that carry a mark of the initial list.
-    pub(super) marks: usize,
+    pub(super) initial_pending: usize,
     /// Volatile: what the checkpoints have and what they miss.
     pub(super) checkpoints: Checkpoints,
     /// Volatile: Replaces between their acceptance and their end, the running one first.
-    pub(super) runs: VecDeque<Run>,
+    pub(super) replace_jobs: VecDeque<ReplaceJob>,
     /// Volatile: the seeding that is under way.
     pub(super) seeding: Option<Seeding>,
     /// Volatile: Replaces that have ended and wait to be dropped.
-    pub(super) spent: Vec<Spent>,
+    pub(super) garbage: Vec<Garbage>,
     /// Volatile: the number of the last Replace.
-    pub(super) last_run: u64,
+    pub(super) last_job: u64,
     /// Volatile: events that nobody has taken yet.
     pub(super) events: Vec<Event>,
     /// Volatile: events up to this number are durable; leases behind it do not expire.
@@ -65,7 +65,7 @@ pub struct Queue {
     /// Volatile: a periodic Resync is due.
     pub(super) resync_due: bool,
     /// Volatile: what happened since the start, for metrics.
-    pub(super) tally: Tally,
+    pub(super) counters: Counters,
     /// Volatile: the adds that are in a tally already.
     pub(super) adds_taken: u64,
     /// Volatile: that of the delta that was queued last, to be shared with the next.
@@ -135,7 +135,7 @@ pub type Durations = SmallVec<[Duration; 1]>;
 
 /// Counters since the queue was opened. Replaying events does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Counters {
     /// Deltas queued, by kind in the order of [`DeltaKind::ALL`].
     pub deltas: [u64; 5],
     /// Deltas that the cap merged into newer ones.
@@ -186,16 +186,16 @@ impl Queue {
             next_resync,
             last_replace: None,
             known: 0,
-            marks: 0,
+            initial_pending: 0,
             checkpoints: Checkpoints::default(),
-            runs: VecDeque::new(),
+            replace_jobs: VecDeque::new(),
             seeding: None,
-            spent: Vec::new(),
-            last_run: 0,
+            garbage: Vec::new(),
+            last_job: 0,
             events: Vec::new(),
             committed: Rv::MAX,
             resync_due: false,
-            tally: Tally::default(),
+            counters: Counters::default(),
             adds_taken: 0,
             last_provenance: Provenance::default(),
         }
@@ -237,22 +237,22 @@ impl Queue {
     }
 
     /// What was counted since the last call.
-    pub fn take_tally(&mut self) -> Tally {
+    pub fn take_counters(&mut self) -> Counters {
         let adds = self.schedule.adds();
-        let mut tally = std::mem::take(&mut self.tally);
-        tally.adds = adds - std::mem::replace(&mut self.adds_taken, adds);
-        tally
+        let mut counters = std::mem::take(&mut self.counters);
+        counters.adds = adds - std::mem::replace(&mut self.adds_taken, adds);
+        counters
     }
 
     /// How long each key handed out had waited, and each ended lease had lasted, since the last call.
     pub fn take_durations(&mut self) -> (Durations, Durations) {
-        (std::mem::take(&mut self.tally.waits), std::mem::take(&mut self.tally.works))
+        (std::mem::take(&mut self.counters.waits), std::mem::take(&mut self.counters.works))
     }
 
     /// How long the oldest lease has lasted.
     #[must_use]
     pub fn longest_lease(&self, now: Time) -> Option<Duration> {
-        let lease = self.table.at(self.schedule.oldest_lease()?)?.standing.lease()?;
+        let lease = self.table.at(self.schedule.oldest_lease()?)?.schedule_state.lease()?;
         Some(now.since(lease.since))
     }
 
@@ -269,7 +269,7 @@ impl Queue {
     /// Keys that count toward `max_keys`.
     #[must_use]
     pub fn keys(&self) -> usize {
-        self.table.len() - self.schedule.index_sizes().memories
+        self.table.len() - self.schedule.index_sizes().failure_expiries
     }
 
     /// Keys that may be handed out now, if the queue is not paused.
@@ -290,15 +290,15 @@ impl Queue {
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.populated
-            && self.marks == 0
+            && self.initial_pending == 0
             && self.initial == Initial::Quiet
-            && !self.runs.iter().any(Run::may_be_first)
+            && !self.replace_jobs.iter().any(ReplaceJob::may_be_first)
     }
 
     /// Keys of the initial list that are not acknowledged.
     #[must_use]
     pub fn initial_remaining(&self) -> usize {
-        self.marks
+        self.initial_pending
     }
 
     /// The queue at a glance.
@@ -311,9 +311,9 @@ impl Queue {
             parked: self.schedule.parked_len(),
             known: self.known,
             has_synced: self.has_synced(),
-            initial_remaining: self.marks,
+            initial_remaining: self.initial_pending,
             resource_version: self.rv,
-            oldest_ready_age: self.first_in_line().map(|since| now.since(since)),
+            oldest_ready_age: self.oldest_ready().map(|since| now.since(since)),
             paused: self.paused,
             closed: self.closed,
             drained: self.is_drained(),
@@ -345,8 +345,8 @@ impl Queue {
     pub fn next_deadline(&self) -> Option<Time> {
         let lease = self.schedule.next_deadline();
         let times = [lease.map(|due| due.0), self.next_delay().map(|due| due.0), self.next_resync];
-        let memory = self.schedule.next_memory().map(|due| due.0);
-        times.into_iter().chain([memory]).flatten().min()
+        let failure_expiry = self.schedule.next_failure_expiry().map(|due| due.0);
+        times.into_iter().chain([failure_expiry]).flatten().min()
     }
 
     /// Whether a lease is past its deadline that is not committed, and so can't expire before
@@ -364,7 +364,7 @@ impl Queue {
     pub fn configure(&mut self, now: Time, config: Arc<Config>) -> Result<(), Refusal> {
         let now = self.advance(now);
         if let Some(field) = self.config.immutable_difference(&config)
-            && (self.keys() > 0 || !self.runs.is_empty())
+            && (self.keys() > 0 || !self.replace_jobs.is_empty())
         {
             return Err(Refusal::ImmutableConfig { field, keys: self.keys() });
         }
@@ -405,7 +405,7 @@ impl Queue {
         let now = self.advance(now);
         let mut forgotten = 0;
         for key in keys {
-            let failed = self.table.get(key).filter(|entry| entry.standing.failures > 0);
+            let failed = self.table.get(key).filter(|entry| entry.schedule_state.failures > 0);
             if let Some(key) = failed.map(|entry| entry.key.clone()) {
                 self.emit(now, EventKind::Forgotten { key });
                 forgotten += 1;
@@ -425,7 +425,7 @@ impl Queue {
     pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
         let event = Event { rv: self.rv + 1, at: now.max(self.last_at), kind };
-        self.tally.coalesced += u64::from(self.apply_at(&event, slot));
+        self.counters.coalesced += u64::from(self.apply_at(&event, slot));
         self.events.push(event);
     }
 
@@ -440,10 +440,10 @@ impl Queue {
         self.table.from(after.map_or(Bound::Unbounded, Bound::Excluded))
     }
 
-    fn first_in_line(&self) -> Option<Time> {
+    fn oldest_ready(&self) -> Option<Time> {
         let (_, slot) = self.schedule.first()?;
-        match self.table.at(slot)?.standing.place {
-            Place::Ready(turn) => Some(turn.since),
+        match self.table.at(slot)?.schedule_state.place {
+            Place::Ready(position) => Some(position.since),
             _ => None,
         }
     }
@@ -462,7 +462,7 @@ impl Queue {
         match kind {
             EventKind::Appended(Appended { delta, .. }) => {
                 let place = DeltaKind::ALL.iter().position(|other| other == delta).unwrap_or_default();
-                if let Some(count) = self.tally.deltas.get_mut(place) {
+                if let Some(count) = self.counters.deltas.get_mut(place) {
                     *count += 1;
                 }
             }
@@ -476,13 +476,13 @@ impl Queue {
                     Ending::Undelivered => None,
                 };
                 let Some(place) = place else { return };
-                if let Some(count) = self.tally.settled.get_mut(place) {
+                if let Some(count) = self.counters.settled.get_mut(place) {
                     *count += 1;
                 }
                 let entry = slot.and_then(|slot| self.table.at(slot));
-                let since = entry.and_then(|entry| entry.standing.lease());
+                let since = entry.and_then(|entry| entry.schedule_state.lease());
                 if let Some(since) = since.map(|lease| lease.since) {
-                    self.tally.works.push(now.since(since));
+                    self.counters.works.push(now.since(since));
                 }
             }
             _ => {}
@@ -491,7 +491,7 @@ impl Queue {
 
     /// Counts a settle that came too late.
     pub(super) fn count_stale(&mut self, settled: Settled) -> Settled {
-        self.tally.stale += u64::from(matches!(settled, Settled::Stale { .. }));
+        self.counters.stale += u64::from(matches!(settled, Settled::Stale { .. }));
         settled
     }
 }
@@ -522,7 +522,7 @@ impl Entry {
 
     /// Whether anything but a failure count is left of the key.
     pub(super) fn is_held(&self) -> bool {
-        self.has_state() || self.standing.delay().is_some() || self.standing.place != Place::Idle
+        self.has_state() || self.schedule_state.delay().is_some() || self.schedule_state.place != Place::Idle
     }
 
     /// Whether deltas wait or are handed out, or an object is known.

@@ -19,14 +19,14 @@ use super::limits::REPLACES_MAX;
 use super::object::Object;
 use super::queue::{Initial, Queue};
 use super::refusal::Refusal;
-use super::sweep::Sweep;
+use super::sweep::ScanCursor;
 use super::table::Entry;
 use super::time::Time;
 use super::trace::Trace;
 
 /// One Replace between its acceptance and its end.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct ReplaceJob {
     id: ReplaceId,
     items: IntoIter<(Key, Object)>,
     keys: KeySet,
@@ -38,7 +38,7 @@ pub(super) struct Run {
     guard: Option<Guard>,
     is_dry: bool,
     phase: Phase,
-    sweep: Sweep,
+    cursor: ScanCursor,
     counts: ReplaceCounts,
     /// The latest comparison of listed objects with the queue's.
     comparison: Arc<Comparison>,
@@ -56,7 +56,7 @@ pub(super) struct Run {
 
 /// What an ended Replace leaves behind.
 #[derive(Debug)]
-pub struct Spent(#[expect(dead_code, reason = "it is only kept to be dropped")] Run);
+pub struct Garbage(#[expect(dead_code, reason = "it is only kept to be dropped")] ReplaceJob);
 
 /// How many deletions a Replace may bring.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ enum Verdict {
     Changed,
 }
 
-impl Run {
+impl ReplaceJob {
     /// Whether the queue waits for this run to be synced.
     pub(super) fn may_be_first(&self) -> bool {
         self.may_be_first && !self.is_dry
@@ -130,9 +130,9 @@ impl Queue {
         let room = self.config.max_keys.saturating_sub(self.keys() + self.reserved());
         let ObjectList { items, keys, .. } = replace.list;
         let fits = keys.len() <= room;
-        self.last_run += 1;
-        let id = ReplaceId(self.last_run);
-        self.runs.push_back(Run {
+        self.last_job += 1;
+        let id = ReplaceId(self.last_job);
+        self.replace_jobs.push_back(ReplaceJob {
             id,
             reserved: if fits && !replace.dry_run { keys.len() } else { 0 },
             phase: if fits { Phase::Count } else { Phase::Room { next: 0 } },
@@ -144,7 +144,7 @@ impl Queue {
             kind: if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
             guard,
             is_dry: replace.dry_run,
-            sweep: Sweep::default(),
+            cursor: ScanCursor::default(),
             counts: ReplaceCounts::default(),
             comparison: Arc::default(),
             wanted: KeySet::default(),
@@ -164,7 +164,7 @@ impl Queue {
         if self.config.mode == Mode::Keys {
             return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
         }
-        if self.runs.len() >= REPLACES_MAX {
+        if self.replace_jobs.len() >= REPLACES_MAX {
             return Err(Refusal::TooManyReplaces { limit: REPLACES_MAX });
         }
         let limit = self.config.max_object_bytes;
@@ -188,40 +188,40 @@ impl Queue {
     ) -> Result<Progress<Replaced>, Refusal> {
         let now = self.advance(now);
         // A seeding would put what is older in place of what this brings.
-        let is_next = |run: &mut Run| run.id == id && self.seeding.is_none();
-        let Some(mut run) = self.runs.pop_front_if(is_next) else { return Ok(Progress::NotYet) };
-        let next = self.next_part(now, &mut run, budget);
+        let is_next = |job: &mut ReplaceJob| job.id == id && self.seeding.is_none();
+        let Some(mut job) = self.replace_jobs.pop_front_if(is_next) else { return Ok(Progress::NotYet) };
+        let next = self.next_part(now, &mut job, budget);
         let progress = match next {
             Ok(Next::More) => Progress::More,
             Ok(Next::Compare(comparison)) => Progress::Compare(comparison),
             ended => {
-                let replaced = ended.map(|_| Progress::Done(self.end_run(now, &run)));
-                self.spent.push(Spent(run));
+                let replaced = ended.map(|_| Progress::Done(self.end_job(now, &job)));
+                self.garbage.push(Garbage(job));
                 return replaced;
             }
         };
-        self.runs.push_front(run);
+        self.replace_jobs.push_front(job);
         Ok(progress)
     }
 
     /// What ended Replaces leave behind: up to a million objects, to be dropped off the queue's lock.
-    pub fn take_spent(&mut self) -> Vec<Spent> {
-        std::mem::take(&mut self.spent)
+    pub fn take_garbage(&mut self) -> Vec<Garbage> {
+        std::mem::take(&mut self.garbage)
     }
 
-    fn next_part(&mut self, now: Time, run: &mut Run, budget: usize) -> Result<Next, Refusal> {
-        match run.phase {
-            Phase::Room { next } => self.count_room(run, next, budget)?,
-            Phase::Count => self.count_deletions(run, budget),
-            Phase::Plan { next, refused } => return self.plan_items(run, next, refused, budget),
+    fn next_part(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> Result<Next, Refusal> {
+        match job.phase {
+            Phase::Room { next } => self.count_room(job, next, budget)?,
+            Phase::Count => self.count_deletions(job, budget),
+            Phase::Plan { next, refused } => return self.plan_items(job, next, refused, budget),
             Phase::Start => {
-                let first = run.may_be_first;
-                self.emit(now, EventKind::ReplaceStarted { source: run.source.clone(), first });
-                run.phase = Phase::Items;
+                let first = job.may_be_first;
+                self.emit(now, EventKind::ReplaceStarted { source: job.source.clone(), first });
+                job.phase = Phase::Items;
             }
-            Phase::Items => return Ok(self.queue_items(now, run, budget)),
+            Phase::Items => return Ok(self.queue_items(now, job, budget)),
             Phase::Deletions => {
-                if self.queue_deletions(now, run, budget) {
+                if self.queue_deletions(now, job, budget) {
                     return Ok(Next::Done);
                 }
             }
@@ -229,15 +229,15 @@ impl Queue {
         Ok(Next::More)
     }
 
-    fn end_run(&mut self, now: Time, run: &Run) -> Replaced {
-        if !run.is_dry {
-            let (source, counts, first) = (run.source.clone(), run.counts, run.may_be_first);
+    fn end_job(&mut self, now: Time, job: &ReplaceJob) -> Replaced {
+        if !job.is_dry {
+            let (source, counts, first) = (job.source.clone(), job.counts, job.may_be_first);
             self.emit(now, EventKind::ReplaceEnded(ReplaceEnded { source, first, aborted: false, counts }));
-            for later in &mut self.runs {
+            for later in &mut self.replace_jobs {
                 later.may_be_first = false;
             }
         }
-        Replaced { resource_version: self.rv, counts: run.counts }
+        Replaced { resource_version: self.rv, counts: job.counts }
     }
 
     /// A producer has said something of `key`, which the Replaces that are on their way did not see.
@@ -246,10 +246,10 @@ impl Queue {
             seeding.called.insert(key.clone());
         }
         let is_held = self.holds(key);
-        for run in &mut self.runs {
+        for job in &mut self.replace_jobs {
             // Others are neither queued nor deleted by it.
-            if is_held || run.keys.contains(key) {
-                *run.called.entry(key.clone()).or_default() |= named_source;
+            if is_held || job.keys.contains(key) {
+                *job.called.entry(key.clone()).or_default() |= named_source;
             }
         }
     }
@@ -257,130 +257,136 @@ impl Queue {
     /// Keys that Replaces and a seeding on their way may still bring.
     pub(super) fn reserved(&self) -> usize {
         let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);
-        seeding + self.runs.iter().map(|run| run.reserved).sum::<usize>()
+        seeding + self.replace_jobs.iter().map(|job| job.reserved).sum::<usize>()
     }
 
-    fn count_room(&self, run: &mut Run, next: usize, budget: usize) -> Result<(), Refusal> {
-        let items = run.items.as_slice();
+    fn count_room(&self, job: &mut ReplaceJob, next: usize, budget: usize) -> Result<(), Refusal> {
+        let items = job.items.as_slice();
         let slice = items.iter().skip(next).take(budget).map(|(key, _)| key);
-        slice.filter(|key| !self.holds(key)).for_each(|key| run.wanted.insert(key.clone()));
+        slice.filter(|key| !self.holds(key)).for_each(|key| job.wanted.insert(key.clone()));
         let next = next.saturating_add(budget);
-        run.phase = Phase::Room { next };
+        job.phase = Phase::Room { next };
         if next >= items.len() {
             let (keys, limit) = (self.keys() + self.reserved(), self.config.max_keys);
-            let wanted = run.wanted.len();
+            let wanted = job.wanted.len();
             if wanted > limit.saturating_sub(keys) {
                 return Err(Refusal::QueueFull { limit, keys, wanted });
             }
-            run.reserved = if run.is_dry { 0 } else { wanted };
-            run.phase = Phase::Count;
+            job.reserved = if job.is_dry { 0 } else { wanted };
+            job.phase = Phase::Count;
         }
         Ok(())
     }
 
-    fn count_deletions(&self, run: &mut Run, budget: usize) {
-        if run.guard.is_some() || run.is_dry {
-            let source = run.source.clone();
+    fn count_deletions(&self, job: &mut ReplaceJob, budget: usize) {
+        if job.guard.is_some() || job.is_dry {
+            let source = job.source.clone();
             let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
-            let mut sweep = std::mem::take(&mut run.sweep);
-            let keys = self.next_keys(&mut sweep, budget, owned);
-            run.sweep = sweep;
-            run.owned += keys.len() as u64;
-            let goes = |key: &&Key| !run.keys.contains(key) && !run.called.contains_key(*key);
-            run.deletions += keys.iter().filter(goes).count() as u64;
-            if run.sweep.is_under_way() {
+            let mut cursor = std::mem::take(&mut job.cursor);
+            let keys = self.next_keys(&mut cursor, budget, owned);
+            job.cursor = cursor;
+            job.owned += keys.len() as u64;
+            let goes = |key: &&Key| !job.keys.contains(key) && !job.called.contains_key(*key);
+            job.deletions += keys.iter().filter(goes).count() as u64;
+            if job.cursor.is_under_way() {
                 return;
             }
         }
-        let refused = run.refuses();
-        run.phase = if refused || run.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
+        let refused = job.refuses();
+        job.phase = if refused || job.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
     }
 
-    fn plan_items(&self, run: &mut Run, next: usize, refused: bool, budget: usize) -> Result<Next, Refusal> {
-        let mut counts = run.counts;
+    fn plan_items(
+        &self,
+        job: &mut ReplaceJob,
+        next: usize,
+        refused: bool,
+        budget: usize,
+    ) -> Result<Next, Refusal> {
+        let mut counts = job.counts;
         let mut next = next;
         let mut left = budget;
         while left > 0 {
-            let Some((key, object)) = run.items.as_slice().get(next) else { break };
-            let Some(verdict) = self.verdict(run, key, object) else { break };
+            let Some((key, object)) = job.items.as_slice().get(next) else { break };
+            let Some(verdict) = self.verdict(job, key, object) else { break };
             next += 1;
             left = left.saturating_sub(cost(object));
-            let taken_over = self.is_taken_over(run, key, &verdict);
+            let taken_over = self.is_taken_over(job, key, &verdict);
             count(&mut counts, &verdict, taken_over);
         }
-        run.counts = counts;
-        run.phase = Phase::Plan { next, refused };
-        if next < run.items.as_slice().len() {
-            return Ok(if left > 0 { self.compare(run, next) } else { Next::More });
+        job.counts = counts;
+        job.phase = Phase::Plan { next, refused };
+        if next < job.items.as_slice().len() {
+            return Ok(if left > 0 { self.compare(job, next) } else { Next::More });
         }
-        run.counts.deleted = run.deletions;
-        match run.guard {
+        job.counts.deleted = job.deletions;
+        match job.guard {
             Some(guard) if refused => Err(Refusal::MassDelete {
-                deletions: run.deletions,
-                owned: run.owned,
+                deletions: job.deletions,
+                owned: job.owned,
                 max_deletes: guard.max_deletes,
                 max_percent: guard.max_percent,
-                counts: run.counts,
+                counts: job.counts,
             }),
             _ => Ok(Next::Done),
         }
     }
 
-    fn queue_items(&mut self, now: Time, run: &mut Run, budget: usize) -> Next {
+    fn queue_items(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> Next {
         let mut left = budget;
         while left > 0 {
-            let Some((key, object)) = run.items.as_slice().first() else { break };
-            let Some(verdict) = self.verdict(run, key, object) else { return self.compare(run, 0) };
-            let Some((key, object)) = run.items.next() else { break };
+            let Some((key, object)) = job.items.as_slice().first() else { break };
+            let Some(verdict) = self.verdict(job, key, object) else { return self.compare(job, 0) };
+            let Some((key, object)) = job.items.next() else { break };
             left = left.saturating_sub(cost(&object));
-            run.reserved = run.reserved.saturating_sub(usize::from(!self.holds(&key)));
-            let taken_over = self.is_taken_over(run, &key, &verdict);
-            count(&mut run.counts, &verdict, taken_over);
+            job.reserved = job.reserved.saturating_sub(usize::from(!self.holds(&key)));
+            let taken_over = self.is_taken_over(job, &key, &verdict);
+            count(&mut job.counts, &verdict, taken_over);
             match verdict {
                 Verdict::Changed => {
-                    let owner = run.source.clone().or_else(|| self.owner_of(&key));
+                    let owner = job.source.clone().or_else(|| self.owner_of(&key));
                     let appended = Appended {
                         key,
-                        delta: run.kind,
+                        delta: job.kind,
                         final_state_unknown: false,
-                        origin: Origin::replace(run.may_be_first),
-                        provenance: self.provenance(run.source.as_ref(), owner.as_ref(), run.trace.as_ref()),
+                        origin: Origin::replace(job.may_be_first),
+                        provenance: self.provenance(job.source.as_ref(), owner.as_ref(), job.trace.as_ref()),
                         due: None,
                         object,
                     };
                     self.emit(now, EventKind::Appended(appended));
                 }
                 Verdict::Unchanged => {
-                    self.tally.ignored_unchanged += 1;
-                    self.take_over(now, run, key);
+                    self.counters.ignored_unchanged += 1;
+                    self.take_over(now, job, key);
                 }
                 Verdict::Skipped { take_over } => {
-                    self.tally.ignored_superseded += 1;
+                    self.counters.ignored_superseded += 1;
                     if take_over {
-                        self.take_over(now, run, key);
+                        self.take_over(now, job, key);
                     }
                 }
             }
         }
         // Room may be held for more: for keys that the queue had already, or that were in the list twice.
-        run.reserved = run.reserved.min(run.items.len());
-        if run.items.len() == 0 {
-            run.phase = Phase::Deletions;
+        job.reserved = job.reserved.min(job.items.len());
+        if job.items.len() == 0 {
+            job.phase = Phase::Deletions;
         }
         Next::More
     }
 
-    fn queue_deletions(&mut self, now: Time, run: &mut Run, budget: usize) -> bool {
+    fn queue_deletions(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> bool {
         let goes = |entry: &Entry| {
-            is_owned_by(entry, run.source.as_ref())
-                && !run.keys.contains(&entry.key)
-                && !run.called.contains_key(&entry.key)
+            is_owned_by(entry, job.source.as_ref())
+                && !job.keys.contains(&entry.key)
+                && !job.called.contains_key(&entry.key)
         };
-        let mut sweep = std::mem::take(&mut run.sweep);
-        let keys = self.next_keys(&mut sweep, budget, goes);
-        run.sweep = sweep;
-        let origin = Origin::replace(run.may_be_first);
-        let provenance = Provenance::new(run.source.clone(), None, run.trace.clone());
+        let mut cursor = std::mem::take(&mut job.cursor);
+        let keys = self.next_keys(&mut cursor, budget, goes);
+        job.cursor = cursor;
+        let origin = Origin::replace(job.may_be_first);
+        let provenance = Provenance::new(job.source.clone(), None, job.trace.clone());
         for key in keys {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
             let Some(object) = entry.newest_object().cloned() else { continue };
@@ -398,55 +404,55 @@ impl Queue {
                 })
             };
             self.emit(now, kind);
-            run.counts.deleted += 1;
+            job.counts.deleted += 1;
         }
-        !run.sweep.is_under_way()
+        !job.cursor.is_under_way()
     }
 
     /// What the listed object means for its key; `None` if the objects must be compared first, without the lock.
-    fn verdict(&self, run: &Run, key: &Key, object: &Object) -> Option<Verdict> {
-        if let Some(named_source) = run.called.get(key) {
+    fn verdict(&self, job: &ReplaceJob, key: &Key, object: &Object) -> Option<Verdict> {
+        if let Some(named_source) = job.called.get(key) {
             return Some(Verdict::Skipped { take_over: !named_source });
         }
-        let Some(newest) = self.newest_to_compare(run, key) else { return Some(Verdict::Changed) };
+        let Some(newest) = self.newest_to_compare(job, key) else { return Some(Verdict::Changed) };
         let is_same = if is_cheap(newest, object) {
             Some(newest.same_content(object))
         } else {
-            run.comparison.result(newest, object)
+            job.comparison.result(newest, object)
         };
         is_same.map(|is_same| if is_same { Verdict::Unchanged } else { Verdict::Changed })
     }
 
     /// The newest object of the key, if the Replace queues nothing for an equal one.
-    fn newest_to_compare(&self, run: &Run, key: &Key) -> Option<&Object> {
-        let state = self.table.get(key.as_str()).filter(|_| run.only_changed);
+    fn newest_to_compare(&self, job: &ReplaceJob, key: &Key) -> Option<&Object> {
+        let state = self.table.get(key.as_str()).filter(|_| job.only_changed);
         state.filter(|entry| !entry.is_deleted()).and_then(Entry::newest_object)
     }
 
     /// Collects the pairs of large objects among the next items, from the item at this index on.
-    fn compare(&self, run: &mut Run, next: usize) -> Next {
+    fn compare(&self, job: &mut ReplaceJob, next: usize) -> Next {
         let mut comparison = Comparison::default();
-        let next_items = run.items.as_slice().iter().skip(next).take(PAIRS_MAX);
-        for (key, object) in next_items.filter(|(key, _)| !run.called.contains_key(key)) {
-            if let Some(newest) = self.newest_to_compare(run, key).filter(|newest| !is_cheap(newest, object))
+        let next_items = job.items.as_slice().iter().skip(next).take(PAIRS_MAX);
+        for (key, object) in next_items.filter(|(key, _)| !job.called.contains_key(key)) {
+            if let Some(newest) = self.newest_to_compare(job, key).filter(|newest| !is_cheap(newest, object))
             {
                 comparison.push(newest, object);
             }
         }
-        run.comparison = Arc::new(comparison);
-        Next::Compare(run.comparison.clone())
+        job.comparison = Arc::new(comparison);
+        Next::Compare(job.comparison.clone())
     }
 
     /// Whether the run's source gets the key from another one.
-    fn is_taken_over(&self, run: &Run, key: &Key, verdict: &Verdict) -> bool {
+    fn is_taken_over(&self, job: &ReplaceJob, key: &Key, verdict: &Verdict) -> bool {
         let owner = self.table.get(key.as_str()).and_then(Entry::owner);
         let stays = matches!(verdict, Verdict::Skipped { take_over: false });
-        !stays && run.source.is_some() && owner.is_some() && owner != run.source.as_ref()
+        !stays && job.source.is_some() && owner.is_some() && owner != job.source.as_ref()
     }
 
     /// Gives the newest state of a key that the list names, but does not change, to its source.
-    fn take_over(&mut self, now: Time, run: &Run, key: Key) {
-        let (Some(owner), Some(entry)) = (run.source.clone(), self.table.get(key.as_str())) else { return };
+    fn take_over(&mut self, now: Time, job: &ReplaceJob, key: Key) {
+        let (Some(owner), Some(entry)) = (job.source.clone(), self.table.get(key.as_str())) else { return };
         if entry.has_state() && !entry.is_deleted() && entry.owner() != Some(&owner) {
             self.emit(now, EventKind::TakenOver { key, owner });
         }

@@ -48,8 +48,8 @@ impl Queue {
             waiting: state.waiting.into(),
             leased: state.leased.into(),
             known: state.known.map(Box::new),
-            standing: state.standing,
-            mark: state.mark.and_then(NonZero::new),
+            schedule_state: state.schedule_state,
+            initial_pending: state.initial_pending.and_then(NonZero::new),
             changed: state.rv,
             has_row: true,
         };
@@ -63,13 +63,13 @@ impl Queue {
     pub fn restored(&mut self) -> Result<(), String> {
         self.table.restored()?;
         let mut schedule = Rebuild::default();
-        (self.known, self.marks, self.checkpoints.key_bytes) = (0, 0, 0);
+        (self.known, self.initial_pending, self.checkpoints.key_bytes) = (0, 0, 0);
         for (slot, entry) in self.table.by_slot() {
-            schedule.add(slot, &entry.key, &entry.standing);
+            schedule.add(slot, &entry.key, &entry.schedule_state);
             self.known += usize::from(entry.known.is_some());
-            self.marks += usize::from(entry.mark.is_some());
+            self.initial_pending += usize::from(entry.initial_pending.is_some());
             self.checkpoints.key_bytes += entry.stored_bytes();
-            if let Some(id) = entry.standing.lease().and_then(|lease| lease.pop_id.as_ref()) {
+            if let Some(id) = entry.schedule_state.lease().and_then(|lease| lease.pop_id.as_ref()) {
                 self.pop_ids.entry(id.clone()).or_default().push(slot);
             }
         }
@@ -101,7 +101,7 @@ impl Queue {
     fn short_leases(&self, now: Time) -> Vec<(Key, Time)> {
         let entries = self.schedule.leased_slots().filter_map(|slot| self.table.at(slot));
         let short = entries.filter_map(|entry| {
-            let lease = entry.standing.lease()?;
+            let lease = entry.schedule_state.lease()?;
             let deadline = now.plus(lease.length);
             (lease.deadline < deadline).then(|| (entry.key.clone(), deadline))
         });

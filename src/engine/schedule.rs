@@ -4,10 +4,10 @@
 //! deadline and a place for keys that failed too often. It knows nothing of deltas or objects:
 //! whether something waits behind a lease comes in as an argument.
 //!
-//! Invariants, over the [`Standing`]s of all keys:
+//! Invariants, over the [`ScheduleState`]s of all keys:
 //! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
 //! - a key is in `delayed` iff its `delay` is set; parked keys have none;
-//! - a key is in `memories` iff it has a `memory`, and then it is idle without delay.
+//! - a key is in `failure_expiries` iff it has a `failure_expiry`, and then it is idle without delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -27,7 +27,7 @@ pub type Slot = u32;
 
 /// A key's standing in the schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ScheduleState {
     /// Where the key is.
     pub place: Place,
     /// Failures since the last acknowledgement, forget or wake-up from parked.
@@ -35,18 +35,18 @@ pub struct Standing {
     /// Deliveries since the last acknowledgement.
     pub attempt: u32,
     /// Invariant: none if nothing would be in it.
-    trouble: Option<Box<Trouble>>,
+    backoff: Option<Box<Backoff>>,
 }
 
 /// What a standing has besides when not all goes well, which is so for few of many keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trouble {
+pub struct Backoff {
     /// When a delay or backoff ends. It may stand beside any place but `Parked`.
     pub delay: Option<Delay>,
     /// What the worker said of the last failure.
     pub last_error: Option<Arc<str>>,
     /// When the failure count of an otherwise idle key is dropped.
-    pub memory: Option<(Time, Rv)>,
+    pub failure_expiry: Option<(Time, Rv)>,
 }
 
 /// Where a key is; exactly one of these.
@@ -56,7 +56,7 @@ pub enum Place {
     #[default]
     Idle,
     /// In the ready line, in the order of `rv`.
-    Ready(Turn),
+    Ready(ReadyPosition),
     /// With a worker.
     Leased(Box<Lease>),
     /// Out of circulation until news or an operator.
@@ -65,7 +65,7 @@ pub enum Place {
 
 /// A place in the ready line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct ReadyPosition {
     /// The event that put the key in line.
     pub rv: Rv,
     /// When the key came in line.
@@ -99,7 +99,7 @@ pub struct Lease {
     /// The id of the pop that made it, if it had one.
     pub pop_id: Option<Arc<str>>,
     /// The turn that the key had in line.
-    pub former: Turn,
+    pub former: ReadyPosition,
     /// The delay that handing out dropped.
     pub dropped_delay: Option<Delay>,
     /// When work for the key came in that is not part of the lease and need not wait.
@@ -116,7 +116,7 @@ pub struct Schedule {
     /// Sum of the microseconds at which all leases began.
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
-    memories: BTreeSet<(Time, Rv, Slot)>,
+    failure_expiries: BTreeSet<(Time, Rv, Slot)>,
     /// Idle keys with a delay, so that "delayed" can be counted as a state.
     idle_delayed: usize,
     /// Leased keys with news behind the lease.
@@ -214,8 +214,8 @@ impl Schedule {
 
     /// The earliest end of a failure memory.
     #[must_use]
-    pub fn next_memory(&self) -> Option<(Time, Rv, Slot)> {
-        self.memories.first().copied()
+    pub fn next_failure_expiry(&self) -> Option<(Time, Rv, Slot)> {
+        self.failure_expiries.first().copied()
     }
 
     /// Number of keys in line.
@@ -262,32 +262,35 @@ impl Schedule {
             leases: self.leases.len(),
             tokens: self.tokens.len(),
             parked: self.parked.len(),
-            memories: self.memories.len(),
+            failure_expiries: self.failure_expiries.len(),
             idle_delayed: self.idle_delayed,
             leased_with_news: self.leased_with_news,
         }
     }
 
-    /// Whether `slot` is in every index that `standing` says, under the right order.
-    pub(super) fn holds(&self, slot: Slot, key: &Key, standing: &Standing) -> bool {
-        let in_place = match &standing.place {
+    /// Whether `slot` is in every index that `schedule_state` says, under the right order.
+    pub(super) fn holds(&self, slot: Slot, key: &Key, schedule_state: &ScheduleState) -> bool {
+        let in_place = match &schedule_state.place {
             Place::Idle => true,
-            Place::Ready(turn) => self.ready.get(&turn.rv) == Some(&slot),
+            Place::Ready(position) => self.ready.get(&position.rv) == Some(&slot),
             Place::Leased(lease) => {
                 self.leases.contains(&(lease.deadline, lease.token, slot))
                     && self.leased_at(lease.token) == Some(slot)
             }
             Place::Parked => self.parked.get(key.as_str()) == Some(&slot),
         };
-        let delay = standing.delay().is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
-        let memory = standing.memory().is_none_or(|(at, rv)| self.memories.contains(&(at, rv, slot)));
-        in_place && delay && memory
+        let delay =
+            schedule_state.delay().is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
+        let failure_expiry = schedule_state
+            .failure_expiry()
+            .is_none_or(|(at, rv)| self.failure_expiries.contains(&(at, rv, slot)));
+        in_place && delay && failure_expiry
     }
 
     /// News for the key: idle and parked keys come in line, a leased one when it is settled.
-    pub fn wake(&mut self, slot: Slot, key: &Key, standing: &mut Standing, stamp: EventId) {
-        match &mut standing.place {
-            Place::Idle => self.line_up(slot, standing, stamp, None),
+    pub fn wake(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState, stamp: EventId) {
+        match &mut schedule_state.place {
+            Place::Idle => self.enqueue(slot, schedule_state, stamp, None),
             Place::Ready(_) => {}
             Place::Leased(lease) => {
                 if lease.news.is_none() {
@@ -298,52 +301,65 @@ impl Schedule {
             }
             Place::Parked => {
                 self.parked.remove(key.as_str());
-                standing.place = Place::Idle;
-                standing.failures = 0;
-                self.line_up(slot, standing, stamp, None);
+                schedule_state.place = Place::Idle;
+                schedule_state.failures = 0;
+                self.enqueue(slot, schedule_state, stamp, None);
             }
         }
     }
 
     /// The key becomes ready at `due` at the latest. A parked key waits for it.
-    pub fn delay(&mut self, slot: Slot, key: &Key, standing: &mut Standing, due: Time, rv: Rv) {
-        if standing.place == Place::Parked {
+    pub fn delay(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState, due: Time, rv: Rv) {
+        if schedule_state.place == Place::Parked {
             self.parked.remove(key.as_str());
-            standing.place = Place::Idle;
-            standing.failures = 0;
+            schedule_state.place = Place::Idle;
+            schedule_state.failures = 0;
         }
-        self.set_memory(slot, standing, None);
-        if standing.delay().is_none_or(|delay| due < delay.due) {
-            self.set_delay(slot, standing, Some(Delay { due, rv }));
+        self.set_failure_expiry(slot, schedule_state, None);
+        if schedule_state.delay().is_none_or(|delay| due < delay.due) {
+            self.set_delay(slot, schedule_state, Some(Delay { due, rv }));
         }
     }
 
     /// The key's delay is over; `waits` is whether it now has something to hand out.
-    pub fn fire(&mut self, slot: Slot, key: &Key, standing: &mut Standing, waits: bool, stamp: EventId) {
-        self.set_delay(slot, standing, None);
+    pub fn fire(
+        &mut self,
+        slot: Slot,
+        key: &Key,
+        schedule_state: &mut ScheduleState,
+        waits: bool,
+        stamp: EventId,
+    ) {
+        self.set_delay(slot, schedule_state, None);
         if waits {
-            self.wake(slot, key, standing, stamp);
+            self.wake(slot, key, schedule_state, stamp);
         }
     }
 
     /// Hands the key out. With `keep_delay` a delay stays beside the lease.
-    pub fn lease(&mut self, slot: Slot, standing: &mut Standing, mut lease: Lease, keep_delay: bool) {
-        self.leave_line(standing);
+    pub fn lease(
+        &mut self,
+        slot: Slot,
+        schedule_state: &mut ScheduleState,
+        mut lease: Lease,
+        keep_delay: bool,
+    ) {
+        self.leave_ready(schedule_state);
         if !keep_delay {
-            lease.dropped_delay = standing.delay();
-            self.set_delay(slot, standing, None);
+            lease.dropped_delay = schedule_state.delay();
+            self.set_delay(slot, schedule_state, None);
         }
-        self.set_memory(slot, standing, None);
+        self.set_failure_expiry(slot, schedule_state, None);
         self.leases.insert((lease.deadline, lease.token, slot));
         self.tokens.insert(lease.token, slot);
         self.leased_since_us += u128::from(lease.since.as_micros());
-        self.set_place(standing, Place::Leased(Box::new(lease)));
-        standing.attempt = standing.attempt.saturating_add(1);
+        self.set_place(schedule_state, Place::Leased(Box::new(lease)));
+        schedule_state.attempt = schedule_state.attempt.saturating_add(1);
     }
 
     /// Moves the deadline of a lease, as seen from `now`.
-    pub fn extend(&mut self, slot: Slot, standing: &mut Standing, deadline: Time, now: Time) {
-        if let Place::Leased(lease) = &mut standing.place {
+    pub fn extend(&mut self, slot: Slot, schedule_state: &mut ScheduleState, deadline: Time, now: Time) {
+        if let Place::Leased(lease) = &mut schedule_state.place {
             self.leases.remove(&(lease.deadline, lease.token, slot));
             lease.deadline = deadline;
             lease.length = deadline.since(now);
@@ -352,112 +368,123 @@ impl Schedule {
     }
 
     /// Ends the lease. The key comes in line if there is news behind the lease, and is idle else.
-    pub fn settle(&mut self, slot: Slot, standing: &mut Standing, stamp: EventId) {
-        if let Some(lease) = self.end_lease(slot, standing)
+    pub fn settle(&mut self, slot: Slot, schedule_state: &mut ScheduleState, stamp: EventId) {
+        if let Some(lease) = self.end_lease(slot, schedule_state)
             && let Some(added) = lease.news
         {
-            self.line_up(slot, standing, stamp, Some(added));
+            self.enqueue(slot, schedule_state, stamp, Some(added));
         }
     }
 
     /// Ends the lease; the key goes to the tail of the line.
-    pub fn settle_to_tail(&mut self, slot: Slot, standing: &mut Standing, stamp: EventId) {
-        if let Some(lease) = self.end_lease(slot, standing) {
-            self.line_up(slot, standing, stamp, lease.news);
+    pub fn settle_to_tail(&mut self, slot: Slot, schedule_state: &mut ScheduleState, stamp: EventId) {
+        if let Some(lease) = self.end_lease(slot, schedule_state) {
+            self.enqueue(slot, schedule_state, stamp, lease.news);
         }
     }
 
     /// Ends the lease as if it had not been: the key has its former turn again.
-    pub fn give_back(&mut self, slot: Slot, standing: &mut Standing) {
-        let Some(lease) = self.end_lease(slot, standing) else { return };
-        standing.attempt = standing.attempt.saturating_sub(1);
+    pub fn give_back(&mut self, slot: Slot, schedule_state: &mut ScheduleState) {
+        let Some(lease) = self.end_lease(slot, schedule_state) else { return };
+        schedule_state.attempt = schedule_state.attempt.saturating_sub(1);
         self.ready.insert(lease.former.rv, slot);
-        self.set_place(standing, Place::Ready(lease.former));
+        self.set_place(schedule_state, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
-            && standing.delay().is_none_or(|delay| dropped.due < delay.due)
+            && schedule_state.delay().is_none_or(|delay| dropped.due < delay.due)
         {
-            self.set_delay(slot, standing, Some(dropped));
+            self.set_delay(slot, schedule_state, Some(dropped));
         }
     }
 
     /// Takes the key out of circulation, from a lease; its delay is dropped.
-    pub fn park(&mut self, slot: Slot, key: &Key, standing: &mut Standing) {
-        self.end_lease(slot, standing);
-        self.set_delay(slot, standing, None);
+    pub fn park(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState) {
+        self.end_lease(slot, schedule_state);
+        self.set_delay(slot, schedule_state, None);
         self.parked.insert(key.clone(), slot);
-        self.set_place(standing, Place::Parked);
+        self.set_place(schedule_state, Place::Parked);
     }
 
     /// Drops what is behind the lease, or the key's turn, delay and place in `parked`.
-    pub fn drop_waiting(&mut self, slot: Slot, key: &Key, standing: &mut Standing) {
-        self.set_delay(slot, standing, None);
-        match &mut standing.place {
+    pub fn drop_waiting(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState) {
+        self.set_delay(slot, schedule_state, None);
+        match &mut schedule_state.place {
             Place::Leased(lease) => {
                 if lease.news.take().is_some() {
                     self.leased_with_news -= 1;
                 }
             }
-            Place::Ready(_) => self.leave_line(standing),
+            Place::Ready(_) => self.leave_ready(schedule_state),
             Place::Parked => {
                 self.parked.remove(key.as_str());
-                standing.place = Place::Idle;
+                schedule_state.place = Place::Idle;
             }
             Place::Idle => {}
         }
-        if standing.place == Place::Idle {
-            standing.failures = 0;
-            standing.attempt = 0;
-            standing.set_last_error(None);
-            self.set_memory(slot, standing, None);
+        if schedule_state.place == Place::Idle {
+            schedule_state.failures = 0;
+            schedule_state.attempt = 0;
+            schedule_state.set_last_error(None);
+            self.set_failure_expiry(slot, schedule_state, None);
         }
     }
 
     /// Failures are forgotten, and the error that came with them, unless it says why the key is parked.
-    pub fn forget(&mut self, slot: Slot, standing: &mut Standing) {
-        standing.failures = 0;
-        if standing.place != Place::Parked {
-            standing.set_last_error(None);
+    pub fn forget(&mut self, slot: Slot, schedule_state: &mut ScheduleState) {
+        schedule_state.failures = 0;
+        if schedule_state.place != Place::Parked {
+            schedule_state.set_last_error(None);
         }
-        self.set_memory(slot, standing, None);
+        self.set_failure_expiry(slot, schedule_state, None);
     }
 
     /// Sets or drops the instant at which an idle key's failure count goes.
-    pub fn set_memory(&mut self, slot: Slot, standing: &mut Standing, memory: Option<(Time, Rv)>) {
-        let old = standing.memory();
-        if old == memory {
+    pub fn set_failure_expiry(
+        &mut self,
+        slot: Slot,
+        schedule_state: &mut ScheduleState,
+        failure_expiry: Option<(Time, Rv)>,
+    ) {
+        let old = schedule_state.failure_expiry();
+        if old == failure_expiry {
             return;
         }
         if let Some((at, rv)) = old {
-            self.memories.remove(&(at, rv, slot));
+            self.failure_expiries.remove(&(at, rv, slot));
         }
-        if let Some((at, rv)) = memory {
-            self.memories.insert((at, rv, slot));
+        if let Some((at, rv)) = failure_expiry {
+            self.failure_expiries.insert((at, rv, slot));
         }
-        standing.set_trouble(|trouble| trouble.memory = memory);
+        schedule_state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
     }
 
     /// Puts the key at the tail. `added` is when its work came in, if that was during a lease and so
     /// is counted already.
-    fn line_up(&mut self, slot: Slot, standing: &mut Standing, stamp: EventId, added: Option<Time>) {
-        self.set_memory(slot, standing, None);
+    fn enqueue(
+        &mut self,
+        slot: Slot,
+        schedule_state: &mut ScheduleState,
+        stamp: EventId,
+        added: Option<Time>,
+    ) {
+        self.set_failure_expiry(slot, schedule_state, None);
         self.ready.insert(stamp.rv, slot);
         self.adds += u64::from(added.is_none());
-        let turn = Turn { rv: stamp.rv, since: stamp.at, added: added.unwrap_or(stamp.at) };
-        self.set_place(standing, Place::Ready(turn));
+        let position = ReadyPosition { rv: stamp.rv, since: stamp.at, added: added.unwrap_or(stamp.at) };
+        self.set_place(schedule_state, Place::Ready(position));
     }
 
-    fn leave_line(&mut self, standing: &mut Standing) {
-        if let Place::Ready(turn) = standing.place {
-            self.ready.remove(&turn.rv);
-            self.set_place(standing, Place::Idle);
+    fn leave_ready(&mut self, schedule_state: &mut ScheduleState) {
+        if let Place::Ready(position) = schedule_state.place {
+            self.ready.remove(&position.rv);
+            self.set_place(schedule_state, Place::Idle);
         }
     }
 
-    fn end_lease(&mut self, slot: Slot, standing: &mut Standing) -> Option<Box<Lease>> {
-        if !matches!(standing.place, Place::Leased(_)) {
+    fn end_lease(&mut self, slot: Slot, schedule_state: &mut ScheduleState) -> Option<Box<Lease>> {
+        if !matches!(schedule_state.place, Place::Leased(_)) {
             return None;
         }
-        let Place::Leased(lease) = self.set_place(standing, Place::Idle) else { return None };
+        let Place::Leased(lease) = self.set_place(schedule_state, Place::Idle) else { return None };
         self.leases.remove(&(lease.deadline, lease.token, slot));
         self.tokens.remove(&lease.token);
         self.leased_since_us -= u128::from(lease.since.as_micros());
@@ -467,8 +494,8 @@ impl Schedule {
         Some(lease)
     }
 
-    fn set_delay(&mut self, slot: Slot, standing: &mut Standing, delay: Option<Delay>) {
-        let (was, old) = (standing.is_delayed(), standing.delay());
+    fn set_delay(&mut self, slot: Slot, schedule_state: &mut ScheduleState, delay: Option<Delay>) {
+        let (was, old) = (schedule_state.is_delayed(), schedule_state.delay());
         if old == delay {
             return;
         }
@@ -478,14 +505,14 @@ impl Schedule {
         if let Some(new) = delay {
             self.delayed.insert((new.due, new.rv, slot));
         }
-        standing.set_trouble(|trouble| trouble.delay = delay);
-        self.count_delayed(was, standing.is_delayed());
+        schedule_state.set_backoff(|backoff| backoff.delay = delay);
+        self.count_delayed(was, schedule_state.is_delayed());
     }
 
-    fn set_place(&mut self, standing: &mut Standing, place: Place) -> Place {
-        let was = standing.is_delayed();
-        let old = std::mem::replace(&mut standing.place, place);
-        self.count_delayed(was, standing.is_delayed());
+    fn set_place(&mut self, schedule_state: &mut ScheduleState, place: Place) -> Place {
+        let was = schedule_state.is_delayed();
+        let old = std::mem::replace(&mut schedule_state.place, place);
+        self.count_delayed(was, schedule_state.is_delayed());
         old
     }
 
@@ -498,51 +525,51 @@ impl Schedule {
     }
 }
 
-impl Standing {
+impl ScheduleState {
     /// A standing of all its parts.
     #[must_use]
-    pub fn new(place: Place, failures: u32, attempt: u32, trouble: Trouble) -> Self {
-        let mut standing = Self { place, failures, attempt, trouble: None };
-        standing.set_trouble(|own| *own = trouble);
-        standing
+    pub fn new(place: Place, failures: u32, attempt: u32, backoff: Backoff) -> Self {
+        let mut schedule_state = Self { place, failures, attempt, backoff: None };
+        schedule_state.set_backoff(|own| *own = backoff);
+        schedule_state
     }
 
     /// What it has when not all goes well.
     #[must_use]
-    pub fn trouble(&self) -> &Trouble {
-        static NONE: Trouble = Trouble { delay: None, last_error: None, memory: None };
-        self.trouble.as_deref().unwrap_or(&NONE)
+    pub fn backoff(&self) -> &Backoff {
+        static NONE: Backoff = Backoff { delay: None, last_error: None, failure_expiry: None };
+        self.backoff.as_deref().unwrap_or(&NONE)
     }
 
     /// When a delay or backoff ends.
     #[must_use]
     pub fn delay(&self) -> Option<Delay> {
-        self.trouble().delay
+        self.backoff().delay
     }
 
     /// When the failure count of an otherwise idle key is dropped.
     #[must_use]
-    pub fn memory(&self) -> Option<(Time, Rv)> {
-        self.trouble().memory
+    pub fn failure_expiry(&self) -> Option<(Time, Rv)> {
+        self.backoff().failure_expiry
     }
 
     /// What the worker said of the last failure.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
-        self.trouble().last_error.as_deref()
+        self.backoff().last_error.as_deref()
     }
 
     /// Notes what the worker said of the last failure.
     pub fn set_last_error(&mut self, error: Option<Arc<str>>) {
-        if error.is_some() || self.trouble.is_some() {
-            self.set_trouble(|trouble| trouble.last_error = error);
+        if error.is_some() || self.backoff.is_some() {
+            self.set_backoff(|backoff| backoff.last_error = error);
         }
     }
 
-    fn set_trouble(&mut self, change: impl FnOnce(&mut Trouble)) {
-        let mut trouble = self.trouble.take().map(|trouble| *trouble).unwrap_or_default();
-        change(&mut trouble);
-        self.trouble = (trouble != Trouble::default()).then(|| Box::new(trouble));
+    fn set_backoff(&mut self, change: impl FnOnce(&mut Backoff)) {
+        let mut backoff = self.backoff.take().map(|backoff| *backoff).unwrap_or_default();
+        change(&mut backoff);
+        self.backoff = (backoff != Backoff::default()).then(|| Box::new(backoff));
     }
 
     /// Whether the key waits for its delay and nothing else.
@@ -569,7 +596,7 @@ pub(super) struct IndexSizes {
     pub(super) leases: usize,
     pub(super) tokens: usize,
     pub(super) parked: usize,
-    pub(super) memories: usize,
+    pub(super) failure_expiries: usize,
     pub(super) idle_delayed: usize,
     pub(super) leased_with_news: usize,
 }

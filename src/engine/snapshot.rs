@@ -10,7 +10,7 @@ use super::delta::{Delta, Rv};
 use super::key::Key;
 use super::queue::{Initial, LastReplace};
 use super::rate_limit::BucketLevel;
-use super::schedule::{Slot, Standing};
+use super::schedule::{ScheduleState, Slot};
 use super::table::Known;
 use super::time::Time;
 
@@ -57,9 +57,9 @@ pub struct KeyState {
     /// Deltas in the hands of a worker, oldest first.
     pub leased: Vec<Delta>,
     /// Where the key stands in the schedule.
-    pub standing: Standing,
+    pub schedule_state: ScheduleState,
     /// The delta of the initial list that is not acknowledged yet.
-    pub mark: Option<Rv>,
+    pub initial_pending: Option<Rv>,
 }
 
 /// A key that is gone.

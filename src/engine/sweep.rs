@@ -1,6 +1,6 @@
 //! Commands that touch many keys, in slices: Resync, purge, redrive, discard, seed.
 //!
-//! Between two slices other calls run; a [`Sweep`] carries where it is. A key with news since the
+//! Between two slices other calls run; a [`ScanCursor`] carries where it is. A key with news since the
 //! sweep began is left alone where dropping it would lose the news.
 
 use std::collections::HashSet;
@@ -22,14 +22,14 @@ use super::trace::Trace;
 
 /// Where a sliced command is: behind which key, and what it has done.
 #[derive(Clone, Debug, Default)]
-pub struct Sweep {
+pub struct ScanCursor {
     after: Option<Key>,
     begun: Option<Rv>,
     done: Purged,
     trace: Option<Trace>,
 }
 
-impl Sweep {
+impl ScanCursor {
     /// One whose deltas belong to the trace of a call.
     #[must_use]
     pub fn traced(trace: Option<Trace>) -> Self {
@@ -60,16 +60,16 @@ impl Queue {
     pub fn resync_step(
         &mut self,
         now: Time,
-        sweep: &mut Sweep,
+        cursor: &mut ScanCursor,
         budget: usize,
     ) -> Result<Progress<Produced>, Refusal> {
         let now = self.advance(now);
         self.check_resync()?;
         if self.known == 0 {
-            return Ok(Progress::Done(self.resynced(sweep)));
+            return Ok(Progress::Done(self.resynced(cursor)));
         }
         let rests = |entry: &Entry| entry.known.is_some() && entry.waiting.is_empty() && idle(entry);
-        for key in self.next_keys(sweep, budget, rests) {
+        for key in self.next_keys(cursor, budget, rests) {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
             let (Some(known), owner) = (&entry.known, entry.owner().cloned()) else { continue };
             let object = known.object.clone();
@@ -78,14 +78,14 @@ impl Queue {
                 delta: DeltaKind::Sync,
                 final_state_unknown: false,
                 origin: Origin::Resync,
-                provenance: self.provenance(None, owner.as_ref(), sweep.trace.as_ref()),
+                provenance: self.provenance(None, owner.as_ref(), cursor.trace.as_ref()),
                 due: None,
                 object,
             };
             self.emit(now, EventKind::Appended(appended));
-            sweep.done.keys += 1;
+            cursor.done.keys += 1;
         }
-        Ok(if sweep.after.is_some() { Progress::More } else { Progress::Done(self.resynced(sweep)) })
+        Ok(if cursor.after.is_some() { Progress::More } else { Progress::Done(self.resynced(cursor)) })
     }
 
     /// Checks that the queue has what a Resync needs.
@@ -99,22 +99,22 @@ impl Queue {
         Ok(())
     }
 
-    fn resynced(&self, sweep: &Sweep) -> Produced {
-        Produced { resource_version: self.rv, queued: sweep.done.keys, ignored: 0 }
+    fn resynced(&self, cursor: &ScanCursor) -> Produced {
+        Produced { resource_version: self.rv, queued: cursor.done.keys, ignored: 0 }
     }
 
     /// Drops ready and delayed keys, and what waits behind leases.
-    pub fn purge_step(&mut self, now: Time, sweep: &mut Sweep, budget: usize) -> Progress<Purged> {
+    pub fn purge_step(&mut self, now: Time, cursor: &mut ScanCursor, budget: usize) -> Progress<Purged> {
         let now = self.advance(now);
-        let begun = *sweep.begun.get_or_insert(self.rv);
+        let begun = *cursor.begun.get_or_insert(self.rv);
         let is_old = |entry: &Entry| waits(entry) && newest_work(entry) <= begun;
-        for key in self.next_keys(sweep, budget, is_old) {
+        for key in self.next_keys(cursor, budget, is_old) {
             let Some(entry) = self.table.get(key.as_str()) else { continue };
-            sweep.done.deltas += entry.waiting.len() as u64;
-            sweep.done.keys += u64::from(entry.standing.lease().is_none());
+            cursor.done.deltas += entry.waiting.len() as u64;
+            cursor.done.keys += u64::from(entry.schedule_state.lease().is_none());
             self.emit(now, EventKind::Removed { key });
         }
-        if sweep.after.is_some() { Progress::More } else { Progress::Done(sweep.done) }
+        if cursor.after.is_some() { Progress::More } else { Progress::Done(cursor.done) }
     }
 
     /// Puts parked keys back in line: `keys`, which are taken out, or all in key order. The answer counts them.
@@ -122,10 +122,10 @@ impl Queue {
         &mut self,
         now: Time,
         keys: Option<&mut IntoIter<Key>>,
-        sweep: &mut Sweep,
+        cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, sweep, budget, |key| EventKind::Redriven { key })
+        self.parked_step(now, keys, cursor, budget, |key| EventKind::Redriven { key })
     }
 
     /// Drops parked keys: `keys`, which are taken out, or all in key order. The answer counts them.
@@ -133,43 +133,43 @@ impl Queue {
         &mut self,
         now: Time,
         keys: Option<&mut IntoIter<Key>>,
-        sweep: &mut Sweep,
+        cursor: &mut ScanCursor,
         budget: usize,
     ) -> Progress<u64> {
-        self.parked_step(now, keys, sweep, budget, |key| EventKind::Removed { key })
+        self.parked_step(now, keys, cursor, budget, |key| EventKind::Removed { key })
     }
 
     fn parked_step(
         &mut self,
         now: Time,
         keys: Option<&mut IntoIter<Key>>,
-        sweep: &mut Sweep,
+        cursor: &mut ScanCursor,
         budget: usize,
         event: impl Fn(Key) -> EventKind,
     ) -> Progress<u64> {
         let now = self.advance(now);
         let (batch, more) = match keys {
             Some(keys) => (keys.take(budget).collect(), keys.len() > 0),
-            None => self.next_parked(sweep, budget),
+            None => self.next_parked(cursor, budget),
         };
         for key in batch {
             let entry = self.table.get(key.as_str());
-            if entry.is_some_and(|entry| entry.standing.place == Place::Parked) {
+            if entry.is_some_and(|entry| entry.schedule_state.place == Place::Parked) {
                 self.emit(now, event(key));
-                sweep.done.keys += 1;
+                cursor.done.keys += 1;
             }
         }
-        if more { Progress::More } else { Progress::Done(sweep.done.keys) }
+        if more { Progress::More } else { Progress::Done(cursor.done.keys) }
     }
 
     /// The next parked keys, and whether there may be more.
-    fn next_parked(&self, sweep: &mut Sweep, budget: usize) -> (Vec<Key>, bool) {
-        let after = sweep.after.take();
+    fn next_parked(&self, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
+        let after = cursor.after.take();
         let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
         let keys = self.schedule.parked_from(from).take(budget).map(|(key, _)| key.clone());
         let batch: Vec<Key> = keys.collect();
-        sweep.after = batch.last().filter(|_| batch.len() == budget).cloned();
-        (batch, sweep.after.is_some())
+        cursor.after = batch.last().filter(|_| batch.len() == budget).cloned();
+        (batch, cursor.after.is_some())
     }
 
     /// Checks that objects may be put in place without a delta.
@@ -184,7 +184,7 @@ impl Queue {
         let schedule = &self.schedule;
         let waiting =
             schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
-        if waiting > 0 || !self.runs.is_empty() || self.seeding.is_some() {
+        if waiting > 0 || !self.replace_jobs.is_empty() || self.seeding.is_some() {
             return Err(Refusal::NotEmpty { waiting });
         }
         let limit = self.config.max_object_bytes;
@@ -225,37 +225,37 @@ impl Queue {
     /// it has no key to go on after.
     pub(super) fn next_keys(
         &self,
-        sweep: &mut Sweep,
+        cursor: &mut ScanCursor,
         budget: usize,
         wanted: impl Fn(&Entry) -> bool,
     ) -> Vec<Key> {
         let mut keys = Vec::new();
         let mut last = None;
         let mut seen = 0;
-        for (_, entry) in self.entries_after(sweep.after.as_ref().map(Key::as_str)).take(budget) {
+        for (_, entry) in self.entries_after(cursor.after.as_ref().map(Key::as_str)).take(budget) {
             seen += 1;
             last = Some(&entry.key);
             if wanted(entry) {
                 keys.push(entry.key.clone());
             }
         }
-        sweep.after = last.filter(|_| seen == budget).cloned();
+        cursor.after = last.filter(|_| seen == budget).cloned();
         keys
     }
 }
 
 fn idle(entry: &Entry) -> bool {
-    entry.standing.place == Place::Idle
+    entry.schedule_state.place == Place::Idle
 }
 
 /// Whether something would be lost by dropping what waits for the key.
 fn waits(entry: &Entry) -> bool {
-    match &entry.standing.place {
+    match &entry.schedule_state.place {
         Place::Parked => false,
         Place::Ready(_) => true,
-        Place::Idle => entry.standing.delay().is_some(),
+        Place::Idle => entry.schedule_state.delay().is_some(),
         Place::Leased(lease) => {
-            !entry.waiting.is_empty() || lease.news.is_some() || entry.standing.delay().is_some()
+            !entry.waiting.is_empty() || lease.news.is_some() || entry.schedule_state.delay().is_some()
         }
     }
 }
@@ -263,10 +263,10 @@ fn waits(entry: &Entry) -> bool {
 /// The newest event that gave the key work to do.
 fn newest_work(entry: &Entry) -> Rv {
     let delta = entry.waiting.newest().map_or(0, |delta| delta.rv);
-    let turn = match &entry.standing.place {
-        Place::Ready(turn) if entry.waiting.is_empty() => turn.rv,
+    let position = match &entry.schedule_state.place {
+        Place::Ready(position) if entry.waiting.is_empty() => position.rv,
         _ => 0,
     };
-    let delay = entry.standing.delay().filter(|_| entry.waiting.is_empty()).map_or(0, |delay| delay.rv);
-    delta.max(turn).max(delay)
+    let delay = entry.schedule_state.delay().filter(|_| entry.waiting.is_empty()).map_or(0, |delay| delay.rv);
+    delta.max(position).max(delay)
 }

@@ -11,7 +11,7 @@ use super::delta::{Deltas, Rv, Source};
 use super::key::Key;
 use super::object::Object;
 use super::paged::Paged;
-use super::schedule::{Slot, Standing};
+use super::schedule::{ScheduleState, Slot};
 use super::shards::Shards;
 
 /// The object that consumers acknowledged last.
@@ -38,9 +38,9 @@ pub struct Entry {
     /// The last acknowledged object.
     pub known: Option<Box<Known>>,
     /// Where the key stands in the schedule.
-    pub standing: Standing,
+    pub schedule_state: ScheduleState,
     /// The delta of the initial list that is not acknowledged yet.
-    pub mark: Option<NonZero<Rv>>,
+    pub initial_pending: Option<NonZero<Rv>>,
     /// The newest event of the key.
     pub changed: Rv,
     /// Volatile: whether the checkpoints have a row of the key, perhaps an older one.
@@ -54,8 +54,8 @@ impl Entry {
             waiting: Deltas::default(),
             leased: Deltas::default(),
             known: None,
-            standing: Standing::default(),
-            mark: None,
+            schedule_state: ScheduleState::default(),
+            initial_pending: None,
             changed: 0,
             has_row: false,
         }

@@ -20,7 +20,7 @@ use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::time::Time;
-use crate::engine::{Durations, Queue, Spent};
+use crate::engine::{Durations, Garbage, Queue};
 use crate::journal::recovery::{Former, Loaded};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Naming};
@@ -108,7 +108,7 @@ pub(super) struct Aftermath {
     commit: Commit,
     waits: Durations,
     works: Durations,
-    spent: Vec<Spent>,
+    spent: Vec<Garbage>,
 }
 
 /// What the timer has to wait for.
@@ -518,7 +518,7 @@ impl Handle {
             *self.config.lock().unwrap_or_else(PoisonError::into_inner) = inner.shown_config.clone();
         }
         let (waits, works) = inner.queue.take_durations();
-        Aftermath { served, commit: inner.commit.clone(), waits, works, spent: inner.queue.take_spent() }
+        Aftermath { served, commit: inner.commit.clone(), waits, works, spent: inner.queue.take_garbage() }
     }
 
     /// After a change: gives keys to who waits for them.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::handle::{Handle, Tick};
 use super::{Error, SLICE_KEYS};
-use crate::engine::Sweep;
+use crate::engine::ScanCursor;
 
 /// Lets everything happen at its time, until the queue is gone or the service drains.
 pub(super) async fn run(handle: Arc<Handle>) {
@@ -31,8 +31,8 @@ pub(super) async fn run(handle: Arc<Handle>) {
 }
 
 async fn resync(handle: &Arc<Handle>) {
-    let mut sweep = Sweep::default();
-    let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut sweep, SLICE_KEYS)).await;
+    let mut cursor = ScanCursor::default();
+    let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut cursor, SLICE_KEYS)).await;
     if let Err(error) = resynced
         && error != Error::QueueDeleted
     {

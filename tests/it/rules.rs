@@ -18,7 +18,7 @@ use deltaq::engine::refusal::Refusal;
 use deltaq::engine::schedule::Place;
 use deltaq::engine::table::Entry;
 use deltaq::engine::time::Time;
-use deltaq::engine::{Queue, Sweep};
+use deltaq::engine::{Queue, ScanCursor};
 
 mod delays;
 mod deltas;
@@ -248,8 +248,8 @@ impl Fixture {
     }
 
     fn resync(&mut self) -> u64 {
-        let (now, mut sweep) = (self.now(), Sweep::default());
-        let progress = self.queue.resync_step(now, &mut sweep, usize::MAX);
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.resync_step(now, &mut cursor, usize::MAX);
         self.settle_down();
         match progress {
             Ok(Progress::Done(answer)) => answer.queued,
@@ -311,8 +311,8 @@ impl Fixture {
     }
 
     fn purge(&mut self) -> Purged {
-        let (now, mut sweep) = (self.now(), Sweep::default());
-        let progress = self.queue.purge_step(now, &mut sweep, usize::MAX);
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.purge_step(now, &mut cursor, usize::MAX);
         self.settle_down();
         let Progress::Done(purged) = progress else { panic!("a purge in one go") };
         purged
@@ -320,17 +320,17 @@ impl Fixture {
 
     fn redrive(&mut self, names: Option<&[&str]>) -> u64 {
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
-        let (now, mut sweep) = (self.now(), Sweep::default());
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
         let mut keys = keys.map(Vec::into_iter);
-        let progress = self.queue.redrive_step(now, keys.as_mut(), &mut sweep, usize::MAX);
+        let progress = self.queue.redrive_step(now, keys.as_mut(), &mut cursor, usize::MAX);
         self.settle_down();
         let Progress::Done(count) = progress else { panic!("a redrive in one go") };
         count
     }
 
     fn discard(&mut self) -> u64 {
-        let (now, mut sweep) = (self.now(), Sweep::default());
-        let progress = self.queue.discard_step(now, None, &mut sweep, usize::MAX);
+        let (now, mut cursor) = (self.now(), ScanCursor::default());
+        let progress = self.queue.discard_step(now, None, &mut cursor, usize::MAX);
         self.settle_down();
         let Progress::Done(count) = progress else { panic!("a discard in one go") };
         count
@@ -358,11 +358,11 @@ impl Fixture {
 
     fn place(&self, name: &str) -> &'static str {
         let Some(entry) = self.queue.table().get(name) else { return "absent" };
-        match entry.standing.place {
+        match entry.schedule_state.place {
             Place::Ready(_) => "ready",
             Place::Leased(_) => "leased",
             Place::Parked => "parked",
-            Place::Idle if entry.standing.delay().is_some() => "delayed",
+            Place::Idle if entry.schedule_state.delay().is_some() => "delayed",
             Place::Idle if entry.known.is_some() => "known",
             Place::Idle => "idle",
         }
@@ -394,12 +394,12 @@ impl Fixture {
     }
 
     fn failures(&self, name: &str) -> u32 {
-        self.entry(name).standing.failures
+        self.entry(name).schedule_state.failures
     }
 
     /// The milliseconds until the key's delay ends.
     fn due_in(&self, name: &str) -> Option<u128> {
-        let delay = self.entry(name).standing.delay()?;
+        let delay = self.entry(name).schedule_state.delay()?;
         Some(delay.due.since(self.now()).as_millis())
     }
 

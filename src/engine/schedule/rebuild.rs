@@ -1,6 +1,6 @@
 //! A schedule made from the standings of all keys, for recovery.
 
-use super::{Delay, Place, Rv, Schedule, Slot, Standing};
+use super::{Delay, Place, Rv, Schedule, ScheduleState, Slot};
 use crate::engine::key::Key;
 use crate::engine::time::Time;
 
@@ -14,17 +14,17 @@ pub(in crate::engine) struct Rebuild {
     tokens: Vec<(Rv, Slot)>,
     leased_since_us: u128,
     parked: Vec<(Key, Slot)>,
-    memories: Vec<(Time, Rv, Slot)>,
+    failure_expiries: Vec<(Time, Rv, Slot)>,
     idle_delayed: usize,
     leased_with_news: usize,
 }
 
 impl Rebuild {
     /// Notes where a key stands.
-    pub(in crate::engine) fn add(&mut self, slot: Slot, key: &Key, standing: &Standing) {
-        match &standing.place {
+    pub(in crate::engine) fn add(&mut self, slot: Slot, key: &Key, schedule_state: &ScheduleState) {
+        match &schedule_state.place {
             Place::Idle => {}
-            Place::Ready(turn) => self.ready.push((turn.rv, slot)),
+            Place::Ready(position) => self.ready.push((position.rv, slot)),
             Place::Leased(lease) => {
                 self.leases.push((lease.deadline, lease.token, slot));
                 self.tokens.push((lease.token, slot));
@@ -33,13 +33,13 @@ impl Rebuild {
             }
             Place::Parked => self.parked.push((key.clone(), slot)),
         }
-        if let Some(Delay { due, rv }) = standing.delay() {
+        if let Some(Delay { due, rv }) = schedule_state.delay() {
             self.delayed.push((due, rv, slot));
         }
-        if let Some((at, rv)) = standing.memory() {
-            self.memories.push((at, rv, slot));
+        if let Some((at, rv)) = schedule_state.failure_expiry() {
+            self.failure_expiries.push((at, rv, slot));
         }
-        self.idle_delayed += usize::from(standing.is_delayed());
+        self.idle_delayed += usize::from(schedule_state.is_delayed());
     }
 
     /// The schedule of all keys that were noted.
@@ -51,7 +51,7 @@ impl Rebuild {
             tokens: self.tokens.into_iter().collect(),
             leased_since_us: self.leased_since_us,
             parked: self.parked.into_iter().collect(),
-            memories: self.memories.into_iter().collect(),
+            failure_expiries: self.failure_expiries.into_iter().collect(),
             idle_delayed: self.idle_delayed,
             leased_with_news: self.leased_with_news,
             adds: 0,

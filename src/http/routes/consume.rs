@@ -10,7 +10,7 @@ use axum::response::Response;
 use foldhash::fast::RandomState;
 
 use super::produce::DELAY_MAX;
-use crate::engine::Sweep;
+use crate::engine::ScanCursor;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::key::Key;
 use crate::engine::limits::ERROR_BYTES_MAX;
@@ -241,9 +241,9 @@ pub(in crate::http) async fn extend(
 )]
 pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
     let (handle, mut keys, visit) = parked_keys(call).await?;
-    let mut sweep = Sweep::default();
+    let mut cursor = ScanCursor::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
-        Ok(queue.redrive_step(now, keys.as_mut(), &mut sweep, SLICE_KEYS))
+        Ok(queue.redrive_step(now, keys.as_mut(), &mut cursor, SLICE_KEYS))
     };
     Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
 }
@@ -260,9 +260,9 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCoun
 )]
 pub(in crate::http) async fn discard(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
     let (handle, mut keys, visit) = parked_keys(call).await?;
-    let mut sweep = Sweep::default();
+    let mut cursor = ScanCursor::default();
     let step = move |queue: &mut crate::engine::Queue, now| {
-        Ok(queue.discard_step(now, keys.as_mut(), &mut sweep, SLICE_KEYS))
+        Ok(queue.discard_step(now, keys.as_mut(), &mut cursor, SLICE_KEYS))
     };
     Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
 }

@@ -253,10 +253,10 @@ fn read_items(
             }
             looked += 1;
             if let Some(entry) = queue.table().at(slot) {
-                let standing = &entry.standing;
-                let worker = standing.lease().and_then(|lease| lease.worker.as_deref());
+                let schedule_state = &entry.schedule_state;
+                let worker = schedule_state.lease().and_then(|lease| lease.worker.as_deref());
                 let wanted = filter.worker.as_deref().is_none_or(|wanted| worker == Some(wanted));
-                if wanted && (state != 1 || standing.is_delayed()) {
+                if wanted && (state != 1 || schedule_state.is_delayed()) {
                     bytes += [&entry.waiting, &entry.leased].map(weight).iter().sum::<usize>();
                     items.push(ItemDocument::new(handle, entry, moment));
                 }

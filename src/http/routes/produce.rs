@@ -17,7 +17,7 @@ use crate::engine::object::{self, Object};
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::trace::Trace;
-use crate::engine::{Queue, Seed, Sweep};
+use crate::engine::{Queue, ScanCursor, Seed};
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
@@ -324,8 +324,8 @@ pub(in crate::http) async fn resync(
     incoming.nothing().await?;
     state.registry.rehearse(&name, Queue::check_resync)?;
     let handle = state.registry.get_or_create(&name)?;
-    let mut sweep = Sweep::traced(visit.trace());
-    let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut sweep, SLICE_KEYS)).await?;
+    let mut cursor = ScanCursor::traced(visit.trace());
+    let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut cursor, SLICE_KEYS)).await?;
     Ok(Counted::of(&visit, resynced.into()))
 }
 

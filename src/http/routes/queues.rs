@@ -13,7 +13,7 @@ use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_li
 use crate::config::access::Verb;
 use crate::engine::config::Config;
 use crate::engine::time::Time;
-use crate::engine::{Queue, Sweep};
+use crate::engine::{Queue, ScanCursor};
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
@@ -259,8 +259,8 @@ pub(in crate::http) async fn purge(
     params.none()?;
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
-    let mut sweep = Sweep::default();
-    let purged = handle.sliced(move |queue, now| Ok(queue.purge_step(now, &mut sweep, SLICE_KEYS))).await?;
+    let mut cursor = ScanCursor::default();
+    let purged = handle.sliced(move |queue, now| Ok(queue.purge_step(now, &mut cursor, SLICE_KEYS))).await?;
     Ok(Counted::of(&visit, PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
 

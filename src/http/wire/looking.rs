@@ -110,23 +110,23 @@ impl ItemDocument {
     /// The key as of `moment`.
     #[must_use]
     pub fn new(handle: &Handle, entry: &Entry, moment: Moment) -> Self {
-        let standing = &entry.standing;
-        let state = match standing.place {
+        let schedule_state = &entry.schedule_state;
+        let state = match schedule_state.place {
             Place::Leased(_) => Some("leased"),
             Place::Parked => Some("parked"),
             Place::Ready(_) => Some("ready"),
-            Place::Idle => standing.delay().map(|_| "delayed"),
+            Place::Idle => schedule_state.delay().map(|_| "delayed"),
         };
         Self {
             key: entry.key.as_str().to_owned(),
             state,
             deltas: entry.waiting.iter().map(|delta| DeltaDocument::new(delta, moment)).collect(),
             leased_deltas: entry.leased.iter().map(|delta| DeltaDocument::new(delta, moment)).collect(),
-            lease: standing.lease().map(|lease| ItemLease::new(handle, lease, moment)),
-            attempt: standing.attempt,
-            failures: standing.failures,
-            last_error: standing.last_error().map(str::to_owned),
-            due_at: standing.delay().map(|delay| instant(moment.wall(delay.due))),
+            lease: schedule_state.lease().map(|lease| ItemLease::new(handle, lease, moment)),
+            attempt: schedule_state.attempt,
+            failures: schedule_state.failures,
+            last_error: schedule_state.last_error().map(str::to_owned),
+            due_at: schedule_state.delay().map(|delay| instant(moment.wall(delay.due))),
             owner: entry.owner().map(ToString::to_string),
         }
     }
@@ -134,8 +134,8 @@ impl ItemDocument {
     /// Whether there is something to tell of the entry: a key that is only known is no item.
     #[must_use]
     pub fn is_item(entry: &Entry) -> bool {
-        let standing = &entry.standing;
-        standing.place != Place::Idle || standing.delay().is_some() || standing.failures > 0
+        let schedule_state = &entry.schedule_state;
+        schedule_state.place != Place::Idle || schedule_state.delay().is_some() || schedule_state.failures > 0
     }
 }
 

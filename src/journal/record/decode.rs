@@ -114,8 +114,8 @@ impl Decoder {
             Some(text) => key::decode(text, &mut self.names)?,
             None => key::Item::default(),
         };
-        let key::Item { waiting, leased, standing, mark } = item;
-        Ok(KeyState { key, rv: row.rv, known, waiting, leased, standing, mark })
+        let key::Item { waiting, leased, schedule_state, mark } = item;
+        Ok(KeyState { key, rv: row.rv, known, waiting, leased, schedule_state, initial_pending: mark })
     }
 }
 

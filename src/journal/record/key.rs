@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::json::{Json, Text, is_default, micros, need};
 use super::names::Names;
 use crate::engine::delta::{Delta, Rv};
-use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
+use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::KeyState;
 use crate::engine::time::Time;
 
@@ -93,15 +93,19 @@ fn is_empty(deltas: &Cow<'_, [Delta]>) -> bool {
 
 /// The item of a key; none if all of it is at its default.
 pub(super) fn encode(state: &KeyState) -> Option<String> {
-    let KeyState { key: _, rv: _, known: _, waiting, leased, standing, mark } = state;
-    if mark.is_none() && waiting.is_empty() && leased.is_empty() && *standing == Standing::default() {
+    let KeyState { key: _, rv: _, known: _, waiting, leased, schedule_state, initial_pending: mark } = state;
+    if mark.is_none()
+        && waiting.is_empty()
+        && leased.is_empty()
+        && *schedule_state == ScheduleState::default()
+    {
         return None;
     }
     let mut json = Json::with_capacity(ITEM_BYTES + deltas_bytes(waiting) + deltas_bytes(leased));
     json.push_value(&WireItem {
         waiting: waiting.into(),
         leased: leased.into(),
-        ..WireItem::of(standing, *mark)
+        ..WireItem::of(schedule_state, *mark)
     });
     Some(json.into_string())
 }
@@ -121,7 +125,7 @@ pub(super) struct Item {
     /// Deltas in the hands of a worker.
     pub(super) leased: Vec<Delta>,
     /// Where the key stands in the schedule.
-    pub(super) standing: Standing,
+    pub(super) schedule_state: ScheduleState,
     /// The delta of the initial list.
     pub(super) mark: Option<Rv>,
 }
@@ -129,16 +133,16 @@ pub(super) struct Item {
 /// Reads an item.
 pub(super) fn decode(text: &str, names: &mut Names) -> Result<Item, String> {
     let wire: WireItem<'_> = serde_json::from_str(text).map_err(|error| format!("item: {error}"))?;
-    let standing = wire.standing(names)?;
+    let schedule_state = wire.schedule_state(names)?;
     let (mut waiting, mut leased) = (wire.waiting.into_owned(), wire.leased.into_owned());
     waiting.iter_mut().chain(&mut leased).for_each(|delta| names.share_provenance(&mut delta.provenance));
-    Ok(Item { waiting, leased, standing, mark: wire.mark })
+    Ok(Item { waiting, leased, schedule_state, mark: wire.mark })
 }
 
 impl<'a> WireItem<'a> {
-    fn of(standing: &'a Standing, mark: Option<Rv>) -> Self {
-        let Trouble { delay, last_error, memory } = standing.trouble();
-        let (place, turn, lease) = match &standing.place {
+    fn of(schedule_state: &'a ScheduleState, mark: Option<Rv>) -> Self {
+        let Backoff { delay, last_error, failure_expiry: memory } = schedule_state.backoff();
+        let (place, turn, lease) = match &schedule_state.place {
             Place::Idle => (PlaceWord::Idle, None, None),
             Place::Ready(turn) => (PlaceWord::Ready, Some(WireTurn::of(*turn)), None),
             Place::Leased(lease) => (PlaceWord::Leased, None, Some(WireLease::of(lease))),
@@ -149,8 +153,8 @@ impl<'a> WireItem<'a> {
             turn,
             lease,
             delay: delay.map(WireDelay::of),
-            failures: standing.failures,
-            attempt: standing.attempt,
+            failures: schedule_state.failures,
+            attempt: schedule_state.attempt,
             last_error: last_error.as_deref().map(Text::of),
             memory: memory.map(|(until, rv)| WireMemory { until: until.as_micros(), rv }),
             mark,
@@ -159,31 +163,31 @@ impl<'a> WireItem<'a> {
         }
     }
 
-    fn standing(&self, names: &mut Names) -> Result<Standing, String> {
+    fn schedule_state(&self, names: &mut Names) -> Result<ScheduleState, String> {
         let place = match self.place {
             PlaceWord::Idle => Place::Idle,
             PlaceWord::Ready => Place::Ready(need(self.turn, "turn")?.read()),
             PlaceWord::Leased => Place::Leased(Box::new(need(self.lease.as_ref(), "lease")?.read(names))),
             PlaceWord::Parked => Place::Parked,
         };
-        let trouble = Trouble {
+        let backoff = Backoff {
             delay: self.delay.map(WireDelay::read),
             last_error: self.last_error.as_ref().map(|error| error.as_str().into()),
-            memory: self.memory.map(|memory| (Time::from_micros(memory.until), memory.rv)),
+            failure_expiry: self.memory.map(|memory| (Time::from_micros(memory.until), memory.rv)),
         };
-        Ok(Standing::new(place, self.failures, self.attempt, trouble))
+        Ok(ScheduleState::new(place, self.failures, self.attempt, backoff))
     }
 }
 
 impl WireTurn {
-    fn of(turn: Turn) -> Self {
-        let Turn { rv, since, added } = turn;
+    fn of(turn: ReadyPosition) -> Self {
+        let ReadyPosition { rv, since, added } = turn;
         Self { rv, since: since.as_micros(), added: (added != since).then_some(added.as_micros()) }
     }
 
-    fn read(self) -> Turn {
+    fn read(self) -> ReadyPosition {
         let added = Time::from_micros(self.added.unwrap_or(self.since));
-        Turn { rv: self.rv, since: Time::from_micros(self.since), added }
+        ReadyPosition { rv: self.rv, since: Time::from_micros(self.since), added }
     }
 }
 

@@ -15,7 +15,7 @@ use super::super::Name;
 use super::Metrics;
 use super::durations::Durations;
 use crate::engine::time::Time;
-use crate::engine::{Queue, Tally};
+use crate::engine::{Counters, Queue};
 
 /// client-go's buckets, 1e-8 s to 1e3 s by tens, in the engine's microseconds: the first two hold what took
 /// none at all.
@@ -154,14 +154,14 @@ impl QueueMetrics {
 
     /// Takes over what the queue has counted since the last time.
     pub fn absorb(&self, queue: &mut Queue) {
-        self.series().add(&queue.take_tally());
+        self.series().add(&queue.take_counters());
     }
 
     /// Takes over what the queue has counted, and how it is now. It goes over no keys, as it is done under
     /// the queue's lock.
     pub fn sample(&self, queue: &mut Queue, waiters: usize, now: Time, clock_lead: Duration) -> Sample {
         let series = self.series();
-        series.add(&queue.take_tally());
+        series.add(&queue.take_counters());
         let status = queue.status(now);
         let gauges = Gauges {
             depth: queue.schedule().depth(),
@@ -192,8 +192,8 @@ impl Series {
         Arc::new(Self { name: Some(name.clone()), ..Self::default() })
     }
 
-    fn add(&self, tally: &Tally) {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner).add(tally);
+    fn add(&self, counters: &Counters) {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner).add(counters);
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -202,19 +202,19 @@ impl Series {
 }
 
 impl Totals {
-    fn add(&mut self, tally: &Tally) {
+    fn add(&mut self, counters: &Counters) {
         let ignored = [
-            tally.ignored_absent,
-            tally.ignored_duplicate,
-            tally.ignored_unchanged,
-            tally.ignored_superseded,
-            tally.ignored_closed,
+            counters.ignored_absent,
+            counters.ignored_duplicate,
+            counters.ignored_unchanged,
+            counters.ignored_superseded,
+            counters.ignored_closed,
         ];
-        let settled = tally.settled.iter().chain([&tally.stale]);
-        self.adds += tally.adds;
-        self.retries += tally.retries;
-        self.coalesced += tally.coalesced;
-        add_each(&mut self.deltas, &tally.deltas);
+        let settled = counters.settled.iter().chain([&counters.stale]);
+        self.adds += counters.adds;
+        self.retries += counters.retries;
+        self.coalesced += counters.coalesced;
+        add_each(&mut self.deltas, &counters.deltas);
         add_each(&mut self.ignored, &ignored);
         add_each(&mut self.settled, settled);
     }

@@ -125,10 +125,10 @@ impl Fifo for EngineFifo {
     }
 
     fn resync(&mut self) {
-        let mut sweep = deltaq::engine::Sweep::default();
+        let mut cursor = deltaq::engine::ScanCursor::default();
         loop {
             let now = self.tick();
-            let step = self.queue.resync_step(now, &mut sweep, SLICE_KEYS);
+            let step = self.queue.resync_step(now, &mut cursor, SLICE_KEYS);
             if let Progress::Done(_) = step.expect("mode delta has a resync") {
                 return;
             }

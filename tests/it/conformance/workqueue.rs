@@ -200,7 +200,7 @@ impl Workqueue {
     }
 
     fn failures(&self, item: &str) -> u32 {
-        self.queue.table().get(item).map_or(0, |entry| entry.standing.failures)
+        self.queue.table().get(item).map_or(0, |entry| entry.schedule_state.failures)
     }
 
     fn state(&self) -> State {
@@ -216,10 +216,10 @@ impl Workqueue {
             shutting_down: self.queue.status(self.now).closed,
         };
         for (_, entry) in table.from(Bound::Unbounded) {
-            if entry.standing.failures > 0 {
-                state.num_requeues.insert(name(entry), entry.standing.failures);
+            if entry.schedule_state.failures > 0 {
+                state.num_requeues.insert(name(entry), entry.schedule_state.failures);
             }
-            match &entry.standing.place {
+            match &entry.schedule_state.place {
                 Place::Ready(_) => {
                     state.dirty.insert(name(entry));
                 }

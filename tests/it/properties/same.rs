@@ -122,16 +122,16 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
         same_deltas(what, engine.iter(), model)?;
     }
     same_known(entry.known.as_deref(), item.known)?;
-    let standing = &entry.standing;
-    same_place(&standing.place, &item.place)?;
-    let delay = standing.delay().map(|delay| (delay.due.as_micros(), delay.rv));
+    let schedule_state = &entry.schedule_state;
+    same_place(&schedule_state.place, &item.place)?;
+    let delay = schedule_state.delay().map(|delay| (delay.due.as_micros(), delay.rv));
     same("delay", delay, item.delay.map(|delay| (delay.due, delay.rv)))?;
-    same("failures", standing.failures, item.failures)?;
-    same("attempt", standing.attempt, item.attempt)?;
-    same("last error", standing.last_error(), item.last_error.as_deref())?;
-    same("mark", entry.mark.map(NonZero::get), item.mark)?;
-    let memory = standing.memory().map(|(until, _)| until.as_micros());
-    same("memory", memory, item.memory.map(|(until, _)| until))
+    same("failures", schedule_state.failures, item.failures)?;
+    same("attempt", schedule_state.attempt, item.attempt)?;
+    same("last error", schedule_state.last_error(), item.last_error.as_deref())?;
+    same("initial pending", entry.initial_pending.map(NonZero::get), item.mark)?;
+    let failure_expiry = schedule_state.failure_expiry().map(|(until, _)| until.as_micros());
+    same("failure expiry", failure_expiry, item.memory.map(|(until, _)| until))
 }
 
 pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Difference> {

@@ -12,7 +12,7 @@ use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
 use deltaq::engine::trace::Trace;
-use deltaq::engine::{Queue, Sweep};
+use deltaq::engine::{Queue, ScanCursor};
 
 use super::same::{context, replaced, same, same_answer, same_entry, same_item, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
@@ -68,10 +68,10 @@ pub(crate) struct World {
     synced: bool,
     runs: Vec<(ReplaceId, usize)>,
     accepted: usize,
-    resync: Option<(Sweep, ModelSweep)>,
-    purge: Option<(Sweep, ModelSweep)>,
-    redrive: Option<(Sweep, ModelSweep)>,
-    discard: Option<(Sweep, ModelSweep)>,
+    resync: Option<(ScanCursor, ModelSweep)>,
+    purge: Option<(ScanCursor, ModelSweep)>,
+    redrive: Option<(ScanCursor, ModelSweep)>,
+    discard: Option<(ScanCursor, ModelSweep)>,
 }
 
 impl World {
@@ -306,41 +306,41 @@ impl World {
     }
 
     fn resync(&mut self, budget: usize) -> Result<(), Difference> {
-        let (mut sweep, mut model_sweep) = self.resync.take().unwrap_or_else(|| {
+        let (mut cursor, mut model_sweep) = self.resync.take().unwrap_or_else(|| {
             let trace = self.model.rv.is_multiple_of(2).then_some(7);
-            let sweep = Sweep::traced(trace.map(context).map(Trace::new));
-            (sweep, ModelSweep::traced(trace))
+            let cursor = ScanCursor::traced(trace.map(context).map(Trace::new));
+            (cursor, ModelSweep::traced(trace))
         });
-        let engine = self.engine.resync_step(time(self.now), &mut sweep, budget);
+        let engine = self.engine.resync_step(time(self.now), &mut cursor, budget);
         let model = self.model.resync_step(self.now, &mut model_sweep, budget);
         if matches!(engine, Ok(Progress::More)) {
-            self.resync = Some((sweep, model_sweep));
+            self.resync = Some((cursor, model_sweep));
         }
         let engine = engine.map(|progress| step_of(progress, |done| (done.queued, done.ignored)));
         same_answer("resync", engine, model.map(|step| step.map(|queued| (queued, 0))))
     }
 
     fn purge(&mut self, budget: usize) -> Result<(), Difference> {
-        let (mut sweep, mut model_sweep) = self.purge.take().unwrap_or_default();
-        let engine = self.engine.purge_step(time(self.now), &mut sweep, budget);
+        let (mut cursor, mut model_sweep) = self.purge.take().unwrap_or_default();
+        let engine = self.engine.purge_step(time(self.now), &mut cursor, budget);
         let model = self.model.purge_step(self.now, &mut model_sweep, budget);
         if matches!(engine, Progress::More) {
-            self.purge = Some((sweep, model_sweep));
+            self.purge = Some((cursor, model_sweep));
         }
         same("purge", step_of(engine, |purged| (purged.keys, purged.deltas)), model)
     }
 
     fn parked(&mut self, names: Option<&[Name]>, budget: usize, redrive: bool) -> Result<(), Difference> {
         let place = if redrive { &mut self.redrive } else { &mut self.discard };
-        let (mut sweep, mut model_sweep) =
+        let (mut cursor, mut model_sweep) =
             if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
         let (now, mut keys) = (time(self.now), keys.map(Vec::into_iter));
         let mut step = || {
             if redrive {
-                self.engine.redrive_step(now, keys.as_mut(), &mut sweep, budget)
+                self.engine.redrive_step(now, keys.as_mut(), &mut cursor, budget)
             } else {
-                self.engine.discard_step(now, keys.as_mut(), &mut sweep, budget)
+                self.engine.discard_step(now, keys.as_mut(), &mut cursor, budget)
             }
         };
         let mut engine = step();
@@ -349,7 +349,7 @@ impl World {
         }
         let model = self.model.parked_step(self.now, names, &mut model_sweep, budget, redrive);
         if matches!(engine, Progress::More) {
-            *place = Some((sweep, model_sweep));
+            *place = Some((cursor, model_sweep));
         }
         same("redrive or discard", step_of(engine, |count| count), model)
     }
@@ -435,7 +435,7 @@ impl World {
             same_entry(entry, name, item).map_err(|difference| format!("key {name}: {difference}"))?;
         }
         if let Some(entry) = entries.next() {
-            return Err(format!("{} is too much: {:?}", entry.key, entry.standing));
+            return Err(format!("{} is too much: {:?}", entry.key, entry.schedule_state));
         }
         Ok(())
     }

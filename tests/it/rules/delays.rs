@@ -29,7 +29,7 @@ fn a_failed_key_waits_longer_each_time_and_is_finally_parked() {
     assert_eq!((item.attempt, item.failures), (3, 2));
     fixture.nack(&item);
     assert_eq!((fixture.place("a"), fixture.failures("a")), ("parked", 3));
-    assert_eq!(fixture.entry("a").standing.last_error(), Some("timeout"));
+    assert_eq!(fixture.entry("a").schedule_state.last_error(), Some("timeout"));
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn forget_keeps_the_last_error_of_a_parked_key() {
     assert_eq!(fixture.queue.forget(fixture.now(), ["a"]), 1);
     fixture.settle_down();
     assert_eq!((fixture.place("a"), fixture.failures("a")), ("parked", 0));
-    assert_eq!(fixture.entry("a").standing.last_error(), Some("timeout"));
+    assert_eq!(fixture.entry("a").schedule_state.last_error(), Some("timeout"));
 }
 
 #[test]

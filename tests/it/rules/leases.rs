@@ -229,7 +229,7 @@ fn an_expired_lease_fails_as_of_its_deadline() {
     fixture.pop();
     fixture.wait(10_040);
     assert_eq!((fixture.failures("a"), fixture.due_in("a")), (1, Some(60)), "100 ms after the deadline");
-    assert_eq!(fixture.entry("a").standing.last_error(), Some("lease expired"));
+    assert_eq!(fixture.entry("a").schedule_state.last_error(), Some("lease expired"));
 }
 
 #[test]
@@ -253,7 +253,10 @@ fn the_time_of_a_queue_does_not_go_back_with_its_clock() {
     let item = fixture.pop();
     assert_eq!(item.deadline, before.plus(ms(10_000)));
     fixture.settle(item.token, nack_after(1_000));
-    assert_eq!(fixture.entry("a").standing.delay().map(|delay| delay.due), Some(before.plus(ms(1_000))));
+    assert_eq!(
+        fixture.entry("a").schedule_state.delay().map(|delay| delay.due),
+        Some(before.plus(ms(1_000)))
+    );
     fixture.call(added("b", 1));
     assert_eq!(fixture.entry("b").waiting.newest().map(|delta| delta.queued_at), Some(before));
 }

@@ -145,7 +145,7 @@ fn replace_resync_seed_and_update_keys_are_refused() {
     let now = fixture.now();
     assert!(is_wrong_mode(&fixture.produce([updated("a", 1)])));
     assert!(is_wrong_mode(&fixture.queue.accept_replace(now, list(&[("a", 1)]))));
-    assert!(is_wrong_mode(&fixture.queue.resync_step(now, &mut Sweep::default(), 9)));
+    assert!(is_wrong_mode(&fixture.queue.resync_step(now, &mut ScanCursor::default(), 9)));
     assert!(is_wrong_mode(&fixture.queue.check_seed(&[(key("a"), object(1), None)])));
 }
 

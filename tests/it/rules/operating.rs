@@ -42,11 +42,11 @@ fn a_purged_key_starts_over() {
 fn a_purge_in_slices_leaves_changes_that_came_while_it_ran() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
-    let mut sweep = Sweep::default();
-    assert!(matches!(fixture.queue.purge_step(fixture.now(), &mut sweep, 1), Progress::More));
+    let mut cursor = ScanCursor::default();
+    assert!(matches!(fixture.queue.purge_step(fixture.now(), &mut cursor, 1), Progress::More));
     fixture.call(updated("c", 2));
     fixture.call(added("d", 1));
-    let Progress::Done(purged) = fixture.queue.purge_step(fixture.now(), &mut sweep, 9) else {
+    let Progress::Done(purged) = fixture.queue.purge_step(fixture.now(), &mut cursor, 9) else {
         panic!("it has ended")
     };
     fixture.settle_down();

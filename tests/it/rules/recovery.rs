@@ -75,7 +75,8 @@ fn every_lease_gets_its_full_length_again() {
     kept.checkpoint();
     kept.fixture.wait(9_000);
     kept.crash(3_600_000);
-    let lease = |kept: &Kept, name| kept.fixture.entry(name).standing.lease().cloned().expect("it is leased");
+    let lease =
+        |kept: &Kept, name| kept.fixture.entry(name).schedule_state.lease().cloned().expect("it is leased");
     for (name, length) in [("a", 10_000), ("b", 25_000)] {
         let lease = lease(&kept, name);
         assert_eq!((lease.deadline, lease.length), (kept.fixture.now().plus(ms(length)), ms(length)));
@@ -310,9 +311,9 @@ fn replayed_events_are_not_counted_again() {
     let mut kept = Kept::new(Fixture::new());
     kept.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
     kept.crash(0);
-    assert_eq!(kept.fixture.queue.take_tally().adds, 0);
+    assert_eq!(kept.fixture.queue.take_counters().adds, 0);
     kept.fixture.call(added("c", 1));
-    assert_eq!(kept.fixture.queue.take_tally().adds, 1);
+    assert_eq!(kept.fixture.queue.take_counters().adds, 1);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn of_two_replaces_the_first_accepted_is_the_initial_list() {
     fixture.finish(first).expect("no guard");
     fixture.finish(second).expect("no guard");
     assert_eq!(fixture.queue.initial_remaining(), 1);
-    assert_eq!(fixture.entry("b").mark, None);
+    assert_eq!(fixture.entry("b").initial_pending, None);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::refusal::Refusal;
 use deltaq::engine::time::Time;
-use deltaq::engine::{Queue, Sweep};
+use deltaq::engine::{Queue, ScanCursor};
 use deltaq::journal::Live;
 use deltaq::service::{Error, PopCall};
 use fastrand::Rng;
@@ -61,7 +61,7 @@ impl Caller {
             77..80 => self.extend(&mut rng).await,
             80..84 => self.replace(&mut rng).await,
             84..91 => self.look(&mut rng).await,
-            91..96 => self.sweep(&mut rng).await,
+            91..96 => self.cursor(&mut rng).await,
             96..99 => self.operate(&mut rng).await,
             _ => self.delete(rng.choice(&self.plan.queues).expect("there are some")).await,
         }
@@ -491,10 +491,10 @@ impl Caller {
         })
     }
 
-    async fn sweep(&self, rng: &mut Rng) -> Result<(), Violation> {
+    async fn cursor(&self, rng: &mut Rng) -> Result<(), Violation> {
         let Some(target) = self.target(rng)? else { return Ok(()) };
         let queue = &target.queue;
-        let mut sweep = Sweep::default();
+        let mut cursor = ScanCursor::default();
         let choice = rng.u8(..10);
         self.note(("sweep", choice, &queue.0));
         let drops = choice < 2;
@@ -503,21 +503,21 @@ impl Caller {
         }
         let done = match choice {
             0 => {
-                let step = move |queue: &mut Queue, now, most| Ok(queue.purge_step(now, &mut sweep, most));
+                let step = move |queue: &mut Queue, now, most| Ok(queue.purge_step(now, &mut cursor, most));
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
             1 => {
                 let step =
-                    move |queue: &mut Queue, now, most| Ok(queue.discard_step(now, None, &mut sweep, most));
+                    move |queue: &mut Queue, now, most| Ok(queue.discard_step(now, None, &mut cursor, most));
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
             2..6 => {
                 let step =
-                    move |queue: &mut Queue, now, most| Ok(queue.redrive_step(now, None, &mut sweep, most));
+                    move |queue: &mut Queue, now, most| Ok(queue.redrive_step(now, None, &mut cursor, most));
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
             _ => {
-                let step = move |queue: &mut Queue, now, most| queue.resync_step(now, &mut sweep, most);
+                let step = move |queue: &mut Queue, now, most| queue.resync_step(now, &mut cursor, most);
                 self.sliced(&target, rng, 4, step).await.map(drop)
             }
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use deltaq::engine::Sweep;
+use deltaq::engine::ScanCursor;
 use deltaq::engine::command::{How, Pop};
 use deltaq::engine::config::{Config, Mode};
 use deltaq::journal::Live;
@@ -92,8 +92,8 @@ impl Run {
             Ok::<_, Error>(Config { resync_period: None, max_failures, ..config.clone() })
         };
         target.handle.configure(edit).await?;
-        let mut sweep = Sweep::default();
-        target.handle.sliced(move |queue, now| Ok(queue.redrive_step(now, None, &mut sweep, 100))).await?;
+        let mut cursor = ScanCursor::default();
+        target.handle.sliced(move |queue, now| Ok(queue.redrive_step(now, None, &mut cursor, 100))).await?;
         let open = |queue: &mut deltaq::engine::Queue, now| {
             queue.set_closed(now, false);
             queue.set_paused(now, false);

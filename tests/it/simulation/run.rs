@@ -161,7 +161,7 @@ impl Run {
             let _is_there = handle.with(&mut |queue| {
                 let mut names = (0..setup.keys).map(key_name);
                 short = names.find(|name| {
-                    let lease = queue.table().get(name).and_then(|entry| entry.standing.lease());
+                    let lease = queue.table().get(name).and_then(|entry| entry.schedule_state.lease());
                     lease.is_some_and(|lease| {
                         let length_us = u64::try_from(lease.length.as_micros()).unwrap_or(u64::MAX);
                         self.world.deadline_us(&handle, lease.deadline) < begun_us + length_us

@@ -18,7 +18,7 @@ use crate::engine::event::{
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
+use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{KeyState, QueueState};
 use crate::engine::table::Known;
 use crate::engine::time::Time;
@@ -210,9 +210,9 @@ impl Dice {
         }
     }
 
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self) -> ReadyPosition {
         let since = self.time();
-        Turn { rv: self.number(), since, added: self.maybe(Self::time).unwrap_or(since) }
+        ReadyPosition { rv: self.number(), since, added: self.maybe(Self::time).unwrap_or(since) }
     }
 
     fn delay(&mut self) -> Delay {
@@ -233,7 +233,7 @@ impl Dice {
         }
     }
 
-    fn standing(&mut self) -> Standing {
+    fn schedule_state(&mut self) -> ScheduleState {
         let place = match self.0.u32(0..4) {
             0 => Place::Idle,
             1 => Place::Ready(self.turn()),
@@ -242,12 +242,12 @@ impl Dice {
         };
         let mut count = || self.0.u32(..) * u32::from(self.0.bool());
         let (failures, attempt) = (count(), count());
-        let trouble = Trouble {
+        let backoff = Backoff {
             delay: self.maybe(Self::delay),
             last_error: self.maybe(Self::text),
-            memory: self.maybe(|dice| (dice.time(), dice.number())),
+            failure_expiry: self.maybe(|dice| (dice.time(), dice.number())),
         };
-        Standing::new(place, failures, attempt, trouble)
+        ScheduleState::new(place, failures, attempt, backoff)
     }
 
     fn key_state(&mut self) -> KeyState {
@@ -261,8 +261,8 @@ impl Dice {
             }),
             waiting: self.list(Self::delta),
             leased: self.list(Self::delta),
-            standing: self.standing(),
-            mark: self.maybe(Self::number),
+            schedule_state: self.schedule_state(),
+            initial_pending: self.maybe(Self::number),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::engine::event::{
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Delay, Lease, Place, Standing, Trouble, Turn};
+use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{Gone, KeyState, QueueState};
 use crate::engine::table::Known;
 use crate::engine::time::Time;
@@ -233,11 +233,14 @@ pub(super) fn key_states() -> Vec<KeyState> {
         known: Some(Known { object, rv: 40, owner: Some("erp".into()) }),
         waiting: Vec::new(),
         leased: Vec::new(),
-        standing: Standing::default(),
-        mark: None,
+        schedule_state: ScheduleState::default(),
+        initial_pending: None,
     };
-    let with = |place| KeyState { standing: Standing::new(place, 0, 0, Trouble::default()), ..plain.clone() };
-    let turn = Turn { rv: 42, since: at(42), added: at(42) };
+    let with = |place| KeyState {
+        schedule_state: ScheduleState::new(place, 0, 0, Backoff::default()),
+        ..plain.clone()
+    };
+    let turn = ReadyPosition { rv: 42, since: at(42), added: at(42) };
     let tombstone = Delta {
         provenance: Provenance::new(Some("erp".into()), None, None),
         final_state_unknown: true,
@@ -249,29 +252,29 @@ pub(super) fn key_states() -> Vec<KeyState> {
     vec![
         plain.clone(),
         KeyState { known: None, ..plain.clone() },
-        KeyState { mark: Some(40), ..plain.clone() },
+        KeyState { initial_pending: Some(40), ..plain.clone() },
         KeyState { waiting: vec![delta(42, DeltaKind::Added)], known: None, ..with(Place::Ready(turn)) },
         KeyState {
             waiting: vec![delta(41, DeltaKind::Updated), tombstone],
-            ..with(Place::Ready(Turn { added: at(41), ..turn }))
+            ..with(Place::Ready(ReadyPosition { added: at(41), ..turn }))
         },
         with(Place::Leased(Box::new(bare))),
         KeyState {
             waiting: vec![delta(42, DeltaKind::Sync)],
             leased: vec![delta(40, DeltaKind::Replaced), delta(41, DeltaKind::Updated)],
-            mark: Some(40),
+            initial_pending: Some(40),
             ..with(Place::Leased(Box::new(full)))
         },
         with(Place::Parked),
         KeyState {
-            standing: Standing::new(
+            schedule_state: ScheduleState::new(
                 Place::Idle,
                 3,
                 4,
-                Trouble {
+                Backoff {
                     delay: Some(Delay { due: at(60), rv: 42 }),
                     last_error: Some("HTTP 500: \"no\"".into()),
-                    memory: Some((at(86_442), 42)),
+                    failure_expiry: Some((at(86_442), 42)),
                 },
             ),
             known: None,
@@ -289,7 +292,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
 }
 
 /// A lease with nothing more than it must have, and one with everything set.
-fn leases(turn: Turn) -> [Lease; 2] {
+fn leases(turn: ReadyPosition) -> [Lease; 2] {
     let bare = Lease {
         token: 42,
         deadline: at(72),
@@ -304,7 +307,7 @@ fn leases(turn: Turn) -> [Lease; 2] {
     let full = Lease {
         worker: Some("worker-1".into()),
         pop_id: Some("p-77".into()),
-        former: Turn { rv: 41, since: at(41), added: at(39) },
+        former: ReadyPosition { rv: 41, since: at(41), added: at(39) },
         dropped_delay: Some(Delay { due: at(50), rv: 39 }),
         news: Some(at(43)),
         ..bare.clone()

@@ -26,7 +26,7 @@ impl View {
         Self {
             objects: deltas.filter_map(|delta| Some((carried(delta)?, delta.rv))).collect(),
             known: entry.known.as_ref().and_then(|known| number(known.object.as_str())),
-            busy: entry.standing.place != Place::Idle || entry.standing.is_delayed(),
+            busy: entry.schedule_state.place != Place::Idle || entry.schedule_state.is_delayed(),
         }
     }
 }
