@@ -25,6 +25,7 @@ pub mod config;
 pub mod delta;
 pub mod event;
 pub mod key;
+pub mod known;
 pub mod limits;
 pub mod object;
 pub mod rate_limit;

@@ -14,10 +14,11 @@ use super::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use super::known::{Known, set_known};
 use super::limits::FAILURE_EXPIRY_SECS;
 use super::queue::{Initial, LastReplace, Queue};
 use super::schedule::{EventId, Lease, Place, Slot};
-use super::table::{Entry, Known};
+use super::table::Entry;
 use super::time::Time;
 
 /// An event that does not fit the state of its queue.
@@ -315,7 +316,7 @@ impl Queue {
             }
             EventKind::Seeded { object, owner, .. } => {
                 let known = Known { object: object.clone(), rv: stamp.rv, owner: owner.clone() };
-                self.known += usize::from(entry.known.replace(Box::new(known)).is_none());
+                set_known(&mut entry.known, Some(known), &mut self.known);
             }
             _ => return Err("it is not about a key"),
         }
@@ -340,10 +341,14 @@ impl Queue {
             Ending::Acked => {
                 unmark = entry.initial_pending.is_some_and(|mark| mark.get() < token);
                 if self.config.known_objects {
-                    let is_known = entry.known.is_some();
-                    acknowledge(&mut entry.known, leased);
-                    self.known += usize::from(entry.known.is_some());
-                    self.known -= usize::from(is_known);
+                    let newest = leased.into_newest();
+                    let newest = newest.filter(|delta| delta.kind != DeltaKind::Deleted);
+                    let known = newest.map(|Delta { object, provenance, .. }| Known {
+                        object,
+                        rv: stamp.rv,
+                        owner: provenance.owner().cloned(),
+                    });
+                    set_known(&mut entry.known, known, &mut self.known);
                 }
                 schedule_state.attempt = 0;
                 self.schedule.forget(slot, schedule_state);
@@ -440,18 +445,7 @@ impl Queue {
 const NO_ENTRY: Reason = "the key has no entry";
 const NO_LEASE: Reason = "the key does not have this lease";
 
-/// Makes the newest of the acknowledged deltas the known object of its key.
-fn acknowledge(known: &mut Option<Box<Known>>, leased: Deltas) {
-    let Some(Delta { kind, object, rv, provenance, .. }) = leased.into_newest() else { return };
-    let now = Known { object, rv, owner: provenance.owner().cloned() };
-    match known {
-        _ if kind == DeltaKind::Deleted => *known = None,
-        Some(known) => **known = now,
-        None => *known = Some(Box::new(now)),
-    }
-}
-
-/// Marks the key as one of the initial list. Returns the mark that the key had.
+/// Makes the delta `rv` the one that the initial list waits for. Returns the one that it waited for until now.
 fn mark(entry: &mut Entry, rv: Rv) -> Option<NonZero<Rv>> {
     std::mem::replace(&mut entry.initial_pending, NonZero::new(rv))
 }

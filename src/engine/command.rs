@@ -7,8 +7,8 @@ use super::comparison::Comparison;
 use super::delta::{Delta, DeltaKind, Rv, Source};
 use super::event::ReplaceCounts;
 use super::key::{Key, KeySet};
+use super::known::Known;
 use super::object::Object;
-use super::table::Known;
 use super::time::Time;
 use super::trace::Trace;
 

@@ -184,12 +184,18 @@ pub struct Deltas(Option<Box<List>>);
 
 /// A list that is not empty. The oldest delta is apart because the cap never merges it, and because most lists have
 /// no other.
-///
-/// Invariant: `bytes` is the sum of the objects' bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct List {
     oldest: Delta,
-    newer: VecDeque<Delta>,
+    newer: Option<Box<Newer>>,
+}
+
+/// The deltas behind the oldest.
+///
+/// Invariant: `bytes` is the sum of the objects' bytes, and `deltas` is not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Newer {
+    deltas: VecDeque<Delta>,
     bytes: usize,
 }
 
@@ -209,7 +215,7 @@ impl Deltas {
     /// Bytes of all objects in the list.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |list| list.bytes)
+        self.0.as_ref().map_or(0, |list| list.bytes())
     }
 
     /// The newest delta.
@@ -229,7 +235,7 @@ impl Deltas {
 
     /// All deltas, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Delta> {
-        self.0.iter().flat_map(|list| std::iter::once(&list.oldest).chain(&list.newer))
+        self.0.iter().flat_map(|list| std::iter::once(&list.oldest).chain(list.newer()))
     }
 
     /// Whether [`append`](Self::append) would keep the older of two deletions instead of a new one.
@@ -275,8 +281,8 @@ impl Deltas {
 
     /// The newest delta of a list that is no longer needed.
     pub(super) fn into_newest(self) -> Option<Delta> {
-        let mut list = self.0?;
-        Some(list.newer.pop_back().unwrap_or(list.oldest))
+        let List { oldest, newer } = *self.0?;
+        newer.and_then(|mut newer| newer.deltas.pop_back()).or(Some(oldest))
     }
 
     /// A copy of all deltas, oldest first.
@@ -285,13 +291,13 @@ impl Deltas {
     }
 
     fn one(delta: Delta) -> Self {
-        let bytes = delta.object.bytes();
-        Self(Some(Box::new(List { oldest: delta, newer: VecDeque::new(), bytes })))
+        Self(Some(Box::new(List { oldest: delta, newer: None })))
     }
 
     fn into_queue(self) -> VecDeque<Delta> {
         let Some(list) = self.0 else { return VecDeque::new() };
-        let List { oldest, newer: mut all, .. } = *list;
+        let List { oldest, newer } = *list;
+        let mut all = newer.map(|newer| newer.deltas).unwrap_or_default();
         all.push_front(oldest);
         all
     }
@@ -299,36 +305,50 @@ impl Deltas {
 
 impl List {
     fn len(&self) -> usize {
-        1 + self.newer.len()
+        1 + self.newer.as_ref().map_or(0, |newer| newer.deltas.len())
+    }
+
+    fn bytes(&self) -> usize {
+        self.oldest.object.bytes() + self.newer.as_ref().map_or(0, |newer| newer.bytes)
+    }
+
+    fn newer(&self) -> impl Iterator<Item = &Delta> {
+        self.newer.iter().flat_map(|newer| &newer.deltas)
     }
 
     fn newest(&self) -> &Delta {
-        self.newer.back().unwrap_or(&self.oldest)
+        self.newer.as_ref().and_then(|newer| newer.deltas.back()).unwrap_or(&self.oldest)
     }
 
     fn newest_mut(&mut self) -> &mut Delta {
-        self.newer.back_mut().unwrap_or(&mut self.oldest)
+        self.newer.as_mut().and_then(|newer| newer.deltas.back_mut()).unwrap_or(&mut self.oldest)
     }
 
     /// Adds a delta at the end, or in place of a tombstone that it supersedes.
     fn append(&mut self, delta: Delta, cap: Cap) -> u32 {
-        self.bytes += delta.object.bytes();
         if delta.is_deleted() && self.newest().is_deleted() {
+            let bytes = delta.object.bytes();
             let superseded = std::mem::replace(self.newest_mut(), delta);
-            self.bytes -= superseded.object.bytes();
+            if let Some(newer) = &mut self.newer {
+                newer.bytes = newer.bytes + bytes - superseded.object.bytes();
+            }
         } else {
-            self.newer.push_back(delta);
+            let newer = self.newer.get_or_insert_default();
+            newer.bytes += delta.object.bytes();
+            newer.deltas.push_back(delta);
         }
         self.merge(cap)
     }
 
     /// Merges the second and third oldest delta while the list exceeds its cap. Each merge is O(1).
     fn merge(&mut self, cap: Cap) -> u32 {
+        let oldest_bytes = self.oldest.object.bytes();
+        let Some(Newer { deltas, bytes }) = self.newer.as_deref_mut() else { return 0 };
         let mut merged = 0;
-        while self.len() > 2 && (self.len() > cap.deltas || self.bytes > cap.bytes) {
-            let Some(second) = self.newer.pop_front() else { break };
-            self.bytes -= second.object.bytes();
-            if let Some(third) = self.newer.front_mut() {
+        while deltas.len() > 1 && (1 + deltas.len() > cap.deltas || oldest_bytes + *bytes > cap.bytes) {
+            let Some(second) = deltas.pop_front() else { break };
+            *bytes -= second.object.bytes();
+            if let Some(third) = deltas.front_mut() {
                 third.coalesced = third.coalesced.saturating_add(second.coalesced).saturating_add(1);
             }
             merged += 1;
@@ -339,12 +359,10 @@ impl List {
 
 impl From<VecDeque<Delta>> for Deltas {
     fn from(mut all: VecDeque<Delta>) -> Self {
-        let bytes = all.iter().map(|delta| delta.object.bytes()).sum();
         let Some(oldest) = all.pop_front() else { return Self::default() };
-        if all.is_empty() {
-            return Self::one(oldest);
-        }
-        Self(Some(Box::new(List { oldest, newer: all, bytes })))
+        let bytes = all.iter().map(|delta| delta.object.bytes()).sum();
+        let newer = (!all.is_empty()).then(|| Box::new(Newer { deltas: all, bytes }));
+        Self(Some(Box::new(List { oldest, newer })))
     }
 }
 
@@ -386,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_list_of_one_delta_is_small() {
-        assert_eq!((size_of::<Deltas>(), size_of::<Delta>(), size_of::<List>()), (8, 48, 88));
+        assert_eq!((size_of::<Deltas>(), size_of::<Delta>(), size_of::<List>()), (8, 48, 56));
     }
 
     #[test]

@@ -8,10 +8,10 @@ use super::command::Outcome;
 use super::config::Config;
 use super::delta::{Delta, Rv};
 use super::key::Key;
+use super::known::Known;
 use super::queue::{Initial, LastReplace};
 use super::rate_limit::BucketLevel;
 use super::schedule::{ScheduleState, Slot};
-use super::table::Known;
 use super::time::Time;
 
 /// All of a queue that is not about one key.

@@ -7,23 +7,12 @@ use std::ops::Bound;
 
 use foldhash::fast::RandomState;
 
-use super::delta::{Deltas, Rv, Source};
+use super::delta::{Deltas, Rv};
 use super::key::Key;
-use super::object::Object;
+use super::known::Known;
 use super::paged::Paged;
 use super::schedule::{ScheduleState, Slot};
 use super::shards::Shards;
-
-/// The object that consumers acknowledged last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// The object.
-    pub object: Object,
-    /// The delta, or the seed, that it came with.
-    pub rv: Rv,
-    /// Who owns the key as of this object.
-    pub owner: Option<Source>,
-}
 
 /// One key and all that the queue holds of it. There may be millions: what many of them do not have takes no more than
 /// a pointer here.

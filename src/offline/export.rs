@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{Error, survey};
 use crate::engine::Queue;
-use crate::engine::table::Known;
+use crate::engine::known::Known;
 use crate::journal::recovery::{self, Progress};
 use crate::journal::sqlite::{Remark, Snapshot};
 use crate::name::Name;

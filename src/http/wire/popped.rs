@@ -156,8 +156,8 @@ mod tests {
     use crate::engine::delta::DeltaKind;
     use crate::engine::delta::Provenance;
     use crate::engine::key::Key;
+    use crate::engine::known::Known;
     use crate::engine::object::Object;
-    use crate::engine::table::Known;
     use crate::engine::time::Time;
     use crate::engine::trace::{Trace, TraceContext};
     use crate::http::wire::{

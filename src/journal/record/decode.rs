@@ -6,9 +6,9 @@ use super::queue::WireState;
 use super::{Error, FORMAT, Identity, QueueRecord, checksum, event, key};
 use crate::engine::event::{Event, EventKind};
 use crate::engine::key::Key;
+use crate::engine::known::Known;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{Gone, KeyState, QueueState};
-use crate::engine::table::Known;
 use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueRow};
 use crate::name::{Incarnation, Name};
 

@@ -222,7 +222,7 @@ impl Model {
             if !store || delta.is_deleted() {
                 item.known = None;
             } else {
-                item.known = Some(ModelKnown { thing: delta.thing, rv: delta.rv, owner: delta.owner });
+                item.known = Some(ModelKnown { thing: delta.thing, rv: stamp.0, owner: delta.owner });
             }
         }
         let (marked, covered) = (item.mark.is_some(), item.mark.is_some_and(|mark| mark < lease.token));

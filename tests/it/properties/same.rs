@@ -5,9 +5,10 @@ use std::num::NonZero;
 use deltaq::engine::command::{Item, Progress};
 use deltaq::engine::delta::{Delta, Deltas};
 use deltaq::engine::event::ReplaceCounts;
+use deltaq::engine::known::Known;
 use deltaq::engine::refusal::Refusal;
 use deltaq::engine::schedule::Place;
-use deltaq::engine::table::{Entry, Known};
+use deltaq::engine::table::Entry;
 use deltaq::engine::time::Time;
 use deltaq::engine::trace::TraceContext;
 

@@ -203,3 +203,19 @@ fn mode_key_and_known_objects_cannot_change_while_a_queue_has_keys() {
     fixture.queue.configure(fixture.now(), latest).expect("the queue is empty");
     fixture.settle_down();
 }
+
+#[test]
+fn the_version_of_a_known_object_is_that_of_the_event_that_made_it_known() {
+    let mut fixture = Fixture::new();
+    fixture.call(added("a", 1));
+    fixture.call(updated("a", 2));
+    let item = fixture.pop();
+    fixture.ack(&item);
+    let known = |fixture: &Fixture| fixture.entry("a").known.as_ref().map(|known| known.rv);
+    assert_eq!(known(&fixture), Some(item.token + 1), "the ack is the event behind the lease");
+    fixture.resync();
+    let item = fixture.pop();
+    fixture.ack(&item);
+    assert_eq!(known(&fixture), Some(item.token + 1));
+    assert_eq!(known(&fixture), Some(fixture.queue.resource_version()));
+}

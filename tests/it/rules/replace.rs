@@ -274,19 +274,19 @@ fn large_list(items: &[(&str, u32)]) -> Replace {
     Replace { only_changed: true, ..Replace::new(items.collect(), None) }
 }
 
-fn large_and_known(names: &[&str]) -> Desk {
-    let mut desk = Desk::new();
+fn large_and_known(names: &[&str]) -> Fixture {
+    let mut fixture = Fixture::new();
     for name in names {
-        let mut say = added(name, 1);
-        say.0.object = Some(large(1, false));
-        desk.know(say);
+        let mut call = added(name, 1);
+        call.0.object = Some(large(1, false));
+        fixture.know(call);
     }
-    desk
+    fixture
 }
 
-fn next_comparison(desk: &mut Desk, id: ReplaceId) -> std::sync::Arc<deltaq::engine::Comparison> {
+fn next_comparison(fixture: &mut Fixture, id: ReplaceId) -> std::sync::Arc<deltaq::engine::Comparison> {
     loop {
-        match desk.step(id) {
+        match fixture.step(id) {
             Ok(Progress::Compare(pairs)) => return pairs,
             Ok(Progress::More) => {}
             other => panic!("{other:?} instead of a comparison"),
@@ -297,49 +297,49 @@ fn next_comparison(desk: &mut Desk, id: ReplaceId) -> std::sync::Arc<deltaq::eng
 #[test]
 fn large_objects_are_handed_out_to_be_compared() {
     for is_run in [true, false] {
-        let mut desk = large_and_known(&["a", "b"]);
-        let id = desk.accept(large_list(&[("a", 1), ("b", 2), ("c", 1)]));
-        let pairs = next_comparison(&mut desk, id);
-        assert_eq!(desk.line(), [""; 0], "nothing is queued before the comparison");
+        let mut fixture = large_and_known(&["a", "b"]);
+        let id = fixture.accept(large_list(&[("a", 1), ("b", 2), ("c", 1)]));
+        let pairs = next_comparison(&mut fixture, id);
+        assert_eq!(fixture.ready_queue(), [""; 0], "nothing is queued before the comparison");
         if is_run {
             pairs.run();
         }
-        let answer = desk.finish(id).expect("no guard");
+        let answer = fixture.finish(id).expect("no guard");
         assert_eq!(counts(&answer), replaced([2, 0, 1, 0, 0]));
-        assert_eq!(desk.line(), ["b", "c"]);
+        assert_eq!(fixture.ready_queue(), ["b", "c"]);
     }
 }
 
 #[test]
 fn a_dry_run_compares_large_objects_too() {
-    let mut desk = large_and_known(&["a", "b"]);
-    let id = desk.accept(Replace { dry_run: true, ..large_list(&[("a", 1), ("b", 2), ("c", 1)]) });
-    next_comparison(&mut desk, id).run();
-    let answer = desk.finish(id).expect("no guard");
+    let mut fixture = large_and_known(&["a", "b"]);
+    let id = fixture.accept(Replace { dry_run: true, ..large_list(&[("a", 1), ("b", 2), ("c", 1)]) });
+    next_comparison(&mut fixture, id).run();
+    let answer = fixture.finish(id).expect("no guard");
     assert_eq!(counts(&answer), replaced([2, 0, 1, 0, 0]));
 }
 
 #[test]
 fn a_comparison_with_an_outdated_object_is_not_used() {
-    let mut desk = large_and_known(&["a"]);
+    let mut fixture = large_and_known(&["a"]);
     let mut newer = updated("a", 2);
     newer.0.object = Some(large(2, false));
-    desk.tell(newer);
-    let id = desk.accept(large_list(&[("a", 1)]));
-    let outdated = next_comparison(&mut desk, id);
-    desk.purge();
+    fixture.call(newer);
+    let id = fixture.accept(large_list(&[("a", 1)]));
+    let outdated = next_comparison(&mut fixture, id);
+    fixture.purge();
     outdated.run();
-    next_comparison(&mut desk, id).run();
-    assert_eq!(counts(&desk.finish(id).expect("no guard")), replaced([0, 0, 1, 0, 0]));
+    next_comparison(&mut fixture, id).run();
+    assert_eq!(counts(&fixture.finish(id).expect("no guard")), replaced([0, 0, 1, 0, 0]));
 }
 
 #[test]
 fn a_key_with_a_call_during_the_comparison_is_left_alone() {
-    let mut desk = large_and_known(&["a"]);
-    let id = desk.accept(large_list(&[("a", 2)]));
-    let pairs = next_comparison(&mut desk, id);
-    desk.tell(updated("a", 3));
+    let mut fixture = large_and_known(&["a"]);
+    let id = fixture.accept(large_list(&[("a", 2)]));
+    let pairs = next_comparison(&mut fixture, id);
+    fixture.call(updated("a", 3));
     pairs.run();
-    assert_eq!(counts(&desk.finish(id).expect("no guard")), replaced([0, 0, 0, 1, 0]));
-    assert_eq!(desk.waiting("a"), "Updated 3");
+    assert_eq!(counts(&fixture.finish(id).expect("no guard")), replaced([0, 0, 0, 1, 0]));
+    assert_eq!(fixture.waiting("a"), "Updated 3");
 }

@@ -12,11 +12,11 @@ use crate::engine::event::{
     ReplaceEnded,
 };
 use crate::engine::key::{Key, KeySpec, Pointer};
+use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{Gone, KeyState, QueueState};
-use crate::engine::table::Known;
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::{Initial, LastReplace};

@@ -1,0 +1,26 @@
+//! Known objects: the object of each key that consumers acknowledged last.
+
+use super::delta::{Rv, Source};
+use super::object::Object;
+
+/// The object that consumers acknowledged last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The object.
+    pub object: Object,
+    /// The version: the event that made the object known, which is an ack or a seed.
+    pub rv: Rv,
+    /// The owner of the key as of this object.
+    pub owner: Option<Source>,
+}
+
+/// Sets or removes the known object of a key. `count` is the number of known objects in the queue.
+pub(super) fn set_known(of_key: &mut Option<Box<Known>>, known: Option<Known>, count: &mut usize) {
+    *count -= usize::from(of_key.is_some());
+    *count += usize::from(known.is_some());
+    match (of_key, known) {
+        // The memory of the older object is used again.
+        (Some(old), Some(new)) => **old = new,
+        (old, new) => *old = new.map(Box::new),
+    }
+}
