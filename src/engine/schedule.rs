@@ -1,13 +1,12 @@
-//! Which key may be handed out, when, and to whom.
+//! The schedule: which key may be delivered, when, and which worker holds it.
 //!
-//! It is client-go's workqueue (dirty, processing, delayed, failure counts) plus leases with a
-//! deadline and a place for keys that failed too often. It knows nothing of deltas or objects:
-//! whether something waits behind a lease comes in as an argument.
+//! The schedule is client-go's workqueue (dirty, processing, delayed, failure counts) plus leases with a deadline and
+//! parked keys. It does not know deltas or objects: the caller says whether deltas wait for a key.
 //!
 //! Invariants, over the [`ScheduleState`]s of all keys:
 //! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
-//! - a key is in `delayed` iff its `delay` is set; parked keys have none;
-//! - a key is in `failure_expiries` iff it has a `failure_expiry`, and then it is idle without delay.
+//! - a key is in `delayed` iff its `delay` is set; a parked key has no delay;
+//! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and has no delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -25,88 +24,88 @@ pub(super) use rebuild::Rebuild;
 /// Index of a key's entry in the queue's table.
 pub type Slot = u32;
 
-/// A key's standing in the schedule.
+/// What the schedule knows of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScheduleState {
     /// Where the key is.
     pub place: Place,
-    /// Failures since the last acknowledgement, forget or wake-up from parked.
+    /// Failures since the key was last acknowledged, forgotten or woken from parked.
     pub failures: u32,
     /// Deliveries since the last acknowledgement.
     pub attempt: u32,
-    /// Invariant: none if nothing would be in it.
+    /// Invariant: `None` instead of the default.
     backoff: Option<Box<Backoff>>,
 }
 
-/// What a standing has besides when not all goes well, which is so for few of many keys.
+/// The part of a [`ScheduleState`] that few of many keys need: those that failed or are delayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
-    /// When a delay or backoff ends. It may stand beside any place but `Parked`.
+    /// When a delay or backoff ends. A key in any place but `Parked` may have one.
     pub delay: Option<Delay>,
-    /// What the worker said of the last failure.
+    /// The error text of the last failure.
     pub last_error: Option<Arc<str>>,
-    /// When the failure count of an otherwise idle key is dropped.
+    /// When the failure count of an otherwise unused key expires, and the event that set this time.
     pub failure_expiry: Option<(Time, Rv)>,
 }
 
 /// Where a key is; exactly one of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: it waits for its delay, or only its object or failures are known.
+    /// The key waits for its delay, or the queue only keeps its known object or failure count.
     #[default]
     Idle,
-    /// In the ready line, in the order of `rv`.
+    /// The key is in the ready queue.
     Ready(ReadyPosition),
-    /// With a worker.
+    /// A worker holds the key.
     Leased(Box<Lease>),
-    /// Out of circulation until news or an operator.
+    /// The key is not delivered until a new change arrives or an operator acts.
     Parked,
 }
 
-/// A place in the ready line.
+/// A position in the ready queue, which is ordered by `rv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyPosition {
-    /// The event that put the key in line.
+    /// The event that made the key ready.
     pub rv: Rv,
-    /// When the key came in line.
+    /// When the key became ready.
     pub since: Time,
-    /// When the work that it is in line for came in; before `since` if it came during a lease.
+    /// When the key's work arrived: before `since` if it arrived during a lease.
     pub added: Time,
 }
 
-/// When a key that waits becomes ready.
+/// When a delayed key becomes ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
     /// The instant.
     pub due: Time,
-    /// The event that set it.
+    /// The event that set the delay.
     pub rv: Rv,
 }
 
-/// A key in the hands of a worker.
+/// A worker's lease on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The event that made the lease: its fencing token.
+    /// The event that created the lease. It is the fencing token.
     pub token: Rv,
-    /// When it expires.
+    /// When the lease expires.
     pub deadline: Time,
-    /// When it was made.
+    /// When the lease was created.
     pub since: Time,
-    /// How long it was to last when it was made or extended last.
+    /// The full length of the lease, as of its creation or last extension.
     pub length: Duration,
-    /// Who holds it, if the pop said so.
+    /// The worker's name, if the pop gave one.
     pub worker: Option<Arc<str>>,
-    /// The id of the pop that made it, if it had one.
+    /// The id of the pop that created the lease, if the pop had one.
     pub pop_id: Option<Arc<str>>,
-    /// The turn that the key had in line.
+    /// The key's position in the ready queue before the lease.
     pub former: ReadyPosition,
-    /// The delay that handing out dropped.
+    /// The delay that the delivery removed.
     pub dropped_delay: Option<Delay>,
-    /// When work for the key came in that is not part of the lease and need not wait.
+    /// When the first new change arrived that is not part of the lease and is not delayed.
     pub news: Option<Time>,
 }
 
-/// The order of every key that the schedule holds.
+/// The indexes over the [`ScheduleState`]s of all keys.
 #[derive(Debug, Default)]
 pub struct Schedule {
     ready: BTreeMap<Rv, Slot>,
@@ -117,15 +116,15 @@ pub struct Schedule {
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
     failure_expiries: BTreeSet<(Time, Rv, Slot)>,
-    /// Idle keys with a delay, so that "delayed" can be counted as a state.
+    /// Number of idle keys with a delay: the keys in the state "delayed".
     idle_delayed: usize,
-    /// Leased keys with news behind the lease.
+    /// Number of leased keys with a new change behind the lease.
     leased_with_news: usize,
-    /// How often a key got work to do (client-go's adds), since the start.
+    /// How often a key got work (client-go's adds), since the process started.
     adds: u64,
 }
 
-/// A place change's event: its number and its time.
+/// The number and the time of the event that changes a key's state.
 #[derive(Clone, Copy, Debug)]
 pub struct EventId {
     /// The event's number.
@@ -135,23 +134,23 @@ pub struct EventId {
 }
 
 impl Schedule {
-    /// Keys in line, first to last.
+    /// Ready keys, first to last.
     pub fn ready(&self) -> impl Iterator<Item = (Rv, Slot)> {
         self.ready.iter().map(|(rv, slot)| (*rv, *slot))
     }
 
-    /// The key that is first in line.
+    /// The first ready key.
     #[must_use]
     pub fn first(&self) -> Option<(Rv, Slot)> {
         self.ready.first_key_value().map(|(rv, slot)| (*rv, *slot))
     }
 
-    /// Keys in line behind the one that came in line at `after`.
+    /// Ready keys behind the position `after`.
     pub fn ready_after(&self, after: Rv) -> impl Iterator<Item = (Rv, Slot)> {
         self.ready.range((Bound::Excluded(after), Bound::Unbounded)).map(|(rv, slot)| (*rv, *slot))
     }
 
-    /// Keys with a delay behind `after`, by due time; a key in another place may be among them.
+    /// Keys with a delay behind `after`, by due time. Leased keys may be among them.
     pub fn delayed_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
         self.delayed.range((Bound::Excluded((after.0, after.1, Slot::MAX)), Bound::Unbounded))
     }
@@ -172,18 +171,18 @@ impl Schedule {
         self.tokens.get(&token).copied()
     }
 
-    /// Keys with a lease, by its token.
+    /// Leased keys, by token.
     pub(super) fn leased_slots(&self) -> impl Iterator<Item = Slot> {
         self.tokens.values().copied()
     }
 
-    /// The key whose lease is oldest.
+    /// The key with the oldest lease.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {
         self.tokens.first_key_value().map(|(_, slot)| *slot)
     }
 
-    /// How long all leases have lasted, added up.
+    /// The sum of the ages of all leases.
     #[must_use]
     pub fn leased_for(&self, now: Time) -> Duration {
         let all_us = u128::from(now.as_micros()) * self.tokens.len() as u128;
@@ -203,22 +202,22 @@ impl Schedule {
         self.leases.first().copied()
     }
 
-    /// The earliest deadline from `from` on, and at or before `now`, of a lease that is committed.
+    /// The earliest deadline between `from` and `now` of a committed lease.
     #[must_use]
     pub fn next_expiry(&self, from: (Time, Rv), now: Time, committed: Rv) -> Option<(Time, Rv, Slot)> {
-        // Mostly none is due at all.
+        // Usually no lease is due.
         self.next_deadline().filter(|(at, _, _)| *at <= now)?;
         let mut due = self.leases.range((from.0, from.1, 0)..).take_while(|(at, _, _)| *at <= now);
         due.find(|(_, token, _)| *token <= committed).copied()
     }
 
-    /// The earliest end of a failure memory.
+    /// The earliest expiry of a failure count.
     #[must_use]
     pub fn next_failure_expiry(&self) -> Option<(Time, Rv, Slot)> {
         self.failure_expiries.first().copied()
     }
 
-    /// Number of keys in line.
+    /// Number of ready keys.
     #[must_use]
     pub fn ready_len(&self) -> usize {
         self.ready.len()
@@ -242,19 +241,19 @@ impl Schedule {
         self.parked.len()
     }
 
-    /// client-go's depth: keys in line, and leased keys that will be again.
+    /// client-go's depth: ready keys, and leased keys that become ready when they are settled.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.ready.len() + self.leased_with_news
     }
 
-    /// client-go's adds: how often a key got work to do.
+    /// client-go's adds: how often a key got work.
     #[must_use]
     pub fn adds(&self) -> u64 {
         self.adds
     }
 
-    /// Numbers of entries per index, for the invariants.
+    /// The size of each index, for the invariants.
     pub(super) fn index_sizes(&self) -> IndexSizes {
         IndexSizes {
             ready: self.ready.len(),
@@ -268,9 +267,9 @@ impl Schedule {
         }
     }
 
-    /// Whether `slot` is in every index that `schedule_state` says, under the right order.
-    pub(super) fn holds(&self, slot: Slot, key: &Key, schedule_state: &ScheduleState) -> bool {
-        let in_place = match &schedule_state.place {
+    /// Whether the indexes hold `slot` as `state` says.
+    pub(super) fn holds(&self, slot: Slot, key: &Key, state: &ScheduleState) -> bool {
+        let in_place = match &state.place {
             Place::Idle => true,
             Place::Ready(position) => self.ready.get(&position.rv) == Some(&slot),
             Place::Leased(lease) => {
@@ -279,172 +278,155 @@ impl Schedule {
             }
             Place::Parked => self.parked.get(key.as_str()) == Some(&slot),
         };
-        let delay =
-            schedule_state.delay().is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
-        let failure_expiry = schedule_state
-            .failure_expiry()
-            .is_none_or(|(at, rv)| self.failure_expiries.contains(&(at, rv, slot)));
+        let delay = state.delay().is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
+        let failure_expiry =
+            state.failure_expiry().is_none_or(|(at, rv)| self.failure_expiries.contains(&(at, rv, slot)));
         in_place && delay && failure_expiry
     }
 
-    /// News for the key: idle and parked keys come in line, a leased one when it is settled.
-    pub fn wake(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState, stamp: EventId) {
-        match &mut schedule_state.place {
-            Place::Idle => self.enqueue(slot, schedule_state, stamp, None),
+    /// A new change arrived for the key: an idle or parked key becomes ready, a leased key when it is settled.
+    pub fn wake(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) {
+        match &mut state.place {
+            Place::Idle => self.enqueue(slot, state, event, None),
             Place::Ready(_) => {}
             Place::Leased(lease) => {
                 if lease.news.is_none() {
-                    lease.news = Some(stamp.at);
+                    lease.news = Some(event.at);
                     self.leased_with_news += 1;
                     self.adds += 1;
                 }
             }
             Place::Parked => {
                 self.parked.remove(key.as_str());
-                schedule_state.place = Place::Idle;
-                schedule_state.failures = 0;
-                self.enqueue(slot, schedule_state, stamp, None);
+                state.place = Place::Idle;
+                state.failures = 0;
+                self.enqueue(slot, state, event, None);
             }
         }
     }
 
-    /// The key becomes ready at `due` at the latest. A parked key waits for it.
-    pub fn delay(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState, due: Time, rv: Rv) {
-        if schedule_state.place == Place::Parked {
+    /// The key becomes ready at `due` at the latest. A parked key becomes delayed.
+    pub fn delay(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, due: Time, rv: Rv) {
+        if state.place == Place::Parked {
             self.parked.remove(key.as_str());
-            schedule_state.place = Place::Idle;
-            schedule_state.failures = 0;
+            state.place = Place::Idle;
+            state.failures = 0;
         }
-        self.set_failure_expiry(slot, schedule_state, None);
-        if schedule_state.delay().is_none_or(|delay| due < delay.due) {
-            self.set_delay(slot, schedule_state, Some(Delay { due, rv }));
+        self.set_failure_expiry(slot, state, None);
+        if state.delay().is_none_or(|delay| due < delay.due) {
+            self.set_delay(slot, state, Some(Delay { due, rv }));
         }
     }
 
-    /// The key's delay is over; `waits` is whether it now has something to hand out.
-    pub fn fire(
-        &mut self,
-        slot: Slot,
-        key: &Key,
-        schedule_state: &mut ScheduleState,
-        waits: bool,
-        stamp: EventId,
-    ) {
-        self.set_delay(slot, schedule_state, None);
+    /// The key's delay has elapsed; `waits` says whether the key has something to deliver.
+    pub fn fire(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, waits: bool, event: EventId) {
+        self.set_delay(slot, state, None);
         if waits {
-            self.wake(slot, key, schedule_state, stamp);
+            self.wake(slot, key, state, event);
         }
     }
 
     /// Hands the key out. With `keep_delay` a delay stays beside the lease.
-    pub fn lease(
-        &mut self,
-        slot: Slot,
-        schedule_state: &mut ScheduleState,
-        mut lease: Lease,
-        keep_delay: bool,
-    ) {
-        self.leave_ready(schedule_state);
+    pub fn lease(&mut self, slot: Slot, state: &mut ScheduleState, mut lease: Lease, keep_delay: bool) {
+        self.leave_ready(state);
         if !keep_delay {
-            lease.dropped_delay = schedule_state.delay();
-            self.set_delay(slot, schedule_state, None);
+            lease.dropped_delay = state.delay();
+            self.set_delay(slot, state, None);
         }
-        self.set_failure_expiry(slot, schedule_state, None);
+        self.set_failure_expiry(slot, state, None);
         self.leases.insert((lease.deadline, lease.token, slot));
         self.tokens.insert(lease.token, slot);
         self.leased_since_us += u128::from(lease.since.as_micros());
-        self.set_place(schedule_state, Place::Leased(Box::new(lease)));
-        schedule_state.attempt = schedule_state.attempt.saturating_add(1);
+        self.set_place(state, Place::Leased(Box::new(lease)));
+        state.attempt = state.attempt.saturating_add(1);
     }
 
-    /// Moves the deadline of a lease, as seen from `now`.
-    pub fn extend(&mut self, slot: Slot, schedule_state: &mut ScheduleState, deadline: Time, now: Time) {
-        if let Place::Leased(lease) = &mut schedule_state.place {
-            self.leases.remove(&(lease.deadline, lease.token, slot));
-            lease.deadline = deadline;
-            lease.length = deadline.since(now);
-            self.leases.insert((deadline, lease.token, slot));
+    /// Moves the deadline of the key's lease. The lease now lasts from `now` on.
+    pub fn extend(&mut self, slot: Slot, state: &mut ScheduleState, deadline: Time, now: Time) {
+        let Place::Leased(lease) = &mut state.place else {
+            panic!("slot {slot} has no lease to extend: its place is {:?}", state.place);
+        };
+        self.leases.remove(&(lease.deadline, lease.token, slot));
+        lease.deadline = deadline;
+        lease.length = deadline.since(now);
+        self.leases.insert((deadline, lease.token, slot));
+    }
+
+    /// Ends the lease. The key becomes ready if a new change arrived during the lease, else idle.
+    pub fn settle(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) {
+        if let Some(added) = self.end_lease(slot, state).news {
+            self.enqueue(slot, state, event, Some(added));
         }
     }
 
-    /// Ends the lease. The key comes in line if there is news behind the lease, and is idle else.
-    pub fn settle(&mut self, slot: Slot, schedule_state: &mut ScheduleState, stamp: EventId) {
-        if let Some(lease) = self.end_lease(slot, schedule_state)
-            && let Some(added) = lease.news
-        {
-            self.enqueue(slot, schedule_state, stamp, Some(added));
-        }
+    /// Ends the lease; the key goes to the tail of the ready queue.
+    pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) {
+        let lease = self.end_lease(slot, state);
+        self.enqueue(slot, state, event, lease.news);
     }
 
-    /// Ends the lease; the key goes to the tail of the line.
-    pub fn settle_to_tail(&mut self, slot: Slot, schedule_state: &mut ScheduleState, stamp: EventId) {
-        if let Some(lease) = self.end_lease(slot, schedule_state) {
-            self.enqueue(slot, schedule_state, stamp, lease.news);
-        }
-    }
-
-    /// Ends the lease as if it had not been: the key has its former turn again.
-    pub fn give_back(&mut self, slot: Slot, schedule_state: &mut ScheduleState) {
-        let Some(lease) = self.end_lease(slot, schedule_state) else { return };
-        schedule_state.attempt = schedule_state.attempt.saturating_sub(1);
+    /// Ends an undelivered lease: the key gets its former position again.
+    pub fn give_back(&mut self, slot: Slot, state: &mut ScheduleState) {
+        let lease = self.end_lease(slot, state);
+        state.attempt = state.attempt.saturating_sub(1);
         self.ready.insert(lease.former.rv, slot);
-        self.set_place(schedule_state, Place::Ready(lease.former));
+        self.set_place(state, Place::Ready(lease.former));
         if let Some(dropped) = lease.dropped_delay
-            && schedule_state.delay().is_none_or(|delay| dropped.due < delay.due)
+            && state.delay().is_none_or(|delay| dropped.due < delay.due)
         {
-            self.set_delay(slot, schedule_state, Some(dropped));
+            self.set_delay(slot, state, Some(dropped));
         }
     }
 
-    /// Takes the key out of circulation, from a lease; its delay is dropped.
-    pub fn park(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState) {
-        self.end_lease(slot, schedule_state);
-        self.set_delay(slot, schedule_state, None);
+    /// Ends the lease and parks the key; its delay is dropped.
+    pub fn park(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
+        self.end_lease(slot, state);
+        self.set_delay(slot, state, None);
         self.parked.insert(key.clone(), slot);
-        self.set_place(schedule_state, Place::Parked);
+        self.set_place(state, Place::Parked);
     }
 
-    /// Drops what is behind the lease, or the key's turn, delay and place in `parked`.
-    pub fn drop_waiting(&mut self, slot: Slot, key: &Key, schedule_state: &mut ScheduleState) {
-        self.set_delay(slot, schedule_state, None);
-        match &mut schedule_state.place {
+    /// The key's waiting deltas were dropped: a leased key stays leased, any other key becomes idle.
+    pub fn drop_waiting(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState) {
+        self.set_delay(slot, state, None);
+        match &mut state.place {
             Place::Leased(lease) => {
                 if lease.news.take().is_some() {
                     self.leased_with_news -= 1;
                 }
             }
-            Place::Ready(_) => self.leave_ready(schedule_state),
+            Place::Ready(_) => self.leave_ready(state),
             Place::Parked => {
                 self.parked.remove(key.as_str());
-                schedule_state.place = Place::Idle;
+                state.place = Place::Idle;
             }
             Place::Idle => {}
         }
-        if schedule_state.place == Place::Idle {
-            schedule_state.failures = 0;
-            schedule_state.attempt = 0;
-            schedule_state.set_last_error(None);
-            self.set_failure_expiry(slot, schedule_state, None);
+        if state.place == Place::Idle {
+            state.failures = 0;
+            state.attempt = 0;
+            state.set_last_error(None);
+            self.set_failure_expiry(slot, state, None);
         }
     }
 
-    /// Failures are forgotten, and the error that came with them, unless it says why the key is parked.
-    pub fn forget(&mut self, slot: Slot, schedule_state: &mut ScheduleState) {
-        schedule_state.failures = 0;
-        if schedule_state.place != Place::Parked {
-            schedule_state.set_last_error(None);
+    /// Forgets the key's failures and its last error. A parked key keeps the error, which says why it is parked.
+    pub fn forget(&mut self, slot: Slot, state: &mut ScheduleState) {
+        state.failures = 0;
+        if state.place != Place::Parked {
+            state.set_last_error(None);
         }
-        self.set_failure_expiry(slot, schedule_state, None);
+        self.set_failure_expiry(slot, state, None);
     }
 
-    /// Sets or drops the instant at which an idle key's failure count goes.
+    /// Sets or removes the expiry of the key's failure count.
     pub fn set_failure_expiry(
         &mut self,
         slot: Slot,
-        schedule_state: &mut ScheduleState,
+        state: &mut ScheduleState,
         failure_expiry: Option<(Time, Rv)>,
     ) {
-        let old = schedule_state.failure_expiry();
+        let old = state.failure_expiry();
         if old == failure_expiry {
             return;
         }
@@ -454,48 +436,42 @@ impl Schedule {
         if let Some((at, rv)) = failure_expiry {
             self.failure_expiries.insert((at, rv, slot));
         }
-        schedule_state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
+        state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
     }
 
-    /// Puts the key at the tail. `added` is when its work came in, if that was during a lease and so
-    /// is counted already.
-    fn enqueue(
-        &mut self,
-        slot: Slot,
-        schedule_state: &mut ScheduleState,
-        stamp: EventId,
-        added: Option<Time>,
-    ) {
-        self.set_failure_expiry(slot, schedule_state, None);
-        self.ready.insert(stamp.rv, slot);
+    /// Appends the key to the ready queue. `added` is when its work arrived, if that was during a lease; such work is
+    /// counted already.
+    fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
+        self.set_failure_expiry(slot, state, None);
+        self.ready.insert(event.rv, slot);
         self.adds += u64::from(added.is_none());
-        let position = ReadyPosition { rv: stamp.rv, since: stamp.at, added: added.unwrap_or(stamp.at) };
-        self.set_place(schedule_state, Place::Ready(position));
+        let position = ReadyPosition { rv: event.rv, since: event.at, added: added.unwrap_or(event.at) };
+        self.set_place(state, Place::Ready(position));
     }
 
-    fn leave_ready(&mut self, schedule_state: &mut ScheduleState) {
-        if let Place::Ready(position) = schedule_state.place {
+    fn leave_ready(&mut self, state: &mut ScheduleState) {
+        if let Place::Ready(position) = state.place {
             self.ready.remove(&position.rv);
-            self.set_place(schedule_state, Place::Idle);
+            self.set_place(state, Place::Idle);
         }
     }
 
-    fn end_lease(&mut self, slot: Slot, schedule_state: &mut ScheduleState) -> Option<Box<Lease>> {
-        if !matches!(schedule_state.place, Place::Leased(_)) {
-            return None;
-        }
-        let Place::Leased(lease) = self.set_place(schedule_state, Place::Idle) else { return None };
+    fn end_lease(&mut self, slot: Slot, state: &mut ScheduleState) -> Box<Lease> {
+        let lease = match self.set_place(state, Place::Idle) {
+            Place::Leased(lease) => lease,
+            other => panic!("slot {slot} has no lease to end: its place is {other:?}"),
+        };
         self.leases.remove(&(lease.deadline, lease.token, slot));
         self.tokens.remove(&lease.token);
         self.leased_since_us -= u128::from(lease.since.as_micros());
         if lease.news.is_some() {
             self.leased_with_news -= 1;
         }
-        Some(lease)
+        lease
     }
 
-    fn set_delay(&mut self, slot: Slot, schedule_state: &mut ScheduleState, delay: Option<Delay>) {
-        let (was, old) = (schedule_state.is_delayed(), schedule_state.delay());
+    fn set_delay(&mut self, slot: Slot, state: &mut ScheduleState, delay: Option<Delay>) {
+        let (was, old) = (state.is_delayed(), state.delay());
         if old == delay {
             return;
         }
@@ -505,14 +481,14 @@ impl Schedule {
         if let Some(new) = delay {
             self.delayed.insert((new.due, new.rv, slot));
         }
-        schedule_state.set_backoff(|backoff| backoff.delay = delay);
-        self.count_delayed(was, schedule_state.is_delayed());
+        state.set_backoff(|backoff| backoff.delay = delay);
+        self.count_delayed(was, state.is_delayed());
     }
 
-    fn set_place(&mut self, schedule_state: &mut ScheduleState, place: Place) -> Place {
-        let was = schedule_state.is_delayed();
-        let old = std::mem::replace(&mut schedule_state.place, place);
-        self.count_delayed(was, schedule_state.is_delayed());
+    fn set_place(&mut self, state: &mut ScheduleState, place: Place) -> Place {
+        let was = state.is_delayed();
+        let old = std::mem::replace(&mut state.place, place);
+        self.count_delayed(was, state.is_delayed());
         old
     }
 
@@ -526,15 +502,15 @@ impl Schedule {
 }
 
 impl ScheduleState {
-    /// A standing of all its parts.
+    /// A state of all its parts.
     #[must_use]
     pub fn new(place: Place, failures: u32, attempt: u32, backoff: Backoff) -> Self {
-        let mut schedule_state = Self { place, failures, attempt, backoff: None };
-        schedule_state.set_backoff(|own| *own = backoff);
-        schedule_state
+        let mut state = Self { place, failures, attempt, backoff: None };
+        state.set_backoff(|own| *own = backoff);
+        state
     }
 
-    /// What it has when not all goes well.
+    /// The delay, last error and failure expiry.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
         static NONE: Backoff = Backoff { delay: None, last_error: None, failure_expiry: None };
@@ -547,19 +523,19 @@ impl ScheduleState {
         self.backoff().delay
     }
 
-    /// When the failure count of an otherwise idle key is dropped.
+    /// When the failure count of an otherwise unused key expires, and the event that set this time.
     #[must_use]
     pub fn failure_expiry(&self) -> Option<(Time, Rv)> {
         self.backoff().failure_expiry
     }
 
-    /// What the worker said of the last failure.
+    /// The error text of the last failure.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.backoff().last_error.as_deref()
     }
 
-    /// Notes what the worker said of the last failure.
+    /// Sets the error text of the last failure.
     pub fn set_last_error(&mut self, error: Option<Arc<str>>) {
         if error.is_some() || self.backoff.is_some() {
             self.set_backoff(|backoff| backoff.last_error = error);
@@ -572,13 +548,13 @@ impl ScheduleState {
         self.backoff = (backoff != Backoff::default()).then(|| Box::new(backoff));
     }
 
-    /// Whether the key waits for its delay and nothing else.
+    /// Whether the key is in the state "delayed": idle, with a delay.
     #[must_use]
     pub fn is_delayed(&self) -> bool {
         self.delay().is_some() && self.place == Place::Idle
     }
 
-    /// The lease, while a worker holds the key.
+    /// The lease, if the key is leased.
     #[must_use]
     pub fn lease(&self) -> Option<&Lease> {
         match &self.place {
@@ -588,7 +564,7 @@ impl ScheduleState {
     }
 }
 
-/// Sizes of the schedule's indexes and counters.
+/// The sizes of the schedule's indexes, and its counts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct IndexSizes {
     pub(super) ready: usize,
