@@ -27,10 +27,9 @@ use std::time::Duration;
 
 use tokio::sync::{SetOnce, watch};
 
+pub use self::books::Naming;
 use self::books::{Book, STRETCH_BYTES};
-pub use self::books::{Deleted, Naming};
 use self::gather::Gathering;
-pub use self::gather::Numbers;
 pub use self::pace::Pace;
 use self::store::{QueueId, Reader};
 use crate::engine::Queue;
@@ -47,6 +46,12 @@ pub enum Error {
     /// The disk is full. Whether the events are durable is unknown.
     #[error("the journal's disk is full")]
     DiskFull,
+    /// Too much waits to be committed. Nothing was applied.
+    #[error("{limit} bytes wait to be committed already, as many as storage.max_uncommitted_bytes allows")]
+    Backlog {
+        /// The setting `storage.max_uncommitted_bytes`.
+        limit: usize,
+    },
 }
 
 impl From<&store::Error> for Error {
@@ -140,10 +145,17 @@ pub trait Observer: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub struct Journal {
     gathering: Arc<Gathering>,
+    floor: Rv,
     reader: Arc<dyn Reader>,
 }
 
 impl Journal {
+    /// The largest event of a deleted queue as the store was opened: new queues start above it.
+    #[must_use]
+    pub fn floor(&self) -> Rv {
+        self.floor
+    }
+
     /// What is committed, to be read.
     #[must_use]
     pub fn reader(&self) -> &Arc<dyn Reader> {
@@ -159,22 +171,31 @@ impl Journal {
         self.gathering.check()
     }
 
+    /// As [`check`](Self::check), for a caller that is about to append: a caller that asks first changes
+    /// nothing that the journal has no room for.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), and [`Error::Backlog`].
+    pub fn admit(&self) -> Result<u64, Error> {
+        self.gathering.admit()
+    }
+
+    /// About how many bytes of memory wait to be committed.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> usize {
+        self.gathering.uncommitted_bytes()
+    }
+
     /// Follows whether the journal takes events.
     #[must_use]
     pub fn health(&self) -> watch::Receiver<Health> {
         self.gathering.health()
     }
 
-    /// A new queue, which does not run yet; `supersedes` is the last one of its name, if that is gone.
+    /// A new queue, which does not run yet.
     #[must_use]
-    pub fn create(
-        &self,
-        naming: Naming,
-        state: &QueueState,
-        supersedes: Option<QueueId>,
-        failures: u64,
-    ) -> (QueueId, Commit) {
-        self.gathering.create(naming, state, supersedes, failures)
+    pub fn create(&self, naming: Naming, state: QueueState, failures: u64) -> (QueueId, Commit) {
+        self.gathering.create(naming, state, failures)
     }
 
     /// The queue runs from now on: checkpoints look at `live`.
@@ -202,7 +223,7 @@ impl Journal {
     }
 
     /// Queues that were found deleted, though their deletion was told as failed.
-    pub fn found_deleted(&self, queues: Vec<Deleted>, failures: u64) {
+    pub fn found_deleted(&self, queues: Vec<QueueId>, failures: u64) {
         self.gathering.found_deleted(queues, failures);
     }
 

@@ -219,9 +219,10 @@ async fn open_journal(
     let opened = Sqlite::open(folder, sync).await;
     let (store, reader, opening) =
         opened.map_err(|source| Error::Store { folder: folder.clone(), source })?;
+    let pace = Pace { uncommitted_bytes_max: settings.storage.max_uncommitted_bytes, ..Pace::default() };
     let (observer, unclean) = (Arc::new(metrics.of_journal()), !opening.clean);
     let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
-    let opened = writer::open(opened, clock.clone(), observer, cut, Pace::default()).await;
+    let opened = writer::open(opened, clock.clone(), observer, cut, pace).await;
     let (journal, writer, contents) =
         opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
     let writing = shutdown.spawn_apart("journal writer", writer.run());

@@ -63,16 +63,21 @@ CREATE TABLE queues (
 
 CREATE UNIQUE INDEX queues_by_name ON queues (name) WHERE deleted = 0;
 
--- One row: whether the store was closed in good order; below which id no journal row comes any more, also
--- when those before it were removed; and room for writing on trial.
+-- One row: whether the store was closed in good order; `next_row`, below which id no journal row comes any
+-- more, also when those before it were removed; what rows of deleted queues said before they were removed:
+-- the largest id and version of a queue, and `floor`, the largest event, above which new queues start; and
+-- room for writing on trial.
 CREATE TABLE store (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     clean INTEGER NOT NULL,
     next_row INTEGER NOT NULL,
+    last_queue INTEGER NOT NULL,
+    last_version INTEGER NOT NULL,
+    floor INTEGER NOT NULL,
     probe BLOB
 );
 
-INSERT INTO store (id, clean, next_row) VALUES (1, 1, 1);
+INSERT INTO store (id, clean, next_row, last_queue, last_version, floor) VALUES (1, 1, 1, 0, 0, 0);
 
 -- For people: the last acknowledged objects as of the last checkpoint.
 CREATE VIEW known_objects (queue, key, owner, resource_version, object) AS

@@ -129,6 +129,9 @@ pub struct Storage {
     pub in_memory: bool,
     /// How durable a change is when its response is sent.
     pub sync: Sync,
+    /// Most bytes of changes that wait to be committed. Past it, changes are refused.
+    #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]
+    pub max_uncommitted_bytes: usize,
 }
 
 /// How durable a change is when its response is sent.
@@ -307,7 +310,12 @@ impl Default for Queues {
 
 impl Default for Storage {
     fn default() -> Self {
-        Self { data_dir: PathBuf::from("./deltaq-data"), in_memory: false, sync: Sync::Full }
+        Self {
+            data_dir: PathBuf::from("./deltaq-data"),
+            in_memory: false,
+            sync: Sync::Full,
+            max_uncommitted_bytes: 256 << 20,
+        }
     }
 }
 

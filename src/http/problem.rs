@@ -141,6 +141,8 @@ codes! {
         "It answers once it is ready; see /readyz.";
     JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
         "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
+    JournalBehind "journal-behind" 503 true "The disk takes writes too slowly"
+        "limit is storage.max_uncommitted_bytes: so many bytes wait to be written already. Nothing of the request was applied. Repeat it after Retry-After, and look at the disk of storage.data_dir.";
     Timeout "timeout" 504 true "The request took too long"
         "It was given up after server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"
@@ -364,6 +366,11 @@ impl From<service::Error> for Problem {
                 Code::DiskFull,
                 "the journal's disk is full; whether the request took effect is unknown, repeat it safely",
             ),
+            Error::Journal(JournalError::Backlog { limit }) => Self::new(
+                Code::JournalBehind,
+                format!("{detail}; nothing of the request was applied, repeat it"),
+            )
+            .with("limit", limit),
             Error::Journal(JournalError::OutcomeUnknown) => Self::new(
                 Code::JournalUnavailable,
                 "the journal could not confirm the write; whether it took effect is unknown, repeat it safely",

@@ -34,15 +34,6 @@ impl Naming {
     }
 }
 
-/// A queue that is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deleted {
-    /// The queue.
-    pub id: QueueId,
-    /// Whether a newer queue had its name, so that nothing need be known of it any more.
-    pub is_superseded: bool,
-}
-
 /// What the writer knows of a queue.
 #[derive(Debug)]
 pub(super) struct Book {

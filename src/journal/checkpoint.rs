@@ -197,7 +197,7 @@ impl fmt::Debug for Completed {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
-    use super::super::{Book, Numbers, record::Identity};
+    use super::super::{Book, record::Identity, store::Numbers};
     use super::*;
     use crate::engine::Queue;
     use crate::engine::key::Key;
@@ -230,7 +230,7 @@ mod tests {
         let identity = Identity { id, version: 1, name, incarnation: Incarnation(1), created_at };
         let books = Books::from([(id, Book::new(identity, 0, queue.config().retention))]);
         let live: Arc<dyn Live> = Arc::new(Running(Mutex::new(queue)));
-        let gathering = Gathering::new(Numbers::default());
+        let gathering = Gathering::new(Numbers::default(), usize::MAX);
         gathering.attach(id, Arc::downgrade(&live));
         let mut checkpoint = Checkpoint::new([id].into(), 0, Pace { rows: 250..=250, ..Pace::default() });
         let mut slices = Vec::new();

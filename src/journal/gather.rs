@@ -1,48 +1,79 @@
 //! Where events gather while a commit runs: in batches, each of which is one commit.
 
 use std::collections::{HashMap, VecDeque};
+use std::mem::size_of;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::books::{Book, Deleted};
-use super::store::{QueueId, QueueRow};
+use super::books::Book;
+use super::record::Identity;
+use super::store::{Numbers, QueueId};
 use super::{Commit, Error, Health, Live, Naming, Outcome, record};
+use crate::engine::config::Config;
 use crate::engine::delta::Rv;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, What};
 use crate::engine::snapshot::QueueState;
 
 /// A batch takes no more once it holds about this many bytes: a commit of it takes a few milliseconds.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// About how many bytes the row of a queue takes, beside its schema.
+const QUEUE_ROW_BYTES: usize = 1 << 10;
+/// About how many bytes a pointer in the settings takes.
+const POINTER_BYTES: usize = 64;
+
 /// Something for the writer, in the order in which it came.
 #[derive(Debug)]
 pub(super) enum Op {
-    /// A queue came into being, perhaps behind one of its name that is gone.
-    Create { row: QueueRow, book: Box<Book>, supersedes: Option<QueueId> },
+    /// A queue was created.
+    Create { book: Box<Book>, state: Box<QueueState> },
     /// A queue was loaded.
     Open(Box<Book>),
     /// Events of a queue, and the last one before them.
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
     /// A queue is gone.
-    Delete { row: QueueRow },
-    /// Queues that were gone already.
-    FoundDeleted(Vec<Deleted>),
+    Delete { identity: Box<Identity>, last_rv: Rv },
+    /// Queues that were deleted already.
+    FoundDeleted(Vec<QueueId>),
 }
 
-/// What is committed together.
-#[derive(Debug, Default)]
+impl Op {
+    /// About how many bytes of memory the operation holds, beside the `bytes` of text that its rows take.
+    fn held_bytes(&self, bytes: usize) -> usize {
+        let rest = match self {
+            Self::Append { events, .. } => events.len() * size_of::<Event>(),
+            _ => 0,
+        };
+        size_of::<Self>() + bytes + rest
+    }
+}
+
+/// The operations of one commit.
+#[derive(Debug)]
 pub(super) struct Batch {
     pub(super) ops: Vec<Op>,
     bytes: usize,
     outcome: Arc<Outcome>,
+    /// How much of `uncommitted` is held by this batch.
+    held_bytes: usize,
+    uncommitted: Arc<AtomicUsize>,
 }
 
 impl Batch {
-    /// Takes something in that is about so many bytes in the journal.
+    fn new(uncommitted: &Arc<AtomicUsize>) -> Self {
+        let (ops, outcome, uncommitted) = (Vec::new(), Arc::default(), uncommitted.clone());
+        Self { ops, bytes: 0, outcome, held_bytes: 0, uncommitted }
+    }
+
+    /// Adds an operation whose rows take about `bytes` bytes of text.
     fn take(&mut self, op: Op, bytes: usize) -> Commit {
+        let held = op.held_bytes(bytes);
+        self.held_bytes += held;
+        self.uncommitted.fetch_add(held, Ordering::Relaxed);
         self.bytes += bytes;
         self.ops.push(op);
         Commit(Some(self.outcome.clone()))
@@ -58,22 +89,17 @@ impl Drop for Batch {
     /// A batch that nobody will write any more is not durable for all that is known.
     fn drop(&mut self) {
         self.end(Err(Error::OutcomeUnknown));
+        self.uncommitted.fetch_sub(self.held_bytes, Ordering::Relaxed);
     }
-}
-
-/// The numbers from which queues are numbered on.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Numbers {
-    /// The largest id of a queue so far.
-    pub queue: u32,
-    /// The largest version of a queue so far.
-    pub version: u64,
 }
 
 /// Between those who append and the one who writes.
 #[derive(Debug)]
 pub(super) struct Gathering {
     state: Mutex<State>,
+    /// About how many bytes all batches hold, the one that is being committed included.
+    uncommitted: Arc<AtomicUsize>,
+    uncommitted_max: usize,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
     work: Notify,
     closing: CancellationToken,
@@ -91,10 +117,12 @@ struct State {
 }
 
 impl Gathering {
-    pub(super) fn new(numbers: Numbers) -> Self {
+    pub(super) fn new(numbers: Numbers, uncommitted_max: usize) -> Self {
         let state = State { batches: VecDeque::new(), numbers, down: None, failures: 0, closed: None };
         Self {
             state: Mutex::new(state),
+            uncommitted: Arc::default(),
+            uncommitted_max,
             lives: Mutex::default(),
             work: Notify::new(),
             closing: CancellationToken::new(),
@@ -109,6 +137,18 @@ impl Gathering {
     pub(super) fn check(&self) -> Result<u64, Error> {
         let state = self.lock();
         state.down.map_or(Ok(state.failures), Err)
+    }
+
+    /// As [`check`](Self::check), and there is room for more events.
+    pub(super) fn admit(&self) -> Result<u64, Error> {
+        let failures = self.check()?;
+        let limit = self.uncommitted_max;
+        if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(failures) }
+    }
+
+    /// About how many bytes wait to be committed.
+    pub(super) fn uncommitted_bytes(&self) -> usize {
+        self.uncommitted.load(Ordering::Relaxed)
     }
 
     pub(super) fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
@@ -130,28 +170,23 @@ impl Gathering {
 
     pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
         // Counted before: all queues share the lock.
-        let bytes = events.iter().map(record::bytes_about).sum();
+        let bytes = events.iter().map(bytes_of).sum();
         self.push_to(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, failures)
     }
 
-    pub(super) fn create(
-        &self,
-        naming: Naming,
-        content: &QueueState,
-        supersedes: Option<QueueId>,
-        failures: u64,
-    ) -> (QueueId, Commit) {
+    pub(super) fn create(&self, naming: Naming, content: QueueState, failures: u64) -> (QueueId, Commit) {
+        let bytes = QUEUE_ROW_BYTES + config_bytes(&content.config);
         let mut state = self.lock();
         state.numbers.queue += 1;
         state.numbers.version += 1;
         let identity = naming.identity(QueueId(state.numbers.queue), state.numbers.version);
-        let row = record::queue_row(&identity, content);
-        let (id, bytes) = (identity.id, row.state.len());
+        let id = identity.id;
         let book = Box::new(Book::new(identity, content.rv, content.config.retention));
-        (id, self.push_to(&mut state, Op::Create { row, book, supersedes }, bytes, failures))
+        let create = Op::Create { book, state: Box::new(content) };
+        (id, self.push_to(&mut state, create, bytes, failures))
     }
 
-    pub(super) fn found_deleted(&self, queues: Vec<Deleted>, failures: u64) {
+    pub(super) fn found_deleted(&self, queues: Vec<QueueId>, failures: u64) {
         // If this fails, they are found again.
         let _ = self.push_to(&mut self.lock(), Op::FoundDeleted(queues), 0, failures);
     }
@@ -160,9 +195,9 @@ impl Gathering {
         let mut state = self.lock();
         state.numbers.version += 1;
         let identity = naming.identity(queue, state.numbers.version);
-        let row = record::deleted_queue_row(&identity, last_rv);
         self.detach(queue);
-        self.push_to(&mut state, Op::Delete { row }, 0, failures)
+        let delete = Op::Delete { identity: Box::new(identity), last_rv };
+        self.push_to(&mut state, delete, QUEUE_ROW_BYTES, failures)
     }
 
     /// Puts something into the next batch. While the journal is down its commit has failed already; and
@@ -177,7 +212,7 @@ impl Gathering {
         if let Some(batch) = state.batches.back_mut().filter(|batch| batch.bytes + bytes <= BATCH_BYTES) {
             return batch.take(op, bytes);
         }
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(&self.uncommitted);
         let commit = batch.take(op, bytes);
         state.batches.push_back(batch);
         self.work.notify_one();
@@ -260,4 +295,19 @@ impl Gathering {
     fn lives(&self) -> MutexGuard<'_, HashMap<QueueId, Weak<dyn Live>>> {
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// About how many bytes of text an event takes.
+fn bytes_of(event: &Event) -> usize {
+    let config_bytes = match &event.what {
+        What::Configured { config } => config_bytes(config),
+        _ => 0,
+    };
+    record::bytes_about(event) + config_bytes
+}
+
+/// About how many bytes of text the part of the settings takes that has no fixed size.
+fn config_bytes(config: &Config) -> usize {
+    let Some(admission) = &config.admission else { return 0 };
+    admission.schema().map_or(0, |schema| schema.as_str().len()) + admission.prune().len() * POINTER_BYTES
 }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::store::{
-    Error, Gravestone, History, JournalRow, KeyRow, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
+    Error, Gravestone, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
     REMOVED_ROWS_MAX, Reader, Size, Store, Stretch, Writes,
 };
 use crate::engine::delta::Rv;
@@ -44,6 +44,8 @@ struct Disk {
     gravestones: Vec<Gravestone>,
     keys: BTreeMap<(QueueId, Slot), KeyRow>,
     next_row: u64,
+    /// What the rows of queues said that were removed.
+    numbers: Numbers,
     dirty: bool,
 }
 
@@ -82,7 +84,7 @@ impl Memory {
     #[must_use]
     pub fn opening(&self) -> Opening {
         let disk = lock(&self.disk);
-        Opening { clean: !disk.dirty, next_row: disk.next_row }
+        Opening { clean: !disk.dirty, next_row: disk.next_row, numbers: disk.numbers() }
     }
 
     /// No write ends until [`release`](Self::release).
@@ -246,6 +248,7 @@ impl Disk {
         for (queue, rows) in writes.swept {
             self.sweep(queue, rows.min(REMOVED_ROWS_MAX));
         }
+        self.numbers = self.numbers();
         for queue in writes.forgotten {
             if self.queues.get(&queue).is_some_and(|row| row.deleted) {
                 self.queues.remove(&queue);
@@ -255,6 +258,14 @@ impl Disk {
             self.dirty = !clean;
         }
         Ok(())
+    }
+
+    fn numbers(&self) -> Numbers {
+        self.queues.values().fold(self.numbers, |numbers, row| Numbers {
+            queue: numbers.queue.max(row.id.0),
+            version: numbers.version.max(row.version),
+            floor: if row.deleted { numbers.floor.max(row.rv) } else { numbers.floor },
+        })
     }
 
     /// Removes the oldest rows: so many, and no more once these are so many bytes.

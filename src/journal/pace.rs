@@ -18,6 +18,8 @@ pub struct Pace {
     pub looked_at: usize,
     /// The journal is trimmed in stretches of about this many bytes.
     pub stretch_bytes: u64,
+    /// Changes are refused while about this many bytes wait to be committed.
+    pub uncommitted_bytes_max: usize,
 }
 
 impl Default for Pace {
@@ -28,6 +30,7 @@ impl Default for Pace {
             captured: 256,
             looked_at: 8_192,
             stretch_bytes: STRETCH_BYTES,
+            uncommitted_bytes_max: 256 << 20,
         }
     }
 }

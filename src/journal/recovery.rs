@@ -7,14 +7,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinError;
+use tokio_util::sync::CancellationToken;
 
+use super::STRETCH_BYTES;
 use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Stretch};
-use super::{Deleted, Numbers, STRETCH_BYTES};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::engine::{Misfit, Queue};
-use crate::name::Name;
 
 /// Keys that are read at a time.
 const PAGE_KEYS: usize = 1_024;
@@ -99,26 +100,13 @@ pub struct Loaded {
     pub kept: Vec<Stretch>,
 }
 
-/// What is left of a queue that is deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Former {
-    /// What the store calls it; none if there is no store.
-    pub queue: Option<QueueId>,
-    /// Its last event: a new queue of the name starts above it.
-    pub last_rv: Rv,
-}
-
 /// What a store holds, at a glance.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Queues to load.
     pub live: Vec<QueueRow>,
-    /// The last queue of each name that has none now.
-    pub former: HashMap<Name, Former>,
-    /// Queues that are deleted.
-    pub deleted: Vec<Deleted>,
-    /// The numbers of queues so far.
-    pub numbers: Numbers,
+    /// Deleted queues that have left rows.
+    pub deleted: Vec<QueueId>,
 }
 
 /// Reads which queues there are.
@@ -127,31 +115,38 @@ pub struct Contents {
 /// [`Error`] if a row is damaged.
 pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
     let mut contents = Contents::default();
-    let mut newest: HashMap<Name, u64> = HashMap::new();
-    let mut deleted = Vec::new();
     let mut decoder = Decoder::default();
     for row in reader.queues().await? {
-        let record = in_place(|| decoder.queue(&row))?;
-        let Identity { id, version, name, .. } = record.identity;
-        let numbers = &mut contents.numbers;
-        numbers.queue = numbers.queue.max(id.0);
-        numbers.version = numbers.version.max(version);
-        let newest = newest.entry(name.clone()).or_default();
-        *newest = version.max(*newest);
+        let record = decoder.queue(&row)?;
         if record.state.is_some() {
             contents.live.push(row);
         } else {
-            deleted.push((id, version, name, record.rv));
-        }
-    }
-    for (id, version, name, last_rv) in deleted {
-        let is_newest = newest.get(&name) == Some(&version);
-        contents.deleted.push(Deleted { id, is_superseded: !is_newest });
-        if is_newest {
-            contents.former.insert(name, Former { queue: Some(id), last_rv });
+            contents.deleted.push(row.id);
         }
     }
     Ok(contents)
+}
+
+/// Runs work that computes for long between its reads, such as a load, on a thread of its own: the threads
+/// of the runtime serve requests. It ends at its next read if nobody waits for it any more.
+///
+/// # Panics
+/// If the work does.
+pub async fn on_own_thread<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let runtime = Handle::current();
+    if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+        // As in a simulation, which orders all steps itself.
+        return work.await;
+    }
+    let left = CancellationToken::new();
+    let (_guard, left) = (left.clone().drop_guard(), left);
+    let work = move || runtime.block_on(left.run_until_cancelled_owned(work));
+    match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
+        Ok(Some(done)) => done,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // Nobody waits, or the runtime ends.
+        Ok(None) | Err(Err(_)) => std::future::pending().await,
+    }
 }
 
 /// Loads one queue.
@@ -161,7 +156,7 @@ pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
 pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> Result<Loaded, Error> {
     let mut decoder = Decoder::default();
     let inconsistent = |rule| Error::Inconsistent { queue: row.name.to_string(), rule };
-    let QueueRecord { identity, state, .. } = in_place(|| decoder.queue(row))?;
+    let QueueRecord { identity, state, .. } = decoder.queue(row)?;
     let state = state.ok_or_else(|| inconsistent("it is deleted".to_owned()))?;
     let checkpoint_rv = state.rv;
     let mut queue = Queue::restore(state);
@@ -195,15 +190,6 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     let kept = reader.stretches(row.id, STRETCH_BYTES).await?;
     progress.queues.fetch_add(1, Ordering::Relaxed);
     Ok(Loaded { identity, queue, last_rv, checkpoint_rv, kept })
-}
-
-/// Reads settings, whose schemas may take a second each to compile: the tasks of this thread go on elsewhere.
-fn in_place<T>(read: impl FnOnce() -> T) -> T {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(read),
-        // There is no other thread, as in tests.
-        _ => read(),
-    }
 }
 
 /// For each key that is gone, up to which event its past must not be replayed.
@@ -250,7 +236,7 @@ async fn replay(
             last_rv = journal.last_rv;
             Ok::<(), Error>(())
         };
-        if let Err(error) = in_place(|| page.iter().try_for_each(replay)) {
+        if let Err(error) = page.iter().try_for_each(replay) {
             let _ = reading.await;
             return Err(error);
         }

@@ -141,7 +141,8 @@ pub struct Writes {
     /// Of these queues, up to so many key rows, gravestones and journal rows each are removed, and at most
     /// [`REMOVED_ROWS_MAX`]. Nothing happens to a queue that has none.
     pub swept: Vec<(QueueId, u32)>,
-    /// Removed are the rows of these queues in [`queues`](Self::queues), if they are deleted.
+    /// Of these queues the rows in [`queues`](Self::queues) are removed, if they are deleted. The store keeps
+    /// the [`Numbers`] that they have reached.
     pub forgotten: Vec<QueueId>,
     /// Whether the store is closed in good order, if that changes.
     pub clean: Option<bool>,
@@ -193,6 +194,20 @@ pub struct Opening {
     pub clean: bool,
     /// The `id` that the next journal row gets.
     pub next_row: u64,
+    /// The largest numbers of queues, of those included whose rows were removed.
+    pub numbers: Numbers,
+}
+
+/// The largest numbers that queues have had so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// The largest id.
+    pub queue: u32,
+    /// The largest version.
+    pub version: u64,
+    /// The largest event of a deleted queue. New queues start above it, so that no queue ever counts an
+    /// event that another one of its name has counted.
+    pub floor: Rv,
 }
 
 /// Why a store fails.

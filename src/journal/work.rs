@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::books::{Book, Deleted};
+use super::books::Book;
 use super::gather::Op;
 use super::record;
 use super::store::{JournalRow, QueueId, QueueRow, Stretch, Writes};
@@ -25,7 +25,7 @@ pub(super) struct Work {
     /// Invariant: where each queue is in `appended`.
     places: HashMap<QueueId, usize>,
     retentions: Vec<(QueueId, Retention)>,
-    deleted: Vec<Deleted>,
+    deleted: Vec<QueueId>,
     rows: Vec<(QueueId, Stretch)>,
 }
 
@@ -45,9 +45,8 @@ impl Work {
 
     fn take(&mut self, op: Op) {
         match op {
-            Op::Create { row, book, supersedes } => {
-                self.queues.push(row);
-                self.deleted.extend(supersedes.map(|id| Deleted { id, is_superseded: true }));
+            Op::Create { book, state } => {
+                self.queues.push(record::queue_row(&book.identity, &state));
                 self.opened.push(*book);
             }
             Op::Open(book) => self.opened.push(*book),
@@ -66,9 +65,9 @@ impl Work {
                 }
             }
             Op::FoundDeleted(queues) => self.deleted.extend(queues),
-            Op::Delete { row } => {
-                self.deleted.push(Deleted { id: row.id, is_superseded: false });
-                self.queues.push(row);
+            Op::Delete { identity, last_rv } => {
+                self.queues.push(record::deleted_queue_row(&identity, last_rv));
+                self.deleted.push(identity.id);
             }
         }
     }
@@ -91,7 +90,7 @@ impl Work {
     }
 
     /// Enters it all in the books, once it is durable. Tells which queues are gone.
-    pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<Deleted> {
+    pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<QueueId> {
         books.extend(self.opened.into_iter().map(|book| (book.identity.id, book)));
         for (queue, retention) in self.retentions {
             books.entry(queue).and_modify(|book| book.retention = retention);
@@ -100,7 +99,7 @@ impl Work {
             books.entry(queue).and_modify(|book| book.add(row, stretch_bytes));
         }
         for queue in &self.deleted {
-            books.remove(&queue.id);
+            books.remove(queue);
         }
         self.deleted
     }

@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::books::Book;
 use super::checkpoint::Checkpoint;
 use super::gather::{Batch, Gathering};
-use super::recovery::{self, Contents};
+use super::recovery::{self, Contents, on_own_thread};
 use super::store::{self, Opening, QueueId, Reader, Store, Writes};
 use super::work::{Books, Work};
-use super::{Deleted, Error, Journal, Observer, Pace};
+use super::{Error, Journal, Observer, Pace};
 use crate::causes::with_causes;
 use crate::clock::Clock;
 use crate::engine::delta::Rv;
@@ -68,7 +68,7 @@ pub struct Writer<S> {
     next_slice_us: u64,
     next_upkeep_us: u64,
     /// Deleted queues whose rows may still be there.
-    deleted: VecDeque<Deleted>,
+    deleted: VecDeque<QueueId>,
 }
 
 /// A journal over a store that was just opened, and the writer that it needs; and which queues it holds.
@@ -83,9 +83,10 @@ pub async fn open<S: Store>(
     cut: CancellationToken,
     pace: Pace,
 ) -> Result<(Journal, Writer<S>, Contents), recovery::Error> {
-    let contents = recovery::contents(reader.as_ref()).await?;
-    let gathering = Arc::new(Gathering::new(contents.numbers));
-    let journal = Journal { gathering: gathering.clone(), reader };
+    let reading = reader.clone();
+    let contents = on_own_thread(async move { recovery::contents(reading.as_ref()).await }).await?;
+    let gathering = Arc::new(Gathering::new(opening.numbers, pace.uncommitted_bytes_max));
+    let journal = Journal { gathering: gathering.clone(), floor: opening.numbers.floor, reader };
     let writer = Writer {
         store,
         gathering,
@@ -292,17 +293,16 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// Adds what may go of deleted queues: rows of the first that has left any, and those before it as a
-    /// whole if they are superseded.
+    /// Adds what may go of deleted queues: rows of the first that has any, and all of those before it.
     async fn add_deleted(&mut self, writes: &mut Writes) {
         for _ in 0..SWEPT_QUEUES {
-            let Some(Deleted { id, is_superseded }) = self.deleted.front().copied() else { return };
-            match self.store.has_rows(id).await {
-                Ok(true) => return writes.swept.push((id, SWEPT_ROWS)),
-                Ok(false) => writes.forgotten.extend(is_superseded.then_some(id)),
+            let Some(queue) = self.deleted.front().copied() else { return };
+            match self.store.has_rows(queue).await {
+                Ok(true) => return writes.swept.push((queue, SWEPT_ROWS)),
+                Ok(false) => writes.forgotten.push(queue),
                 Err(error) => {
                     let error = with_causes(&error);
-                    tracing::warn!(queue = %id, %error, "can't look for rows of a deleted queue");
+                    tracing::warn!(%queue, %error, "can't look for rows of a deleted queue");
                 }
             }
             self.deleted.pop_front();

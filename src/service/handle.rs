@@ -21,7 +21,7 @@ use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::time::Time;
 use crate::engine::{Durations, Garbage, Queue};
-use crate::journal::recovery::{Former, Loaded};
+use crate::journal::recovery::Loaded;
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Naming};
 use crate::lifecycle::Shutdown;
@@ -381,17 +381,17 @@ impl Handle {
         }
     }
 
-    /// Ends the queue: waiting pops are answered, everything else finds it gone. Answers what is left of
-    /// it and the commit of its end.
-    pub(super) fn delete(&self, failures: u64) -> Result<(Former, Commit), Error> {
+    /// Ends the queue: waiting pops are answered, everything else finds it gone. Returns its last
+    /// event and the commit of its end.
+    pub(super) fn delete(&self, failures: u64) -> Result<(Rv, Commit), Error> {
         let inner = self.open()?;
         let last_rv = inner.queue.resource_version();
-        let (queue, commit) = match &self.journal {
-            Some((journal, id)) => (Some(*id), journal.delete(*id, self.naming.clone(), last_rv, failures)),
-            None => (None, Commit::done()),
+        let commit = match &self.journal {
+            Some((journal, id)) => journal.delete(*id, self.naming.clone(), last_rv, failures),
+            None => Commit::done(),
         };
         self.end(inner, &Error::QueueDeleted, &commit);
-        Ok((Former { queue, last_rv }, commit))
+        Ok((last_rv, commit))
     }
 
     /// Answers all who wait with `error` once it has come to stay, and drops the content.

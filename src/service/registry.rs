@@ -1,6 +1,6 @@
 //! All queues of this server, by name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,7 +15,7 @@ use crate::engine::delta::Rv;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::journal::record::Identity;
-use crate::journal::recovery::{Former, Loaded, Progress};
+use crate::journal::recovery::{Loaded, Progress};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Live, Naming};
 use crate::lifecycle::Shutdown;
@@ -44,7 +44,7 @@ pub struct Registry {
     looked_after: AtomicU64,
     /// Whether the store had not been closed in good order.
     unclean: AtomicBool,
-    progress: Progress,
+    progress: Arc<Progress>,
     /// Whether all queues of the store are loaded.
     ready: AtomicBool,
     shutdown: Shutdown,
@@ -56,16 +56,9 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Queues {
     live: BTreeMap<Name, Arc<Handle>>,
-    /// The last queue of each name that has none now, and of some that have one again.
-    former: HashMap<Name, Former>,
+    /// The largest event of a deleted queue: new queues start above it.
+    floor: Rv,
     version: u64,
-}
-
-impl Queues {
-    /// The event above which a new queue of the name starts.
-    fn last_rv(&self, name: &Name) -> Rv {
-        self.former.get(name).map_or(0, |former| former.last_rv)
-    }
 }
 
 impl Registry {
@@ -80,6 +73,7 @@ impl Registry {
         shutdown: Shutdown,
         metrics: Metrics,
     ) -> Self {
+        let floor = journal.as_ref().map_or(0, Journal::floor);
         Self {
             limits,
             defaults: Arc::new(defaults),
@@ -87,12 +81,12 @@ impl Registry {
             handled: AtomicU64::new(0),
             looked_after: AtomicU64::new(0),
             unclean: AtomicBool::new(false),
-            progress: Progress::default(),
+            progress: Arc::default(),
             ready: AtomicBool::new(journal.is_none()),
             journal,
             shutdown,
             metrics,
-            queues: RwLock::default(),
+            queues: RwLock::new(Queues { floor, ..Queues::default() }),
             has_timers: true,
         }
     }
@@ -165,8 +159,8 @@ impl Registry {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
         }
-        let last_rv = self.read().last_rv(name);
-        let queue = Queue::new(self.defaults.clone(), last_rv, Time::from_micros(self.clock.wall_us()));
+        let floor = self.read().floor;
+        let queue = Queue::new(self.defaults.clone(), floor, Time::from_micros(self.clock.wall_us()));
         check(&queue)?;
         Ok(Some(queue))
     }
@@ -193,15 +187,14 @@ impl Registry {
         }
         let failures = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
-        let mut queue = Queue::new(config, queues.last_rv(name), created_at);
+        let mut queue = Queue::new(config, queues.floor, created_at);
         if auto_created {
             queue.set_auto_created();
         }
         let naming = Naming { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
         let (journal, commit) = match &self.journal {
             Some(journal) => {
-                let supersedes = queues.former.get(name).and_then(|former| former.queue);
-                let (id, commit) = journal.create(naming.clone(), &queue.queue_state(), supersedes, failures);
+                let (id, commit) = journal.create(naming.clone(), queue.queue_state(), failures);
                 (Some((journal.clone(), id)), commit)
             }
             None => (None, Commit::done()),
@@ -220,10 +213,10 @@ impl Registry {
         let mut queues = self.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
         let failures = self.check_journal()?;
-        let (former, commit) = handle.delete(failures)?;
+        let (last_rv, commit) = handle.delete(failures)?;
         self.metrics.forget(handle.metrics());
         queues.live.remove(name);
-        queues.former.insert(name.clone(), former);
+        queues.floor = queues.floor.max(last_rv);
         queues.version += 1;
         Ok(commit)
     }
@@ -278,7 +271,7 @@ impl Registry {
     /// [`Error::Journal`] while it is not so.
     pub fn check_journal(&self) -> Result<u64, Error> {
         let Some(journal) = &self.journal else { return Ok(0) };
-        let failures = journal.check()?;
+        let failures = journal.admit()?;
         if failures > self.handled() {
             return Err(journal::Error::OutcomeUnknown.into());
         }
@@ -342,17 +335,12 @@ impl Registry {
 
     /// How far the recovery at the start is.
     #[must_use]
-    pub fn progress(&self) -> &Progress {
+    pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
     pub(super) fn handles(&self) -> Vec<Arc<Handle>> {
         self.read().live.values().cloned().collect()
-    }
-
-    /// Notes which queues are gone.
-    pub(super) fn remember(&self, former: HashMap<Name, Former>) {
-        self.write().former.extend(former);
     }
 
     /// How many failures of the journal are made good.

@@ -13,7 +13,7 @@ use super::handle::{Handle, drop_elsewhere};
 use super::registry::Registry;
 use crate::causes::with_causes;
 use crate::engine::Queue;
-use crate::journal::recovery::{self, Contents, Loaded, Progress};
+use crate::journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
 use crate::journal::store::QueueRow;
 use crate::journal::{self, Journal, Live};
 
@@ -80,14 +80,13 @@ impl Registry {
         let Some(journal) = self.journal() else { return Ok(()) };
         let progress = self.progress();
         progress.queues_total.store(contents.live.len() as u64, Ordering::Relaxed);
-        self.remember(contents.former);
         if unclean {
             self.set_unclean();
         }
         let begun_us = self.clock().monotonic_us();
         let loading = async {
             for row in &contents.live {
-                let loaded = recovery::load(journal.reader().as_ref(), row, progress).await?;
+                let loaded = load(journal, row, progress).await?;
                 // The contents were read before it could fail.
                 self.adopt(journal, loaded, 0);
             }
@@ -174,16 +173,16 @@ impl Registry {
         failures: u64,
     ) -> Result<Vec<String>, recovery::Error> {
         let begun_us = self.clock().monotonic_us();
-        let reader = journal.reader().as_ref();
-        let contents = recovery::contents(reader).await?;
+        let reader = journal.reader().clone();
+        let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
         journal.found_deleted(contents.deleted, failures);
-        let progress = Progress::default();
+        let progress = Arc::new(Progress::default());
         let mut problems = Vec::new();
         let mut rows: BTreeMap<_, _> = contents.live.into_iter().map(|row| (row.id, row)).collect();
         for handle in self.handles() {
             let row = handle.journal().and_then(|(_, id)| rows.remove(id));
             match row {
-                Some(row) if handle.is_lost() => match recovery::load(reader, &row, &progress).await {
+                Some(row) if handle.is_lost() => match load(journal, &row, &progress).await {
                     Ok(loaded) => handle.resume(journal, loaded, failures, self.is_unclean()),
                     Err(error) => problems.push(problem(&row, &error)),
                 },
@@ -196,7 +195,7 @@ impl Registry {
         }
         // These went by a commit that failed.
         for row in rows.values() {
-            match recovery::load(reader, row, &progress).await {
+            match load(journal, row, &progress).await {
                 Ok(loaded) => self.adopt(journal, loaded, failures),
                 Err(error) => problems.push(problem(row, &error)),
             }
@@ -204,6 +203,15 @@ impl Registry {
         tell("loaded again", &progress, self.clock().since(begun_us));
         Ok(problems)
     }
+}
+
+async fn load(
+    journal: &Journal,
+    row: &QueueRow,
+    progress: &Arc<Progress>,
+) -> Result<Loaded, recovery::Error> {
+    let (reader, row, progress) = (journal.reader().clone(), row.clone(), progress.clone());
+    on_own_thread(async move { recovery::load(reader.as_ref(), &row, &progress).await }).await
 }
 
 fn problem(row: &QueueRow, error: &recovery::Error) -> String {

@@ -110,7 +110,7 @@ impl Handle {
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
                 }
-                Ok(Stretch::NotYet) => {}
+                Ok(Stretch::NotYet) | Err(Error::Journal(journal::Error::Backlog { .. })) => {}
                 // The queue is whole. It is not loaded again, so what it keeps for the command stays.
                 Err(Error::Journal(error)) if self.open()?.generation == generation => {
                     if self.shutdown().is_draining() {

@@ -1,10 +1,14 @@
 //! One timer per queue: it sleeps until the engine's next deadline, then lets time pass.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::handle::{Handle, Tick};
-use super::{Error, SLICE_KEYS};
+use super::{Error, JournalError, SLICE_KEYS};
 use crate::engine::ScanCursor;
+
+/// How long the timer waits while the journal has no room for events.
+const BACKLOG_WAIT: Duration = Duration::from_millis(100);
 
 /// Lets everything happen at its time, until the queue is gone or the service drains.
 pub(super) async fn run(handle: Arc<Handle>) {
@@ -15,6 +19,15 @@ pub(super) async fn run(handle: Arc<Handle>) {
                 continue;
             }
             Ok(Tick { next, commit, .. }) => (next, commit),
+            // Nothing tells when there is room again.
+            Err(Error::Journal(JournalError::Backlog { .. })) => {
+                tokio::select! {
+                    biased;
+                    () = tokio::time::sleep(BACKLOG_WAIT) => {}
+                    () = handle.shutdown().draining().cancelled() => return,
+                }
+                continue;
+            }
             // It is woken once the journal is back.
             Err(Error::Journal(_)) => (None, None),
             Err(_) => return,

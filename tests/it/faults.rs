@@ -5,6 +5,7 @@
 //! small file system in a namespace of its own.
 
 mod disk;
+mod stalled;
 mod steps;
 mod volume;
 

@@ -217,7 +217,7 @@ fn full_store(scratch: &Scratch, name: &str) -> PathBuf {
     server.post("old/add", r#"{"key":"x"}"#);
     assert_eq!(server.call("DELETE", "/v1/queues/old", "").0, 204);
     server.stop();
-    // So that some rows are behind the checkpoint, and the queue that goes leaves something.
+    // Some rows must be behind the checkpoint.
     let server = Server::start(&folder);
     server.post("prices/add", r#"{"key":"sku-3","price":5}"#);
     server.post("prices/add", r#"{"key":"sku-4","price":5}"#);

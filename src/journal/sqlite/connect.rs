@@ -13,7 +13,7 @@ use super::error::{WAY_OUT, database, file};
 use super::files::Paths;
 use super::mark::Reached;
 use super::{Sync, sql};
-use crate::journal::store::{Error, Opening};
+use crate::journal::store::{Error, Numbers, Opening};
 
 /// What a store of this program bears in its head: "delq".
 const APPLICATION_ID: i64 = 1_684_368_497;
@@ -193,8 +193,10 @@ pub(super) async fn state(connection: &mut SqliteConnection) -> Result<State, Er
 fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     let number = |index| row.try_get_unchecked::<i64, usize>(index).map(i64::cast_unsigned);
     let next_row = number(1)?;
-    let opening = Opening { clean: number(0)? != 0, next_row };
-    Ok(State { opening, reached: Reached { row: next_row.saturating_sub(1), version: number(2)? } })
+    let queue = row.try_get_unchecked(2)?;
+    let numbers = Numbers { queue, version: number(3)?, floor: number(4)? };
+    let opening = Opening { clean: number(0)? != 0, next_row, numbers };
+    Ok(State { opening, reached: Reached { row: next_row.saturating_sub(1), version: numbers.version } })
 }
 
 /// Makes the file of a new database, closed to others: SQLite gives the files beside it the same mode.

@@ -72,6 +72,8 @@ pub struct Snapshot {
     usage: Use,
     /// Whether the mark may have been read some time before the rows are from.
     has_older_mark: bool,
+    /// Whether it is a copy of a store, and not the store itself.
+    is_copy: bool,
     /// Files that were not there before and are there for this alone.
     litter: Vec<PathBuf>,
 }
@@ -92,6 +94,7 @@ impl Snapshot {
     /// [`Error::Newer`]; [`Error::Damaged`] if nothing at all can be read; [`Error::Failed`].
     pub async fn take(folder: &Path) -> Result<Self, Error> {
         let paths = Paths::new(folder)?;
+        paths.expect_regular()?;
         let usage = Use::look(&paths)?;
         // Before the database, so that what it says can't be newer than what is seen there.
         let mark = mark::read_beside_server(&paths.mark);
@@ -114,7 +117,7 @@ impl Snapshot {
     pub(super) async fn of_copy(paths: Paths, mark: Result<Option<Record>, Error>) -> Result<Self, Error> {
         let is_quiet = !bytes_beside(&paths.database);
         let copy = Self::open(paths, mark, Use::Nobody(None), is_quiet).await?;
-        Ok(Self { has_older_mark: true, ..copy })
+        Ok(Self { has_older_mark: true, is_copy: true, ..copy })
     }
 
     async fn open(
@@ -147,7 +150,7 @@ impl Snapshot {
         let state = connect::state(&mut connection).await;
         let reader = SqliteReader::snapshot(paths.clone(), connection);
         let has_older_mark = matches!(usage, Use::Server(_));
-        Ok(Self { paths, reader, mark, state, usage, has_older_mark, litter })
+        Ok(Self { paths, reader, mark, state, usage, has_older_mark, is_copy: false, litter })
     }
 
     /// Ends it.
@@ -198,7 +201,9 @@ impl Snapshot {
             Err(error) => return vec![Remark::Damage(plain(error))],
         };
         let mut remarks = Vec::new();
-        if self.server().is_none() && !state.opening.clean {
+        // A backup is taken from a store that is open, so it never says that it was closed in good order.
+        let is_backup = matches!(self.mark, Ok(None));
+        if self.server().is_none() && !self.is_copy && !is_backup && !state.opening.clean {
             let text = "the store was not closed in good order (kill -9, loss of power): the next start replays \
                         its journal";
             remarks.push(Remark::Note(text.to_owned()));
@@ -330,9 +335,17 @@ impl Snapshot {
     /// # Errors
     /// As [`queues`](Self::queues).
     pub async fn store(&self, visit: impl FnMut(Found<()>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| match (rows::number(row, 1)?, rows::number(row, 2)?) {
-            (0 | 1, 1..=MAX_ROW) => Ok(()),
-            numbers => Err(sqlx::Error::Decode(format!("clean and next_row are {numbers:?}").into())),
+        let read = |row: &SqliteRow| {
+            let wrong = |what: String| Err(sqlx::Error::Decode(what.into()));
+            let (clean, next_row) = (rows::number(row, 1)?, rows::number(row, 2)?);
+            if clean > 1 || !(1..=MAX_ROW).contains(&next_row) {
+                return wrong(format!("clean and next_row are {:?}", (clean, next_row)));
+            }
+            let numbers = (rows::number(row, 3)?, rows::number(row, 4)?, rows::number(row, 5)?);
+            if numbers.0 > u32::MAX.into() || numbers.1 > MAX_ROW || numbers.2 > MAX_ROW {
+                return wrong(format!("last_queue, last_version and floor are {numbers:?}"));
+            }
+            Ok(())
         };
         self.scan(&sql::SCAN_STORE, read, visit).await
     }

@@ -99,6 +99,11 @@ pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE qu
      OR EXISTS (SELECT 1 FROM keys WHERE id BETWEEN ?2 AND ?3)";
 
 pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";
+/// Keeps what the rows of deleted queues say, before they are removed.
+pub(super) const KEEP_NUMBERS: &str = "UPDATE store SET \
+     last_queue = max(last_queue, coalesce((SELECT max(id) FROM queues), 0)), \
+     last_version = max(last_version, coalesce((SELECT max(version) FROM queues), 0)), \
+     floor = max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0))";
 pub(super) const CLEAN: &str = "UPDATE store SET clean = ?1";
 
 /// Two transactions: room is taken and given back. Random, so that no file system can make it small.
@@ -108,7 +113,9 @@ pub(super) const PROBE: &str =
 /// What the store says of itself, and the newest of what it holds.
 pub(super) const STATE: &str = "SELECT clean, \
      max(next_row, coalesce((SELECT max(id) + 1 FROM journal), 1)), \
-     coalesce((SELECT max(version) FROM queues), 0) FROM store";
+     max(last_queue, coalesce((SELECT max(id) FROM queues), 0)), \
+     max(last_version, coalesce((SELECT max(version) FROM queues), 0)), \
+     max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0)) FROM store";
 
 /// How many tables there are, and whose. The list of migrations comes first, alone, when a store is made.
 pub(super) const TABLES: &str = "SELECT (SELECT count(*) FROM sqlite_schema \
@@ -263,7 +270,15 @@ pub(super) static SCAN_GRAVESTONES: LazyLock<Scan> = LazyLock::new(|| {
 pub(super) static SCAN_STORE: LazyLock<Scan> = LazyLock::new(|| {
     Scan::new(
         "store",
-        &[("id", "integer"), ("clean", "integer"), ("next_row", "integer"), ("probe", "null or blob")],
+        &[
+            ("id", "integer"),
+            ("clean", "integer"),
+            ("next_row", "integer"),
+            ("last_queue", "integer"),
+            ("last_version", "integer"),
+            ("floor", "integer"),
+            ("probe", "null or blob"),
+        ],
     )
 });
 

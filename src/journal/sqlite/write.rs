@@ -124,6 +124,9 @@ async fn write_all(
     for (queue, rows) in swept {
         sweep(connection, queue, rows.min(REMOVED_ROWS_MAX)).await?;
     }
+    if !forgotten.is_empty() {
+        run(connection, sqlx::query(sql::KEEP_NUMBERS)).await?;
+    }
     in_chunks(connection, &sql::FORGOTTEN, forgotten, |query, queue| query.bind(queue.0)).await?;
     if let Some(clean) = clean {
         run(connection, sqlx::query(sql::CLEAN).bind(clean)).await?;

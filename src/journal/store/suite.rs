@@ -38,6 +38,7 @@ macro_rules! suite {
             one_write_removes_no_more_than_it_may,
             sweeping_a_queue_leaves_the_others,
             only_deleted_queues_are_forgotten,
+            numbers_of_forgotten_queues_are_kept,
             row_ids_never_start_over,
             reopening_keeps_everything,
             keys_come_in_pages,

@@ -31,7 +31,7 @@ impl Handle {
         let mut inner = self.unbroken()?;
         // Asked before it is seen which commits have failed, as the journal wants it; and under the lock,
         // so that whoever loads queues again comes after this change, and finds what it lost.
-        let failures = self.journal.as_ref().map(|(journal, _)| journal.check());
+        let failures = self.journal.as_ref().map(|(journal, _)| journal.admit());
         inner.check()?;
         inner.failures = failures.transpose()?.unwrap_or_default();
         Ok(inner)

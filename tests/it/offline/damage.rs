@@ -5,10 +5,12 @@ use std::fs;
 
 use deltaq::engine::key::Key;
 use deltaq::engine::snapshot::Gone;
-use deltaq::journal::record::{self, Decoder};
+use deltaq::engine::time::Time;
+use deltaq::journal::record::{self, Decoder, Identity};
 use deltaq::journal::recovery::{self, Progress};
 use deltaq::journal::sqlite::Snapshot;
 use deltaq::journal::store::{Gravestone, KeyRow, QueueId};
+use deltaq::name::{Incarnation, Name};
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::*;
@@ -16,12 +18,29 @@ use super::*;
 /// The queue `prices`.
 const PRICES: QueueId = QueueId(1);
 
-/// A store with rows in every table, gravestones included, which mostly go with the checkpoint.
+/// A store with rows in every table, including gravestones and a deleted queue.
 async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     let folder = full_store(scratch, name);
     let gone = Gone { key: Key::new("gone").expect("a key"), slot: 70, rv: 8 };
     let Gravestone { queue, slot, key, rv, checksum } = record::gravestone(PRICES, &gone);
     let text = format!("INSERT INTO gravestones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
+    change(&folder, &text).await;
+    // A server removes the row of a deleted queue within seconds, so the row is put there by hand.
+    let (id, name, created_at) = (QueueId(9), Name::new("old").expect("a name"), Time::from_micros(1));
+    let old = Identity { id, version: 9, name, incarnation: Incarnation(1), created_at };
+    let row = record::deleted_queue_row(&old, 2);
+    let text = format!(
+        "INSERT INTO queues VALUES ({}, {}, '{}', {}, {}, 1, {}, {}, {}, '{}')",
+        row.id,
+        row.version,
+        row.name,
+        row.incarnation,
+        created_at.as_micros(),
+        row.rv,
+        row.format,
+        row.checksum,
+        row.state
+    );
     change(&folder, &text).await;
     folder
 }
@@ -141,7 +160,9 @@ async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
     }
     assert_eq!(seen.len(), 9 + 9 + 5 + 10, "{seen:?}");
     // The row that the store has of itself has no checksum, so what can't be is found.
-    for change_of in ["clean = 2", "next_row = 0", "next_row = 'x'", "probe = 'x'"] {
+    for change_of in
+        ["clean = 2", "next_row = 0", "next_row = 'x'", "floor = -1", "last_queue = 'x'", "probe = 'x'"]
+    {
         copy(&good, &bad);
         change(&bad, &format!("UPDATE store SET {change_of}")).await;
         let ran = check(&bad);

@@ -90,6 +90,7 @@ fn plan() -> Plan {
             captured: 100,
             looked_at: 300,
             stretch_bytes: 20_000,
+            ..deltaq::journal::Pace::default()
         },
         callers: vec![0],
         leaves: 0,

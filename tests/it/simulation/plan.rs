@@ -51,6 +51,7 @@ impl Plan {
             captured: rng.usize(1..6),
             looked_at: rng.usize(1..10),
             stretch_bytes: rng.u64(100..1_500),
+            ..Pace::default()
         };
         Self {
             queues,

@@ -121,6 +121,33 @@ pub(crate) async fn only_deleted_queues_are_forgotten(place: &impl Place) {
     store.close().await;
 }
 
+/// What a new queue is numbered by must not fall when the last of the deleted ones is forgotten.
+pub(crate) async fn numbers_of_forgotten_queues_are_kept(place: &impl Place) {
+    let numbers = async || {
+        let (store, _, opening) = place.open().await;
+        store.close().await;
+        opening.numbers
+    };
+    let gone = |id: u32, rv| QueueRow { deleted: true, rv, ..queue_row(id, id.into(), "gone") };
+    let (mut store, _, _) = place.open().await;
+    let queues = vec![gone(1, 70), QueueRow { rv: 90, ..queue_row(2, 2, "live") }, gone(5, 30)];
+    store.write(Writes { queues, ..Writes::default() }).await.unwrap();
+    store.close().await;
+    let expected = Numbers { queue: 5, version: 5, floor: 70 };
+    assert_eq!(numbers().await, expected, "a live queue counts on for itself");
+    let (mut store, _, _) = place.open().await;
+    for forgotten in [vec![QueueId(1)], vec![QueueId(5)]] {
+        store.write(Writes { forgotten, ..Writes::default() }).await.unwrap();
+    }
+    store.close().await;
+    assert_eq!(numbers().await, expected);
+    let (mut store, _, _) = place.open().await;
+    store.write(Writes { queues: vec![gone(6, 40)], ..Writes::default() }).await.unwrap();
+    store.write(Writes { forgotten: vec![QueueId(6)], ..Writes::default() }).await.unwrap();
+    store.close().await;
+    assert_eq!(numbers().await, Numbers { queue: 6, version: 6, floor: 70 }, "none of them falls");
+}
+
 pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
     let next_row = async || {
         let (store, _, opening) = place.open().await;

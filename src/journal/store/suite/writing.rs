@@ -4,7 +4,7 @@ use super::*;
 
 pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     let (mut store, reader, opening) = place.open().await;
-    assert_eq!(opening, Opening { clean: true, next_row: 1 });
+    assert_eq!(opening, Opening { clean: true, next_row: 1, numbers: Numbers::default() });
     assert_eq!(reader.queues().await.unwrap(), []);
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), []);
     assert_eq!(keys(&reader, 1).await, []);
@@ -42,7 +42,7 @@ pub(crate) async fn what_is_written_is_read_and_kept(place: &impl Place) {
     check(&reader).await;
     store.close().await;
     let (mut store, reader, opening) = place.open().await;
-    assert_eq!(opening, Opening { clean: false, next_row: 3 });
+    assert_eq!(opening, Opening { clean: false, next_row: 3, numbers: opening.numbers });
     check(&reader).await;
     store.write(Writes { clean: Some(true), ..Writes::default() }).await.unwrap();
     store.close().await;

@@ -1,0 +1,87 @@
+//! A disk that takes no writes for a while: what waits for it stays bounded, and what is refused was
+//! never applied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deltaq::clock::Clock;
+use deltaq::engine::command::Call;
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::http::problem::Problem;
+use deltaq::journal::memory::Memory;
+use deltaq::journal::{self, Pace};
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::{Error, Handle, Name};
+use futures_util::FutureExt as _;
+
+use crate::node;
+
+/// The bound on uncommitted bytes in these tests.
+const LIMIT: usize = 64 << 10;
+/// Bytes of the object in each call.
+const OBJECT_BYTES: usize = 1 << 10;
+
+fn call(key: &str) -> Call {
+    Call {
+        kind: DeltaKind::Added,
+        key: Key::new(key).expect("a key"),
+        object: Some(Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(OBJECT_BYTES)))),
+        source: None,
+        delay: None,
+        final_state_unknown: false,
+        rate_limited: false,
+        trace: None,
+    }
+}
+
+/// Calls once and leaves at once, as a client does that times out. The error if the call was refused.
+fn call_and_leave(handle: &Arc<Handle>, key: &str) -> Option<Error> {
+    let produced = handle.produce(Arc::default(), vec![call(key)]).now_or_never()?;
+    Some(produced.expect_err("nothing is committed"))
+}
+
+#[tokio::test]
+async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_disk() {
+    let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
+    let memory = Memory::default();
+    let pace = Pace { uncommitted_bytes_max: LIMIT, ..Pace::default() };
+    let node = node::start_on(memory.clone(), memory.opening(), &clock, &shutdown, pace).await;
+    let registry = node.expect("the node starts").registry;
+    let handle = registry.get_or_create(&Name::new("q").expect("a name")).expect("it is created");
+    handle.write(|_, _| ()).await.expect("it is durable");
+    let journal = registry.journal().expect("it has one");
+    memory.hold();
+    let refused = Error::Journal(journal::Error::Backlog { limit: LIMIT });
+    let mut accepted = Vec::new();
+    for number in 0..1_000 {
+        let key = format!("key-{number}");
+        match call_and_leave(&handle, &key) {
+            None => accepted.push(key),
+            Some(error) => assert_eq!(error, refused),
+        }
+        tokio::task::yield_now().await;
+        let bytes = journal.uncommitted_bytes();
+        assert!(bytes <= LIMIT + 2 * OBJECT_BYTES, "{bytes} bytes wait after {number} calls");
+    }
+    assert!((LIMIT / OBJECT_BYTES / 2..LIMIT / OBJECT_BYTES).contains(&accepted.len()), "{accepted:?}");
+    let other = registry.get_or_create(&Name::new("other").expect("a name"));
+    assert_eq!(other.map(drop), Err(refused.clone()), "no queue is created either");
+    assert_eq!(registry.delete(handle.name()).map(drop), Err(refused), "nor deleted");
+
+    memory.release();
+    let keys = handle.read(|queue, _| queue.keys()).await.expect("the journal goes on");
+    assert_eq!(keys, accepted.len(), "a refused call has changed nothing");
+    handle.produce(Arc::default(), vec![call("after")]).await.expect("there is room again");
+    assert_eq!(journal.uncommitted_bytes(), 0, "all that waited is committed");
+}
+
+#[test]
+fn the_refusal_names_the_limit_and_when_to_repeat() {
+    let problem = Problem::from(Error::Journal(journal::Error::Backlog { limit: LIMIT }));
+    assert_eq!((problem.code().status(), problem.code().name()), (503, "journal-behind"));
+    let detail = problem.detail();
+    assert!(detail.contains("65536 bytes") && detail.contains("storage.max_uncommitted_bytes"), "{detail}");
+    assert_eq!(problem.retry_after_seconds(), Some(1));
+}
