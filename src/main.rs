@@ -76,7 +76,7 @@ fn run(serve: &Serve) -> Result<(), Failure> {
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
         }
-        server.run().await;
+        server.run().await?;
         Ok(())
     });
     runtime.shutdown_timeout(THREADS_END_MAX);

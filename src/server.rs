@@ -4,6 +4,8 @@ mod auditing;
 mod error;
 mod listeners;
 mod reload;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -157,8 +159,20 @@ impl Server {
 
     /// Serves until the shutdown begins, then drains: connections end and the journal writes its last commits. Leases that
     /// are only in memory would be lost with the process, so workers get time to settle them.
-    pub async fn run(self) {
-        self.shutdown.draining().cancelled().await;
+    ///
+    /// # Errors
+    /// [`Error::Writer`] if the journal's writer has panicked, which ends the server at once.
+    pub async fn run(mut self) -> Result<(), Error> {
+        let mut ended = self.until_told_or_broken().await;
+        if ended.is_err() {
+            tracing::error!(
+                "the journal's writer panicked: nothing can be committed any more, so the server ends"
+            );
+            self.writing = None;
+            // Both stages: no call could be answered but with a problem.
+            self.shutdown.signal();
+            self.shutdown.signal();
+        }
         supervisor::stopping();
         tokio::select! {
             () = tokio::time::sleep(self.drain_delay) => {}
@@ -179,8 +193,9 @@ impl Server {
         if let Some(writing) = self.writing {
             tokio::select! {
                 biased;
-                ended = writing => if let Err(error) = ended {
-                    tracing::error!(%error, "the journal's writer did not end cleanly");
+                done = writing => if done.is_err() {
+                    tracing::error!("the journal's writer panicked before the last commit");
+                    ended = Err(Error::Writer);
                 },
                 () = self.shutdown.cut_and_grace() => {
                     tracing::error!("the disk of the journal is stalled; the next start replays what the journal has");
@@ -190,6 +205,21 @@ impl Server {
         self.auditing.end().await;
         self.spans.end(self.shutdown.cut()).await;
         tracing::info!("stopped");
+        ended
+    }
+
+    /// Waits until the shutdown begins, or until the journal's writer ends, which it does before only by a panic.
+    async fn until_told_or_broken(&mut self) -> Result<(), Error> {
+        let draining = self.shutdown.draining().clone();
+        let Some(writing) = &mut self.writing else {
+            draining.cancelled().await;
+            return Ok(());
+        };
+        tokio::select! {
+            biased;
+            () = draining.cancelled() => Ok(()),
+            _ended = writing => Err(Error::Writer),
+        }
     }
 }
 

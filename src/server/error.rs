@@ -110,6 +110,9 @@ pub enum Error {
         /// The damaged row and the damage.
         source: recovery::Error,
     },
+    /// The journal's writer has panicked; the log tells where.
+    #[error("the journal's writer panicked; start the server again, which loads what is committed")]
+    Writer,
     /// The shutdown began before all queues were loaded.
     #[error("stopped before all queues were loaded")]
     Stopped,
