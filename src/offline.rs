@@ -182,6 +182,10 @@ pub fn survey(folder: &Path) -> Result<(), Error> {
         Err(said) => return Err(unreadable(said)),
     }
     let database = folder.join("deltaq.db");
+    // To open a pipe may wait for ever.
+    if fs::metadata(&database).is_ok_and(|found| !found.is_file()) {
+        return Err(Error::NoStore { at: at() });
+    }
     match File::open(&database) {
         Ok(_) => return Ok(()),
         Err(said) if said.kind() == io::ErrorKind::NotFound => {}

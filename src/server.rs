@@ -327,22 +327,3 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     fs::rename(&draft, path)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ready_file_follows_no_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let (victim, ready) = (folder.path().join("victim"), folder.path().join("ready"));
-        fs::write(&victim, "untouched").unwrap();
-        std::os::unix::fs::symlink(&victim, folder.path().join("ready.new")).unwrap();
-        std::os::unix::fs::symlink(&victim, &ready).unwrap();
-        write_whole(&ready, "new").unwrap();
-        assert_eq!(fs::read_to_string(&ready).unwrap(), "new");
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-        write_whole(&ready, "newer").unwrap();
-        assert_eq!(fs::read_to_string(&ready).unwrap(), "newer");
-    }
-}

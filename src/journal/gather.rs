@@ -15,7 +15,7 @@ use super::store::{Numbers, QueueId};
 use super::{Commit, Error, Health, Live, Naming, Outcome, record};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
-use crate::engine::event::{Event, What};
+use crate::engine::event::{Event, EventKind};
 use crate::engine::snapshot::QueueState;
 
 /// A batch takes no more once it holds about this many bytes: a commit of it takes a few milliseconds.
@@ -299,8 +299,8 @@ impl Gathering {
 
 /// About how many bytes of text an event takes.
 fn bytes_of(event: &Event) -> usize {
-    let config_bytes = match &event.what {
-        What::Configured { config } => config_bytes(config),
+    let config_bytes = match &event.kind {
+        EventKind::Configured { config } => config_bytes(config),
         _ => 0,
     };
     record::bytes_about(event) + config_bytes

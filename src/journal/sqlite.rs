@@ -116,6 +116,7 @@ impl Sqlite {
     pub async fn open(folder: &Path, sync: Sync) -> Result<(Self, Arc<SqliteReader>, Opening), Error> {
         let paths = Paths::new(folder)?;
         paths.make_folder()?;
+        paths.expect_regular()?;
         let lock = Lock::take(&paths)?;
         paths.tighten()?;
         let boot = mark::boot_id();

@@ -41,33 +41,60 @@ impl Handle {
         };
         let rows = journal.reader().history(*id, before, SEARCHED_BYTES).await;
         let (rows, below) = rows.map_err(|error| unreadable(&error))?;
-        let mut decoder = Decoder::new();
-        // The first event of the rows that were seen, and the one before.
-        let mut seen = (before == top).then_some((top, resource_version));
-        for row in &rows {
-            let events = match read(&mut decoder, row, key, seen) {
-                Ok(events) => events,
-                Err(error) => {
-                    let error = unreadable(&error);
-                    // What is newer is told all the same.
-                    history.next = seen.map(|(first_rv, _)| first_rv);
-                    return if history.events.is_empty() { Err(error) } else { Ok(history) };
+        let (key, seen) = (key.clone(), (before == top).then_some((top, resource_version)));
+        // Up to `SEARCHED_BYTES` of JSON: not on a thread that serves requests.
+        let search = move || search(&rows, &key, before, limit, seen);
+        let found = tokio::task::spawn_blocking(search).await.map_err(|_panic| Error::PastUnreadable)?;
+        history.events = found.events;
+        history.next = found.next.or(below);
+        match found.error {
+            Some(error) => {
+                let error = unreadable(&error);
+                // Events newer than the damage are shown all the same.
+                history.next = found.next;
+                if history.events.is_empty() { Err(error) } else { Ok(history) }
+            }
+            None => Ok(history),
+        }
+    }
+}
+
+/// What a search of journal rows has found.
+#[derive(Debug, Default)]
+struct Found {
+    /// The events of the key, newest first.
+    events: Vec<Event>,
+    /// Where the next page begins, if the search ended before the last row.
+    next: Option<Rv>,
+    /// Why the search ended early.
+    error: Option<Unreadable>,
+}
+
+/// Searches rows, newest first, for up to `limit` events of a key before `before`. `seen` is the first event
+/// of the newer row and the event before it.
+fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Option<(Rv, Rv)>) -> Found {
+    let mut decoder = Decoder::new();
+    let mut found = Found::default();
+    for row in rows {
+        let events = match read(&mut decoder, row, key, seen) {
+            Ok(events) => events,
+            Err(error) => {
+                let next = seen.map(|(first_rv, _)| first_rv);
+                return Found { next, error: Some(error), ..found };
+            }
+        };
+        seen = Some((row.first_rv, row.prev_rv));
+        for event in events.into_iter().rev() {
+            if event.rv < before && event.kind.key() == Some(key) {
+                if found.events.len() == limit {
+                    found.next = found.events.last().map(|last| last.rv);
+                    return found;
                 }
-            };
-            seen = Some((row.first_rv, row.prev_rv));
-            for event in events.into_iter().rev() {
-                if event.rv < before && event.kind.key() == Some(key) {
-                    if history.events.len() == limit {
-                        history.next = history.events.last().map(|last| last.rv);
-                        return Ok(history);
-                    }
-                    history.events.push(event);
-                }
+                found.events.push(event);
             }
         }
-        history.next = below;
-        Ok(history)
     }
+    found
 }
 
 /// The events of a row, or none if they are of other keys. `seen` is the first event of the newer row

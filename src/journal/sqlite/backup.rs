@@ -21,6 +21,7 @@ use crate::journal::store::Error;
 /// [`Error::Full`] if there is no room for it. No part of a copy is left behind then.
 pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> {
     let paths = Paths::new(folder)?;
+    paths.expect_regular()?;
     // Before the copy, which then must hold what it says.
     let mark = mark::read_beside_server(&paths.mark);
     let to = std::path::absolute(to).map_err(|said| file("find", to, said))?;

@@ -43,6 +43,13 @@ impl Paths {
         })
     }
 
+    /// Refuses files that are none, such as pipes.
+    pub(super) fn expect_regular(&self) -> Result<(), Error> {
+        [&self.database, &self.wal, &self.rollback, &self.lock, &self.mark]
+            .into_iter()
+            .try_for_each(|path| expect_regular(path))
+    }
+
     /// Bytes of all files on disk.
     pub(super) fn bytes(&self) -> u64 {
         [&self.database, &self.wal]
@@ -93,6 +100,23 @@ impl Paths {
         }
         Ok(())
     }
+}
+
+/// Refuses what is not an ordinary file: to open a pipe may wait for ever.
+pub(super) fn expect_regular(path: &Path) -> Result<(), Error> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Error::Failed {
+            doing: format!("use {}: it is not a regular file", path.display()),
+            source: None,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the path leads to this open file.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    let opened = file.metadata().map(|found| Identity { device: found.dev(), inode: found.ino() });
+    opened.is_ok_and(|opened| identity(path).is_ok_and(|found| found == opened))
 }
 
 /// Makes names in a folder durable.

@@ -82,6 +82,7 @@ impl Record {
 
 /// Reads the mark; none if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
+    files::expect_regular(path)?;
     let line = match fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(said) if said.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -133,17 +134,23 @@ impl Mark {
     /// which a loss of power leaves either the old text or the new. A new one is there whole or not at all.
     pub(super) fn start(path: &Path, reached: Reached, sync: Sync, boot: String) -> Result<Self, Error> {
         let record = Record { reached, sync, boot };
-        let is_new = !path.exists();
+        if path.exists() { Self::write_whole(path, record) } else { Self::create(path, record) }
+    }
+
+    /// Makes a new file, complete before it has its name.
+    fn create(path: &Path, record: Record) -> Result<Self, Error> {
         let draft = path.with_extension("mark-new");
-        let opened = if is_new { &draft } else { path };
-        let mark = Self { file: files::open_or_create(opened)?, record };
-        mark.write_line(opened)?;
+        let mark = Self::write_whole(&draft, record)?;
+        fs::rename(&draft, path).map_err(|said| error::file("write", path, said))?;
+        Ok(mark)
+    }
+
+    fn write_whole(path: &Path, record: Record) -> Result<Self, Error> {
+        let mark = Self { file: files::open_or_create(path)?, record };
+        mark.write_line(path)?;
         let length = mark.record.to_line().len() as u64;
-        let failed = |said| error::file("write", path, said);
-        mark.file.set_len(length).and_then(|()| mark.file.sync_all()).map_err(failed)?;
-        if is_new {
-            fs::rename(&draft, path).map_err(failed)?;
-        }
+        let synced = mark.file.set_len(length).and_then(|()| mark.file.sync_all());
+        synced.map_err(|said| error::file("write", path, said))?;
         Ok(mark)
     }
 
@@ -152,10 +159,16 @@ impl Mark {
         self.record.reached
     }
 
-    /// Notes how far the store has come.
+    /// Records how far the store has come. A mark that was removed or replaced is written anew: the writer
+    /// knows what it said.
     pub(super) fn set(&mut self, path: &Path, reached: Reached) -> Result<(), Error> {
         self.record.reached = reached;
-        self.write_line(path)
+        if files::is_at(&self.file, path) {
+            return self.write_line(path);
+        }
+        tracing::error!(path = %path.display(), "the mark was removed or replaced while the server runs; it is written again");
+        *self = Self::create(path, self.record.clone())?;
+        Ok(())
     }
 
     fn write_line(&self, path: &Path) -> Result<(), Error> {

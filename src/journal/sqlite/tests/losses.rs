@@ -133,6 +133,42 @@ async fn a_mark_that_is_not_what_was_written_is_damage() {
     store.close().await;
 }
 
+/// To open a pipe for reading waits until somebody writes to it.
+#[tokio::test]
+async fn a_pipe_in_place_of_a_file_is_refused_and_holds_nothing_up() {
+    for name in ["deltaq.db", "deltaq.lock", "deltaq.mark"] {
+        let (scratch, _) = with_older_copy(Sync::Full).await;
+        fs::remove_file(scratch.file(name)).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(scratch.file(name)).status().unwrap();
+        assert!(made.success());
+        let said = scratch.refusal(Sync::Full).await;
+        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
+        let said = Snapshot::take(&scratch.data()).await.map(drop).unwrap_err().to_string();
+        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_mark_that_is_removed_or_replaced_under_the_open_store_is_written_again() {
+    for replaced in [false, true] {
+        let (scratch, older) = with_older_copy(Sync::Full).await;
+        let (mut store, _, _) = scratch.open().await;
+        fs::remove_file(scratch.file("deltaq.mark")).unwrap();
+        if replaced {
+            fs::write(scratch.file("deltaq.mark"), "of another store").unwrap();
+        }
+        store.write(rows(10..=10)).await.unwrap();
+        store.write(rows(11..=11)).await.unwrap();
+        store.close().await;
+        let (store, _, opening) = scratch.open().await;
+        assert_eq!(opening.next_row, 12);
+        store.close().await;
+        put_back(&scratch, &older);
+        let said = scratch.refusal(Sync::Full).await;
+        assert!(said.contains("6 journal rows that were acknowledged are missing"), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_is_taken_away_under_the_open_store_is_noticed_at_the_next_write() {
     for name in ["deltaq.db", "deltaq.db-wal", "deltaq.lock"] {
