@@ -50,6 +50,33 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "these links lead nowhere:\n{}", wrong.join("\n"));
 }
 
+/// The paths of this repository that a text names in backticks.
+fn named_paths(text: &str) -> Vec<&str> {
+    let folders = ["src/", "tests/", "docs/", "config/", "scripts/", "benches/", "migrations/", "examples/"];
+    let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted
+        .filter(|path| folders.iter().any(|folder| path.starts_with(folder)) && path.chars().all(is_path))
+        .collect()
+}
+
+#[test]
+fn documents_name_only_files_that_exist() {
+    let mut wrong = Vec::new();
+    for document in documents() {
+        for path in named_paths(&document.text).into_iter().filter(|path| !root().join(path).exists()) {
+            wrong.push(format!("{}: {path}", document.path));
+        }
+    }
+    assert!(wrong.is_empty(), "these files do not exist:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn named_paths_are_whole_paths_in_backticks() {
+    let text = "`src/a.rs`, src/b.rs, `cargo src/c.rs`, `docs/` and\n    `x` `tests/it/*.rs`";
+    assert_eq!(named_paths(text), ["src/a.rs", "docs/"]);
+}
+
 #[test]
 fn anchors_are_those_of_the_headings() {
     assert_eq!(
