@@ -146,7 +146,8 @@ async fn a_streamed_reply_keeps_its_permit_until_it_is_sent() {
 
 #[tokio::test]
 async fn the_bytes_of_a_large_reply_count_until_it_is_sent() {
-    const LIMIT: usize = 40 << 20;
+    /// Two pages of 8 MiB and their documents, but not three.
+    const LIMIT: usize = 20 << 20;
     const PAGE: &str = "/v1/queues/a/known?limit=5000";
     let service = with_large_answers(|settings| settings.server.max_reply_bytes_in_flight = LIMIT).await;
     let readers = two_readers(&service, "application/json").await;

@@ -177,7 +177,7 @@ async fn waiting_for_a_body(fixture: &Fixture, call: &str, length: usize) -> Cli
 async fn a_token_revoked_during_a_body_does_not_finish_the_request() {
     let old = token("old", &Verb::ALL, "*");
     let body = "{\"key\":\"a\"}\n";
-    for call in ["replace", "add"] {
+    for call in ["replace?count=1", "add"] {
         let fixture = Fixture::with(&[root(), old.clone()]).await;
         let mut client = waiting_for_a_body(&fixture, call, body.len()).await;
         fixture.reload(&[root()]).expect("the file is right");
@@ -193,7 +193,7 @@ async fn a_token_revoked_during_a_body_does_not_finish_the_request() {
 async fn a_grant_lost_during_a_body_does_not_finish_the_request() {
     let fixture = Fixture::with(&[root(), token("old", &Verb::ALL, "*")]).await;
     let body = "{\"key\":\"a\"}\n";
-    let mut client = waiting_for_a_body(&fixture, "replace", body.len()).await;
+    let mut client = waiting_for_a_body(&fixture, "replace?count=1", body.len()).await;
     fixture.reload(&[root(), token("old", &[Verb::Read], "*")]).expect("the file is right");
     client.send_bytes(body.as_bytes()).await;
     client.reply().await.problem("forbidden");
@@ -206,7 +206,7 @@ async fn a_grant_lost_during_a_body_does_not_finish_the_request() {
 async fn waiting_for_a_kept_token(fixture: &Fixture, length: usize) -> Client {
     let tokens = [root(), token("old", &Verb::ALL, "*")];
     fixture.reload(&tokens).expect("the file is right");
-    let client = waiting_for_a_body(fixture, "replace", length).await;
+    let client = waiting_for_a_body(fixture, "replace?count=1", length).await;
     fixture.reload(&tokens).expect("the file is right");
     client
 }
