@@ -7,7 +7,7 @@ use clap::Parser;
 use deltaq::causes::with_causes;
 use deltaq::cli::{Cli, Command, Serve};
 use deltaq::lifecycle::Shutdown;
-use deltaq::server::{self, Server};
+use deltaq::server::{self, PassedSockets, Server};
 use deltaq::{config, supervisor, telemetry};
 
 #[global_allocator]
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
 }
 
 fn run(serve: &Serve) -> Result<(), Failure> {
+    let sockets = PassedSockets::take()?;
     let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags())?;
     let _log = telemetry::init(settings.log, config::rust_log().as_deref())?;
     telemetry::tell_panics();
@@ -56,7 +57,7 @@ fn run(serve: &Serve) -> Result<(), Failure> {
             // neither can it be written, which is told below.
             let _absent = std::fs::remove_file(path);
         }
-        let server = match Server::start(&settings, shutdown).await {
+        let server = match Server::start_on(&settings, shutdown, sockets).await {
             Err(said @ server::Error::Stopped) => {
                 tracing::info!("{said}");
                 return Ok(());

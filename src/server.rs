@@ -20,6 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::auditing::Auditing;
 pub use self::error::Error;
+pub use self::listeners::PassedSockets;
 use self::listeners::{Listeners, Serving};
 pub use self::reload::Reloadable;
 use crate::audit::Audit;
@@ -70,13 +71,25 @@ impl Server {
     /// # Errors
     /// [`Error`] names the setting that is wrong.
     pub async fn start(settings: &Settings, shutdown: Shutdown) -> Result<Self, Error> {
+        Self::start_on(settings, shutdown, PassedSockets::default()).await
+    }
+
+    /// As [`start`](Self::start), on sockets of the service manager.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_on(
+        settings: &Settings,
+        shutdown: Shutdown,
+        sockets: PassedSockets,
+    ) -> Result<Self, Error> {
         let clock = Clock::system();
         let defaults = to_engine(&settings.queue_defaults);
         let defaults = defaults.map_err(|problem| Error::Defaults(problem.detail().to_owned()))?;
         let metrics = metrics(&settings.metrics)?;
         // From here on a SIGHUP does not end the process.
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
-        let listeners = Listeners::bind(settings).await?;
+        let listeners = Listeners::bind(settings, sockets).await?;
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
         listeners.check(settings.access.insecure || !reloadable.lets_everybody_in())?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;

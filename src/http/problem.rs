@@ -88,7 +88,7 @@ codes! {
     NotAcceptable "not-acceptable" 406 false "No answer of the wanted type can be given"
         "Accept must allow application/json; lists also stream as application/x-ndjson.";
     RequestTimeout "request-timeout" 408 true "The request came too slowly"
-        "The body paused for longer than server.body_read_timeout. Nothing of it was applied.";
+        "The body paused for longer than server.body_read_timeout, or came slower than server.min_body_bytes_per_second. Nothing of it was applied.";
     LengthRequired "length-required" 411 false "The length of the body must be known"
         "Send Content-Length or chunked encoding.";
     ObjectTooLarge "object-too-large" 413 false "An object or body is too large"

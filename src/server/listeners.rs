@@ -1,8 +1,10 @@
 //! The listeners of the API and of the metrics.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use listenfd::ListenFd;
 use metrics::Gauge;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -26,13 +28,32 @@ pub(super) struct Listening {
     pub(super) address: SocketAddr,
 }
 
+/// Listening sockets that a service manager passes to the process, as systemd does for a socket unit: the first is that of
+/// the API, the second that of the metrics. They take the place of `server.listen` and `server.metrics_listen`.
+#[derive(Debug, Default)]
+pub struct PassedSockets {
+    api: Option<std::net::TcpListener>,
+    metrics: Option<std::net::TcpListener>,
+}
+
+impl PassedSockets {
+    /// Takes the sockets, and removes their variables from the environment. The process must have no other threads yet.
+    ///
+    /// # Errors
+    /// A passed file is no listening TCP socket.
+    pub fn take() -> io::Result<Self> {
+        let mut sockets = ListenFd::from_env();
+        Ok(Self { api: sockets.take_tcp_listener(0)?, metrics: sockets.take_tcp_listener(1)? })
+    }
+}
+
 impl Listeners {
     /// Binds the listeners. It runs first, so that a start without a free port leaves no trace.
-    pub(super) async fn bind(settings: &Settings) -> Result<Self, Error> {
+    pub(super) async fn bind(settings: &Settings, passed: PassedSockets) -> Result<Self, Error> {
         let server = &settings.server;
-        let api = Listening::bind("server.listen", server.listen).await?;
+        let api = Listening::bind("server.listen", server.listen, passed.api).await?;
         let metrics = match server.metrics_listen.filter(|_| settings.metrics.enabled) {
-            Some(wanted) => Some(Listening::bind("server.metrics_listen", wanted).await?),
+            Some(wanted) => Some(Listening::bind("server.metrics_listen", wanted, passed.metrics).await?),
             None => None,
         };
         Ok(Self { api, metrics })
@@ -57,9 +78,17 @@ impl Listeners {
 }
 
 impl Listening {
-    async fn bind(setting: &'static str, address: SocketAddr) -> Result<Self, Error> {
+    async fn bind(
+        setting: &'static str,
+        address: SocketAddr,
+        passed: Option<std::net::TcpListener>,
+    ) -> Result<Self, Error> {
         let failed = |source| Error::Listen { setting, address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = match passed {
+            None => TcpListener::bind(address).await,
+            Some(socket) => socket.set_nonblocking(true).and_then(|()| TcpListener::from_std(socket)),
+        };
+        let listener = listener.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address })
     }

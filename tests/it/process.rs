@@ -510,3 +510,27 @@ async fn health_finds_the_server_of_its_settings() {
         assert_eq!(output.status.code(), Some(1), "nobody is there");
     }
 }
+
+#[tokio::test]
+async fn a_service_manager_can_pass_the_listening_socket() {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("an address");
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder, &[root()], |command| {
+        // The shell moves the socket to the first file descriptor of the protocol, and the server keeps its process id.
+        let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        shell.stdin(std::os::fd::OwnedFd::from(socket)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        *command = shell;
+    })
+    .await;
+    assert_eq!(process.api, address);
+    process.client().await.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+}
