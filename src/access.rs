@@ -122,6 +122,8 @@ pub struct Held {
     pub reads: AtomicUsize,
     /// Those that change something.
     pub writes: AtomicUsize,
+    /// Those that settle leases.
+    pub settles: AtomicUsize,
     /// Those that bring a list.
     pub lists: AtomicUsize,
     /// Those that wait.

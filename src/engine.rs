@@ -24,6 +24,7 @@ pub mod command;
 pub mod config;
 pub mod delta;
 pub mod event;
+pub mod excerpt;
 pub mod key;
 pub mod known;
 pub mod limits;

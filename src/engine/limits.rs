@@ -25,3 +25,6 @@ pub const FAILURE_EXPIRY_SECS: u64 = 24 * 60 * 60;
 pub const RECOVERY_SKIP_EVENTS: u64 = 1 << 20;
 /// The smallest `max_deltas_per_key`: merging needs an oldest and a newest delta that stay.
 pub const DELTAS_PER_KEY_MIN: usize = 2;
+
+/// Longest member beside the object in a document that holds one, and longest text beside the object of a line, in bytes.
+pub const ENVELOPE_BYTES_MAX: usize = 16 << 10;

@@ -3,8 +3,9 @@
 //! It is not a document model: nothing here builds a tree, except to compare two objects whose
 //! bytes differ. Numbers are never converted, so what is too long for an f64 survives.
 
+mod names;
+
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,8 +15,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
+use self::names::{Names, quote_behind, shared};
 use super::key::{Key, KeyError, KeySpec, Part};
-use super::limits::JSON_DEPTH_MAX;
+use super::limits::{ENVELOPE_BYTES_MAX, JSON_DEPTH_MAX};
 use super::walk::Walk;
 
 #[cfg(test)]
@@ -142,37 +144,105 @@ pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
 /// As [`scan`].
 pub fn check_envelope(text: &str) -> Result<(), SyntaxError> {
     let spec = KeySpec::default();
-    let mut reader = Reader { depth_max: JSON_DEPTH_MAX + 1, ..Reader::new(text, &spec) };
+    let mut reader = Reader::of_envelopes(text, &spec);
     reader.object()?;
     reader.finish()
 }
 
-/// Reads one JSON object, or an array of objects, that fills all of `text`; tells which it was.
-///
-/// # Errors
-/// As [`scan`].
-pub fn scan_one_or_many(text: &str, spec: &KeySpec) -> Result<(Vec<Scanned>, bool), SyntaxError> {
-    let mut reader = Reader::new(text, spec);
-    if reader.peek()? != Peek::Array {
-        let scanned = reader.object()?;
-        reader.finish()?;
-        return Ok((vec![scanned], false));
+/// The objects of a text that is one JSON object or an array of objects, read one at a time, so that a caller can stop at
+/// the first bound that is passed.
+pub struct Objects<'j, 's> {
+    reader: Reader<'j, 's>,
+    /// Whether the text is an array.
+    is_list: bool,
+    /// What stands next, unless the text has ended.
+    next: Option<Peek>,
+    /// Objects read so far.
+    read: usize,
+}
+
+impl<'j, 's> Objects<'j, 's> {
+    /// Begins to read `text`.
+    ///
+    /// # Errors
+    /// [`SyntaxError`] if no JSON value begins there.
+    pub fn new(text: &'j str, spec: &'s KeySpec) -> Result<Self, SyntaxError> {
+        Self::begin(Reader::new(text, spec))
     }
-    let mut all = Vec::new();
-    let mut next = reader.walk.array();
-    loop {
-        match next {
-            Ok(Some(_)) => {
-                let index = Some(all.len());
-                all.push(reader.object().map_err(|error| SyntaxError { index, ..error })?);
-            }
-            Ok(None) => break,
-            Err(error) => return Err(reader.syntax_error(&error)),
+
+    /// The same for documents that have an object as one of their members, and so may be a level deeper.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_envelopes(text: &'j str, spec: &'s KeySpec) -> Result<Self, SyntaxError> {
+        Self::begin(Reader::of_envelopes(text, spec))
+    }
+
+    fn begin(mut reader: Reader<'j, 's>) -> Result<Self, SyntaxError> {
+        let first = reader.peek()?;
+        let is_list = first == Peek::Array;
+        let next = if is_list {
+            reader.walk.array().map_err(|error| reader.syntax_error(&error))?
+        } else {
+            Some(first)
+        };
+        let mut objects = Self { reader, is_list, next, read: 0 };
+        if objects.next.is_none() {
+            objects.reader.finish()?;
         }
-        next = reader.walk.array_step();
+        Ok(objects)
     }
-    reader.finish()?;
-    Ok((all, true))
+
+    /// Whether the text is an array.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        self.is_list
+    }
+
+    /// Whether another value begins. The text up to there is valid.
+    #[must_use]
+    pub fn has_next(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// The next object and its key; `None` at the end of the text.
+    ///
+    /// # Errors
+    /// As [`scan`].
+    pub fn next_object(&mut self) -> Result<Option<Scanned>, SyntaxError> {
+        self.step(|reader, _| reader.object())
+    }
+
+    /// The text of the next value, whatever it is; `None` at the end of the text.
+    ///
+    /// # Errors
+    /// As [`scan`].
+    pub fn next_text(&mut self) -> Result<Option<&'j str>, SyntaxError> {
+        self.step(|reader, peek| {
+            let start = reader.walk.index();
+            reader.value(peek, 1, 0)?;
+            Ok(reader.text.get(start..reader.walk.index()).unwrap_or_default())
+        })
+    }
+
+    fn step<T>(
+        &mut self,
+        read: impl FnOnce(&mut Reader<'j, 's>, Peek) -> Result<T, SyntaxError>,
+    ) -> Result<Option<T>, SyntaxError> {
+        let Some(peek) = self.next else { return Ok(None) };
+        let index = self.is_list.then_some(self.read);
+        let value = read(&mut self.reader, peek).map_err(|error| SyntaxError { index, ..error })?;
+        self.read += 1;
+        self.next = if self.is_list {
+            self.reader.walk.array_step().map_err(|error| self.reader.syntax_error(&error))?
+        } else {
+            None
+        };
+        if self.next.is_none() {
+            self.reader.finish()?;
+        }
+        Ok(Some(value))
+    }
 }
 
 struct Reader<'j, 's> {
@@ -182,12 +252,28 @@ struct Reader<'j, 's> {
     parts: SmallVec<[Part<'j>; 2]>,
     /// Most containers that may be open at once.
     depth_max: usize,
+    /// Whether the text is a document that has an object as its member `object`.
+    is_envelope: bool,
 }
 
 impl<'j, 's> Reader<'j, 's> {
     fn new(text: &'j str, spec: &'s KeySpec) -> Self {
         let depth_max = JSON_DEPTH_MAX;
-        Self { text, walk: Walk::new(text), spec, parts: SmallVec::new(), depth_max }
+        Self { text, walk: Walk::new(text), spec, parts: SmallVec::new(), depth_max, is_envelope: false }
+    }
+
+    fn of_envelopes(text: &'j str, spec: &'s KeySpec) -> Self {
+        Self { depth_max: JSON_DEPTH_MAX + 1, is_envelope: true, ..Self::new(text, spec) }
+    }
+
+    /// Refuses a member beside the object that is longer than any field may be: a message about it would repeat it.
+    fn check_beside(&self, start: usize) -> Result<(), SyntaxError> {
+        let limit = ENVELOPE_BYTES_MAX;
+        if self.walk.index() - start <= limit {
+            return Ok(());
+        }
+        let reason = format!("a member beside the object has more than {limit} bytes");
+        Err(SyntaxError { limit: Some(limit), ..self.error_at(start, reason) })
     }
 
     fn peek(&mut self) -> Result<Peek, SyntaxError> {
@@ -277,16 +363,14 @@ impl<'j, 's> Reader<'j, 's> {
         let mut start = self.walk.index();
         let mut next = self.walk.object();
         loop {
+            let is_beside;
             let below = match next {
                 Ok(Some(name)) => {
+                    is_beside = self.is_envelope && depth == 1 && name != "object";
                     let below = descend(self.spec, live, depth, name);
                     let name = shared(self.text, name);
-                    if let Err(name) = seen.insert(name) {
-                        let reason = format!("the member {name:?} stands twice in one object");
-                        // From the comma on to the name.
-                        let to_name = self.text.get(start..).and_then(|rest| rest.find('"'));
-                        let start = start + to_name.unwrap_or_default();
-                        return Err(self.error_at(start, reason));
+                    if let Err(reason) = seen.insert(self.text, start, name) {
+                        return Err(self.error_at(quote_behind(self.text, start), reason));
                     }
                     below
                 }
@@ -294,7 +378,11 @@ impl<'j, 's> Reader<'j, 's> {
                 Err(error) => return Err(self.syntax_error(&error)),
             };
             let peek = self.peek()?;
+            let value_start = self.walk.index();
             self.value(peek, depth + 1, below)?;
+            if is_beside {
+                self.check_beside(value_start)?;
+            }
             start = self.walk.index();
             next = self.walk.next_key();
         }
@@ -364,43 +452,6 @@ fn kind_of(peek: Peek) -> &'static str {
         Peek::True | Peek::False => "a boolean",
         Peek::Null => "null",
         _ => "a number",
-    }
-}
-
-/// The member names of one object. Objects are mostly small, so a scan of a short list comes first
-/// and a set only beyond it.
-#[derive(Default)]
-struct Names<'j> {
-    few: SmallVec<[Cow<'j, str>; 16]>,
-    many: Option<HashSet<Cow<'j, str>>>,
-}
-
-impl<'j> Names<'j> {
-    const FEW_MAX: usize = 16;
-
-    /// Notes a name; answers one that is noted already.
-    fn insert(&mut self, name: Cow<'j, str>) -> Result<(), Cow<'j, str>> {
-        let many = self.many.as_ref();
-        if self.few.contains(&name) || many.is_some_and(|many| many.contains(&name)) {
-            return Err(name);
-        }
-        if self.few.len() < Self::FEW_MAX {
-            self.few.push(name);
-        } else {
-            self.many.get_or_insert_default().insert(name);
-        }
-        Ok(())
-    }
-}
-
-/// The part of `text` that a walk over it has handed out, which lives as long as the text; a copy of what had to be
-/// unescaped and so stands elsewhere. To copy all names and strings took a third of a scan.
-fn shared<'j>(text: &'j str, part: &str) -> Cow<'j, str> {
-    let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr());
-    let same = start.and_then(|start| text.get(start..start + part.len()));
-    match same.filter(|same| std::ptr::eq(*same, part)) {
-        Some(same) => Cow::Borrowed(same),
-        None => Cow::Owned(part.to_owned()),
     }
 }
 

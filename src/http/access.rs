@@ -5,23 +5,10 @@ use std::sync::atomic::Ordering;
 
 use axum::http::{HeaderMap, header};
 
+use super::operations::Permission;
 use super::problem::{Code, Problem};
 use super::visit::Visit;
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
-use crate::config::access::Verb;
-
-/// What the caller of a route must be allowed to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    /// Nothing: a health check.
-    Nothing,
-    /// Anything at all; what is answered depends on what.
-    Token,
-    /// This, to the queue that the path names.
-    OnQueue(Verb),
-    /// This, to every queue that there can be.
-    Everywhere(Verb),
-}
 
 /// Refuses who does not belong here.
 pub(super) fn authorize(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
@@ -31,11 +18,11 @@ pub(super) fn authorize(visit: &Visit, headers: &HeaderMap) -> Result<(), Proble
 }
 
 fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
-    let need = need(visit.method, visit.route());
-    if let Need::OnQueue(verb) | Need::Everywhere(verb) = need {
+    let need = need(visit);
+    if let Permission::OnQueue(verb) | Permission::Everywhere(verb) = need {
         let _known = visit.verb.set(verb);
     }
-    if need == Need::Nothing {
+    if need == Permission::Nothing {
         return Ok(());
     }
     let gate = &visit.state.gate;
@@ -64,7 +51,12 @@ pub(super) fn check_again(visit: &Visit) -> Result<(), Problem> {
     let Some(former) = visit.caller.get() else { return Ok(()) };
     let (tokens, wall_us) = (visit.state.gate.access.tokens(), visit.state.clock.wall_us());
     let caller = tokens.again(former, wall_us).map_err(|denied| refusal(visit, denied))?;
-    allow(&caller, need(visit.method, visit.route()), visit.queue())
+    allow(&caller, need(visit), visit.queue())
+}
+
+/// What the caller needs. A request that is for no operation leads to no handler, so any token is enough to be told so.
+fn need(visit: &Visit) -> Permission {
+    visit.operation().map_or(Permission::Token, |operation| operation.permission)
 }
 
 fn refusal(visit: &Visit, denied: Denied) -> Problem {
@@ -78,11 +70,11 @@ fn refusal(visit: &Visit, denied: Denied) -> Problem {
     }
 }
 
-fn allow(caller: &Caller, need: Need, queue: Option<&str>) -> Result<(), Problem> {
+fn allow(caller: &Caller, need: Permission, queue: Option<&str>) -> Result<(), Problem> {
     let (verb, queue) = match need {
-        Need::Nothing | Need::Token => return Ok(()),
-        Need::OnQueue(verb) => (verb, Some(queue.unwrap_or_default())),
-        Need::Everywhere(verb) => (verb, None),
+        Permission::Nothing | Permission::Token => return Ok(()),
+        Permission::OnQueue(verb) => (verb, Some(queue.unwrap_or_default())),
+        Permission::Everywhere(verb) => (verb, None),
     };
     if queue.map_or_else(|| caller.may_everywhere(verb), |queue| caller.may(verb, queue)) {
         return Ok(());
@@ -110,38 +102,9 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
         .ok_or_else(|| missing("the header authorization is not \"Bearer TOKEN\""))
 }
 
-fn need(method: &str, route: Option<&str>) -> Need {
-    let Some(route) = route else { return Need::Token };
-    if let Some(call) = route.strip_prefix("/v1/queues/{queue}") {
-        return Need::OnQueue(match (method, call) {
-            ("GET" | "HEAD", _) => Verb::Read,
-            ("POST", "/add" | "/update" | "/delete" | "/replace" | "/deltas" | "/resync") => Verb::Produce,
-            (
-                "POST",
-                "/pop" | "/settle" | "/ack" | "/nack" | "/release" | "/reject" | "/extend" | "/forget",
-            ) => Verb::Consume,
-            _ => Verb::Admin,
-        });
-    }
-    match route {
-        "/livez" | "/readyz" => Need::Nothing,
-        "/v1/queues" | "/v1/info" | "/openapi.json" | "/problems/{name}" => Need::Token,
-        "/metrics" => Need::Everywhere(Verb::Read),
-        _ => Need::Everywhere(Verb::Admin),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_route_that_is_not_known_is_for_those_who_may_do_everything() {
-        assert_eq!(need("GET", Some("/v1/secrets")), Need::Everywhere(Verb::Admin));
-        assert_eq!(need("POST", Some("/v1/queues/{queue}/new")), Need::OnQueue(Verb::Admin));
-        assert_eq!(need("other", Some("/v1/queues/{queue}/pop")), Need::OnQueue(Verb::Admin));
-        assert_eq!(need("GET", None), Need::Token);
-    }
 
     #[test]
     fn only_one_bearer_token_is_read() {

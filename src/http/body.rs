@@ -15,11 +15,13 @@ use serde::de::DeserializeOwned;
 use super::access;
 use super::connection::body_rate::{BodyRate, TooSlow};
 use super::head::{Head, Header};
+use super::operations::BodyKind;
 use super::params::nearest;
 use super::problem::{Code, Problem};
 use super::state::HttpLimits;
 use super::visit::Visit;
 use super::wire::strict::Named;
+use crate::engine::excerpt::{Excerpt, shortened};
 use crate::engine::key::KeySpec;
 use crate::engine::object::{self, SyntaxError};
 
@@ -34,8 +36,16 @@ pub(super) enum Format {
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// From so many bytes on a body takes more time to read than most requests in all.
+/// From this size on, reading a body takes longer than most requests take in all.
 pub(super) const LARGE_BYTES: usize = 32 << 10;
+/// Largest body of a call that takes none.
+const NO_BODY_BYTES_MAX: usize = 1 << 10;
+/// Largest body with the settings of a queue: a schema, the pointers of `prune`, and a little for each other field.
+const SETTINGS_BYTES_MAX: usize = 512 << 10;
+/// Longest string in a document of known fields: the text of a failure, with each byte escaped.
+const STRING_BYTES_MAX: usize = 32 << 10;
+/// Memory that an object of a list takes beside its text.
+pub(super) const HELD_BYTES_PER_OBJECT: usize = 256;
 
 /// A body that has not been read, and what its head says of it.
 #[derive(Debug)]
@@ -59,6 +69,16 @@ impl Account {
     /// Counts bytes until the request is answered; the handler must be the one that calls it.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
         self.0.state.gate.budgets.reserve(&self.0, bytes)
+    }
+
+    /// Counts an object that is held beside the text that it was read from.
+    pub(super) fn reserve_object(&self, bytes: usize) -> Result<(), Problem> {
+        self.reserve(bytes + HELD_BYTES_PER_OBJECT)
+    }
+
+    /// Counts bytes no longer.
+    pub(super) fn release(&self, bytes: usize) {
+        self.0.state.gate.budgets.release_bytes(&self.0, bytes);
     }
 }
 
@@ -129,7 +149,18 @@ impl Incoming {
 
     /// Most bytes of a body that is one document.
     pub(super) fn bytes_max(&self) -> usize {
-        self.limits().max_body_bytes
+        self.bound().0
+    }
+
+    /// The same, and where the bound comes from.
+    fn bound(&self) -> (usize, &'static str) {
+        let kind = self.account.0.operation().map_or(BodyKind::Ignored, |operation| operation.body);
+        let own = match kind {
+            BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
+            BodyKind::Settings => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
+            BodyKind::Document | BodyKind::Objects => (usize::MAX, ""),
+        };
+        own.min((self.limits().max_body_bytes, "server.max_body_bytes"))
     }
 
     fn limits(&self) -> &HttpLimits {
@@ -143,60 +174,104 @@ impl Incoming {
 
     /// The whole body as text.
     pub(super) async fn text(mut self) -> Result<String, Problem> {
-        let limit = self.bytes_max();
+        let (limit, bound) = self.bound();
         let too_large = || {
-            let detail = format!("the body has more than {limit} bytes (server.max_body_bytes)");
+            let detail = format!("the body has more than {limit} bytes ({bound})");
             Problem::new(Code::ObjectTooLarge, detail).with("limit", limit)
         };
         if self.length.is_some_and(|length| length > limit as u64) {
             return Err(too_large());
         }
-        let expected = self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
-        let mut whole = Vec::with_capacity(expected.min(LARGE_BYTES));
+        let length = self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(limit);
+        let mut whole = Vec::with_capacity(length.min(LARGE_BYTES));
         while !self.body.is_end_stream()
             && let Some(piece) = self.next().await?
         {
-            if whole.len() + piece.len() > limit {
+            let needed = whole.len() + piece.len();
+            if needed > limit {
                 return Err(too_large());
+            }
+            if needed > whole.capacity() {
+                // Not by half as much again where the length is known: a copy is made beside what is there.
+                let room = (needed + needed / 2).min(length.max(needed));
+                whole.reserve_exact(room - whole.len());
             }
             whole.extend_from_slice(&piece);
         }
         self.check_access()?;
         if whole.len() >= LARGE_BYTES {
+            whole.shrink_to_fit();
             self.account.0.take_turn().await;
         }
         text_of(whole, Start::OF_BODY)
     }
 
-    /// Reads and drops the body, which must be empty.
+    /// Reads a body that must be empty. `{}` is what many clients send for none.
     pub(super) async fn nothing(self) -> Result<(), Problem> {
+        let has_body = || Problem::new(Code::InvalidRequest, "this call takes no body; leave it empty");
         let text = self.text().await?;
-        if text.trim().is_empty() || text.trim() == "{}" {
-            return Ok(());
-        }
-        Err(Problem::new(Code::InvalidRequest, "this call takes no body"))
+        if text.trim().is_empty() || text.trim() == "{}" { Ok(()) } else { Err(has_body()) }
     }
 
-    /// One JSON document of known fields; an empty body is `{}`.
+    /// The settings of a queue: a JSON document of known fields; an empty body is `{}`.
+    pub(super) async fn settings<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        self.check_is_document()?;
+        let text = self.text().await?;
+        read_document(or_empty(&text))
+    }
+
+    /// A JSON document that holds nothing but known fields, all the way down; an empty body is `{}`.
     pub(super) async fn document<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        read_document(&self.document_text().await?)
+        self.check_is_document()?;
+        let text = self.text().await?;
+        let text = or_empty(&text);
+        check_strings(text)?;
+        // serde itself finds a field that stands twice, so a document that serde takes is not read a second time: that is
+        // two fifths of the reading of a pop's leases.
+        serde_json::from_str(text).map(|Named(document)| document).or_else(|_| read_document(text))
     }
 
-    /// The same for a document that holds nothing but known fields, all the way down. There serde itself finds what stands
-    /// twice, so one that it takes is not read a second time: that is two fifths of the reading of a pop's leases.
-    pub(super) async fn flat_document<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        let text = self.document_text().await?;
-        serde_json::from_str(&text).map(|Named(document)| document).or_else(|_| read_document(&text))
-    }
-
-    async fn document_text(self) -> Result<String, Problem> {
+    fn check_is_document(&self) -> Result<(), Problem> {
         if self.format == Format::Ndjson {
             let detail = "this call takes one JSON document; send it as application/json";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
-        let text = self.text().await?;
-        Ok(if text.trim().is_empty() { "{}".to_owned() } else { text })
+        Ok(())
     }
+}
+
+fn or_empty(text: &str) -> &str {
+    if text.trim().is_empty() { "{}" } else { text }
+}
+
+/// Refuses a string that is longer than any field may be: the message about a wrong field would repeat it.
+fn check_strings(text: &str) -> Result<(), Problem> {
+    let mut rest = if text.len() > STRING_BYTES_MAX { text } else { "" };
+    while let Some(quote) = memchr::memchr(b'"', rest.as_bytes()) {
+        rest = rest.get(quote + 1..).unwrap_or_default();
+        let mut end = 0;
+        while let Some(next) = memchr::memchr2(b'"', b'\\', rest.as_bytes().get(end..).unwrap_or_default()) {
+            end += next;
+            if rest.as_bytes().get(end) == Some(&b'"') {
+                break;
+            }
+            end += 2;
+        }
+        // Without its closing quote, the string goes on to the end of the text.
+        let is_closed = rest.as_bytes().get(end) == Some(&b'"');
+        let bytes = if is_closed { end } else { rest.len() };
+        if bytes > STRING_BYTES_MAX {
+            let before = text.len() - rest.len();
+            let Start { line, column } = Start::OF_BODY.behind(text.get(..before - 1).unwrap_or_default());
+            let detail = format!(
+                "the string at line {line}, column {column} has more than {STRING_BYTES_MAX} bytes, and no field may be so long"
+            );
+            let problem = Problem::new(Code::InvalidRequest, detail).with("limit", STRING_BYTES_MAX);
+            return Err(problem.with("line", line).with("column", column));
+        }
+        rest = rest.get(bytes + 1..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Where a text begins in the body that it is a part of: its line and its column, in bytes, from 1.
@@ -263,10 +338,10 @@ pub(super) fn document_problem(error: &serde_json::Error, start: Start) -> Probl
     let text = format!("{} at line {line}, column {column}", text.strip_suffix(&place).unwrap_or(&text));
     let code = if error.is_data() { Code::InvalidRequest } else { Code::InvalidJson };
     let named: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
-    let mut problem = Problem::new(code, text.clone());
-    if let Some((field, known)) = named.split_first()
-        && ["unknown field", "missing field", "duplicate field"].iter().any(|kind| text.starts_with(kind))
-    {
+    let is_named =
+        ["unknown field", "missing field", "duplicate field"].iter().any(|kind| text.starts_with(kind));
+    let mut problem = Problem::new(code, if is_named { text.clone() } else { shortened(&text) });
+    if let Some((field, known)) = named.split_first().filter(|_| is_named) {
         if let Some(near) = nearest(field, known) {
             problem = Problem::new(code, format!("{text}; did you mean {near:?}?"));
         }
@@ -307,7 +382,8 @@ fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
     let charset_is_fine = parts
         .all(|part| part.strip_prefix("charset=").is_none_or(|charset| charset.trim_matches('"') == "utf-8"));
     format.filter(|_| charset_is_fine).ok_or_else(|| {
-        let detail = format!("content-type {text:?}: send application/json or application/x-ndjson in UTF-8");
+        let detail =
+            format!("content-type {}: send application/json or application/x-ndjson in UTF-8", Excerpt(text));
         Problem::new(Code::UnsupportedMediaType, detail)
     })
 }
@@ -317,7 +393,7 @@ fn check_encoding(head: &Head<'_>) -> Result<(), Problem> {
         && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
     {
         let text = encoding.to_str().unwrap_or_default();
-        let detail = format!("transfer-encoding {text:?} is not understood; chunked is");
+        let detail = format!("transfer-encoding {} is not understood; chunked is", Excerpt(text));
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let Some(encoding) = only_one("content-encoding", head.content_encoding)? else { return Ok(()) };
@@ -325,7 +401,7 @@ fn check_encoding(head: &Head<'_>) -> Result<(), Problem> {
         return Ok(());
     }
     let text = encoding.to_str().unwrap_or_default();
-    let detail = format!("content-encoding {text:?} is not understood; send the body as it is");
+    let detail = format!("content-encoding {} is not understood; send the body as it is", Excerpt(text));
     Err(Problem::new(Code::UnsupportedMediaType, detail))
 }
 

@@ -12,7 +12,6 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
@@ -20,6 +19,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::Semaphore;
 
 use super::connection::delivery::PIECE_BYTES;
+use super::operations::{Class, Operation};
 use super::problem::{Code, Problem};
 use super::state::AppState;
 use super::visit::Visit;
@@ -31,6 +31,7 @@ use crate::{config, duration};
 pub struct Budgets {
     reads: Budget,
     writes: Budget,
+    settles: Budget,
     lists: Budget,
     waits: Budget,
     scrapes: Budget,
@@ -50,23 +51,11 @@ struct Budget {
     taken: AtomicUsize,
 }
 
-/// What kind of place a request takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Read,
-    Write,
-    /// A Replace or a seed, which may take as long as its caller likes.
-    List,
-    Wait,
-    /// Of the metrics. Whoever looks after an overloaded server must still get an answer.
-    Scrape,
-}
-
 /// A place that is given back when it is dropped.
 pub(super) struct Place {
     state: AppState,
     caller: Option<Arc<Caller>>,
-    kind: Kind,
+    class: Class,
 }
 
 /// Marks a response whose body holds its [`ReplyBytes`].
@@ -105,6 +94,11 @@ impl Budgets {
                 "server.max_writes_in_flight",
                 settings.max_writes_in_flight,
             ),
+            settles: budget(
+                "requests that settle leases",
+                "server.max_writes_in_flight",
+                settings.max_writes_in_flight,
+            ),
             lists: budget("lists", "server.max_lists_in_flight", settings.max_lists_in_flight),
             waits: budget("requests that wait", "server.max_waits_in_flight", settings.max_waits_in_flight),
             scrapes: budget("scrapes", "fixed", SCRAPES_MAX),
@@ -122,13 +116,16 @@ impl Budgets {
         }
     }
 
-    const fn of(&self, kind: Kind) -> &Budget {
-        match kind {
-            Kind::Read => &self.reads,
-            Kind::Write => &self.writes,
-            Kind::List => &self.lists,
-            Kind::Wait => &self.waits,
-            Kind::Scrape => &self.scrapes,
+    /// None for what is not limited.
+    const fn of(&self, class: Class) -> Option<&Budget> {
+        match class {
+            Class::Unlimited => None,
+            Class::Read => Some(&self.reads),
+            Class::Write => Some(&self.writes),
+            Class::Settle => Some(&self.settles),
+            Class::List => Some(&self.lists),
+            Class::Pop | Class::Wait => Some(&self.waits),
+            Class::Scrape => Some(&self.scrapes),
         }
     }
 
@@ -156,6 +153,15 @@ impl Budgets {
         let own = caller.as_ref().map(|caller| (caller.name(), &caller.held().reply_bytes));
         state.gate.budgets.reply_bytes.take(bytes, own)?;
         Ok(Some(ReplyBytes { state, caller, bytes }))
+    }
+
+    /// Gives back some of what was counted of the visit's body.
+    pub(super) fn release_bytes(&self, visit: &Visit, bytes: usize) {
+        let taken = visit
+            .body_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |own| Some(own.saturating_sub(bytes)));
+        let bytes = taken.unwrap_or_default().min(bytes);
+        self.body_bytes.give(bytes, visit.caller.get().map(|caller| &caller.held().body_bytes));
     }
 
     /// Gives back what was counted of the visit's body.
@@ -194,40 +200,38 @@ impl Budget {
     }
 }
 
-impl Kind {
-    fn of(self, held: &Held) -> &AtomicUsize {
-        match self {
-            Self::Read => &held.reads,
-            Self::Write => &held.writes,
-            Self::List => &held.lists,
-            Self::Wait => &held.waits,
-            Self::Scrape => &held.scrapes,
-        }
+/// What a caller holds of the limit that a class counts in.
+fn held_of(held: &Held, class: Class) -> &AtomicUsize {
+    match class {
+        Class::Unlimited | Class::Read => &held.reads,
+        Class::Write => &held.writes,
+        Class::Settle => &held.settles,
+        Class::List => &held.lists,
+        Class::Pop | Class::Wait => &held.waits,
+        Class::Scrape => &held.scrapes,
     }
 }
 
 impl Place {
-    fn take(state: &AppState, kind: Kind, caller: Option<&Arc<Caller>>) -> Result<Self, Problem> {
-        let own = caller.map(|caller| (caller.name(), kind.of(caller.held())));
-        state.gate.budgets.of(kind).take(1, own)?;
-        Ok(Self { state: state.clone(), caller: caller.cloned(), kind })
+    fn take(state: &AppState, class: Class, caller: Option<&Arc<Caller>>) -> Result<Option<Self>, Problem> {
+        let Some(budget) = state.gate.budgets.of(class) else { return Ok(None) };
+        budget.take(1, caller.map(|caller| (caller.name(), held_of(caller.held(), class))))?;
+        Ok(Some(Self { state: state.clone(), caller: caller.cloned(), class }))
     }
 
     /// Keeps the place while the answer is not taken by its connection, unless it is short, or its bytes are counted:
     /// clients that do not read would otherwise keep all places.
-    pub(super) fn keep(self, visit: &Visit, response: Response) -> Response {
+    pub(super) fn keep(self, visit: &Visit, response: Response) -> Result<Response, Problem> {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         let is_short = bytes.is_some_and(|bytes| bytes <= PIECE_BYTES);
         if is_short || response.extensions().get::<CountedReply>().is_some() {
-            return response;
+            return Ok(response);
         }
-        if let (Kind::Read | Kind::Scrape, Some(bytes)) = (self.kind, bytes) {
-            return match Budgets::reserve_reply(visit, bytes) {
-                Ok(bytes) => response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _held: bytes })),
-                Err(problem) => problem.into_response(),
-            };
+        if let (Class::Read | Class::Scrape, Some(bytes)) = (self.class, bytes) {
+            let held = Budgets::reserve_reply(visit, bytes)?;
+            return Ok(response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _held: held })));
         }
-        response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _held: self }))
+        Ok(response.map(|body| Body::new(Kept { body, rest: Bytes::new(), _held: self })))
     }
 }
 
@@ -276,26 +280,17 @@ impl<H: Unpin + Send + 'static> http_body::Body for Kept<H> {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let held = self.caller.as_ref().map(|caller| self.kind.of(caller.held()));
-        self.state.gate.budgets.of(self.kind).give(1, held);
+        let held = self.caller.as_ref().map(|caller| held_of(caller.held(), self.class));
+        if let Some(budget) = self.state.gate.budgets.of(self.class) {
+            budget.give(1, held);
+        }
     }
 }
 
-/// A place for a request; health checks need none.
-pub(super) fn place(visit: &Visit, method: &Method, wait: Duration) -> Result<Option<Place>, Problem> {
-    let kind = match (visit.route(), method) {
-        (Some("/livez" | "/readyz"), _) => return Ok(None),
-        (Some("/metrics"), _) => Kind::Scrape,
-        (Some(route), &Method::POST) if is_list(route) => Kind::List,
-        _ if !wait.is_zero() => Kind::Wait,
-        (_, &Method::GET | &Method::HEAD) => Kind::Read,
-        _ => Kind::Write,
-    };
-    Place::take(&visit.state, kind, visit.caller.get()).map(Some)
-}
-
-fn is_list(route: &str) -> bool {
-    route.ends_with("/replace") || route.ends_with("/seed")
+/// A place for a request; health checks need none. What leads to no operation counts as a read.
+pub(super) fn place(visit: &Visit) -> Result<Option<Place>, Problem> {
+    let class = visit.operation().map_or(Class::Read, |operation| operation.class);
+    Place::take(&visit.state, class, visit.caller.get())
 }
 
 /// Ends what takes too long. A list that is streamed takes as long as it takes.
@@ -304,7 +299,7 @@ pub(super) async fn in_time(
     wait: Duration,
     answer: impl Future<Output = Response>,
 ) -> Response {
-    if visit.route().is_some_and(is_list) {
+    if visit.operation().is_some_and(|operation| operation.class == Class::List) {
         return answer.await;
     }
     let limits = &visit.state.limits;
@@ -321,8 +316,11 @@ pub(super) fn took_too_long(limit: Duration) -> Problem {
     Problem::new(Code::Timeout, detail).with("limit", limit)
 }
 
-/// How long the request asks to wait; the handler refuses what is none.
-pub(super) fn wait_of(query: Option<&str>) -> Duration {
+/// How long the request asks to wait; the handler refuses what is no duration.
+pub(super) fn wait_of(visit: &Visit, query: Option<&str>) -> Duration {
+    if !visit.operation().is_some_and(Operation::may_wait) {
+        return Duration::ZERO;
+    }
     let pairs = query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
     let text = |encoded| percent_decode_str(encoded).decode_utf8_lossy();
     let wait = pairs.filter(|(name, _)| text(name) == "wait").map(|(_, value)| text(value)).next();

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 
-use super::body::{Incoming, Start, text_of};
+use super::body::{Account, Incoming, Start, text_of};
 use super::problem::{Code, Problem};
+use crate::engine::limits::ENVELOPE_BYTES_MAX;
 
 /// Lines as they come in. Memory is bounded by the longest line that is allowed.
 pub(super) struct Lines {
@@ -19,9 +20,6 @@ pub(super) struct Lines {
     ended: bool,
 }
 
-/// How much longer than an object the line around it may be, in bytes: what stands beside it in a document, or blanks.
-const ENVELOPE_BYTES_MAX: usize = 16 << 10;
-
 impl Lines {
     pub(super) fn new(incoming: Incoming, object_bytes_max: usize) -> Self {
         let (partial, rest) = (Vec::new(), Bytes::new());
@@ -36,6 +34,11 @@ impl Lines {
     /// Longest object of a line, in bytes.
     pub(super) fn object_bytes_max(&self) -> usize {
         self.object_bytes_max
+    }
+
+    /// Where the bytes of the lines are counted.
+    pub(super) fn account(&self) -> Account {
+        self.incoming.account()
     }
 
     /// The next line that is not blank, without its end; `None` at the end of the stream.

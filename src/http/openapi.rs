@@ -13,7 +13,7 @@ mod settings;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-use super::routes::{consume, history, look, operate, produce, queues};
+use super::routes::{consume, history, look, operate, produce, queues, seed};
 use super::state::HttpLimits;
 use super::wire;
 
@@ -28,7 +28,7 @@ use super::wire;
         queues::put, queues::list, queues::get, queues::delete, queues::pause, queues::resume,
         queues::close, queues::reopen, queues::purge,
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
-        produce::resync, produce::seed, produce::forget,
+        produce::resync, seed::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
         look::items, look::item, look::known_list, look::known, look::synced,

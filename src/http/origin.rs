@@ -12,6 +12,7 @@ use axum::http::{HeaderValue, Method, Uri, Version};
 use super::head::Head;
 use super::problem::{Code, Problem};
 use super::state::{AppState, HttpLimits};
+use crate::engine::excerpt::Excerpt;
 
 /// Longest URI, in bytes: a key of 1,024 bytes, percent-encoded, and the rest of a path and query.
 pub(super) const URI_BYTES_MAX: usize = 8_192;
@@ -54,8 +55,8 @@ pub(super) fn check_head(uri: &Uri, head: &Head<'_>, limits: &HttpLimits) -> Res
 }
 
 /// Refuses requests to queues until all queues are loaded.
-pub(super) fn check_recovered(state: &AppState, uri: &Uri) -> Result<(), Problem> {
-    if !state.registry.is_ready() && uri.path().starts_with("/v1/queues") {
+pub(super) fn check_recovered(state: &AppState, needs_queues: bool) -> Result<(), Problem> {
+    if needs_queues && !state.registry.is_ready() {
         return Err(Problem::recovering(state.registry.progress()));
     }
     Ok(())
@@ -84,7 +85,8 @@ pub(super) fn check_site(
         }
         if !is_own(origin) {
             let detail = format!(
-                "a web page of the origin {origin:?} sent this; server.allowed_origins can allow that origin"
+                "a web page of the origin {} sent this; server.allowed_origins can allow that origin",
+                Excerpt(origin)
             );
             return refused(detail);
         }
@@ -101,7 +103,10 @@ pub(super) fn check_site(
     {
         let origin = origin_of(referer);
         if !is_own(origin) && !allowed.origin(origin) {
-            return refused(format!("the referer is of the origin {origin:?}: a foreign web page sent this"));
+            return refused(format!(
+                "the referer is of the origin {}: a foreign web page sent this",
+                Excerpt(origin)
+            ));
         }
     }
     Ok(())
@@ -126,8 +131,10 @@ fn check_host<'r>(
     if let Some(host) = host
         && !host_name(host).is_some_and(|name| is_own_host(name) || allowed.host(name))
     {
-        let detail =
-            format!("the host {host:?} is not this server; server.allowed_hosts can allow that name");
+        let detail = format!(
+            "the host {} is not this server; server.allowed_hosts can allow that name",
+            Excerpt(host)
+        );
         return Err(Problem::new(Code::CrossSite, detail));
     }
     Ok(host)

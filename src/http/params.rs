@@ -1,16 +1,12 @@
 //! Query parameters: each is read once, checked, and named when it is wrong. Unknown ones are refused.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use super::openapi::params::Names;
 use super::problem::{Code, Problem};
-use super::visit::Visit;
 use crate::duration;
+use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
 use crate::engine::limits::NAME_BYTES_MAX;
 use crate::service::Name;
@@ -37,16 +33,7 @@ impl Params {
     }
 
     /// Refuses parameters that the call does not know, and those that stand twice.
-    pub(super) fn only<Known: Names>(self) -> Result<Self, Problem> {
-        self.among(Known::NAMES)
-    }
-
-    /// Refuses any parameter.
-    pub(super) fn none(self) -> Result<Self, Problem> {
-        self.among(&[])
-    }
-
-    fn among(self, known: &[&str]) -> Result<Self, Problem> {
+    pub(super) fn among(self, known: &[&str]) -> Result<Self, Problem> {
         for (index, (name, _)) in self.given.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 return Err(unknown(name, known));
@@ -80,7 +67,7 @@ impl Params {
         match self.text(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(other) => Err(wrong(name, &format!("{other:?} is neither true nor false"))),
+            Some(other) => Err(wrong(name, &format!("{} is neither true nor false", Excerpt(other)))),
         }
     }
 
@@ -94,7 +81,8 @@ impl Params {
         let number = text.parse().ok().filter(|number| plain && range.contains(number));
         number.map(Some).ok_or_else(|| {
             let (least, most) = range.into_inner();
-            wrong(name, &format!("{text:?} is not a whole number from {least} to {most}")).with("limit", most)
+            wrong(name, &format!("{} is not a whole number from {least} to {most}", Excerpt(text)))
+                .with("limit", most)
         })
     }
 
@@ -104,7 +92,8 @@ impl Params {
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b".-+eE".contains(&byte));
         let number = text.parse().ok().filter(|number| plain && (0.0..=PERCENT_MAX).contains(number));
         number.map(Some).ok_or_else(|| {
-            wrong(name, &format!("{text:?} is not a number from 0 to 100")).with("limit", PERCENT_MAX)
+            wrong(name, &format!("{} is not a number from 0 to 100", Excerpt(text)))
+                .with("limit", PERCENT_MAX)
         })
     }
 
@@ -155,7 +144,7 @@ pub(super) fn read_duration(
         return Ok(parsed);
     }
     let (least, most) = (duration::format(*range.start()), duration::format(*range.end()));
-    Err(Wrong { why: format!("{text:?} is not from {least} to {most}"), limit: Some(most.into()) })
+    Err(Wrong { why: format!("{} is not from {least} to {most}", Excerpt(text)), limit: Some(most.into()) })
 }
 
 /// A name of a producer, worker or pop.
@@ -169,7 +158,8 @@ pub(super) fn check_name(text: &str) -> Result<(), Wrong> {
 
 /// A parameter that is wrong.
 pub(super) fn wrong(name: &str, why: &str) -> Problem {
-    Problem::new(Code::InvalidParameter, format!("parameter {name:?}: {why}")).with("parameter", name)
+    Problem::new(Code::InvalidParameter, format!("parameter {}: {why}", Excerpt(name)))
+        .with("parameter", name)
 }
 
 fn unknown(name: &str, known: &[&str]) -> Problem {
@@ -186,14 +176,6 @@ pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), *known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.75).then_some(best.1)
-}
-
-impl<S: Sync> FromRequestParts<S> for Params {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Self::of(parts.uri.query())
-    }
 }
 
 /// Decodes the parameter of this name, or the name itself.
@@ -215,19 +197,6 @@ fn percent_decoded(name: &str, text: &str) -> Result<String, Problem> {
     Ok(decoded.map_err(|_| wrong(name, "its percent-encoding is not UTF-8"))?.into_owned())
 }
 
-/// The queue that the path names.
-#[derive(Debug)]
-pub(super) struct QueueName(pub(super) Name);
-
-impl<S: Sync> FromRequestParts<S> for QueueName {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let visit: Option<&Arc<Visit>> = parts.extensions.get();
-        queue_name(visit.and_then(|visit| visit.queue_name()), parts.uri.path()).map(Self)
-    }
-}
-
 /// The name that the path has been found to name, or why it can't be the name of a queue.
 pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Problem> {
     if let Some(name) = found {
@@ -237,7 +206,7 @@ pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Probl
     let encoded = encoded.split('/').next().unwrap_or_default();
     let decoded = percent_decode_str(encoded).decode_utf8_lossy();
     Name::new(&decoded).map_err(|error| {
-        let problem = wrong("queue", &format!("{decoded:?}: {error}"));
+        let problem = wrong("queue", &format!("{}: {error}", Excerpt(&decoded)));
         match error.limit() {
             Some(limit) => problem.with("limit", limit),
             None => problem,
@@ -245,17 +214,10 @@ pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Probl
     })
 }
 
-/// The key that ends the path, behind `/items/` or `/known/`.
-#[derive(Debug)]
-pub(super) struct PathKey(pub(super) Key);
-
-impl<S: Sync> FromRequestParts<S> for PathKey {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let behind_queue = parts.uri.path().strip_prefix("/v1/queues/").unwrap_or_default();
-        let encoded = behind_queue.splitn(3, '/').nth(2).unwrap_or_default();
-        let text = percent_decoded("key", encoded)?;
-        Ok(Self(Key::new(&text).map_err(|error| Problem::from(error).with("parameter", "key"))?))
-    }
+/// The key that ends the path, behind `/items/`, `/known/` or `/history/`.
+pub(super) fn path_key(path: &str) -> Result<Key, Problem> {
+    let behind_queue = path.strip_prefix("/v1/queues/").unwrap_or_default();
+    let encoded = behind_queue.splitn(3, '/').nth(2).unwrap_or_default();
+    let text = percent_decoded("key", encoded)?;
+    Key::new(&text).map_err(|error| Problem::from(error).with("parameter", "key"))
 }

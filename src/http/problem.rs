@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::wire::ViolationDocument;
 use crate::admission::{self, Unfit};
 use crate::engine::event::ReplaceCounts;
+use crate::engine::excerpt::cut;
 use crate::engine::key::KeyError;
 use crate::engine::object::SyntaxError;
 use crate::engine::refusal::Refusal;
@@ -177,13 +178,19 @@ struct Document<'a> {
 
 /// How long a caller should wait before it repeats a request, unless the problem knows better.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Longest detail, in characters. Whoever writes one cuts the caller's texts in it; this is the last resort.
+const DETAIL_CHARS_MAX: usize = 1_500;
 
 impl Problem {
     /// A problem; `detail` says what, where and what to do.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry_after = matches!(code.status(), 429 | 503 | 504 | 507).then_some(RETRY_AFTER);
-        Self { code, detail: detail.into(), fields: Map::new(), retry_after }
+        let mut detail = detail.into();
+        if let Some((end, _)) = detail.char_indices().nth(DETAIL_CHARS_MAX) {
+            detail = format!("{}...", detail.get(..end).unwrap_or_default()).into();
+        }
+        Self { code, detail, fields: Map::new(), retry_after }
     }
 
     /// The server is still loading its queues.
@@ -203,7 +210,7 @@ impl Problem {
     /// Adds a field of its own.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.fields.insert(name.to_owned(), value.into());
+        self.fields.insert(name.to_owned(), cut_texts(value.into()));
         self
     }
 
@@ -211,7 +218,7 @@ impl Problem {
     #[must_use]
     pub fn with_default(mut self, name: &str, value: impl serde::Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or_default();
-        self.fields.entry(name).or_insert(value);
+        self.fields.entry(name).or_insert_with(|| cut_texts(value));
         self
     }
 
@@ -275,6 +282,20 @@ impl Problem {
             None => problem,
         }
     }
+}
+
+/// A field of a problem, with no more of a caller's text than may be repeated.
+fn cut_texts(mut value: Value) -> Value {
+    match &mut value {
+        Value::String(text) => {
+            let end = cut(text).len();
+            text.truncate(end);
+        }
+        Value::Array(all) => all.iter_mut().for_each(|one| *one = cut_texts(one.take())),
+        Value::Object(members) => members.values_mut().for_each(|one| *one = cut_texts(one.take())),
+        _ => {}
+    }
+    value
 }
 
 /// A problem rides in its answer until the outermost layer knows the request's id.

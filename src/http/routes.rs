@@ -6,7 +6,9 @@ pub(super) mod look;
 pub(super) mod operate;
 pub(super) mod produce;
 pub(super) mod queues;
+pub(super) mod seed;
 
+mod documents;
 mod reading;
 
-pub use self::produce::read_seed;
+pub use self::seed::read_seed;

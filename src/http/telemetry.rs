@@ -4,20 +4,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::operations::{Class as Limit, Permission};
 use super::problem::{self, Code, Problem};
 use super::request_metrics::UNMATCHED;
 use super::visit::{Peer, REQUEST_ID, Visit};
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
+use crate::engine::excerpt::Excerpt;
 use crate::engine::time::Time;
 use crate::spans;
-
-/// The route whose problems tell what was settled.
-const POP: &str = "/v1/queues/{queue}/pop";
 
 /// A pop that is refused before it is looked at has settled nothing, and says so in the words of all others. Of one
 /// that took too long it is not known what it has settled: its problem says nothing of it.
@@ -32,6 +30,13 @@ fn with_settled(mut response: Response) -> Response {
     response
 }
 
+/// The answer with its problem written out, if it is one; and which.
+pub(super) fn rendered(visit: &Visit, response: Response) -> (Response, Option<Code>) {
+    let is_pop = visit.operation().is_some_and(|operation| operation.class == Limit::Pop);
+    let response = if is_pop { with_settled(response) } else { response };
+    problem::render(response, &visit.id)
+}
+
 /// The answer of a handler that has panicked. Where it did is in the log already; the text of a panic is nowhere, for it may hold
 /// a piece of an object.
 pub(super) fn panicked(visit: &Visit) -> Response {
@@ -40,14 +45,13 @@ pub(super) fn panicked(visit: &Visit) -> Response {
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
-/// A route that is not there.
-pub(super) async fn not_found(request: Request) -> Problem {
-    let path: String = request.uri().path().chars().take(200).collect();
-    let instead = match path.as_str() {
+/// The problem of a path that no operation has.
+pub(super) fn not_found(path: &str) -> Problem {
+    let instead = match path {
         "/metrics" => "metrics are at the address that server.metrics_listen names",
         _ => "/openapi.json lists them",
     };
-    let detail = format!("no route has the path {path:?}; {instead}");
+    let detail = format!("no route has the path {}; {instead}", Excerpt(path));
     Problem::new(Code::NotFound, detail)
 }
 
@@ -64,10 +68,8 @@ impl Observed {
     }
 
     /// Completes the answer and tells what it is.
-    pub(super) fn end(&mut self, response: Response) -> Response {
+    pub(super) fn end(&mut self, (mut response, code): (Response, Option<Code>)) -> Response {
         let visit = &self.visit;
-        let response = if visit.route() == Some(POP) { with_settled(response) } else { response };
-        let (mut response, code) = problem::render(response, &visit.id);
         let headers = response.headers_mut();
         if let Ok(value) = HeaderValue::from_str(&visit.id) {
             headers.insert(&REQUEST_ID, value);
@@ -121,7 +123,7 @@ impl Observed {
                 outcome,
             });
         }
-        let Some(class) = self.class(route, status) else { return };
+        let Some(class) = self.class(status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
         visit.state.audit.record(class, who, || Line {
             time: super::wire::instant(Time::from_micros(visit.state.clock.wall_us())),
@@ -139,9 +141,9 @@ impl Observed {
     }
 
     /// How it is written down, if it is.
-    fn class(&self, route: &str, status: Option<u16>) -> Option<Class> {
+    fn class(&self, status: Option<u16>) -> Option<Class> {
         let visit = &self.visit;
-        let is_check = matches!(route, "/livez" | "/readyz");
+        let is_check = visit.operation().is_some_and(|operation| operation.permission == Permission::Nothing);
         let is_refused = status.is_some_and(problem::refuses_caller);
         let is_admin = visit.verb.get() == Some(&Verb::Admin);
         if is_check || !(visit.state.audit.all || is_admin || is_refused) {

@@ -6,12 +6,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
-use axum::http::HeaderName;
+use axum::extract::Request;
+use axum::http::{HeaderName, Uri};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::connection::delivery::Outbox;
 use super::head::Head;
+use super::operations::{Operation, Target};
+use super::params::Params;
+use super::problem::Problem;
 use super::request_metrics::UNKNOWN;
 use super::state::AppState;
 use super::trace;
@@ -49,38 +52,6 @@ pub(super) struct Connection {
     pub(super) peer: Peer,
     /// What it has taken over of answers to pops.
     pub(super) outbox: Outbox,
-}
-
-/// A route of the API.
-#[derive(Clone, Debug)]
-pub(super) enum Route {
-    /// One that the router has found.
-    Routed(MatchedPath),
-    /// One that needs no router.
-    Hot(&'static str),
-}
-
-/// What the path of a request names.
-#[derive(Debug)]
-pub(super) struct Target {
-    pub(super) route: Option<Route>,
-    /// Decoded as the handlers read it; none if no queue can be called so.
-    pub(super) queue: Option<Name>,
-}
-
-impl Target {
-    /// What the router has found.
-    pub(super) async fn routed(request: Request) -> (Self, Request) {
-        let (mut parts, body) = request.into_parts();
-        let queue = match RawPathParams::from_request_parts(&mut parts, &()).await {
-            Ok(params) => {
-                params.iter().find(|(name, _)| *name == "queue").and_then(|(_, value)| Name::new(value).ok())
-            }
-            Err(_) => None,
-        };
-        let route = parts.extensions.get().cloned().map(Route::Routed);
-        (Self { route, queue }, Request::from_parts(parts, body))
-    }
 }
 
 /// A request, as far as it may be told.
@@ -180,12 +151,24 @@ impl Visit {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The route that the path belongs to.
-    pub(super) fn route(&self) -> Option<&str> {
-        self.target.route.as_ref().map(|route| match route {
-            Route::Routed(path) => path.as_str(),
-            Route::Hot(path) => path,
-        })
+    /// The template that the path fits.
+    pub(super) fn route(&self) -> Option<&'static str> {
+        self.target.path
+    }
+
+    /// The operation that the request asks for.
+    pub(super) fn operation(&self) -> Option<&'static Operation> {
+        self.target.operation
+    }
+
+    /// The methods that the path takes, if the request has another one.
+    pub(super) fn allow(&self) -> Option<&str> {
+        self.target.allow.as_deref()
+    }
+
+    /// The query parameters, which the operation must know.
+    pub(super) fn params(&self, uri: &Uri) -> Result<Params, Problem> {
+        Params::of(uri.query())?.among(self.operation().map_or(&[], |operation| operation.query))
     }
 
     /// The other end of the connection.

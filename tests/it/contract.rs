@@ -44,6 +44,17 @@ impl Talk {
     }
 
     fn with(limits: Limits) -> Self {
+        let http = HttpLimits { max_body_bytes: 2_000, ..HttpLimits::of(&Settings::default()) };
+        Self::within(limits, http)
+    }
+
+    /// An API that takes bodies as large as it does by default.
+    pub(crate) fn large() -> Self {
+        let limits = Limits { auto_create: true, max_queues: 3, max_waiters: 0 };
+        Self::within(limits, HttpLimits::of(&Settings::default()))
+    }
+
+    fn within(limits: Limits, http: HttpLimits) -> Self {
         // 2026-01-02T03:04:05.678Z
         let (clock, hand) = Clock::manual(1_767_323_045_678_000);
         let shutdown = Shutdown::manual(Duration::ZERO);
@@ -59,7 +70,7 @@ impl Talk {
         let state = AppState::from(Parts {
             request_metrics: RequestMetrics::new(registry.metrics()),
             registry: registry.clone(),
-            limits: HttpLimits { max_body_bytes: 2_000, ..HttpLimits::of(&Settings::default()) },
+            limits: http,
             gate: Arc::new(Gate::open()),
             audit: Audit::default(),
             spans: Spans::default(),

@@ -14,6 +14,7 @@ mod faults;
 mod harness;
 mod limits;
 mod load;
+mod memory;
 mod metrics;
 mod model;
 mod node;

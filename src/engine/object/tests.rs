@@ -1,3 +1,5 @@
+//! Reading objects: their keys, their errors, their members.
+
 use super::*;
 use crate::engine::key::Pointer;
 
@@ -74,7 +76,7 @@ fn a_number_may_have_any_length() {
             [format!("{{\"a\":{number}, \"b\":[{number},1,{{}}]}}"), format!("{{\"b\":[[{number} ]]}}")]
         {
             assert_eq!(scan(&text, &KeySpec::default()).expect("json").object.as_str(), text);
-            check_envelope(&text).expect("json");
+            check_envelope(&format!("{{\"object\":{text}}}")).expect("json");
         }
         let bad = format!("{{\n\"a\":{number},\n\"b\":}}");
         let error = scan(&bad, &KeySpec::default()).expect_err("bad");
@@ -94,18 +96,53 @@ fn a_number_may_have_any_length() {
 #[test]
 fn many_and_one_are_told_apart() {
     let spec = KeySpec::default();
-    let (all, many) = scan_one_or_many(r#" [ {"key":"a"} , {"key":"b"} ] "#, &spec).expect("json");
+    let read = |text: &str| -> Result<(Vec<String>, bool), SyntaxError> {
+        let mut objects = Objects::new(text, &spec)?;
+        let mut texts = Vec::new();
+        while let Some(scanned) = objects.next_object()? {
+            texts.push(scanned.object.as_str().to_owned());
+        }
+        Ok((texts, objects.is_list()))
+    };
+    let (texts, many) = read(r#" [ {"key":"a"} , {"key":"b"} ] "#).expect("json");
     assert!(many);
-    let texts: Vec<&str> = all.iter().map(|scanned| scanned.object.as_str()).collect();
     assert_eq!(texts, [r#"{"key":"a"}"#, r#"{"key":"b"}"#]);
-    assert!(!scan_one_or_many("{}", &spec).expect("json").1);
-    assert!(scan_one_or_many("[]", &spec).expect("json").0.is_empty());
-    assert!(scan_one_or_many("[1]", &spec).expect_err("bad").not_an_object);
-    let index = |text: &str| scan_one_or_many(text, &spec).expect_err("bad").index;
+    assert!(!read("{}").expect("json").1);
+    assert!(read(" []").expect("json").0.is_empty());
+    assert!(read("[1]").expect_err("bad").not_an_object);
+    let index = |text: &str| read(text).expect_err("bad").index;
     assert_eq!(index(r#"[{"key":"a"},1]"#), Some(1));
     assert_eq!(index(r#"[{"key":"a"},{"key":"b"},{"key":}]"#), Some(2));
     assert_eq!(index(r#"[{"key":"a"} {"key":"b"}]"#), None);
     assert_eq!(index(r#"{"key":}"#), None);
+    assert_eq!(index("[] x"), None);
+    assert_eq!(index("{} x"), None);
+}
+
+#[test]
+fn reading_stops_where_the_caller_does() {
+    let spec = KeySpec::default();
+    let mut objects = Objects::new(r#"[{}, {"a":1}, not JSON"#, &spec).expect("a list");
+    assert_eq!(objects.next_object().expect("json").expect("one").object.as_str(), "{}");
+    assert_eq!(objects.next_text().expect("json"), Some(r#"{"a":1}"#));
+    assert_eq!(objects.next_text().expect_err("bad").index, Some(2));
+    let mut one = Objects::of_envelopes(" 7 ", &spec).expect("a value");
+    assert_eq!(one.next_text().expect("json"), Some("7"));
+    assert_eq!(one.next_text().expect("the end"), None);
+}
+
+#[test]
+fn many_names_are_compared_as_they_read() {
+    let names = |last: &str| {
+        let all: Vec<String> = (0..2_000).map(|n| format!("\"m\\u0041{n}\" : 1")).collect();
+        scan(&format!("{{ {} , \"{last}\":2}}", all.join(" ,\n")), &KeySpec::default())
+    };
+    assert!(names("m").is_ok());
+    for twice in ["mA7", "mA1999", "m\\u00411999"] {
+        let error = names(twice).expect_err(twice);
+        assert!(error.reason.contains("stands twice"), "{error}");
+        assert_eq!((error.line, error.column), (2_000, 21), "{error}");
+    }
 }
 
 #[test]

@@ -1,11 +1,10 @@
-//! The chain that protects the server, around handlers that do what no handler of ours should.
+//! What every operation passes, around handlers that do what no handler of the API should.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::body::{Body, to_bytes};
-use axum::extract::State;
 use axum::http::Request;
 use serde_json::Value;
 use tower::ServiceExt;
@@ -15,6 +14,8 @@ use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::engine::config::Config;
+use crate::http::call::boxed;
+use crate::http::operations::{Answer, BodyKind, Class, Operation, Permission};
 use crate::http::visit::Visit;
 use crate::http::{Budgets, Durability, Gate, HttpLimits, Parts, RequestMetrics};
 use crate::lifecycle::Shutdown;
@@ -23,8 +24,28 @@ use crate::service::{Limits, Registry};
 use crate::spans::Spans;
 use crate::telemetry::Json;
 
-/// A server in which two reads and two writes are answered at a time, each for this long.
-fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::MethodRouter<AppState>) -> Router {
+type Handler = fn(Arc<Visit>, axum::extract::Request) -> Answer;
+
+/// An operation that takes a `wait`.
+const fn operation(method: &'static str, path: &'static str, class: Class, handler: Handler) -> Operation {
+    Operation {
+        method,
+        path,
+        id: None,
+        permission: Permission::Nothing,
+        class,
+        body: BodyKind::Ignored,
+        query: &["wait", "max"],
+        is_quick: false,
+        handler,
+    }
+}
+
+static LIVEZ: Operation =
+    operation("GET", "/livez", Class::Unlimited, |_, _| boxed(std::future::ready("ok")));
+
+/// A server in which two requests of each class are answered at a time, each for this long.
+fn guarded(request_timeout: Duration, operations: &'static [Operation]) -> Router {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
     let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1 };
     let metrics = Metrics::new(1).expect("metrics");
@@ -51,7 +72,8 @@ fn guarded(request_timeout: Duration, route: &str, handler: axum::routing::Metho
         durability: Durability::Memory,
         serves_metrics: false,
     });
-    with_chain(Router::new().route(route, handler).route("/livez", get(|| async { "ok" })), state)
+    let operations = Arc::new(Operations::of(operations.iter().chain([&LIVEZ])));
+    Api { state, operations }.into_router()
 }
 
 async fn ask(router: &Router, method: &str, path: &str) -> (u16, Value, Option<String>) {
@@ -68,13 +90,13 @@ const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test]
 async fn a_panic_is_a_500_without_its_text() {
-    async fn panics() -> &'static str {
-        panic!("the inside")
-    }
+    static PANICS: [Operation; 1] = [operation("GET", "/v1/boom/{key}", Class::Read, |_, _| {
+        boxed(async { panic!("the inside") as &str })
+    })];
     let (log, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
     let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(Arc::new(log)).finish();
     let guard = tracing::subscriber::set_default(subscriber);
-    let router = guarded(HOUR, "/v1/boom/{key}", get(panics));
+    let router = guarded(HOUR, &PANICS);
     let (status, body, _) = ask(&router, "GET", "/v1/boom/secret").await;
     drop(guard);
     assert_eq!((status, &body["code"]), (500, &Value::from("internal")));
@@ -93,7 +115,11 @@ async fn a_panic_is_a_500_without_its_text() {
 
 #[tokio::test(start_paused = true)]
 async fn what_takes_too_long_is_given_up() {
-    let router = guarded(Duration::from_secs(5), "/v1/queues/{queue}/pop", post(std::future::pending::<()>));
+    static POPS: [Operation; 2] = [
+        operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _| boxed(pending::<()>())),
+    ];
+    let router = guarded(Duration::from_secs(5), &POPS);
     let begun = tokio::time::Instant::now();
     let (status, body, retry_after) = ask(&router, "POST", "/v1/queues/a/pop").await;
     assert_eq!((status, &body["code"], &body["limit"]), (504, &"timeout".into(), &"5s".into()));
@@ -105,19 +131,24 @@ async fn what_takes_too_long_is_given_up() {
     let begun = tokio::time::Instant::now();
     assert_eq!(ask(&router, "POST", "/v1/queues/a/pop?wait=9000h").await.0, 504);
     assert_eq!(begun.elapsed().as_secs(), 60, "but no longer one than server.max_wait");
+    let begun = tokio::time::Instant::now();
+    assert_eq!(ask(&router, "POST", "/v1/queues/a/add?wait=20s").await.0, 504);
+    assert_eq!(begun.elapsed().as_secs(), 5, "a call that can't wait gets no time for it");
 }
 
 #[tokio::test]
 async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
-    async fn reads(State(state): State<AppState>, Extension(visit): Extension<Arc<Visit>>) {
-        let readers = &state.gate.budgets.readers;
+    async fn reads(visit: Arc<Visit>) {
+        let readers = &visit.state.gate.budgets.readers;
         let processors = std::thread::available_parallelism().unwrap().get();
         assert_eq!(readers.available_permits(), processors, "whoever came before waits and has none");
         visit.take_turn().await;
         assert_eq!(readers.available_permits(), processors - 1);
-        std::future::pending::<()>().await;
+        pending::<()>().await;
     }
-    let router = guarded(HOUR, "/v1/queues/{queue}", get(reads));
+    static READS: [Operation; 1] =
+        [operation("GET", "/v1/queues/{queue}", Class::Read, |visit, _| boxed(reads(visit)))];
+    let router = guarded(HOUR, &READS);
     let (one, two) = (ask(&router, "GET", "/v1/queues/a"), ask(&router, "GET", "/v1/queues/a"));
     tokio::pin!(one, two);
     assert!(futures_util::poll!(&mut one).is_pending());
@@ -126,16 +157,31 @@ async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_takes_as_long_as_it_takes() {
-    let slow = || tokio::time::sleep(HOUR);
-    let router = guarded(Duration::from_secs(5), "/v1/queues/{queue}/replace", post(slow));
+    static LISTS: [Operation; 1] = [operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| {
+        boxed(tokio::time::sleep(HOUR))
+    })];
+    let router = guarded(Duration::from_secs(5), &LISTS);
     assert_eq!(ask(&router, "POST", "/v1/queues/a/replace").await.0, 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_writes_and_waits_have_places_of_their_own() {
-    let never = std::future::pending::<()>;
-    let router = guarded(HOUR, "/v1/queues/{queue}", get(never).post(never));
-    let calls = ["GET /v1/queues/a", "POST /v1/queues/a", "GET /v1/queues/a?wait=1s"];
+async fn each_class_has_a_limit_of_its_own() {
+    static CLASSES: [Operation; 5] = [
+        operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/ack", Class::Settle, |_, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| boxed(pending::<()>())),
+    ];
+    let router = guarded(HOUR, &CLASSES);
+    // A wait in the query changes no class.
+    let calls = [
+        "GET /v1/queues/a?wait=1s",
+        "POST /v1/queues/a/add?wait=1s",
+        "POST /v1/queues/a/ack",
+        "POST /v1/queues/a/pop",
+        "POST /v1/queues/a/replace?wait=1s",
+    ];
     for (index, call) in calls.iter().enumerate() {
         let (method, path) = call.split_once(' ').unwrap();
         let (one, two) = (ask(&router, method, path), ask(&router, method, path));
@@ -161,8 +207,10 @@ async fn reads_writes_and_waits_have_places_of_their_own() {
 
 #[tokio::test]
 async fn unread_replies_to_reads_hold_bytes_and_no_permit() {
-    let large = || async { "x".repeat(300 << 10) };
-    let router = guarded(HOUR, "/v1/queues/{queue}", get(large));
+    static LARGE: [Operation; 1] = [operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| {
+        boxed(std::future::ready("x".repeat(300 << 10)))
+    })];
+    let router = guarded(HOUR, &LARGE);
     let read = || {
         let request = Request::builder().uri("/v1/queues/a").body(Body::empty()).unwrap();
         router.clone().oneshot(request)

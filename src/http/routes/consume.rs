@@ -12,8 +12,9 @@ use foldhash::fast::RandomState;
 use super::produce::DELAY_MAX;
 use crate::engine::ScanCursor;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
+use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
-use crate::engine::limits::ERROR_BYTES_MAX;
+use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
 use crate::http::blocking::run_blocking;
 use crate::http::budget::{Budgets, CountedReply};
 use crate::http::call::QueueCall;
@@ -59,7 +60,7 @@ const SETTLES_MAX: usize = 10_000;
     )
 )]
 pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
-    let QueueCall { state, name, params, incoming, visit } = call.only::<PopQuery>()?;
+    let QueueCall { state, name, params, incoming, visit } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
     let pop = Pop {
@@ -71,10 +72,10 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         with_known: match params.text("with") {
             None => false,
             Some("known") => true,
-            Some(other) => return Err(wrong("with", &format!("it takes \"known\", not {other:?}"))),
+            Some(other) => return Err(wrong("with", &format!("it takes \"known\", not {}", Excerpt(other)))),
         },
     };
-    let body: PopBody = incoming.flat_document().await?;
+    let body: PopBody = incoming.document().await?;
     let hows = read_settles(&body.settle)?;
 
     let handle = state.registry.get_or_create(&name)?;
@@ -133,10 +134,9 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     )
 )]
 pub(in crate::http) async fn settle(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
+    QueueCall { state, name, incoming, visit, .. }: QueueCall,
 ) -> Result<Counted<SettledList>, Problem> {
-    params.none()?;
-    let body: SettleBody = incoming.flat_document().await?;
+    let body: SettleBody = incoming.document().await?;
     let hows = read_settles(&body.settle)?;
     settle_all(&state, &name, body.settle, hows).await.map(|list| Counted::of(&visit, list))
 }
@@ -208,10 +208,9 @@ pub(in crate::http) async fn reject(call: QueueCall) -> Result<Counted<SettledLi
     )
 )]
 pub(in crate::http) async fn extend(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
+    QueueCall { state, name, incoming, visit, .. }: QueueCall,
 ) -> Result<Counted<ExtendedList>, Problem> {
-    params.none()?;
-    let body: ExtendBody = incoming.flat_document().await?;
+    let body: ExtendBody = incoming.document().await?;
     check_leases(body.leases.iter())?;
     let lease = body.lease.as_deref();
     let lease = lease.map(|text| read_duration(text, LEASE_MIN..=LEASE_MAX)).transpose();
@@ -268,8 +267,7 @@ pub(in crate::http) async fn discard(call: QueueCall) -> Result<Counted<KeysCoun
 }
 
 async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<IntoIter<Key>>, Arc<Visit>), Problem> {
-    let QueueCall { state, name, params, incoming, visit } = call;
-    params.none()?;
+    let QueueCall { state, name, incoming, visit, .. } = call;
     let body: KeysBody = incoming.document().await?;
     let keys = body.keys.as_deref().map(read_keys).transpose()?;
     Ok((state.registry.get(&name)?, keys.map(Vec::into_iter), visit))
@@ -287,9 +285,8 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
 }
 
 async fn settle_one_way(call: QueueCall, how: SettleHow) -> Result<Counted<SettledList>, Problem> {
-    let QueueCall { state, name, params, incoming, visit } = call;
-    params.none()?;
-    let body: LeasesBody = incoming.flat_document().await?;
+    let QueueCall { state, name, incoming, visit, .. } = call;
+    let body: LeasesBody = incoming.document().await?;
     // All leases share what is said of them, as the text of an error may be long.
     let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
     check_leases(body.leases.iter())?;
@@ -373,13 +370,16 @@ fn check_leases<'a>(ids: impl ExactSizeIterator<Item = &'a String>) -> Result<()
         let detail = format!("the request names more than {SETTLES_MAX} leases");
         return Err(Problem::new(Code::InvalidRequest, detail).with("limit", SETTLES_MAX));
     }
-    if ids.len() < 2 {
-        return Ok(());
-    }
     let mut seen: HashSet<_, RandomState> = HashSet::default();
+    let is_alone = ids.len() == 1;
     for (index, id) in ids.enumerate() {
-        if !seen.insert(id) {
-            let detail = format!("the lease {id:?} is named twice");
+        if id.len() > NAME_BYTES_MAX {
+            let detail = format!("the lease id {} has more than {NAME_BYTES_MAX} bytes", Excerpt(id));
+            let problem = Problem::new(Code::InvalidRequest, detail).with("index", index);
+            return Err(problem.with("limit", NAME_BYTES_MAX));
+        }
+        if !is_alone && !seen.insert(id) {
+            let detail = format!("the lease {} is named twice", Excerpt(id));
             return Err(Problem::new(Code::InvalidRequest, detail).with("index", index));
         }
     }

@@ -1,23 +1,16 @@
 //! What has happened to a key, newest first, as far back as the journal is kept.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::State;
-
 use super::look::{PAGE_DEFAULT, PAGE_MAX};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
+use crate::http::call::ReadCall;
 use crate::http::counted::Counted;
 use crate::http::cursor::{self, List};
 use crate::http::openapi::answers::{Always, OfQueue, Unavailable, Unprocessable};
 use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
-use crate::http::params::{Params, PathKey, QueueName, wrong};
+use crate::http::params::wrong;
 use crate::http::problem::Problem;
-use crate::http::state::AppState;
-use crate::http::visit::Visit;
 use crate::http::wire::{EventDocument, Page};
-use crate::service::Name;
 
 /// What has happened to a key, newest first.
 #[utoipa::path(
@@ -28,15 +21,9 @@ use crate::service::Name;
         Always, OfQueue, Unprocessable, Unavailable,
     )
 )]
-pub(in crate::http) async fn of_key(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    PathKey(key): PathKey,
-    params: Params,
-    Extension(visit): Extension<Arc<Visit>>,
-) -> Result<Counted<Page<EventDocument>>, Problem> {
-    let params = params.only::<KeyHistoryQuery>()?;
-    page(&state, &name, &key, &params).await.map(|page| Counted::of(&visit, page))
+pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Counted<Page<EventDocument>>, Problem> {
+    let key = call.key()?;
+    page(&call, &key).await.map(|page| Counted::of(&call.visit, page))
 }
 
 /// What has happened to a key, newest first; for keys that clients can't put into a path.
@@ -48,24 +35,13 @@ pub(in crate::http) async fn of_key(
         Always, OfQueue, Unprocessable, Unavailable,
     )
 )]
-pub(in crate::http) async fn history(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Extension(visit): Extension<Arc<Visit>>,
-) -> Result<Counted<Page<EventDocument>>, Problem> {
-    let params = params.only::<HistoryQuery>()?;
-    let key = params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
-    page(&state, &name, &key, &params).await.map(|page| Counted::of(&visit, page))
+pub(in crate::http) async fn history(call: ReadCall) -> Result<Counted<Page<EventDocument>>, Problem> {
+    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
+    page(&call, &key).await.map(|page| Counted::of(&call.visit, page))
 }
 
-async fn page(
-    state: &AppState,
-    name: &Name,
-    key: &Key,
-    params: &Params,
-) -> Result<Page<EventDocument>, Problem> {
-    let handle = state.registry.get(name)?;
+async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem> {
+    let (handle, params) = (call.state.registry.get(&call.name()?)?, &call.params);
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let before = match params.text("continue") {
         Some(token) => {

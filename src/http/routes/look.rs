@@ -4,28 +4,28 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use bytes::Bytes;
 use serde::Serialize;
 
 use crate::engine::Queue;
 use crate::engine::delta::{Deltas, Rv};
+use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
+use crate::http::call::ReadCall;
 use crate::http::counted::Counted;
 use crate::http::cursor::{self, List};
 use crate::http::openapi::answers::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
 use crate::http::openapi::terms::{ItemsAnswer, KnownAnswer};
-use crate::http::params::{Params, PathKey, QueueName, nearest, wrong};
+use crate::http::params::{nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::visit::Visit;
 use crate::http::wire::{ItemDocument, KnownDocument, Page, SyncedDocument};
 use crate::service::{Handle, Moment};
 
@@ -61,7 +61,8 @@ pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
         (Some(lines), json) if json.is_none_or(|json| lines >= json) => Ok(true),
         (_, Some(_)) => Ok(false),
         _ => {
-            let detail = format!("accept {accept:?}: a list is application/json or application/x-ndjson");
+            let detail =
+                format!("accept {}: a list is application/json or application/x-ndjson", Excerpt(&accept));
             Err(Problem::new(Code::NotAcceptable, detail))
         }
     }
@@ -129,15 +130,9 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), Stri
         Always, OfQueue, NotAcceptable, Unprocessable,
     )
 )]
-pub(in crate::http) async fn items(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Extension(visit): Extension<Arc<Visit>>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let params = params.only::<ItemsQuery>()?;
-    let handle = state.registry.get(&name)?;
+pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let ReadCall { state, params, headers, visit, .. } = call;
     if let Some(key) = params.key("key")? {
         return Ok(one_item(&handle, &key).await?.into_response());
     }
@@ -168,7 +163,8 @@ fn read_states(text: Option<&str>) -> Result<Vec<usize>, Problem> {
     for name in text.split(',') {
         let Some(index) = STATES.iter().position(|state| *state == name) else {
             let near = nearest(name, &STATES).map(|near| format!("; did you mean {near:?}?"));
-            let known = format!("{name:?} is none of {}{}", STATES.join(", "), near.unwrap_or_default());
+            let known =
+                format!("{} is none of {}{}", Excerpt(name), STATES.join(", "), near.unwrap_or_default());
             return Err(wrong("state", &known));
         };
         states.push(index);
@@ -306,14 +302,9 @@ fn in_state<'q>(queue: &'q Queue, start: &'q Place) -> Box<dyn Iterator<Item = (
         Always, OfQueue, Unprocessable,
     )
 )]
-pub(in crate::http) async fn item(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    PathKey(key): PathKey,
-    params: Params,
-) -> Result<Json<ItemDocument>, Problem> {
-    params.none()?;
-    one_item(&*state.registry.get(&name)?, &key).await
+pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, Problem> {
+    let (name, key) = (call.name()?, call.key()?);
+    one_item(&*call.state.registry.get(&name)?, &key).await
 }
 
 async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
@@ -325,7 +316,7 @@ async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Prob
 }
 
 fn no_key(key: &Key, why: &str) -> Problem {
-    Problem::new(Code::KeyNotFound, format!("of the key {:?} {why}", key.as_str()))
+    Problem::new(Code::KeyNotFound, format!("of the key {} {why}", Excerpt(key.as_str())))
 }
 
 /// List known objects in key order, or, with `key`, one of them.
@@ -338,15 +329,9 @@ fn no_key(key: &Key, why: &str) -> Problem {
         Always, OfQueue, NotAcceptable, Unprocessable,
     )
 )]
-pub(in crate::http) async fn known_list(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-    Extension(visit): Extension<Arc<Visit>>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let params = params.only::<KnownQuery>()?;
-    let handle = state.registry.get(&name)?;
+pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let ReadCall { state, params, headers, visit, .. } = call;
     if let Some(key) = params.key("key")? {
         return one_known(&handle, &key, &headers).await;
     }
@@ -415,15 +400,9 @@ async fn known_page(
         Always, OfQueue, Unprocessable,
     )
 )]
-pub(in crate::http) async fn known(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    PathKey(key): PathKey,
-    params: Params,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    params.none()?;
-    one_known(&*state.registry.get(&name)?, &key, &headers).await
+pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> {
+    let (name, key) = (call.name()?, call.key()?);
+    one_known(&*call.state.registry.get(&name)?, &key, &call.headers).await
 }
 
 async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Response, Problem> {
@@ -447,12 +426,9 @@ async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Re
         Always, OfQueue,
     )
 )]
-pub(in crate::http) async fn synced(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-) -> Result<Json<SyncedDocument>, Problem> {
-    let params = params.only::<SyncedQuery>()?;
+pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocument>, Problem> {
+    let name = call.name()?;
+    let ReadCall { state, params, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let (synced, remaining) = state.registry.get(&name)?.wait_synced(wait).await?;
     Ok(Json(SyncedDocument { synced, remaining }))

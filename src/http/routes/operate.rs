@@ -1,21 +1,20 @@
 //! What operators ask the server itself.
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::{Uri, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use super::consume::{LEASE_MAX, POP_MAX};
 use super::look::PAGE_MAX;
 use crate::duration;
+use crate::engine::excerpt::Excerpt;
 use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
+use crate::http::call::ReadCall;
 use crate::http::openapi;
 use crate::http::openapi::answers::{Always, NotFound, Unavailable};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::terms::RawObject;
-use crate::http::params::Params;
 use crate::http::problem::{Code, Problem};
-use crate::http::state::AppState;
 use crate::http::wire::{Info, InfoLimits, millis};
 
 /// Whether the process runs.
@@ -26,9 +25,8 @@ use crate::http::wire::{Info, InfoLimits, millis};
         Always,
     )
 )]
-pub(in crate::http) async fn livez(params: Params) -> Result<&'static str, Problem> {
-    params.none()?;
-    Ok("ok\n")
+pub(in crate::http) async fn livez(_: ReadCall) -> &'static str {
+    "ok\n"
 }
 
 /// Whether the server takes requests: 503 until it does, and while it drains.
@@ -39,11 +37,7 @@ pub(in crate::http) async fn livez(params: Params) -> Result<&'static str, Probl
         Always, Unavailable,
     )
 )]
-pub(in crate::http) async fn readyz(
-    State(state): State<AppState>,
-    params: Params,
-) -> Result<&'static str, Problem> {
-    params.none()?;
+pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<&'static str, Problem> {
     if state.shutdown.is_draining() {
         return Err(Problem::new(Code::Draining, "the server is shutting down"));
     }
@@ -62,11 +56,7 @@ pub(in crate::http) async fn readyz(
         Always,
     )
 )]
-pub(in crate::http) async fn info(
-    State(state): State<AppState>,
-    params: Params,
-) -> Result<Json<Info>, Problem> {
-    params.none()?;
+pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Json<Info>, Problem> {
     let limits = state.registry.limits();
     Ok(Json(Info {
         name: "deltaq",
@@ -91,11 +81,7 @@ pub(in crate::http) async fn info(
 }
 
 /// All metrics in Prometheus' text format; by default on a listener of its own.
-pub(in crate::http) async fn metrics(
-    State(state): State<AppState>,
-    params: Params,
-) -> Result<Response, Problem> {
-    params.none()?;
+pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result<Response, Problem> {
     // With thousands of queues it takes a while; no thread that serves requests should stand still for it.
     let registry = state.registry.clone();
     let text = tokio::task::spawn_blocking(move || registry.render_metrics()).await;
@@ -112,10 +98,8 @@ pub(in crate::http) async fn metrics(
     )
 )]
 pub(in crate::http) async fn openapi_json(
-    State(state): State<AppState>,
-    params: Params,
+    ReadCall { state, .. }: ReadCall,
 ) -> Result<Json<serde_json::Value>, Problem> {
-    params.none()?;
     let has_tokens = !state.gate.access.lets_everybody_in();
     Ok(Json(openapi::document(&state.limits, has_tokens)))
 }
@@ -129,13 +113,12 @@ pub(in crate::http) async fn openapi_json(
         Always, NotFound,
     )
 )]
-pub(in crate::http) async fn problem(uri: Uri, params: Params) -> Result<String, Problem> {
-    params.none()?;
+pub(in crate::http) async fn problem(ReadCall { uri, .. }: ReadCall) -> Result<String, Problem> {
     let name = uri.path().strip_prefix("/problems/").unwrap_or_default();
     let code = Code::ALL.iter().find(|code| code.name() == name);
     let Some(code) = code else {
         let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        let detail = format!("no problem has the name {name:?}; there are {}", names.join(", "));
+        let detail = format!("no problem has the name {}; there are {}", Excerpt(name), names.join(", "));
         return Err(Problem::new(Code::NotFound, detail));
     };
     let retry = if code.is_retryable() { "may succeed later" } else { "will fail again" };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::consume::read_keys;
+use super::documents::{Document, documents};
 use super::reading::{
-    Document, Fate, Most, Parsed, Reader, Rules, documents, empty_body, key_or_explicit, objects,
-    read_keys_again, read_list,
+    BatchLimit, Fate, Parsed, Reader, Rules, empty_body, key_or_explicit, objects, read_keys_again, read_list,
 };
 use crate::engine::command::{self, Call, Progress, Replace};
 use crate::engine::config::{Config, Mode};
@@ -17,17 +17,17 @@ use crate::engine::object::{self, Object};
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::trace::Trace;
-use crate::engine::{Queue, ScanCursor, Seed};
+use crate::engine::{Queue, ScanCursor};
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery};
-use crate::http::openapi::terms::{Deltas, Objects, Seeds};
+use crate::http::openapi::terms::{Deltas, Objects};
 use crate::http::params::{check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced, SeedCall};
+use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced};
 use crate::service::{self, Name, SLICE_KEYS};
 
 /// Longest delay of a produce call or a nack.
@@ -47,7 +47,7 @@ const READINGS_MAX: usize = 3;
     )
 )]
 pub(in crate::http) async fn add(call: QueueCall) -> Result<Counted<Produced>, Problem> {
-    produce(call.only::<AddQuery>()?, DeltaKind::Added).await
+    produce(call, DeltaKind::Added).await
 }
 
 /// Update objects; an unknown key is accepted.
@@ -61,7 +61,7 @@ pub(in crate::http) async fn add(call: QueueCall) -> Result<Counted<Produced>, P
     )
 )]
 pub(in crate::http) async fn update(call: QueueCall) -> Result<Counted<Produced>, Problem> {
-    produce(call.only::<UpdateQuery>()?, DeltaKind::Updated).await
+    produce(call, DeltaKind::Updated).await
 }
 
 /// Delete objects, or one by its key alone.
@@ -75,7 +75,7 @@ pub(in crate::http) async fn update(call: QueueCall) -> Result<Counted<Produced>
     )
 )]
 pub(in crate::http) async fn delete(call: QueueCall) -> Result<Counted<Produced>, Problem> {
-    produce(call.only::<DeleteQuery>()?, DeltaKind::Deleted).await
+    produce(call, DeltaKind::Deleted).await
 }
 
 async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Counted<Produced>, Problem> {
@@ -93,7 +93,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
         return Err(wrong("rate_limited", "the rate limiter gives the delay; leave delay out"));
     }
     let rules = Rules::of(&state, &name, &incoming);
-    let (parsed, many) = objects(incoming, &rules.config, Most::of_batch(&state)).await?;
+    let (parsed, many) = objects(incoming, &rules.config, BatchLimit::of_batch(&state)).await?;
     if explicit.is_some() && (many || parsed.len() > 1) {
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
@@ -144,11 +144,10 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     )
 )]
 pub(in crate::http) async fn deltas(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
+    QueueCall { state, name, incoming, visit, .. }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
-    params.none()?;
     let rules = Rules::of(&state, &name, &incoming);
-    let came = documents(incoming, Most::of_batch(&state), &rules.config).await?;
+    let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config).await?;
     let trace = visit.trace();
     let produced = apply(&state, &name, rules, Arc::new(came), move |reader, index, document| {
         delta_call(document, reader, trace.clone()).map_err(|problem| document.problem(index, problem))
@@ -242,7 +241,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
     )
 )]
 pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced>, Problem> {
-    let QueueCall { state, name, params, incoming, visit } = call.only::<ReplaceQuery>()?;
+    let QueueCall { state, name, params, incoming, visit } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let max_delete_percent = params.percent("max_delete_percent")?;
@@ -250,7 +249,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     let count = params.count("count", 0..=u64::MAX)?;
 
     let rules = Rules::of(&state, &name, &incoming);
-    let list = read_list(incoming, &rules, Most::of_list(&state), count).await?;
+    let list = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
     let account = rules.account();
     let mut config = rules.config;
     let mut replace = Replace {
@@ -318,64 +317,14 @@ fn whole_replace(queue: &mut Queue, replace: Replace) -> Result<command::Replace
     )
 )]
 pub(in crate::http) async fn resync(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
+    QueueCall { state, name, incoming, visit, .. }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
-    params.none()?;
     incoming.nothing().await?;
     state.registry.rehearse(&name, Queue::check_resync)?;
     let handle = state.registry.get_or_create(&name)?;
     let mut cursor = ScanCursor::traced(visit.trace());
     let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut cursor, SLICE_KEYS)).await?;
     Ok(Counted::of(&visit, resynced.into()))
-}
-
-/// Put known objects in place without a delta: restoring, moving in.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/seed", tag = "producing", operation_id = "seed",
-    params(InQueue),
-    request_body(content((Seeds = "application/json"), (Seeds = "application/x-ndjson"))),
-    responses(
-        (status = 200, description = "Done.", body = Produced),
-        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
-    )
-)]
-pub(in crate::http) async fn seed(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
-) -> Result<Counted<Produced>, Problem> {
-    params.none()?;
-    let rules = Rules::of(&state, &name, &incoming);
-    let came = documents(incoming, Most::of_seed(&state), &rules.config).await?;
-    let account = rules.account();
-    let seeds = rules.each(Arc::new(came), |reader, index, document| {
-        seed_call(document, reader).map_err(|problem| document.problem(index, problem))
-    });
-    let seeds = seeds.await?;
-    let queued = seeds.len() as u64;
-    state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
-    let handle = state.registry.get_or_create(&name)?;
-    let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS, account).await?;
-    Ok(Counted::of(&visit, Produced { resource_version, queued, ignored: 0 }))
-}
-
-/// Reads a line of seeds by the rules of `/seed`, for others than callers of it.
-///
-/// # Errors
-/// What is wrong with it, in the words that a caller would be told.
-pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
-    let document = Document::alone(line.to_owned());
-    seed_call(&document, &mut Reader::new(config)).map_err(|problem| problem.detail().to_owned())
-}
-
-fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
-    let call: SeedCall<'_> = document.envelope()?;
-    let explicit = call.key.as_deref().map(Key::new).transpose()?;
-    let scanned = reader.admitted(document.object(call.object, &reader.config.key)?, Fate::Kept)?;
-    reader.check_length(&scanned.object)?;
-    if let Some(source) = &call.source {
-        check_name(source).map_err(|wrong| wrong.field("source"))?;
-    }
-    let key = key_or_explicit(scanned.key, explicit.as_ref())?;
-    Ok((key, scanned.object, call.source.as_deref().map(Source::from)))
 }
 
 /// Drop the failures of keys (client-go's Forget).
@@ -389,9 +338,8 @@ fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Probl
     )
 )]
 pub(in crate::http) async fn forget(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
+    QueueCall { state, name, incoming, visit, .. }: QueueCall,
 ) -> Result<Counted<KeysCount>, Problem> {
-    params.none()?;
     let body: ForgetBody = incoming.document().await?;
     let keys = read_keys(&body.keys)?;
     let handle = state.registry.get(&name)?;

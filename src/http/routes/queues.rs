@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::Json;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use tokio::sync::Semaphore;
 
 use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_lines};
@@ -15,7 +14,7 @@ use crate::engine::config::Config;
 use crate::engine::time::Time;
 use crate::engine::{Queue, ScanCursor};
 use crate::http::blocking::run_blocking;
-use crate::http::call::QueueCall;
+use crate::http::call::{QueueCall, ReadCall};
 use crate::http::counted::Counted;
 use crate::http::cursor::{self, List};
 use crate::http::openapi::answers::{
@@ -23,10 +22,9 @@ use crate::http::openapi::answers::{
 };
 use crate::http::openapi::params::{CloseQuery, InQueue, ListQuery};
 use crate::http::openapi::terms::QueuePatch;
-use crate::http::params::{Params, QueueName, wrong};
+use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
-use crate::http::visit::Visit;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
 use crate::service;
@@ -47,10 +45,9 @@ static COMPILING: Semaphore = Semaphore::const_new(2);
     )
 )]
 pub(in crate::http) async fn put(
-    QueueCall { state, name, params, incoming, .. }: QueueCall,
+    QueueCall { state, name, incoming, .. }: QueueCall,
 ) -> Result<Response, Problem> {
-    params.none()?;
-    let patch = incoming.document::<PatchDocument>().await?;
+    let patch = incoming.settings::<PatchDocument>().await?;
     let patch = if patch.has_schema() {
         run_blocking(COMPILING.acquire().await, || patch.compile()).await?
     } else {
@@ -80,12 +77,8 @@ pub(in crate::http) async fn put(
     )
 )]
 pub(in crate::http) async fn list(
-    State(state): State<AppState>,
-    Extension(visit): Extension<Arc<Visit>>,
-    params: Params,
-    headers: HeaderMap,
+    ReadCall { state, params, headers, visit, .. }: ReadCall,
 ) -> Result<Response, Problem> {
-    let params = params.only::<ListQuery>()?;
     let streams = wants_lines(&headers)?;
     let prefix = params.text("prefix").unwrap_or_default().to_owned();
     let caller = visit.caller.get().cloned();
@@ -152,13 +145,8 @@ fn schema_bytes(config: &Config) -> usize {
         Always, OfQueue,
     )
 )]
-pub(in crate::http) async fn get(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-) -> Result<Json<QueueDocument>, Problem> {
-    params.none()?;
-    document(&*state.registry.get(&name)?).await
+pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, Problem> {
+    document(&*call.state.registry.get(&call.name()?)?).await
 }
 
 /// Remove a queue and all that is in it. Waiting pops end with 410.
@@ -170,13 +158,8 @@ pub(in crate::http) async fn get(
         Always, OfQueue,
     )
 )]
-pub(in crate::http) async fn delete(
-    State(state): State<AppState>,
-    QueueName(name): QueueName,
-    params: Params,
-) -> Result<StatusCode, Problem> {
-    params.none()?;
-    let gone = state.registry.delete(&name)?;
+pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Problem> {
+    let gone = call.state.registry.delete(&call.name()?)?;
     gone.wait().await.map_err(service::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -230,7 +213,7 @@ pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocumen
     )
 )]
 pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<ClosedDocument>, Problem> {
-    let QueueCall { state, name, params, incoming, .. } = call.only::<CloseQuery>()?;
+    let QueueCall { state, name, params, incoming, .. } = call;
     let drain = params.flag("drain")?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?;
     if wait.is_some() && !drain {
@@ -254,9 +237,8 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<ClosedDocumen
     )
 )]
 pub(in crate::http) async fn purge(
-    QueueCall { state, name, params, incoming, visit }: QueueCall,
+    QueueCall { state, name, incoming, visit, .. }: QueueCall,
 ) -> Result<Counted<PurgedDocument>, Problem> {
-    params.none()?;
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     let mut cursor = ScanCursor::default();
@@ -268,8 +250,7 @@ async fn switch(
     call: QueueCall,
     change: impl FnOnce(&mut Queue, Time),
 ) -> Result<Json<QueueDocument>, Problem> {
-    let QueueCall { state, name, params, incoming, .. } = call;
-    params.none()?;
+    let QueueCall { state, name, incoming, .. } = call;
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     handle.write(change).await?;

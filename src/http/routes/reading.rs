@@ -6,17 +6,16 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::admission::Unfit;
 use crate::engine::command::ObjectList;
 use crate::engine::config::Config;
 use crate::engine::delta::DeltaKind;
-use crate::engine::key::{Key, KeyError, KeySpec};
-use crate::engine::object::{self, Object, Scanned};
+use crate::engine::key::{Key, KeyError};
+use crate::engine::object::{self, Object, Objects, Scanned};
 use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
-use crate::http::body::{Account, Format, Incoming, Start, document_problem, read_envelope};
+use crate::http::body::{Account, Format, Incoming, Start};
 use crate::http::budget::took_too_long;
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
@@ -56,14 +55,15 @@ pub(super) struct Parsed {
 pub(super) async fn objects(
     incoming: Incoming,
     config: &Config,
-    most: Most,
+    most: BatchLimit,
 ) -> Result<(Vec<Parsed>, bool), Problem> {
-    let mut all = Vec::new();
+    let (mut all, account) = (Vec::new(), incoming.account());
     if incoming.format == Format::Ndjson {
         let longest = object_bytes_max(&incoming, config);
         let mut lines = Lines::new(incoming, longest);
         while let Some(line) = lines.next().await? {
             most.check(all.len() + 1)?;
+            account.reserve_object(0)?;
             all.push(parsed_line(&line, &lines, all.len(), config)?);
         }
         return Ok((all, true));
@@ -72,18 +72,20 @@ pub(super) async fn objects(
     if text.trim().is_empty() {
         return Ok((all, false));
     }
-    let (scanned, many) = object::scan_one_or_many(&text, &config.key)?;
-    most.check(scanned.len())?;
-    all.extend(scanned.into_iter().map(|scanned| Parsed {
-        object: scanned.object,
-        key: scanned.key,
-        line: None,
-    }));
-    Ok((all, many))
+    let mut objects = Objects::new(&text, &config.key)?;
+    while objects.has_next() {
+        most.check(all.len() + 1)?;
+        let Some(scanned) = objects.next_object()? else { break };
+        account.reserve_object(scanned.object.bytes())?;
+        all.push(Parsed { object: scanned.object, key: scanned.key, line: None });
+    }
+    let is_list = objects.is_list();
+    account.release(text.len());
+    Ok((all, is_list))
 }
 
 /// Longest object of a line. One that something is pruned from may come in as long as a body that is no list of lines.
-fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
+pub(super) fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
     let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune().is_empty());
     if prunes { config.max_object_bytes.max(incoming.bytes_max()) } else { config.max_object_bytes }
 }
@@ -100,79 +102,6 @@ fn parsed_line(text: &str, lines: &Lines, index: usize, config: &Config) -> Resu
         return Err(Problem::from(refusal).with("line", line));
     }
     Ok(Parsed { object: scanned.object, key: scanned.key, line: Some(line) })
-}
-
-/// A document of a body.
-#[derive(Debug)]
-pub(super) struct Document {
-    pub(super) text: String,
-    start: Start,
-    /// Its line, if each line is one.
-    line: Option<usize>,
-}
-
-impl Document {
-    /// One that is a whole body.
-    pub(super) fn alone(text: String) -> Self {
-        Self { text, start: Start::OF_BODY, line: None }
-    }
-
-    /// Reads an object that is a part of it.
-    pub(super) fn object(&self, raw: &RawValue, spec: &KeySpec) -> Result<Scanned, Problem> {
-        object::scan(raw.get(), spec).map_err(|error| {
-            let before = self.text.get(..offset(raw.get(), &self.text)).unwrap_or_default();
-            self.start.behind(before).of_error(error).into()
-        })
-    }
-
-    /// Reads it as an object of known fields, one of which is a producer's object.
-    pub(super) fn envelope<'t, T: Deserialize<'t>>(&'t self) -> Result<T, Problem> {
-        read_envelope(&self.text, self.start)
-    }
-
-    /// Says of a problem that it is this document's.
-    pub(super) fn problem(&self, index: usize, problem: Problem) -> Problem {
-        problem.in_item(index, self.line)
-    }
-}
-
-/// The documents of a body, which is one, an array, or a line each.
-pub(super) async fn documents(
-    incoming: Incoming,
-    most: Most,
-    config: &Config,
-) -> Result<Vec<Document>, Problem> {
-    let mut all = Vec::new();
-    if incoming.format == Format::Ndjson {
-        let longest = object_bytes_max(&incoming, config);
-        let mut lines = Lines::new(incoming, longest);
-        while let Some(text) = lines.next().await? {
-            most.check(all.len() + 1)?;
-            let line = lines.number();
-            all.push(Document { text, start: Start { line, column: 1 }, line: Some(line) });
-        }
-        return Ok(all);
-    }
-    let text = incoming.text().await?;
-    if !text.trim_start().starts_with('[') {
-        return if text.trim().is_empty() { Err(empty_body()) } else { Ok(vec![Document::alone(text)]) };
-    }
-    let list: Vec<&RawValue> =
-        serde_json::from_str(&text).map_err(|error| document_problem(&error, Start::OF_BODY))?;
-    most.check(list.len())?;
-    let (mut start, mut passed) = (Start::OF_BODY, 0);
-    for raw in list {
-        let begin = offset(raw.get(), &text);
-        start = start.behind(text.get(passed..begin).unwrap_or_default());
-        passed = begin;
-        all.push(Document { text: raw.get().to_owned(), start, line: None });
-    }
-    Ok(all)
-}
-
-/// Where a part of a text begins in it.
-fn offset(part: &str, text: &str) -> usize {
-    part.as_ptr().addr().saturating_sub(text.as_ptr().addr())
 }
 
 /// A call that takes objects has brought none.
@@ -239,7 +168,7 @@ impl Rules {
     }
 
     /// How many objects are read before others get their turn: at most some milliseconds.
-    fn stretch(&self) -> usize {
+    pub(super) fn stretch(&self) -> usize {
         if self.config.admission.is_some() { ADMITTED_AT_A_STRETCH } else { LINES_AT_A_STRETCH }
     }
 
@@ -349,13 +278,13 @@ pub(super) fn key_or_explicit(own: Result<Key, KeyError>, explicit: Option<&Key>
 
 /// How many objects a list may have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Most {
+pub(super) struct BatchLimit {
     objects: usize,
     setting: &'static str,
     way_out: &'static str,
 }
 
-impl Most {
+impl BatchLimit {
     /// In a call that can be made in parts.
     pub(super) fn of_batch(state: &AppState) -> Self {
         let way_out = "send it in parts";
@@ -374,7 +303,7 @@ impl Most {
         Self { objects: state.limits.max_replace_objects, setting: "queues.max_replace_objects", way_out }
     }
 
-    fn check(self, objects: usize) -> Result<(), Problem> {
+    pub(super) fn check(self, objects: usize) -> Result<(), Problem> {
         let Self { objects: most, setting, way_out } = self;
         if objects <= most {
             return Ok(());
@@ -388,8 +317,8 @@ impl Most {
 const LINES_AT_A_STRETCH: usize = 1_000;
 /// The same, where each object has to be admitted, and may have become as large as an object may be.
 const ADMITTED_AT_A_STRETCH: usize = 100;
-/// Bytes of lines that are gathered before they are admitted.
-const GATHERED_BYTES: usize = 1 << 20;
+/// Bytes of objects that are gathered before they are admitted.
+pub(super) const GATHERED_BYTES: usize = 1 << 20;
 
 /// The last line of an NDJSON list: how many objects came before it.
 #[derive(Deserialize)]
@@ -403,7 +332,7 @@ struct End<C> {
 pub(super) async fn read_list(
     incoming: Incoming,
     rules: &Rules,
-    most: Most,
+    most: BatchLimit,
     count: Option<u64>,
 ) -> Result<ObjectList, Problem> {
     let mut list = ObjectList::default();
@@ -417,12 +346,10 @@ pub(super) async fn read_list(
             )));
         }
     } else {
-        let empty = count == Some(0);
-        let (parsed, many) = objects(incoming, &rules.config, most).await?;
-        if parsed.is_empty() && !many && !empty {
+        let is_empty = !read_objects(&mut list, incoming, rules, most).await?;
+        if is_empty && count != Some(0) {
             return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
         }
-        take(&mut list, parsed, rules).await?;
     }
     for stated in [count, end].into_iter().flatten() {
         let have = list.len() as u64;
@@ -433,12 +360,50 @@ pub(super) async fn read_list(
     Ok(list)
 }
 
+/// Reads the objects of a list in JSON; answers whether there is any JSON. The first object that is wrong ends the reading.
+async fn read_objects(
+    list: &mut ObjectList,
+    incoming: Incoming,
+    rules: &Rules,
+    most: BatchLimit,
+) -> Result<bool, Problem> {
+    let account = incoming.account();
+    let text = incoming.text().await?;
+    if text.trim().is_empty() {
+        return Ok(false);
+    }
+    let mut objects = Objects::new(&text, &rules.config.key)?;
+    let (mut gathered, mut bytes) = (Vec::new(), 0);
+    while objects.has_next() {
+        most.check(list.len() + gathered.len() + 1)?;
+        let scanned = match objects.next_object() {
+            Ok(Some(scanned)) => scanned,
+            Ok(None) => break,
+            Err(error) => {
+                // An object that came before is told of first.
+                take(list, gathered, rules).await?;
+                return Err(error.into());
+            }
+        };
+        account.reserve_object(scanned.object.bytes())?;
+        bytes += scanned.object.bytes();
+        gathered.push(Parsed { object: scanned.object, key: scanned.key, line: None });
+        if bytes >= GATHERED_BYTES || gathered.len() == rules.stretch() {
+            take(list, std::mem::take(&mut gathered), rules).await?;
+            bytes = 0;
+        }
+    }
+    take(list, gathered, rules).await?;
+    account.release(text.len());
+    Ok(true)
+}
+
 /// Reads the lines of a list; answers how many there are by its last line.
 async fn read_lines(
     list: &mut ObjectList,
     incoming: Incoming,
     rules: &Rules,
-    most: Most,
+    most: BatchLimit,
 ) -> Result<Option<u64>, Problem> {
     let longest = object_bytes_max(&incoming, &rules.config);
     let mut lines = Lines::new(incoming, longest);
@@ -484,7 +449,7 @@ async fn next_object(
     lines: &mut Lines,
     end: &mut Option<u64>,
     index: usize,
-    most: Most,
+    most: BatchLimit,
     config: &Config,
 ) -> Result<Option<Parsed>, Problem> {
     while let Some(line) = lines.next().await? {
@@ -496,6 +461,7 @@ async fn next_object(
         *end = end_of(&line);
         if end.is_none() {
             most.check(index + 1)?;
+            lines.account().reserve_object(0)?;
             let parsed = parsed_line(&line, lines, index, config)?;
             if parsed.key.is_err() && end_of::<Value>(&line).is_some() {
                 let number = lines.number();

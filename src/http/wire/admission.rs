@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -65,13 +65,20 @@ impl From<&Config> for QueueSettings {
     }
 }
 
-/// The members of a PUT: the schema as its text, in which numbers keep every digit.
+/// The members of a PUT, each as its text: a schema's numbers keep every digit, and none is read before its length is checked.
 #[derive(Debug, Default)]
 pub struct PatchDocument {
-    common: Map<String, Value>,
+    common: Vec<(String, Box<RawValue>)>,
     schema: Option<Box<RawValue>>,
-    prune: Option<Value>,
+    prune: Option<Box<RawValue>>,
 }
+
+/// Most members that are kept. There are fewer settings, so one of more members has no known name.
+const MEMBERS_KEPT: usize = 64;
+/// Longest text of a setting, in bytes.
+const SETTING_BYTES_MAX: usize = 16 << 10;
+/// Longest text of `prune`, in bytes.
+const PRUNE_BYTES_MAX: usize = 128 << 10;
 
 impl<'de> Deserialize<'de> for PatchDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -90,7 +97,10 @@ impl<'de> Deserialize<'de> for PatchDocument {
                     match name.as_str() {
                         "schema" => document.schema = Some(members.next_value()?),
                         "prune" => document.prune = Some(members.next_value()?),
-                        _ => drop(document.common.insert(name, members.next_value()?)),
+                        _ if document.common.len() < MEMBERS_KEPT => {
+                            document.common.push((name, members.next_value()?));
+                        }
+                        _ => drop(members.next_value::<IgnoredAny>()?),
                     }
                 }
                 Ok(document)
@@ -113,16 +123,30 @@ impl PatchDocument {
     /// # Errors
     /// [`Code::InvalidConfig`](crate::http::problem::Code::InvalidConfig) for a wrong schema or pointer.
     pub fn compile(self) -> Result<Patch, Problem> {
+        let mut common = Map::new();
+        for (name, text) in self.common {
+            let value = read_setting(&name, &text, SETTING_BYTES_MAX)?;
+            common.insert(name, value);
+        }
         let schema = match self.schema.as_deref().map(RawValue::get) {
             None => SchemaPatch::Keep,
             Some("null") => SchemaPatch::Remove,
             Some(text) if text.starts_with('{') => SchemaPatch::Set(Arc::new(Schema::compile(text)?)),
             Some(_) => return Err(invalid("schema", "it must be a JSON object, or null for none")),
         };
-        let prune = self.prune.as_ref().map(pointers);
+        let prune = self.prune.map(|text| pointers(&read_setting("prune", &text, PRUNE_BYTES_MAX)?));
         let admission = AdmissionPatch { schema, prune: prune.transpose()? };
-        Ok(Patch { common: self.common, admission })
+        Ok(Patch { common, admission })
     }
+}
+
+fn read_setting(name: &str, text: &RawValue, bytes_max: usize) -> Result<Value, Problem> {
+    let bytes = text.get().len();
+    if bytes > bytes_max {
+        return Err(invalid(name, &format!("it has {bytes} bytes; at most {bytes_max} are allowed"))
+            .with("limit", bytes_max));
+    }
+    serde_json::from_str(text.get()).map_err(|error| invalid(name, &error.to_string()))
 }
 
 fn pointers(value: &Value) -> Result<Vec<Pointer>, Problem> {

@@ -13,6 +13,7 @@ use crate::config::queue as words;
 use crate::config::queue::{DetailedKeyPart, KeyPart, QueueDefaults};
 use crate::duration::DurationText;
 use crate::engine::config::{Config, Mode, Retention};
+use crate::engine::excerpt::{Excerpt, shortened};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 
@@ -161,14 +162,15 @@ fn members(config: &Config) -> Map<String, Value> {
 
 fn problem_of(Fault { setting, is_unknown, why }: Fault) -> Problem {
     if !is_unknown {
-        return invalid(&setting, &why);
+        return invalid(&setting, &shortened(&why));
     }
     let nearest = ["schema", "prune"].into_iter().find(|name| params::nearest(&setting, &[name]).is_some());
     let hint = match nearest.map(str::to_owned).or_else(|| words::nearest_setting(&setting)) {
         Some(nearest) => format!("did you mean {nearest:?}?"),
         None => "a GET of a queue shows all settings".to_owned(),
     };
-    Problem::new(Code::InvalidRequest, format!("unknown field {setting:?}; {hint}")).with("field", setting)
+    Problem::new(Code::InvalidRequest, format!("unknown field {}; {hint}", Excerpt(&setting)))
+        .with("field", setting)
 }
 
 pub(super) fn invalid(field: &str, why: &str) -> Problem {

@@ -181,6 +181,7 @@ impl SettleHow {
 #[serde(deny_unknown_fields)]
 pub struct LeasesBody {
     /// The leases' ids, none twice.
+    #[serde(deserialize_with = "strict::texts")]
     #[schema(value_type = Vec<String>, max_items = 10_000)]
     pub leases: Vec<String>,
     /// With nack only: how long the keys wait.
@@ -233,6 +234,7 @@ pub struct SettledList {
 #[serde(deny_unknown_fields)]
 pub struct ExtendBody {
     /// The leases' ids, none twice.
+    #[serde(deserialize_with = "strict::texts")]
     #[schema(value_type = Vec<String>, max_items = 10_000)]
     pub leases: Vec<String>,
     /// From now on, instead of the queue's setting.
@@ -303,7 +305,7 @@ pub struct ExtendedList {
 
 /// What is there is not null.
 fn present<'de, D: Deserializer<'de>>(keys: D) -> Result<Option<Vec<String>>, D::Error> {
-    Vec::deserialize(keys).map(Some)
+    strict::texts(keys).map(Some)
 }
 
 /// Keys to redrive or discard.

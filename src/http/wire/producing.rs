@@ -118,6 +118,7 @@ pub struct SeedCall<'a> {
 #[serde(deny_unknown_fields)]
 pub struct ForgetBody {
     /// The keys.
+    #[serde(deserialize_with = "strict::texts")]
     #[schema(value_type = Vec<terms::Key>)]
     pub keys: Vec<String>,
 }

@@ -4,9 +4,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, IntoDeserializer, MapAccess, Visitor};
+use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer, StrDeserializer};
+use serde::de::{DeserializeSeed, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+use crate::engine::excerpt::{EXCERPT_CHARS_MAX, cut};
 
 /// A document that is an object.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(members))
+                T::deserialize(MapAccessDeserializer::new(ShortNames(members)))
             }
         }
 
@@ -32,17 +34,108 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     }
 }
 
+/// The members of a document. A name that is too long for any field is refused before an error message repeats it.
+struct ShortNames<A>(A);
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for ShortNames<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        self.0.next_key_seed(ShortName(seed))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.0.next_value_seed(seed)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.0.size_hint()
+    }
+}
+
+struct ShortName<K>(K);
+
+impl<K> ShortName<K> {
+    fn check<E: Error>(name: &str) -> Result<(), E> {
+        if name.len() <= EXCERPT_CHARS_MAX {
+            return Ok(());
+        }
+        Err(E::custom(format_args!("unknown field `{}...`", cut(name))))
+    }
+}
+
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for ShortName<K> {
+    type Value = K::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<K::Value, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for ShortName<K> {
+    type Value = K::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<K::Value, E> {
+        Self::check(name)?;
+        self.0.deserialize(StrDeserializer::new(name))
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<K::Value, E> {
+        Self::check(name)?;
+        self.0.deserialize(BorrowedStrDeserializer::new(name))
+    }
+}
+
+/// Most entries of a list that are kept: one more than any list may have, so that a longer list is still refused. What
+/// follows is read and not kept.
+const ENTRIES_KEPT: usize = 10_001;
+
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Entries<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
+            let mut kept = Vec::new();
+            while kept.len() < ENTRIES_KEPT
+                && let Some(entry) = entries.next_element()?
+            {
+                kept.push(entry);
+            }
+            while kept.len() == ENTRIES_KEPT && entries.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(kept)
+        }
+    }
+
+    deserializer.deserialize_seq(Entries(PhantomData))
+}
+
 /// Reads a list of objects.
 pub(super) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    let all = Vec::<Named<T>>::deserialize(deserializer)?;
+    let all: Vec<Named<T>> = bounded(deserializer)?;
     Ok(all.into_iter().map(|named| named.0).collect())
 }
 
-/// Reads one word of several.
+/// Reads a list of texts.
+pub(super) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    bounded(deserializer)
+}
+
+/// Reads a word, one of a few.
 pub(super) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
-    T::deserialize(String::deserialize(deserializer)?.into_deserializer())
+    let word = String::deserialize(deserializer)?;
+    T::deserialize(cut(&word).into_deserializer())
 }
 
 /// Reads a whole number, also one that is written as a fraction, such as 5.0; JSON does not tell them apart.

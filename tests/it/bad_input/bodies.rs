@@ -86,8 +86,10 @@ async fn what_is_no_object_is_refused() {
     }
     for call in objects {
         let second = |code, body: &str| on(("POST", call), code).body(body).has("index", 1).tells("object 1");
-        let bodies =
-            [second("invalid-object", "[{},2]"), second("invalid-json", "[{},\n{\"a\":x}]").has("line", 2)];
+        let bodies = [
+            second("invalid-object", "[{\"key\":\"a\"},2]"),
+            second("invalid-json", "[{\"key\":\"a\"},\n{\"a\":x}]").has("line", 2),
+        ];
         bench.refuses(bodies).await;
     }
     let null = on(("POST", "/seed"), "invalid-object").body(r#"{"object":null}"#);

@@ -1,0 +1,99 @@
+//! The rows of the table.
+
+use super::{BodyKind, Class, Operation, Permission};
+use crate::config::access::Verb;
+use crate::http::call::{with_body, without_body};
+use crate::http::openapi::params::{
+    AddQuery, CloseQuery, DeleteQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery,
+    Names, PopQuery, ReplaceQuery, SyncedQuery, UpdateQuery,
+};
+use crate::http::routes::{consume, history, look, operate, produce, queues, seed};
+
+macro_rules! id {
+    (None) => {
+        None
+    };
+    ($id:ident) => {
+        Some(stringify!($id))
+    };
+}
+
+macro_rules! names {
+    () => {
+        &[]
+    };
+    ($query:ident) => {
+        $query::NAMES
+    };
+}
+
+macro_rules! is_quick {
+    (quick) => {
+        true
+    };
+    (long) => {
+        false
+    };
+}
+
+macro_rules! operations {
+    ($($method:ident $path:literal $id:ident $permission:ident $(($verb:ident))? $class:ident $body:ident
+        [$($query:ident)?] $length:ident $kind:ident $file:ident::$handler:ident;)*) => {
+        /// All operations. `Allow` names the methods of a path in this order.
+        pub(super) static ALL: &[Operation] = &[$(Operation {
+            method: stringify!($method),
+            path: $path,
+            id: id!($id),
+            permission: Permission::$permission $((Verb::$verb))?,
+            class: Class::$class,
+            body: BodyKind::$body,
+            query: names!($($query)?),
+            is_quick: is_quick!($length),
+            handler: |context, request| $kind(context, request, $file::$handler),
+        }),*];
+    };
+}
+
+// The columns: method, path, id, permission, in-flight limit, body, query parameters, whether the thread of the connection
+// answers a short call, handler.
+operations! {
+    GET    "/v1/queues"                        list_queues    Token            Read      Ignored  [ListQuery]       long  without_body queues::list;
+    GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
+    PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings []                long  with_body    queues::put;
+    DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  []                long  without_body queues::delete;
+    POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
+    POST   "/v1/queues/{queue}/resume"         resume_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::resume;
+    POST   "/v1/queues/{queue}/close"          close_queue    OnQueue(Admin)   Wait      Empty    [CloseQuery]      long  with_body    queues::close;
+    POST   "/v1/queues/{queue}/reopen"         reopen_queue   OnQueue(Admin)   Write     Empty    []                long  with_body    queues::reopen;
+    POST   "/v1/queues/{queue}/purge"          purge_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::purge;
+    POST   "/v1/queues/{queue}/add"            add            OnQueue(Produce) Write     Objects  [AddQuery]        quick with_body    produce::add;
+    POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick with_body    produce::update;
+    POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick with_body    produce::delete;
+    POST   "/v1/queues/{queue}/replace"        replace        OnQueue(Produce) List      Objects  [ReplaceQuery]    long  with_body    produce::replace;
+    POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  []                long  with_body    produce::deltas;
+    POST   "/v1/queues/{queue}/resync"         resync         OnQueue(Produce) Write     Empty    []                long  with_body    produce::resync;
+    POST   "/v1/queues/{queue}/seed"           seed           OnQueue(Admin)   List      Objects  []                long  with_body    seed::seed;
+    POST   "/v1/queues/{queue}/forget"         forget         OnQueue(Consume) Write     Document []                long  with_body    produce::forget;
+    POST   "/v1/queues/{queue}/pop"            pop            OnQueue(Consume) Pop       Document [PopQuery]        quick with_body    consume::pop;
+    POST   "/v1/queues/{queue}/settle"         settle         OnQueue(Consume) Settle    Document []                quick with_body    consume::settle;
+    POST   "/v1/queues/{queue}/ack"            ack            OnQueue(Consume) Settle    Document []                quick with_body    consume::ack;
+    POST   "/v1/queues/{queue}/nack"           nack           OnQueue(Consume) Settle    Document []                long  with_body    consume::nack;
+    POST   "/v1/queues/{queue}/release"        release        OnQueue(Consume) Settle    Document []                long  with_body    consume::release;
+    POST   "/v1/queues/{queue}/reject"         reject         OnQueue(Consume) Settle    Document []                long  with_body    consume::reject;
+    POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document []                long  with_body    consume::extend;
+    POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    consume::redrive;
+    POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    consume::discard;
+    GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body look::items;
+    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body look::item;
+    GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body look::known_list;
+    GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  []                long  without_body look::known;
+    GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
+    GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
+    GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body look::synced;
+    GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body operate::info;
+    GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body operate::livez;
+    GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body operate::readyz;
+    GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body operate::openapi_json;
+    GET    "/problems/{name}"                  get_problem    Token            Read      Ignored  []                long  without_body operate::problem;
+    GET    "/metrics"                          None           Everywhere(Read) Scrape    Ignored  []                long  without_body operate::metrics;
+}

@@ -1,0 +1,93 @@
+//! The table against the router and against the OpenAPI document.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use serde_json::Value;
+
+use super::*;
+use crate::config::Settings;
+use crate::http::HttpLimits;
+use crate::http::openapi;
+
+/// The document's spelling of a template.
+fn described(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+#[test]
+fn the_document_describes_the_table() {
+    let document = openapi::document(&HttpLimits::of(&Settings::default()), true);
+    let mut documented = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let query = |parameter: &&Value| parameter["in"] == "query";
+            let parameters = operation["parameters"].as_array().into_iter().flatten().filter(query);
+            let names: Vec<_> =
+                parameters.map(|parameter| parameter["name"].as_str().unwrap().to_owned()).collect();
+            let id = operation["operationId"].as_str().unwrap().to_owned();
+            let is_open = operation["security"] == serde_json::json!([{}]);
+            let has_body = operation.get("requestBody").is_some();
+            documented.insert((method.to_uppercase(), path.clone(), id, names, is_open, has_body));
+        }
+    }
+    let tabled = table::ALL.iter().filter_map(|operation| {
+        let has_body = !matches!(operation.body, BodyKind::Ignored | BodyKind::Empty);
+        let names = operation.query.iter().map(|name| (*name).to_owned()).collect();
+        let is_open = operation.permission == Permission::Nothing;
+        let (method, path) = (operation.method.to_owned(), described(operation.path));
+        Some((method, path, operation.id?.to_owned(), names, is_open, has_body))
+    });
+    assert_eq!(tabled.collect::<BTreeSet<_>>(), documented);
+}
+
+#[test]
+fn the_router_finds_every_row_of_the_table() {
+    let operations = Operations::all(true);
+    for operation in table::ALL {
+        let path = operation.path.replace("{queue}", "q").replace("{*key}", "a/b").replace("{name}", "x");
+        let request = |method: &str, path: &str| {
+            Request::builder().method(method).uri(path).body(Body::empty()).unwrap()
+        };
+        let target = operations.target(&request(operation.method, &path));
+        assert!(target.operation.is_some_and(|found| std::ptr::eq(found, operation)), "{path}");
+        assert_eq!(target.path, Some(operation.path));
+        assert_eq!(target.queue.is_some(), operation.path.contains("{queue}"), "{path}");
+        let other = operations.target(&request("BREW", &path));
+        assert!(other.operation.is_none() && other.path == Some(operation.path), "{path}");
+        assert!(other.allow.is_some_and(|allow| allow.contains(operation.method)), "{path}");
+        assert!(
+            operations
+                .target(&request(operation.method, &format!("{path}/")))
+                .operation
+                .is_none_or(|found| found.path.ends_with("{*key}"))
+        );
+    }
+}
+
+#[test]
+fn a_listener_of_the_metrics_offers_nothing_else() {
+    let paths = |operations: Operations| {
+        let found = |operation: &&Operation| {
+            let request = Request::builder().uri(operation.path).body(Body::empty()).unwrap();
+            operations.target(&request).path.is_some()
+        };
+        table::ALL.iter().filter(found).map(|operation| operation.path).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(paths(Operations::of_metrics()), BTreeSet::from(["/metrics"]));
+    assert!(!paths(Operations::all(false)).contains("/metrics"));
+    assert!(paths(Operations::all(true)).contains("/metrics"));
+}
+
+#[test]
+fn an_encoded_name_of_a_queue_is_decoded() {
+    let operations = Operations::all(false);
+    let queue = |path: &str| {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        operations.target(&request).queue.map(|name| name.as_str().to_owned())
+    };
+    assert_eq!(queue("/v1/queues/a"), Some("a".to_owned()));
+    assert_eq!(queue("/v1/queues/%71/items"), Some("q".to_owned()));
+    assert_eq!(queue("/v1/queues/%ff"), None);
+    assert_eq!(queue("/v1/queues/A"), None);
+}

@@ -1,0 +1,154 @@
+//! Known objects that are put in place without a delta.
+
+use std::sync::Arc;
+
+use super::documents::{Document, Documents};
+use super::reading::{
+    BatchLimit, Fate, GATHERED_BYTES, Reader, Rules, empty_body, key_or_explicit, object_bytes_max,
+};
+use crate::engine::Seed;
+use crate::engine::config::Config;
+use crate::engine::delta::Source;
+use crate::engine::key::{Key, KeySpec};
+use crate::engine::object::Objects;
+use crate::http::body::{Format, Incoming};
+use crate::http::call::QueueCall;
+use crate::http::counted::Counted;
+use crate::http::ndjson::Lines;
+use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::params::InQueue;
+use crate::http::openapi::terms::Seeds;
+use crate::http::params::check_name;
+use crate::http::problem::Problem;
+use crate::http::wire::{Produced, SeedCall};
+use crate::service::SLICE_KEYS;
+
+/// Put known objects in place without a delta: restoring, moving in.
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/seed", tag = "producing", operation_id = "seed",
+    params(InQueue),
+    request_body(content((Seeds = "application/json"), (Seeds = "application/x-ndjson"))),
+    responses(
+        (status = 200, description = "Done.", body = Produced),
+        Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
+    )
+)]
+pub(in crate::http) async fn seed(
+    QueueCall { state, name, incoming, visit, .. }: QueueCall,
+) -> Result<Counted<Produced>, Problem> {
+    let rules = Rules::of(&state, &name, &incoming);
+    let account = rules.account();
+    let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
+    let queued = seeds.len() as u64;
+    state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
+    let handle = state.registry.get_or_create(&name)?;
+    let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS, account).await?;
+    Ok(Counted::of(&visit, Produced { resource_version, queued, ignored: 0 }))
+}
+
+/// Reads the objects of a seed. The first one that is wrong ends the reading.
+async fn read_seeds(incoming: Incoming, rules: &Rules, most: BatchLimit) -> Result<Vec<Seed>, Problem> {
+    let account = incoming.account();
+    let mut seeds = Gathering { seeds: Vec::new(), documents: Vec::new(), bytes: 0, rules };
+    if incoming.format == Format::Ndjson {
+        let longest = object_bytes_max(&incoming, &rules.config);
+        let mut lines = Lines::new(incoming, longest);
+        loop {
+            let text = match lines.next().await {
+                Ok(Some(text)) => text,
+                Ok(None) => break,
+                Err(problem) => return Err(seeds.first_problem(problem).await),
+            };
+            most.check(seeds.len() + 1)?;
+            account.reserve_object(0)?;
+            let bytes = text.len();
+            seeds.add(Document::of_line(text, lines.number()), bytes).await?;
+        }
+        return seeds.finish().await;
+    }
+    let text = incoming.text().await?;
+    if text.trim().is_empty() {
+        return Err(empty_body());
+    }
+    let mut documents = Documents::of(text);
+    let (text, spec) = (documents.text(), KeySpec::default());
+    let mut objects = Objects::of_envelopes(&text, &spec)?;
+    while objects.has_next() {
+        most.check(seeds.len() + 1)?;
+        let raw = match objects.next_text() {
+            Ok(raw) => raw.unwrap_or_default(),
+            Err(error) => return Err(seeds.first_problem(error.into()).await),
+        };
+        account.reserve_object(raw.len())?;
+        seeds.add(documents.next(raw), raw.len()).await?;
+    }
+    seeds.finish().await
+}
+
+/// The seeds that have been read, and documents that are read next.
+struct Gathering<'r> {
+    seeds: Vec<Seed>,
+    documents: Vec<Document>,
+    /// Bytes of the documents.
+    bytes: usize,
+    rules: &'r Rules,
+}
+
+impl Gathering<'_> {
+    fn len(&self) -> usize {
+        self.seeds.len() + self.documents.len()
+    }
+
+    async fn add(&mut self, document: Document, bytes: usize) -> Result<(), Problem> {
+        self.documents.push(document);
+        self.bytes += bytes;
+        if self.bytes < GATHERED_BYTES && self.documents.len() < self.rules.stretch() {
+            return Ok(());
+        }
+        self.read().await?;
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), Problem> {
+        let before = self.seeds.len();
+        self.bytes = 0;
+        let documents = Arc::new(std::mem::take(&mut self.documents));
+        let read = self.rules.each(documents, move |reader, index, document: &Document| {
+            seed_call(document, reader).map_err(|problem| document.problem(before + index, problem))
+        });
+        self.seeds.extend(read.await?);
+        Ok(())
+    }
+
+    /// What is wrong with the documents so far, or else `problem`, which comes behind them.
+    async fn first_problem(&mut self, problem: Problem) -> Problem {
+        self.read().await.err().unwrap_or(problem)
+    }
+
+    async fn finish(mut self) -> Result<Vec<Seed>, Problem> {
+        self.read().await?;
+        Ok(self.seeds)
+    }
+}
+
+/// Reads a line of seeds by the rules of `/seed`, for others than callers of it.
+///
+/// # Errors
+/// What is wrong with it, in the words that a caller would be told.
+pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
+    let document = Document::alone(line.to_owned());
+    seed_call(&document, &mut Reader::new(config)).map_err(|problem| problem.detail().to_owned())
+}
+
+fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
+    let call: SeedCall<'_> = document.envelope()?;
+    let explicit = call.key.as_deref().map(Key::new).transpose()?;
+    let scanned = reader.admitted(document.object(call.object, &reader.config.key)?, Fate::Kept)?;
+    reader.check_length(&scanned.object)?;
+    if let Some(source) = &call.source {
+        check_name(source).map_err(|wrong| wrong.field("source"))?;
+    }
+    let key = key_or_explicit(scanned.key, explicit.as_ref())?;
+    Ok((key, scanned.object, call.source.as_deref().map(Source::from)))
+}

@@ -1,0 +1,192 @@
+//! Peak memory of hostile bodies: no request may make the server hold a multiple of what its caller sends.
+
+use std::fmt::Write as _;
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use bytes::Bytes;
+use futures_util::stream;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+use crate::contract::Talk;
+
+/// Size of each hostile body, in bytes.
+const BODY_BYTES: usize = 3 << 20;
+/// Size of the pieces in which a body arrives, in bytes.
+const PIECE_BYTES: usize = 64 << 10;
+/// A request may hold this many times its body.
+const FACTOR_MAX: u64 = 3;
+/// Largest error reply, in bytes.
+const REPLY_BYTES_MAX: usize = 4_096;
+
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+
+/// All calls that are sent with POST or PUT.
+const CALLS: [(&str, &str); 23] = [
+    ("PUT", ""),
+    ("POST", "/pause"),
+    ("POST", "/resume"),
+    ("POST", "/close"),
+    ("POST", "/reopen"),
+    ("POST", "/purge"),
+    ("POST", "/add"),
+    ("POST", "/update"),
+    ("POST", "/delete"),
+    ("POST", "/replace?source=s&count=1"),
+    ("POST", "/deltas"),
+    ("POST", "/resync"),
+    ("POST", "/seed"),
+    ("POST", "/forget"),
+    ("POST", "/pop"),
+    ("POST", "/settle"),
+    ("POST", "/ack"),
+    ("POST", "/nack"),
+    ("POST", "/release"),
+    ("POST", "/reject"),
+    ("POST", "/extend"),
+    ("POST", "/parked/redrive"),
+    ("POST", "/parked/discard"),
+];
+
+/// A hostile body: `unit` is repeated between `start` and `end`, its `#` replaced by a number.
+struct Hostile {
+    content_type: &'static str,
+    start: &'static str,
+    unit: &'static str,
+    end: &'static str,
+}
+
+const fn json(start: &'static str, unit: &'static str, end: &'static str) -> Hostile {
+    Hostile { content_type: JSON, start, unit, end }
+}
+
+const fn lines(unit: &'static str) -> Hostile {
+    Hostile { content_type: NDJSON, start: "", unit, end: "" }
+}
+
+/// DEL is one byte in JSON and six characters in a message that quotes it.
+const HOSTILE: [Hostile; 44] = [
+    json("[", "{},", "{}]"),
+    json("[", "{\"key\":\"#\"},", "{}]"),
+    json("[", "0,", "0]"),
+    json("[", "[],", "0]"),
+    json("[", "\"\",", "0]"),
+    json("[", "[", ""),
+    json("", " ", ""),
+    json("{", " ", "}"),
+    json("", "{", ""),
+    json("\"", "\u{7f}", "\""),
+    json("", "9", ""),
+    json("", "\u{7f}", ""),
+    json("{", "\"#\":0,", "\"\":0}"),
+    json("{", "\"\\n#\":0,", "\"\":0}"),
+    json("{\"", "\u{7f}", "\":0}"),
+    json("{\"", "\\n", "\":0}"),
+    json("{\"key\":\"", "\u{7f}", "\"}"),
+    json("{\"key\":[", "0,", "0]}"),
+    json("{\"key\":[", "\"/#\",", "0]}"),
+    json("{\"key\":\"a\",\"x\":[", "0,", "0]}"),
+    json("{\"mode\":\"", "\u{7f}", "\"}"),
+    json("{\"rate_limiter\":{", "\"#\":0,", "\"\":0}}"),
+    json("{\"rate_limiter\":{\"", "\u{7f}", "\":0}}"),
+    json("{\"prune\":[", "\"/#\",", "\"/a\"]}"),
+    json("{\"prune\":[\"", "\u{7f}", "\"]}"),
+    json("{\"schema\":{\"enum\":[", "0,", "0]}}"),
+    json("{\"schema\":{\"", "\u{7f}", "\":0}}"),
+    json("{\"settle\":[", "{\"lease\":\"#\",\"as\":\"ack\"},", "{}]}"),
+    json("{\"settle\":[{\"lease\":\"", "\u{7f}", "\",\"as\":\"ack\"}]}"),
+    json("{\"settle\":[{\"lease\":\"a\",\"as\":\"", "\u{7f}", "\"}]}"),
+    json("{\"settle\":\"", "\u{7f}", "\"}"),
+    json("{\"leases\":[", "\"#\",", "\"\"]}"),
+    json("{\"leases\":[\"", "\u{7f}", "\"]}"),
+    json("{\"leases\":[\"a\"],\"error\":\"", "\u{7f}", "\"}"),
+    json("{\"leases\":[\"a\"],\"delay\":\"", "\u{7f}", "\"}"),
+    json("{\"leases\":[\"a\"],\"lease\":\"", "\u{7f}", "\"}"),
+    json("{\"keys\":[", "\"#\",", "\"\"]}"),
+    json("{\"keys\":[\"", "\u{7f}", "\"]}"),
+    json("{\"type\":\"", "\u{7f}", "\"}"),
+    json("{\"type\":\"Deleted\",\"key\":\"a\",\"final_state_unknown\":\"", "\u{7f}", "\"}"),
+    json("{\"object\":{\"key\":\"a\"},\"source\":\"", "\u{7f}", "\"}"),
+    json("[{\"object\":{\"key\":\"a\"},\"resource_version\":\"", "\u{7f}", "\"}]"),
+    lines("{}\n"),
+    lines("\n"),
+];
+
+impl Hostile {
+    fn text(&self) -> Vec<u8> {
+        let mut text = String::with_capacity(BODY_BYTES + 64);
+        text.push_str(self.start);
+        let mut number = 0_usize;
+        while text.len() + self.end.len() < BODY_BYTES {
+            match self.unit.split_once('#') {
+                Some((before, after)) => {
+                    let _ = write!(text, "{before}{number:04x}{after}");
+                }
+                None => text.push_str(self.unit),
+            }
+            number += 1;
+        }
+        text.push_str(self.end);
+        text.into_bytes()
+    }
+}
+
+/// What a request cost: the most memory held at a time, in bytes; its status and reply.
+fn measured(
+    runtime: &Runtime,
+    talk: &Talk,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    text: &Bytes,
+) -> (u64, u16, String) {
+    let (router, whole) = (talk.router.clone(), text.clone());
+    let mut outcome = (0, String::new());
+    let memory = allocation_counter::measure(|| {
+        outcome = runtime.block_on(async {
+            // Each piece is copied when it is asked for, as a connection does.
+            let starts = (0..whole.len()).step_by(PIECE_BYTES);
+            let pieces = starts.map(move |start| {
+                let end = whole.len().min(start + PIECE_BYTES);
+                Ok::<_, std::io::Error>(Bytes::copy_from_slice(&whole[start..end]))
+            });
+            let request = Request::builder()
+                .method(method)
+                .uri(format!("/v1/queues/q{path}"))
+                .header("content-type", content_type)
+                .body(Body::from_stream(stream::iter(pieces)))
+                .expect("a request");
+            let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
+            let status = response.status().as_u16();
+            let body = to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+            (status, String::from_utf8_lossy(&body).into_owned())
+        });
+    });
+    (memory.bytes_max, outcome.0, outcome.1)
+}
+
+#[test]
+fn no_body_makes_the_server_hold_a_multiple_of_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut wrong = Vec::new();
+    for hostile in &HOSTILE {
+        let text = Bytes::from(hostile.text());
+        for (method, call) in CALLS {
+            let talk = runtime.block_on(async { Talk::large() });
+            let (bytes, status, reply) = measured(&runtime, &talk, method, call, hostile.content_type, &text);
+            let is_too_much = bytes >= FACTOR_MAX * text.len() as u64;
+            let refuses_badly = status >= 400 && reply.len() > REPLY_BYTES_MAX;
+            if is_too_much || refuses_badly || status >= 500 {
+                let start: String = format!("{}{}{}", hostile.start, hostile.unit, hostile.end);
+                let (bytes, replied) = (bytes / 1_000_000, reply.len());
+                wrong.push(format!("{method} {call} {start:?}: {bytes} MB held, {status}, {replied} bytes"));
+            }
+            let code = serde_json::from_str::<Value>(&reply).ok().map(|reply| reply["code"].clone());
+            assert!(status < 400 || code.is_some_and(|code| code.is_string()), "{method} {call}: {reply}");
+        }
+    }
+    assert!(wrong.is_empty(), "{} of all:\n{}", wrong.len(), wrong.join("\n"));
+}
