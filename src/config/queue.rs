@@ -36,6 +36,7 @@ pub struct QueueDefaults {
     #[schema(value_type = u64, minimum = 0, maximum = 4294967295_i64)]
     pub max_failures: u32,
     /// The backoff of a failed key.
+    #[serde(deserialize_with = "range::table")]
     pub rate_limiter: RateLimiter,
     /// Period after which all known objects are delivered again, a duration; unset never resyncs.
     #[serde(
@@ -78,7 +79,7 @@ pub struct QueueDefaults {
     #[schema(minimum = 0, maximum = 9223372036854775807_i64)]
     pub max_deletes: Option<u64>,
     /// How long events are kept.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "range::table")]
     pub retention: Retention,
 }
 
@@ -101,7 +102,7 @@ pub enum KeyPart {
     /// A JSON pointer (RFC 6901) to a required value.
     Required(String),
     /// A JSON pointer and whether its value is optional.
-    Detailed(DetailedKeyPart),
+    Detailed(#[serde(deserialize_with = "range::table")] DetailedKeyPart),
 }
 
 /// The long form of a [`KeyPart`].
@@ -120,13 +121,13 @@ pub struct DetailedKeyPart {
 #[serde(deny_unknown_fields)]
 pub struct RateLimiter {
     /// The wait doubles with every failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::optional_table", skip_serializing_if = "Option::is_none")]
     pub item_exponential: Option<ItemExponential>,
     /// A short wait after the first failures, a long wait after later failures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::optional_table", skip_serializing_if = "Option::is_none")]
     pub item_fast_slow: Option<ItemFastSlow>,
     /// One token bucket for all keys of the queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::optional_table", skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
     /// Longest wait, a duration; unset is no limit.
     #[serde(

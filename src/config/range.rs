@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use serde::de::{self, Deserializer, Unexpected, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serializer};
 
 use super::queue::KeyPart;
@@ -37,6 +38,40 @@ pub(super) const U32_MAX: u64 = u32::MAX as u64;
 
 /// Whole numbers below 2^53 have no fraction that a float has lost.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+struct Named<T>(T);
+
+/// A table. Without this, serde takes an array for a struct, by the order of its fields.
+pub(super) fn table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Named::deserialize(deserializer)?.0)
+}
+
+/// [`table`], or nothing.
+pub(super) fn optional_table<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Named<T>>::deserialize(deserializer)?.map(|named| named.0))
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(members))
+            }
+        }
+
+        deserializer.deserialize_map(Members(PhantomData)).map(Self)
+    }
+}
 
 struct Whole<const MIN: u64, const MAX: u64>(u64);
 

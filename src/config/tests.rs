@@ -357,3 +357,26 @@ fn expected_of(path: &str) -> String {
     let error = layers.finish().unwrap_err().to_string();
     error.rsplit_once(", expected ").unwrap().1.to_owned()
 }
+
+#[test]
+fn an_array_is_no_table() {
+    let replaced = |path: &str, array: &str| {
+        let mut document = serde_json::to_value(QueueDefaults::default()).unwrap();
+        let parent = document.pointer_mut(path.rsplit_once('/').unwrap().0).unwrap();
+        parent[path.rsplit_once('/').unwrap().1] = serde_json::from_str(array).unwrap();
+        QueueDefaults::from_json(document)
+    };
+    assert!(replaced("/retention", "{}").is_ok());
+    assert!(replaced("/key", r#"[{"pointer":"/a","optional":true}]"#).is_ok());
+    for (path, array) in [
+        ("/retention", "[null,null]"),
+        ("/rate_limiter", "[null,null]"),
+        ("/rate_limiter/item_exponential", r#"["5ms","1s"]"#),
+        ("/rate_limiter/item_fast_slow", r#"["5ms","1s",3]"#),
+        ("/rate_limiter/bucket", "[1,1]"),
+        ("/key", r#"[["/a",true]]"#),
+    ] {
+        let fault = replaced(path, array).expect_err(path);
+        assert!(fault.why.contains("sequence") || path == "/key", "{path}: {}", fault.why);
+    }
+}
