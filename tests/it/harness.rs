@@ -58,7 +58,7 @@ impl Service {
         let server = Server::start(&settings, shutdown.clone()).await?;
         let (api, metrics) = (server.api, server.metrics);
         let reloadable = server.reloadable().clone();
-        let running = spawn(async { server.run().await.expect("the server ends in good order") });
+        let running = spawn(async { server.run().await.expect("the server ends cleanly") });
         Ok(Self { api, metrics, shutdown, reloadable, running })
     }
 
