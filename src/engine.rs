@@ -28,6 +28,7 @@ pub mod excerpt;
 pub mod key;
 pub mod known;
 pub mod limits;
+pub mod mode;
 pub mod object;
 pub mod rate_limit;
 pub mod refusal;

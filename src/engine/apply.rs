@@ -8,7 +8,6 @@ use std::fmt;
 use std::num::NonZero;
 use std::time::Duration;
 
-use super::config::Mode;
 use super::delta::{self, Delta, DeltaKind, Deltas, Rv};
 use super::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
@@ -197,7 +196,7 @@ impl Queue {
 
     fn apply_appended(&mut self, slot: Slot, appended: &Appended, stamp: EventId) -> Result<u32, Reason> {
         let Appended { key, delta, final_state_unknown, origin, provenance, due, object } = appended;
-        let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
+        let (latest_only, cap) = (self.config.rules().only_newest_waits, self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let delta = Delta {
             rv: stamp.rv,
@@ -240,7 +239,7 @@ impl Queue {
 
     fn apply_leased(&mut self, slot: Slot, leased: &Leased, stamp: EventId) -> Result<u32, Reason> {
         let Leased { key: _, deadline, worker, pop_id } = leased;
-        let keeps_delay = self.config.mode == Mode::Keys;
+        let keeps_delay = self.config.rules().delays_are_adds;
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
         let Place::Ready(former) = schedule_state.place else { return Err("the key is not ready") };
@@ -265,7 +264,7 @@ impl Queue {
 
     /// Applies an event that merges no deltas.
     fn apply_to_key(&mut self, slot: Slot, kind: &EventKind, stamp: EventId) -> Result<u32, Reason> {
-        let mode = self.config.mode;
+        let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
         match kind {
@@ -294,7 +293,7 @@ impl Queue {
             }
             EventKind::DelayElapsed { key } => {
                 schedule_state.delay().ok_or("the key has no delay")?;
-                let waits = mode == Mode::Keys || !entry.waiting.is_empty();
+                let waits = rules.delays_are_adds || !entry.waiting.is_empty();
                 self.schedule.fire(slot, key, schedule_state, waits, stamp);
             }
             EventKind::Forgotten { .. } => self.schedule.forget(slot, schedule_state),
@@ -331,7 +330,7 @@ impl Queue {
         stamp: EventId,
     ) -> Result<u32, Reason> {
         self.leave_pop(slot, token)?;
-        let (latest_only, cap) = (self.config.latest_only(), self.config.cap());
+        let (latest_only, cap) = (self.config.rules().only_newest_waits, self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
         let leased = std::mem::take(&mut entry.leased);

@@ -1,16 +1,16 @@
-//! Checkpoints: copies of the state, taken a few keys at a time while the queue goes on.
+//! Checkpoints: copies of the state, taken a few keys at a time while the queue keeps working.
 //!
-//! A checkpoint begins at one event and its slices are as of later ones, so what it stores is no state
-//! that the queue ever was in. Recovery makes it whole: replay starts behind the event at which the
-//! last completed checkpoint began, and passes over what a stored key has seen already.
+//! A checkpoint begins at one event, and its chunks describe the keys as of later events, so the stored state is none
+//! that the queue ever had. Replay corrects that: it starts behind the event at which the last completed checkpoint
+//! began, and ignores the events that a stored key already contains.
 //!
 //! Invariants, over all keys and with B the event at which the last completed checkpoint began:
-//! - a key that has no row came into being after B: replay makes it;
-//! - a key that has not changed since B has its newest row;
-//! - the row at a slot is of the key that is there and `stored`, or of one in `gone`. Each slice brings
-//!   all of `gone`, so no later row finds the slot, or its key at another slot, taken;
-//! - a key that went while a checkpoint runs is in `gone` though it has no row: that checkpoint will
-//!   have replay start at an event that the key may have lived to see.
+//! - a key without a row was created after B, so replay creates it;
+//! - the row of a key that has not changed since B is up to date;
+//! - the row at a slot belongs to the key at that slot, which then `has_row`, or to a key in `gone`. Each chunk contains
+//!   all of `gone`, so no later row finds its slot, or its key at another slot, occupied;
+//! - a key that is removed during a checkpoint is in `gone` even without a row: after that checkpoint, replay may start
+//!   at an event of this key.
 
 use std::num::NonZero;
 
@@ -20,20 +20,20 @@ use super::schedule::Slot;
 use super::snapshot::{CheckpointChunk, Gone, KeyState, QueueState};
 use super::table::Entry;
 
-/// What a settled lease takes in a checkpoint, in bytes, as a rough guess.
+/// Approximate size of a settled lease in a checkpoint, in bytes.
 const SETTLED_BYTES: usize = 16;
 
-/// What the checkpoints of a queue have, and what they miss.
+/// What the checkpoints of a queue contain, and what the next one must add.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
-    /// Whether there are any. Without, nobody would ever take what is in `gone`.
+    /// Whether the queue has a journal. Without one, `gone` would only grow.
     pub(super) journaled: bool,
-    /// Where the last completed one began; 0 before the first one.
+    /// The event at which the last completed checkpoint began; 0 before the first one.
     pub(super) begun: Rv,
     pub(super) running: Option<Running>,
-    /// Keys that are gone since the last slice, oldest first.
+    /// Keys that were removed since the last chunk, oldest first.
     pub(super) gone: Vec<Gone>,
-    /// What all keys took when a checkpoint was over them last.
+    /// The size of all keys, as of the last completed checkpoint.
     pub(super) key_bytes: u64,
 }
 
@@ -41,15 +41,15 @@ pub(super) struct Checkpoints {
 #[derive(Debug)]
 pub(super) struct Running {
     begun: Rv,
-    /// The next slot to look at.
+    /// The next slot to examine.
     next: usize,
-    /// The slots that there were when it began; keys in others are newer.
+    /// Number of slots at the beginning of the checkpoint; keys in later slots are newer.
     end: usize,
     key_bytes: u64,
 }
 
 impl Checkpoints {
-    /// A key has left the queue and its slot, of which the checkpoints have a row or not.
+    /// Records that the entry was removed from the table.
     pub(super) fn note_gone(&mut self, entry: Entry, slot: Slot, rv: Rv) {
         if self.journaled && (entry.has_row || self.running.is_some()) {
             self.gone.push(Gone { key: entry.key, slot, rv });
@@ -58,12 +58,12 @@ impl Checkpoints {
 }
 
 impl Queue {
-    /// From now on the queue keeps track of what checkpoints need. A restored queue does anyway.
+    /// Makes the queue record what checkpoints need, from now on. A restored queue does so from the beginning.
     pub fn journaled(&mut self) {
         self.checkpoints.journaled = true;
     }
 
-    /// All that is not about one key.
+    /// The state of the queue without its keys.
     #[must_use]
     pub fn queue_state(&self) -> QueueState {
         QueueState {
@@ -82,21 +82,21 @@ impl Queue {
         }
     }
 
-    /// Begins a checkpoint, as of now. The state that it answers may be written when all slices of it
-    /// are, not before: replay starts at its event.
+    /// Begins a checkpoint and returns the state of the queue. The store must write this state after all chunks of the
+    /// checkpoint, because replay starts at the event of this state.
     pub fn begin_checkpoint(&mut self) -> QueueState {
         let (begun, end) = (self.rv, self.table.slots());
         self.checkpoints.running = Some(Running { begun, next: 0, end, key_bytes: 0 });
         self.queue_state()
     }
 
-    /// The next part of the running checkpoint, as of now: all keys that are gone since the last part,
-    /// and up to `rows` keys that have changed since the checkpoint before, found by a look at up to
-    /// `looks` slots. A key with many deltas counts as many rows; one key is always taken.
+    /// The next chunk of the running checkpoint: all keys that were removed since the last chunk, and up to `rows` keys
+    /// that have changed since the previous checkpoint, among up to `looks` slots. A key with many deltas counts as many
+    /// rows; a chunk may always contain one key.
     ///
-    /// The parts are to be written in their order, the gone keys of each before or with its rows, and
-    /// none before the events that it is as of. What is gone in a later part may have a row in an
-    /// earlier one: it must not be written before that row, not in one transaction either.
+    /// The store must write the chunks in order, after the events that they contain, and the removed keys of a chunk
+    /// before or together with its rows. A key that a later chunk removes may have a row in an earlier one; the removal
+    /// must not be written before that row, not even in the same transaction.
     pub fn capture(&mut self, rows: usize, looks: usize) -> CheckpointChunk {
         let gone = std::mem::take(&mut self.checkpoints.gone);
         let mut keys = Vec::new();
@@ -104,7 +104,7 @@ impl Queue {
         let Some(running) = &mut self.checkpoints.running else {
             return CheckpointChunk { gone, keys, ended: true };
         };
-        // The table may have become smaller: it lets go of all slots when the last key is gone.
+        // The table may have become smaller: it releases all slots when its last key is removed.
         let end = running.end.min(self.table.slots());
         let stop = running.next.saturating_add(looks).min(end);
         let mut left = rows;
@@ -122,7 +122,7 @@ impl Queue {
         CheckpointChunk { gone, keys, ended: running.next >= end }
     }
 
-    /// The running checkpoint is complete: all its parts and the state at its beginning are written.
+    /// The running checkpoint is complete: the store has written all chunks and the state at the beginning.
     pub fn end_checkpoint(&mut self) {
         if let Some(running) = self.checkpoints.running.take() {
             self.checkpoints.begun = running.begun;
@@ -130,8 +130,8 @@ impl Queue {
         }
     }
 
-    /// About how many bytes the state has: its keys and their objects, and what settled leases leave
-    /// behind; as of the last checkpoint that was completed, or of recovery.
+    /// Approximate size of the state in bytes: keys, objects and settled leases, as of the last completed checkpoint or
+    /// of recovery.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let settled = self.settled.len() * SETTLED_BYTES;
@@ -140,7 +140,7 @@ impl Queue {
 }
 
 impl Entry {
-    /// A copy of all that is of the key.
+    /// A copy of the key's state.
     pub(super) fn state(&self) -> KeyState {
         KeyState {
             key: self.key.clone(),
@@ -153,7 +153,7 @@ impl Entry {
         }
     }
 
-    /// Bytes of the key and of its objects.
+    /// Size of the key and its objects in bytes.
     pub(super) fn stored_bytes(&self) -> u64 {
         let known = self.known.as_ref().map_or(0, |known| known.object.bytes());
         let objects = known + self.waiting.bytes() + self.leased.bytes();

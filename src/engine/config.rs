@@ -5,92 +5,70 @@ use std::time::Duration;
 
 use super::delta::Cap;
 use super::key::KeySpec;
+pub use super::mode::{Mode, ModeRules};
 use super::rate_limit::RateLimiter;
 use crate::admission::Admission;
-
-/// What a pop hands out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// All deltas since the last acknowledgement (DeltaFIFO).
-    Delta,
-    /// One delta, the newest (FIFO).
-    Latest,
-    /// The key alone (workqueue).
-    Keys,
-}
-
-impl Mode {
-    /// The name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Delta => "delta",
-            Self::Latest => "latest",
-            Self::Keys => "keys",
-        }
-    }
-}
 
 /// How long events are kept after they are no longer needed to restore the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Oldest event kept, by age; `None` leaves it to `bytes`.
+    /// Maximum age of a kept event; `None` means that only `bytes` decides.
     pub age: Option<Duration>,
-    /// Most bytes of events kept; `None` is as many as the queue's state takes, and 64 MiB at least.
+    /// Maximum size of the kept events; `None` means the size of the queue's state, but at least 64 MiB.
     pub bytes: Option<u64>,
 }
 
 /// All settings of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// What a pop hands out.
+    /// What a pop delivers.
     pub mode: Mode,
-    /// Where an object carries its key.
+    /// The JSON pointers that give an object's key.
     pub key: KeySpec,
-    /// Whether acknowledged objects are kept.
+    /// Whether the queue stores acknowledged objects.
     pub known_objects: bool,
-    /// Whether Replace queues `Replaced`; else `Sync`, as older client-go did.
+    /// Whether Replace queues `Replaced`, or `Sync` like older versions of client-go.
     pub emit_replaced: bool,
-    /// How long a lease lasts when the pop does not say.
+    /// The length of a lease, unless the pop asks for another one.
     pub lease: Duration,
-    /// Failures after which a key is parked; 0 is never.
+    /// Number of failures after which a key is parked; 0 means never.
     pub max_failures: u32,
-    /// How long a failed key waits.
+    /// How long a failed key waits before it is delivered again.
     pub rate_limiter: RateLimiter,
-    /// How often all known objects are handed out again; `None` is never.
+    /// The interval at which all known objects are delivered again; `None` means never.
     pub resync_period: Option<Duration>,
-    /// Most keys in the queue, known ones included.
+    /// Maximum number of keys in the queue, known ones included.
     pub max_keys: usize,
     /// Longest object, in bytes of JSON.
     pub max_object_bytes: usize,
-    /// Most deltas that wait for one key before the oldest are merged.
+    /// Maximum number of deltas that wait for one key; beyond it the oldest are merged.
     pub max_deltas_per_key: usize,
-    /// Most bytes of objects that wait for one key before the oldest are merged.
+    /// Maximum size of the objects that wait for one key; beyond it the oldest deltas are merged.
     pub max_bytes_per_key: usize,
-    /// Replace refuses to delete more than this percentage of a source's keys, unless it says otherwise.
+    /// Maximum percentage of a source's keys that a Replace deletes, unless the call overrides it.
     pub max_delete_percent: Option<f64>,
-    /// Replace refuses to delete more than this many keys, unless it says otherwise.
+    /// Maximum number of keys that a Replace deletes, unless the call overrides it.
     pub max_deletes: Option<u64>,
-    /// How long events are kept.
+    /// How long journaled events are kept.
     pub retention: Retention,
-    /// What is asked of objects before they are taken, and done to them.
+    /// The schema, defaults and pruning of incoming objects.
     pub admission: Option<Arc<Admission>>,
 }
 
 impl Config {
-    /// The bounds of a waiting list of deltas.
+    /// The cap of a list of waiting deltas.
     #[must_use]
     pub fn cap(&self) -> Cap {
         Cap { deltas: self.max_deltas_per_key, bytes: self.max_bytes_per_key }
     }
 
-    /// Whether at most one delta of a key waits.
+    /// The rules of the queue's mode.
     #[must_use]
-    pub fn latest_only(&self) -> bool {
-        self.mode == Mode::Latest
+    pub fn rules(&self) -> ModeRules {
+        self.mode.rules()
     }
 
-    /// The first of the fields that can't change while the queue holds keys and differs in `next`.
+    /// The first field that differs in `next` and can't change while the queue holds keys.
     #[must_use]
     pub fn immutable_difference(&self, next: &Self) -> Option<&'static str> {
         if self.mode != next.mode {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::command::{Extended, How, Item, Outcome, Pop, Settle, Settled};
-use super::config::Mode;
 use super::delta::Rv;
 use super::event::{Disposition, Ending, EventKind, Failure, Leased};
 use super::key::Key;
@@ -38,7 +37,7 @@ impl Queue {
             let failure_expiry = failure_expiry.map(|(at, rv, slot)| (at, 2, rv, slot));
             let next = [lease, delay, failure_expiry].into_iter().flatten().min();
             let Some((at, kind, rv, slot)) = next else { break };
-            let Some(key) = self.table.at(slot).map(|entry| entry.key.clone()) else { break };
+            let key = self.entry(slot).key.clone();
             let at_slot = Some(slot);
             match kind {
                 0 => {
@@ -83,21 +82,26 @@ impl Queue {
         let deadline = now.plus(pop.lease.unwrap_or(self.config.lease));
         let mut items = Vec::new();
         let mut bytes = 0_usize;
-        while items.len() < pop.max && self.has_ready() {
+        while items.len() < pop.max && !self.paused {
             let Some((_, slot)) = self.schedule.first() else { break };
-            let Some(entry) = self.table.at(slot) else { break };
+            let entry = self.entry(slot);
             let known = entry.known.as_ref().filter(|_| pop.with_known);
             bytes += entry.waiting.bytes() + known.map_or(0, |known| known.object.bytes());
             if bytes > pop.max_bytes && !items.is_empty() {
                 break;
             }
-            let Place::Ready(position) = entry.schedule_state.place else { break };
+            let Place::Ready(position) = entry.schedule_state.place else {
+                panic!(
+                    "key {} is in the ready queue, but its place is {:?}",
+                    entry.key, entry.schedule_state.place
+                );
+            };
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
             self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
             let waited = now.since(position.added);
             self.counters.waits.push(waited);
-            items.extend(self.table.at(slot).and_then(|entry| self.item(entry, pop, waited)));
+            items.push(self.item(self.entry(slot), pop, waited));
         }
         Ok(items)
     }
@@ -110,16 +114,15 @@ impl Queue {
 
     fn live_again(&self, pop: &Pop) -> Vec<Item> {
         let Some(slots) = pop.id.as_ref().and_then(|id| self.pop_ids.get(id)) else { return Vec::new() };
-        let entries = slots.iter().filter_map(|slot| self.table.at(*slot));
-        let mut items: Vec<Item> =
-            entries.filter_map(|entry| self.item(entry, pop, Duration::ZERO)).collect();
+        let item = |slot: &Slot| self.item(self.entry(*slot), pop, Duration::ZERO);
+        let mut items: Vec<Item> = slots.iter().map(item).collect();
         items.sort_by_key(|item| item.token);
         items
     }
 
-    fn item(&self, entry: &Entry, pop: &Pop, waited: Duration) -> Option<Item> {
-        let lease = entry.schedule_state.lease()?;
-        Some(Item {
+    fn item(&self, entry: &Entry, pop: &Pop, waited: Duration) -> Item {
+        let lease = entry.lease();
+        Item {
             key: entry.key.clone(),
             token: lease.token,
             deadline: lease.deadline,
@@ -129,7 +132,7 @@ impl Queue {
             deltas: entry.leased.to_vec(),
             known: entry.known.as_deref().filter(|_| pop.with_known).cloned(),
             waited,
-        })
+        }
     }
 
     /// Settles leases, each for itself.
@@ -151,10 +154,9 @@ impl Queue {
                 Settled::Stale { outcome }
             };
         };
-        let since =
-            self.table.at(slot).and_then(|entry| entry.schedule_state.lease()).map(|lease| lease.since);
+        let worked = now.since(self.entry(slot).lease().since);
         self.end_lease(now, slot, &settle.how, false);
-        Settled::Ok { worked: since.map_or(Duration::ZERO, |since| now.since(since)) }
+        Settled::Ok { worked }
     }
 
     /// Gives leases back whose reply could not be written, as if they had not been: also those that would expire first.
@@ -184,24 +186,21 @@ impl Queue {
                 continue;
             };
             self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
-            let entry = self.table.at(slot);
-            extended.push(Extended::Ok {
-                deadline,
-                pending_deltas: entry.map_or(0, |entry| entry.waiting.len()),
-                deleted: entry.is_some_and(Entry::is_deleted),
-            });
+            let entry = self.entry(slot);
+            let (pending_deltas, deleted) = (entry.waiting.len(), entry.is_deleted());
+            extended.push(Extended::Ok { deadline, pending_deltas, deleted });
         }
         extended
     }
 
     fn lease_of(&self, token: Rv) -> Option<(Slot, Key)> {
         let slot = self.schedule.leased_at(token)?;
-        Some((slot, self.table.at(slot)?.key.clone()))
+        Some((slot, self.entry(slot).key.clone()))
     }
 
     fn end_lease(&mut self, now: Time, slot: Slot, how: &How, expired: bool) {
-        let Some(entry) = self.table.at(slot) else { return };
-        let Some(token) = entry.schedule_state.lease().map(|lease| lease.token) else { return };
+        let entry = self.entry(slot);
+        let token = entry.lease().token;
         let key = entry.key.clone();
         let ending = match how {
             How::Ack => Ending::Acked,
@@ -228,10 +227,10 @@ impl Queue {
     ) -> Ending {
         let schedule_state = &entry.schedule_state;
         let failures = schedule_state.failures.saturating_add(1);
-        let news = schedule_state.lease().is_some_and(|lease| lease.news.is_some());
-        let keys_mode = self.config.mode == Mode::Keys;
+        let news = entry.lease().news.is_some();
+        let delays_are_adds = self.config.rules().delays_are_adds;
         let too_often = self.config.max_failures > 0 && failures >= self.config.max_failures;
-        let asks_limiter = delay.is_none() && if news { keys_mode } else { !too_often };
+        let asks_limiter = delay.is_none() && if news { delays_are_adds } else { !too_often };
         let wait = match delay {
             Some(delay) => delay,
             None if asks_limiter => {
@@ -241,7 +240,7 @@ impl Queue {
         };
         let due = (!wait.is_zero()).then(|| now.plus(wait));
         let disposition = match due {
-            _ if news => Disposition::Tail { due: due.filter(|_| keys_mode) },
+            _ if news => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
             _ if too_often && schedule_state.delay().is_some() => Disposition::Delayed,
             _ if too_often => Disposition::Park,
             Some(due) => Disposition::Wait { due },

@@ -2,7 +2,6 @@
 
 use std::num::NonZero;
 
-use super::config::Mode;
 use super::delta::{Deltas, Rv};
 use super::queue::Queue;
 use super::schedule::{IndexSizes, Place, Slot};
@@ -70,7 +69,7 @@ impl Queue {
 
     fn check_entry(&self, slot: Slot, entry: &Entry) -> Result<(), &'static str> {
         let schedule_state = &entry.schedule_state;
-        let mode = self.config.mode;
+        let rules = self.config.rules();
         let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
         rule(self.table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
         rule(self.schedule.holds(slot, &entry.key, schedule_state), "is not where its standing says")?;
@@ -88,7 +87,7 @@ impl Queue {
         rule(!entry.has_row || self.checkpoints.journaled, "has a row without a journal")?;
         let leased = schedule_state.lease();
         rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
-        if mode == Mode::Keys {
+        if !rules.has_objects {
             return rule(!entry.has_state(), "has an object in mode keys");
         }
         rule(leased.is_none() || !entry.leased.is_empty(), "has a lease of nothing")?;
@@ -108,7 +107,7 @@ impl Queue {
         let rvs: Vec<_> = entry.leased.iter().chain(entry.waiting.iter()).map(|delta| delta.rv).collect();
         rule(rvs.is_sorted_by(|a, b| a < b), "deltas are out of order")?;
         // There is no rule for the cap: it may have been lowered, and merges at the next append.
-        rule(mode != Mode::Latest || entry.waiting.len() <= 1, "more than one delta waits in mode latest")
+        rule(!rules.only_newest_waits || entry.waiting.len() <= 1, "more than one delta waits in mode latest")
     }
 }
 

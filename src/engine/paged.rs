@@ -1,13 +1,13 @@
-//! A vector in pages, so that growing never moves what is there: it stops the queue for no longer with
-//! a million entries than with a thousand.
+//! A vector in pages. Growing never moves the entries, so it pauses a queue of a million entries no longer than a queue
+//! of a thousand.
 
-/// Bytes of a page: a size that allocators hand out without waste.
+/// Size of a page, which allocators provide without waste.
 const PAGE_BYTES: usize = 1 << 16;
 
-/// A vector of `T` that only grows. Empty ones take no memory.
+/// A vector of `T` that only grows. An empty vector takes no memory.
 #[derive(Debug)]
 pub(super) struct Paged<T> {
-    /// Invariant: all but the last are full.
+    /// Invariant: all pages but the last are full.
     pages: Vec<Vec<T>>,
 }
 
@@ -21,7 +21,7 @@ impl<T> Paged<T> {
     /// Entries of a page.
     const PAGE: usize = PAGE_BYTES / size_of::<T>();
 
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.pages.last().map_or(0, |last| (self.pages.len() - 1) * Self::PAGE + last.len())
     }
@@ -31,17 +31,17 @@ impl<T> Paged<T> {
         self.pages.get(index / Self::PAGE)?.get(index % Self::PAGE)
     }
 
-    /// The entry at `index`, to change it.
+    /// The entry at `index`, mutable.
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.pages.get_mut(index / Self::PAGE)?.get_mut(index % Self::PAGE)
     }
 
-    /// Puts an entry behind all others.
+    /// Appends an entry.
     pub(super) fn push(&mut self, entry: T) {
         if let Some(last) = self.pages.last_mut().filter(|last| last.len() < Self::PAGE) {
             last.push(entry);
         } else {
-            // Most vectors are small and never have a second page.
+            // Most vectors are small and never get a second page.
             let room = if self.pages.is_empty() { 1 } else { Self::PAGE };
             let mut page = Vec::with_capacity(room);
             page.push(entry);

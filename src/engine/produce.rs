@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use super::command::{Call, Produced};
-use super::config::Mode;
-use super::delta::{DeltaKind, Source};
+use super::delta::{DeltaKind, Provenance, Source};
 use super::event::{Appended, EventKind, Origin, Queued};
 use super::key::Key;
 use super::object::Object;
@@ -22,12 +21,15 @@ impl Queue {
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
         let now = self.advance(now);
         self.check_calls(calls)?;
+        let has_objects = self.config.rules().has_objects;
+        // The deltas of one command mostly have the same source, so they share it.
+        let mut provenance = Provenance::default();
         let mut produced = Produced::default();
         for call in calls {
             let accepted = match call.kind {
-                _ if self.config.mode == Mode::Keys => self.add_key(now, call),
-                DeltaKind::Deleted => self.delete(now, call),
-                _ => self.append(now, call),
+                _ if !has_objects => self.add_key(now, call),
+                DeltaKind::Deleted => self.delete(now, call, &mut provenance),
+                _ => self.append(now, call, &mut provenance),
             };
             if accepted {
                 produced.queued += 1;
@@ -45,21 +47,21 @@ impl Queue {
     /// # Errors
     /// As [`produce`](Self::produce).
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
-        let keys_mode = self.config.mode == Mode::Keys;
+        let rules = self.config.rules();
         let limit = self.config.max_object_bytes;
         for (index, call) in calls.iter().enumerate() {
-            if keys_mode && call.kind != DeltaKind::Added {
+            if !rules.has_objects && call.kind != DeltaKind::Added {
                 let name = if call.kind == DeltaKind::Deleted { "delete" } else { "update" };
                 return Err(self.wrong_mode(name, "a queue of mode keys has no objects, only add"));
             }
-            if !keys_mode && call.rate_limited {
+            if rules.has_objects && call.rate_limited {
                 return Err(self.wrong_mode("rate_limited", "only a queue of mode keys has AddRateLimited"));
             }
             if let Some(bytes) = call.object.as_ref().map(Object::bytes).filter(|bytes| *bytes > limit) {
                 return Err(Refusal::ObjectTooLarge { limit, bytes, index });
             }
         }
-        if keys_mode && self.closed {
+        if rules.stops_when_closed && self.closed {
             return Ok(());
         }
         let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted);
@@ -90,7 +92,7 @@ impl Queue {
 
     fn add_key(&mut self, now: Time, call: &Call) -> bool {
         let key = call.key.clone();
-        if self.closed {
+        if self.closed && self.config.rules().stops_when_closed {
             self.counters.ignored_closed += 1;
             // Ignored adds find no room checked; failure counts are bounded here instead.
             let has_room = self.table.len() < self.config.max_keys || self.table.find(key.as_str()).is_some();
@@ -126,8 +128,10 @@ impl Queue {
     }
 
     /// Queues the delta of a call that has an object.
-    fn append(&mut self, now: Time, call: &Call) -> bool {
-        let Some(object) = &call.object else { return false };
+    fn append(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
+        let Some(object) = &call.object else {
+            panic!("the call {:?} of key {} has no object", call.kind, call.key);
+        };
         self.counters.retries += u64::from(call.delay.is_some());
         let slot = self.table.find_or_insert(&call.key);
         let inherited = || self.table.at(slot).and_then(Entry::owner).cloned();
@@ -137,7 +141,7 @@ impl Queue {
             delta: call.kind,
             final_state_unknown: call.final_state_unknown,
             origin: Origin::Call,
-            provenance: self.provenance(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
+            provenance: provenance.same_or_next(call.source.as_ref(), owner.as_ref(), call.trace.as_ref()),
             due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
             object: object.clone(),
         };
@@ -145,7 +149,7 @@ impl Queue {
         true
     }
 
-    fn delete(&mut self, now: Time, call: &Call) -> bool {
+    fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.table.get(call.key.as_str()).filter(known_only) else {
             self.counters.ignored_absent += 1;
@@ -169,13 +173,13 @@ impl Queue {
         let inferred = call.object.is_none();
         let object = call.object.clone().or_else(|| entry.newest_object().cloned());
         let final_state_unknown = call.final_state_unknown || inferred;
-        self.append(now, &Call { object, final_state_unknown, ..call.clone() })
+        self.append(now, &Call { object, final_state_unknown, ..call.clone() }, provenance)
     }
 
     /// Mode latest: whether a deletion drops the key, because no consumer can have seen it and the
     /// known objects would tell if one had.
     pub(super) fn drops(&self, entry: &Entry) -> bool {
-        self.config.mode == Mode::Latest
+        self.config.rules().drops_unseen_keys
             && self.config.known_objects
             && entry.known.is_none()
             && entry.schedule_state.attempt == 0

@@ -10,18 +10,17 @@ use smallvec::SmallVec;
 
 use super::checkpoint::Checkpoints;
 use super::command::{Outcome, Settled};
-use super::config::{Config, Mode};
-use super::delta::{DeltaKind, Provenance, Rv, Source};
+use super::config::Config;
+use super::delta::{DeltaKind, Rv, Source};
 use super::event::{Appended, Ending, Event, EventKind, ReplaceCounts};
 use super::rate_limit::BucketLevel;
 use super::refusal::Refusal;
 use super::replace::{Garbage, ReplaceJob};
-use super::schedule::{Place, Schedule, Slot};
+use super::schedule::{Lease, Place, Schedule, Slot};
 use super::settled::SettledLeases;
 use super::sweep::Seeding;
 use super::table::{Entry, Table};
 use super::time::Time;
-use super::trace::Trace;
 
 /// One queue: its state, and the commands and reads on it.
 ///
@@ -68,8 +67,6 @@ pub struct Queue {
     pub(super) counters: Counters,
     /// Volatile: the adds that are in a tally already.
     pub(super) adds_taken: u64,
-    /// Volatile: that of the delta that was queued last, to be shared with the next.
-    pub(super) last_provenance: Provenance,
 }
 
 /// Where a queue is with its initial list.
@@ -197,7 +194,6 @@ impl Queue {
             resync_due: false,
             counters: Counters::default(),
             adds_taken: 0,
-            last_provenance: Provenance::default(),
         }
     }
 
@@ -252,8 +248,8 @@ impl Queue {
     /// How long the oldest lease has lasted.
     #[must_use]
     pub fn longest_lease(&self, now: Time) -> Option<Duration> {
-        let lease = self.table.at(self.schedule.oldest_lease()?)?.schedule_state.lease()?;
-        Some(now.since(lease.since))
+        let slot = self.schedule.oldest_lease()?;
+        Some(now.since(self.entry(slot).lease().since))
     }
 
     /// Says up to which event the journal has everything.
@@ -282,7 +278,8 @@ impl Queue {
     /// frozen while closed and hold nothing up.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        let delayed = if self.config.mode == Mode::Keys { 0 } else { self.schedule.delayed_len() };
+        let is_frozen = self.config.rules().stops_when_closed;
+        let delayed = if is_frozen { 0 } else { self.schedule.delayed_len() };
         self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
     }
 
@@ -414,7 +411,15 @@ impl Queue {
         forgotten
     }
 
-    /// Numbers, applies and notes an event, and counts it.
+    /// The entry at a slot that the schedule or the table has just named.
+    pub(super) fn entry(&self, slot: Slot) -> &Entry {
+        match self.table.at(slot) {
+            Some(entry) => entry,
+            None => panic!("slot {slot} has no entry"),
+        }
+    }
+
+    /// Numbers, applies, records and counts an event.
     pub(super) fn emit(&mut self, now: Time, kind: EventKind) {
         let slot = kind.key().map(|key| self.table.find_or_insert(key));
         self.emit_at(now, slot, kind);
@@ -431,7 +436,7 @@ impl Queue {
 
     /// The earliest delay that may fire: none while a closed queue of mode keys freezes them.
     pub(super) fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
-        let frozen = self.closed && self.config.mode == Mode::Keys;
+        let frozen = self.closed && self.config.rules().stops_when_closed;
         if frozen { None } else { self.schedule.next_delay() }
     }
 
@@ -446,16 +451,6 @@ impl Queue {
             Place::Ready(position) => Some(position.since),
             _ => None,
         }
-    }
-
-    /// The provenance of these facts, shared with that of the delta before if the facts are the same.
-    pub(super) fn provenance(
-        &mut self,
-        source: Option<&Source>,
-        owner: Option<&Source>,
-        trace: Option<&Trace>,
-    ) -> Provenance {
-        self.last_provenance.same_or_next(source, owner, trace)
     }
 
     fn count(&mut self, now: Time, slot: Option<Slot>, kind: &EventKind) {
@@ -497,6 +492,14 @@ impl Queue {
 }
 
 impl Entry {
+    /// The lease of a key that the schedule says is leased.
+    pub(super) fn lease(&self) -> &Lease {
+        match &self.schedule_state.place {
+            Place::Leased(lease) => lease,
+            other => panic!("key {} has no lease: its place is {other:?}", self.key),
+        }
+    }
+
     /// The owner of the key's newest state: waiting, else leased, else known.
     #[must_use]
     pub fn owner(&self) -> Option<&Source> {

@@ -1,16 +1,16 @@
 //! client-go's workqueue rate limiters: how long a key waits after its n-th failure.
 //!
-//! Failure counts live with the keys; only the token bucket has state of its own.
+//! Failure counts are stored with the keys; only the token bucket has a state of its own.
 
 use std::time::Duration;
 
 use super::time::Time;
 
-/// From here on `2^n` is infinite in client-go's f64, and `base * 2^n` past any maximum: a base of 0,
-/// for which client-go computes nonsense (0 * infinity), is no exception.
+/// From this exponent on, `2^n` is infinite in client-go's f64, so the wait is the maximum. That includes a base of 0,
+/// where client-go's result (0 * infinity) has no meaning.
 const DOUBLINGS_INFINITE: u32 = 1_024;
 
-/// The limiters of a queue. The longest wait of those that are set counts.
+/// The limiters of a queue. The wait is the longest one of all configured limiters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateLimiter {
     /// `base * 2^(failures - 1)`, at most `max`.
@@ -19,9 +19,9 @@ pub struct RateLimiter {
     pub item_fast_slow: Option<ItemFastSlow>,
     /// One token bucket for all keys of the queue.
     pub bucket: Option<Bucket>,
-    /// Caps the result.
+    /// The longest possible wait, before jitter.
     pub max_wait: Option<Duration>,
-    /// Up to this fraction of the wait is added on top, derived from key and failure count.
+    /// Up to this fraction of the wait is added to it. The exact fraction follows from key and failure count.
     pub jitter: f64,
 }
 
@@ -39,27 +39,27 @@ pub struct ItemExponential {
 pub struct ItemFastSlow {
     /// Wait after each of the first `max_fast` failures.
     pub fast: Duration,
-    /// Wait after each later one.
+    /// Wait after each later failure.
     pub slow: Duration,
-    /// How many failures are fast.
+    /// Number of failures with the fast wait.
     pub max_fast: u32,
 }
 
 /// client-go's `TypedBucketRateLimiter`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bucket {
-    /// Tokens that come in per second.
+    /// Tokens that are added per second.
     pub qps: f64,
-    /// Tokens that fit in.
+    /// Capacity of the bucket in tokens.
     pub burst: u32,
 }
 
-/// How full a queue's token bucket is. Below zero, tokens are reserved ahead of time.
+/// The level of a queue's token bucket. A level below zero means that future tokens are reserved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BucketLevel {
-    /// Tokens in it.
+    /// Number of tokens.
     pub tokens: f64,
-    /// As of when.
+    /// The time of this level.
     pub at: Time,
 }
 
@@ -117,7 +117,7 @@ impl ItemExponential {
         }
         let factor = 1_u32.checked_shl(doublings.min(31)).unwrap_or(u32::MAX);
         let mut wait = self.base.saturating_mul(factor);
-        // A factor of 2^31 is past any maximum unless the base is tiny; go on doubling then.
+        // A factor of 2^31 exceeds any maximum unless the base is tiny; in that case the wait is doubled further.
         for _ in 31..doublings.min(128) {
             wait = wait.saturating_mul(2);
         }
@@ -126,7 +126,7 @@ impl ItemExponential {
 }
 
 impl Bucket {
-    /// Reserves one token; the wait is how long until it is there.
+    /// Reserves one token. The wait lasts until that token exists.
     fn take(&self, level: Option<BucketLevel>, now: Time) -> (Duration, BucketLevel) {
         let full = f64::from(self.burst);
         let filled = level
@@ -149,8 +149,8 @@ fn add_jitter(wait: Duration, jitter: f64, key: &str, failures: u32) -> Duration
     wait.saturating_add(Duration::try_from_secs_f64(extra).unwrap_or(Duration::ZERO))
 }
 
-/// A number in 0..1 that looks random but depends on nothing else (FNV-1a, then a finaliser, so
-/// that neighbouring failure counts differ in their high bits).
+/// A pseudo-random number in 0..1 that depends on nothing but key and failure count (FNV-1a and a finaliser, so that
+/// the high bits of neighbouring failure counts differ).
 fn fraction(key: &str, failures: u32) -> f64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in key.bytes().chain(failures.to_le_bytes()) {

@@ -1,12 +1,12 @@
-//! Why the engine refuses a command. A refused command has changed nothing.
+//! The reasons for which the engine refuses a command. A refused command changes nothing.
 
 use super::config::Mode;
 use super::event::ReplaceCounts;
 
-/// Why a command is refused.
+/// The reason for which a command is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// New keys would pass the queue's `max_keys`.
+    /// The command names more new keys than `max_keys` allows.
     #[error("the queue holds {keys} of at most {limit} keys; {wanted} new ones do not fit")]
     QueueFull {
         /// The setting `max_keys`.
@@ -23,7 +23,7 @@ pub enum Refusal {
         limit: usize,
         /// Bytes of the object.
         bytes: usize,
-        /// Its place in the command, from 0.
+        /// Index of the object in the command, from 0.
         index: usize,
     },
     /// The call does not exist in the queue's mode.
@@ -31,21 +31,21 @@ pub enum Refusal {
     WrongMode {
         /// The call, by its name in the API.
         call: &'static str,
-        /// Why not.
+        /// Why the mode excludes the call.
         reason: &'static str,
         /// The queue's mode.
         mode: Mode,
     },
-    /// Too many Replaces wait for their turn.
-    #[error("{limit} Replaces of this queue run or wait for their turn already")]
+    /// Too many Replaces run or wait.
+    #[error("{limit} Replaces of this queue already run or wait; that is the limit")]
     TooManyReplaces {
         /// [`limits::REPLACES_MAX`](super::limits::REPLACES_MAX).
         limit: usize,
     },
-    /// The settings changed since the keys of the command's objects were read.
-    #[error("the queue's settings changed meanwhile")]
+    /// The settings have changed since the objects of the command were read.
+    #[error("the queue's settings changed during the call")]
     ConfigChanged,
-    /// The queue is closed and nothing is left to hand out.
+    /// The queue is closed and has nothing left to deliver.
     #[error("the queue is closed and drained")]
     Closed,
     /// A Replace would delete more than its guard allows.
@@ -64,13 +64,13 @@ pub enum Refusal {
         /// What the Replace would have done, as far as it was counted.
         counts: ReplaceCounts,
     },
-    /// Seeding needs a queue in which nothing waits.
+    /// A seed needs a queue in which nothing is ready, delayed, leased or parked.
     #[error("the queue is not empty: {waiting} keys are ready, delayed, leased or parked")]
     NotEmpty {
         /// Keys that are ready, delayed, leased or parked.
         waiting: usize,
     },
-    /// The field can't change while the queue holds or knows keys.
+    /// The setting can't change while the queue holds keys.
     #[error(
         "{field} can't change while the queue holds keys, and it holds {keys}; delete the queue first, or use another"
     )]

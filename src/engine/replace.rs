@@ -11,7 +11,6 @@ use std::vec::IntoIter;
 
 use super::command::{ObjectList, Progress, Replace, ReplaceId, Replaced};
 use super::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
-use super::config::Mode;
 use super::delta::{DeltaKind, Provenance, Source};
 use super::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
 use super::key::{Key, KeySet};
@@ -33,6 +32,8 @@ pub(super) struct ReplaceJob {
     source: Option<Source>,
     only_changed: bool,
     trace: Option<Trace>,
+    /// The provenance of the latest delta, which the next one mostly shares.
+    provenance: Provenance,
     /// What its items are queued as: what the settings said at the acceptance.
     kind: DeltaKind,
     guard: Option<Guard>,
@@ -141,6 +142,7 @@ impl Queue {
             source: replace.source,
             only_changed: replace.only_changed,
             trace: replace.trace,
+            provenance: Provenance::default(),
             kind: if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
             guard,
             is_dry: replace.dry_run,
@@ -161,7 +163,7 @@ impl Queue {
     /// # Errors
     /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`].
     pub fn check_replace(&self, replace: &Replace) -> Result<(), Refusal> {
-        if self.config.mode == Mode::Keys {
+        if !self.config.rules().has_objects {
             return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
         }
         if self.replace_jobs.len() >= REPLACES_MAX {
@@ -283,11 +285,12 @@ impl Queue {
             let source = job.source.clone();
             let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
             let mut cursor = std::mem::take(&mut job.cursor);
-            let keys = self.next_keys(&mut cursor, budget, owned);
+            let slots = self.next_slots(&mut cursor, budget, owned);
+            let keys = || slots.iter().map(|slot| &self.entry(*slot).key);
             job.cursor = cursor;
-            job.owned += keys.len() as u64;
+            job.owned += slots.len() as u64;
             let goes = |key: &&Key| !job.keys.contains(key) && !job.called.contains_key(*key);
-            job.deletions += keys.iter().filter(goes).count() as u64;
+            job.deletions += keys().filter(goes).count() as u64;
             if job.cursor.is_under_way() {
                 return;
             }
@@ -350,7 +353,11 @@ impl Queue {
                         delta: job.kind,
                         final_state_unknown: false,
                         origin: Origin::replace(job.may_be_first),
-                        provenance: self.provenance(job.source.as_ref(), owner.as_ref(), job.trace.as_ref()),
+                        provenance: job.provenance.same_or_next(
+                            job.source.as_ref(),
+                            owner.as_ref(),
+                            job.trace.as_ref(),
+                        ),
                         due: None,
                         object,
                     };
@@ -383,13 +390,16 @@ impl Queue {
                 && !job.called.contains_key(&entry.key)
         };
         let mut cursor = std::mem::take(&mut job.cursor);
-        let keys = self.next_keys(&mut cursor, budget, goes);
+        let slots = self.next_slots(&mut cursor, budget, goes);
         job.cursor = cursor;
         let origin = Origin::replace(job.may_be_first);
         let provenance = Provenance::new(job.source.clone(), None, job.trace.clone());
-        for key in keys {
-            let Some(entry) = self.table.get(key.as_str()) else { continue };
-            let Some(object) = entry.newest_object().cloned() else { continue };
+        for slot in slots {
+            let entry = self.entry(slot);
+            let key = entry.key.clone();
+            let Some(object) = entry.newest_object().cloned() else {
+                panic!("key {key} is to be deleted and has no object");
+            };
             let kind = if self.drops(entry) {
                 EventKind::Dropped { key, origin }
             } else {
@@ -403,7 +413,7 @@ impl Queue {
                     object,
                 })
             };
-            self.emit(now, kind);
+            self.emit_at(now, Some(slot), kind);
             job.counts.deleted += 1;
         }
         !job.cursor.is_under_way()

@@ -1,12 +1,12 @@
-//! A hash table in parts, so that growing never stops the queue for long: each part rehashes by
-//! itself, and a part of a million keys holds about 16,000 of them.
+//! A hash table in parts. Each part grows and rehashes alone, so growing never pauses a queue for long: of a million
+//! keys, a part holds about 16,000.
 
 use hashbrown::HashTable;
 
-/// Bits of the hash that choose the part. The table inside uses the other end of the hash.
+/// Number of bits of the hash that choose the part. The tables in the parts use other bits.
 const PART_BITS: u32 = 6;
 
-/// A hash table of `T`, found by hash and equality. Empty ones take no memory.
+/// A hash table of `T`, searched by hash and equality. An empty table takes no memory.
 #[derive(Debug)]
 pub(super) struct Shards<T> {
     parts: Vec<HashTable<T>>,
@@ -14,17 +14,17 @@ pub(super) struct Shards<T> {
 }
 
 impl<T> Shards<T> {
-    /// How many values are in.
+    /// Number of values.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The value of this hash that `is` picks.
+    /// The value with this hash for which `is` holds.
     pub(super) fn find(&self, hash: u64, is: impl FnMut(&T) -> bool) -> Option<&T> {
         self.parts.get(part(hash))?.find(hash, is)
     }
 
-    /// Puts a value in that is not in yet; `hash_of` is asked again when a part grows.
+    /// Inserts a value that the table does not contain. A part that grows calls `hash_of` for its values.
     pub(super) fn insert(&mut self, hash: u64, value: T, hash_of: impl Fn(&T) -> u64) {
         if self.parts.is_empty() {
             self.parts.resize_with(1 << PART_BITS, HashTable::new);
@@ -35,7 +35,7 @@ impl<T> Shards<T> {
         }
     }
 
-    /// A table of values, none twice, that are as many as they will be for now.
+    /// A table of distinct values, with no room to spare.
     pub(super) fn filled(values: Vec<(u64, T)>) -> Self {
         let mut sizes = vec![0; 1 << PART_BITS];
         for (hash, _) in &values {
@@ -47,14 +47,14 @@ impl<T> Shards<T> {
             Self { parts: sizes.into_iter().map(HashTable::with_capacity).collect(), len: values.len() };
         for (hash, value) in values {
             if let Some(part) = filled.parts.get_mut(part(hash)) {
-                // There is room, so nothing is moved and no hash is asked for.
+                // The part has room for all of its values, so it does not grow here.
                 part.insert_unique(hash, value, |_| hash);
             }
         }
         filled
     }
 
-    /// Takes the value of this hash out that `is` picks.
+    /// Removes the value with this hash for which `is` holds.
     pub(super) fn remove(&mut self, hash: u64, is: impl FnMut(&T) -> bool) {
         let part = self.parts.get_mut(part(hash));
         if let Some(Ok(found)) = part.map(|part| part.find_entry(hash, is)) {
@@ -70,7 +70,7 @@ impl<T> Default for Shards<T> {
     }
 }
 
-/// Bits from the middle: `HashTable` takes its place from the low bits and its tag from the high ones.
+/// The part of a hash, from its middle bits: `HashTable` uses the low bits as position and the high bits as tag.
 fn part(hash: u64) -> usize {
     usize::try_from((hash >> 32) & ((1 << PART_BITS) - 1)).unwrap_or_default()
 }

@@ -1,6 +1,5 @@
-//! The state of a queue in parts: what a checkpoint keeps, and what recovery starts from.
-//!
-//! It is not a format: how the parts are written is up to the journal.
+//! The state of a queue in parts, as checkpoints store it and recovery reads it. The journal decides how the parts are
+//! encoded.
 
 use std::sync::Arc;
 
@@ -14,36 +13,36 @@ use super::rate_limit::BucketLevel;
 use super::schedule::{ScheduleState, Slot};
 use super::time::Time;
 
-/// All of a queue that is not about one key.
+/// The state of a queue without its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueState {
     /// The newest event.
     pub rv: Rv,
-    /// When it happened.
+    /// When that event happened.
     pub last_at: Time,
     /// The settings.
     pub config: Arc<Config>,
-    /// Whether the queue came into being by a produce or pop, and was never configured.
+    /// Whether a produce or pop created the queue, and nobody configured it since.
     pub auto_created: bool,
     /// Whether the queue counts as populated.
     pub populated: bool,
-    /// Nothing is handed out.
+    /// Whether delivery is paused.
     pub paused: bool,
-    /// The queue drains.
+    /// Whether the queue is closed.
     pub closed: bool,
-    /// Where the queue is with its initial list.
+    /// The state of the initial list.
     pub initial: Initial,
-    /// How the latest settled leases ended, oldest first.
+    /// The outcomes of the latest settled leases, oldest first.
     pub settled: Vec<(Rv, Outcome)>,
-    /// How full the token bucket is.
+    /// The level of the token bucket.
     pub bucket: Option<BucketLevel>,
     /// When the next periodic Resync is due.
     pub next_resync: Option<Time>,
-    /// How the latest Replace went.
+    /// The latest Replace.
     pub last_replace: Option<LastReplace>,
 }
 
-/// All that a queue holds of one key.
+/// The state of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyState {
     /// The key.
@@ -52,35 +51,35 @@ pub struct KeyState {
     pub rv: Rv,
     /// The last acknowledged object.
     pub known: Option<Known>,
-    /// Deltas that are not handed out, oldest first.
+    /// Deltas that are not leased, oldest first.
     pub waiting: Vec<Delta>,
-    /// Deltas in the hands of a worker, oldest first.
+    /// Deltas that a worker holds, oldest first.
     pub leased: Vec<Delta>,
-    /// Where the key stands in the schedule.
+    /// What the schedule knows of the key.
     pub schedule_state: ScheduleState,
-    /// The delta of the initial list that is not acknowledged yet.
+    /// The delta of the initial list that is not acknowledged yet, if the key has one.
     pub initial_pending: Option<Rv>,
 }
 
-/// A key that is gone.
+/// A key that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
     /// The key.
     pub key: Key,
-    /// The slot that it had.
+    /// The slot that the key had.
     pub slot: Slot,
-    /// The event that removed it.
+    /// The event that removed the key.
     pub rv: Rv,
 }
 
 /// What has changed since the checkpoint before, as of one instant.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointChunk {
-    /// Keys that are gone. They must be written before, or together with, `keys`; and after the `keys`
-    /// of all earlier slices.
+    /// Removed keys. The store must remove them before or together with writing `keys`, and after it wrote the `keys` of
+    /// all earlier chunks.
     pub gone: Vec<Gone>,
-    /// Keys that have changed, and their slots.
+    /// Changed keys and their slots.
     pub keys: Vec<(Slot, KeyState)>,
-    /// Whether the checkpoint has been over all keys.
+    /// Whether the checkpoint has looked at all keys.
     pub ended: bool,
 }

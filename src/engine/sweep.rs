@@ -8,14 +8,13 @@ use std::ops::Bound;
 use std::vec::IntoIter;
 
 use super::command::{Produced, Progress, Purged};
-use super::config::Mode;
-use super::delta::{DeltaKind, Rv, Source};
+use super::delta::{DeltaKind, Provenance, Rv, Source};
 use super::event::{Appended, EventKind, Origin};
 use super::key::Key;
 use super::object::Object;
 use super::queue::Queue;
 use super::refusal::Refusal;
-use super::schedule::Place;
+use super::schedule::{Place, Slot};
 use super::table::Entry;
 use super::time::Time;
 use super::trace::Trace;
@@ -27,6 +26,8 @@ pub struct ScanCursor {
     begun: Option<Rv>,
     done: Purged,
     trace: Option<Trace>,
+    /// The provenance of the latest delta, which the next one mostly shares.
+    provenance: Provenance,
 }
 
 impl ScanCursor {
@@ -69,20 +70,23 @@ impl Queue {
             return Ok(Progress::Done(self.resynced(cursor)));
         }
         let rests = |entry: &Entry| entry.known.is_some() && entry.waiting.is_empty() && idle(entry);
-        for key in self.next_keys(cursor, budget, rests) {
-            let Some(entry) = self.table.get(key.as_str()) else { continue };
-            let (Some(known), owner) = (&entry.known, entry.owner().cloned()) else { continue };
+        for slot in self.next_slots(cursor, budget, rests) {
+            let entry = self.entry(slot);
+            let owner = entry.owner();
+            let Some(known) = &entry.known else {
+                panic!("key {} is to be resynced and has no known object", entry.key);
+            };
             let object = known.object.clone();
             let appended = Appended {
-                key,
+                key: entry.key.clone(),
                 delta: DeltaKind::Sync,
                 final_state_unknown: false,
                 origin: Origin::Resync,
-                provenance: self.provenance(None, owner.as_ref(), cursor.trace.as_ref()),
+                provenance: cursor.provenance.same_or_next(None, owner, cursor.trace.as_ref()),
                 due: None,
                 object,
             };
-            self.emit(now, EventKind::Appended(appended));
+            self.emit_at(now, Some(slot), EventKind::Appended(appended));
             cursor.done.keys += 1;
         }
         Ok(if cursor.after.is_some() { Progress::More } else { Progress::Done(self.resynced(cursor)) })
@@ -93,7 +97,7 @@ impl Queue {
     /// # Errors
     /// [`Refusal::WrongMode`] in mode keys.
     pub fn check_resync(&self) -> Result<(), Refusal> {
-        if self.config.mode == Mode::Keys {
+        if !self.config.rules().has_objects {
             return Err(self.wrong_mode("resync", "a queue of mode keys knows no objects"));
         }
         Ok(())
@@ -108,11 +112,12 @@ impl Queue {
         let now = self.advance(now);
         let begun = *cursor.begun.get_or_insert(self.rv);
         let is_old = |entry: &Entry| waits(entry) && newest_work(entry) <= begun;
-        for key in self.next_keys(cursor, budget, is_old) {
-            let Some(entry) = self.table.get(key.as_str()) else { continue };
+        for slot in self.next_slots(cursor, budget, is_old) {
+            let entry = self.entry(slot);
+            let key = entry.key.clone();
             cursor.done.deltas += entry.waiting.len() as u64;
             cursor.done.keys += u64::from(entry.schedule_state.lease().is_none());
-            self.emit(now, EventKind::Removed { key });
+            self.emit_at(now, Some(slot), EventKind::Removed { key });
         }
         if cursor.after.is_some() { Progress::More } else { Progress::Done(cursor.done) }
     }
@@ -178,7 +183,7 @@ impl Queue {
     /// [`Refusal::WrongMode`] without a store, [`Refusal::NotEmpty`] while anything waits,
     /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
     pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
-        if self.config.mode == Mode::Keys || !self.config.known_objects {
+        if !self.config.rules().has_objects || !self.config.known_objects {
             return Err(self.wrong_mode("seed", "the queue keeps no known objects"));
         }
         let schedule = &self.schedule;
@@ -221,26 +226,26 @@ impl Queue {
         }
     }
 
-    /// The keys among the next `budget` entries that `wanted` picks. The sweep is at its end when
+    /// The slots among the next `budget` entries that `wanted` picks. The sweep is at its end when
     /// it has no key to go on after.
-    pub(super) fn next_keys(
+    pub(super) fn next_slots(
         &self,
         cursor: &mut ScanCursor,
         budget: usize,
         wanted: impl Fn(&Entry) -> bool,
-    ) -> Vec<Key> {
-        let mut keys = Vec::new();
+    ) -> Vec<Slot> {
+        let mut slots = Vec::new();
         let mut last = None;
         let mut seen = 0;
-        for (_, entry) in self.entries_after(cursor.after.as_ref().map(Key::as_str)).take(budget) {
+        for (slot, entry) in self.entries_after(cursor.after.as_ref().map(Key::as_str)).take(budget) {
             seen += 1;
             last = Some(&entry.key);
             if wanted(entry) {
-                keys.push(entry.key.clone());
+                slots.push(slot);
             }
         }
         cursor.after = last.filter(|_| seen == budget).cloned();
-        keys
+        slots
     }
 }
 

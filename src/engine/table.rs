@@ -1,4 +1,8 @@
-//! Every key of a queue with all that belongs to it, found by key (hash), by slot, or in key order.
+//! The keys of a queue with their deltas, known objects and schedule states. An entry is found by its key (a hash table),
+//! by its slot, or in key order.
+//!
+//! Slots are allocated in pages and the hash table grows in parts, because a single large array would stop the queue for
+//! tens of milliseconds when it grows. The key order is a `BTreeMap`.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -14,21 +18,21 @@ use super::paged::Paged;
 use super::schedule::{ScheduleState, Slot};
 use super::shards::Shards;
 
-/// One key and all that the queue holds of it. There may be millions: what many of them do not have takes no more than
-/// a pointer here.
+/// One key and everything that the queue holds for it. A queue may have millions of entries, so a part that many keys
+/// lack is behind a pointer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: Key,
-    /// Deltas that are not handed out.
+    /// Deltas that are not leased.
     pub waiting: Deltas,
-    /// Deltas in the hands of a worker. Invariant: empty unless leased.
+    /// Deltas that a worker holds. Invariant: empty unless the key is leased.
     pub leased: Deltas,
     /// The last acknowledged object.
     pub known: Option<Box<Known>>,
-    /// Where the key stands in the schedule.
+    /// What the schedule knows of the key.
     pub schedule_state: ScheduleState,
-    /// The delta of the initial list that is not acknowledged yet.
+    /// The delta of the initial list that is not acknowledged yet, if the key has one.
     pub initial_pending: Option<NonZero<Rv>>,
     /// The newest event of the key.
     pub changed: Rv,
@@ -53,8 +57,7 @@ impl Entry {
 
 /// The entries of a queue.
 ///
-/// Invariant: `index` and `order` hold exactly the slots of `entries` that are taken; every other
-/// slot is in `free`.
+/// Invariant: `index` and `order` hold exactly the used slots of `entries`; `free` holds all other slots.
 #[derive(Debug, Default)]
 pub struct Table {
     entries: Paged<Option<Entry>>,
@@ -77,7 +80,7 @@ impl Table {
         self.index.len() == 0
     }
 
-    /// Where `key` is.
+    /// The slot of `key`.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<Slot> {
         self.find_hashed(self.hasher.hash_one(key), key)
@@ -99,12 +102,12 @@ impl Table {
         self.entries.get(slot as usize)?.as_ref()
     }
 
-    /// The entry at `slot`, to change it.
+    /// The entry at `slot`, mutable.
     pub fn at_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
         self.entries.get_mut(slot as usize)?.as_mut()
     }
 
-    /// The slot of `key`, which gets an empty entry if it has none.
+    /// The slot of `key`. A new key gets an empty entry.
     pub fn find_or_insert(&mut self, key: &Key) -> Slot {
         let hash = self.hasher.hash_one(key.as_str());
         if let Some(slot) = self.find_hashed(hash, key.as_str()) {
@@ -112,13 +115,17 @@ impl Table {
         }
         let entry = Entry::new(key.clone());
         let slot = if let Some(slot) = self.free.pop() {
-            if let Some(place) = self.entries.get_mut(slot as usize) {
-                *place = Some(entry);
+            match self.entries.get_mut(slot as usize) {
+                Some(place) => *place = Some(entry),
+                None => panic!("slot {slot} is free and does not exist"),
             }
             slot
         } else {
             self.entries.push(Some(entry));
-            Slot::try_from(self.entries.len() - 1).unwrap_or(Slot::MAX)
+            match Slot::try_from(self.entries.len() - 1) {
+                Ok(slot) => slot,
+                Err(_) => panic!("a queue can't hold more than 2^32 keys"),
+            }
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.index.insert(hash, slot, |slot| hasher.hash_one(text(entries, *slot)));
@@ -126,13 +133,12 @@ impl Table {
         slot
     }
 
-    /// How many slots there are, taken or free.
+    /// Number of slots, used or free.
     pub(super) fn slots(&self) -> usize {
         self.entries.len()
     }
 
-    /// Puts an entry that the checkpoints have into exactly this slot. Until [`restored`](Self::restored) it is found by its
-    /// slot only.
+    /// Puts an entry of a checkpoint into this slot. Until [`restored`](Self::restored) it is found by its slot only.
     pub(super) fn put(&mut self, slot: Slot, entry: Entry) -> Result<(), String> {
         if let Some(other) = self.key_at(slot) {
             return Err(format!("slot {slot} has key {other} and key {}", entry.key));
@@ -146,8 +152,8 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the table whole after [`put`](Self::put). To sort all keys at once, and to make room for
-    /// all of them at once, takes a fraction of what it takes to insert one after the other.
+    /// Completes the table after [`put`](Self::put). Sorting and hashing all keys at once is several times faster than
+    /// inserting them one by one.
     pub(super) fn restored(&mut self) -> Result<(), String> {
         let mut keys: Vec<(Key, Slot)> =
             self.by_slot().map(|(slot, entry)| (entry.key.clone(), slot)).collect();
@@ -160,7 +166,7 @@ impl Table {
         self.order = keys.into_iter().collect();
         let slots = (0..).zip(self.entries.iter());
         let free = slots.filter(|(_, entry)| entry.is_none()).map(|(slot, _)| slot);
-        // The last free slot is taken first.
+        // The last free slot is used first.
         self.free = free.collect::<Vec<Slot>>().into_iter().rev().collect();
         Ok(())
     }
@@ -170,7 +176,7 @@ impl Table {
         (0..).zip(self.entries.iter()).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
     }
 
-    /// Whether each slot is taken or free, and each key that has one is found in both ways.
+    /// Whether the invariant of the table holds.
     pub(super) fn is_whole(&self) -> bool {
         let taken = self.len();
         let is_free = |slot: &Slot| self.entries.get(*slot as usize).is_some_and(Option::is_none);
@@ -186,7 +192,7 @@ impl Table {
         self.order.remove(&entry.key);
         self.index.remove(self.hasher.hash_one(entry.key.as_str()), |other| *other == slot);
         if self.is_empty() {
-            // An empty queue gives its memory back; a slot never outlives its entry.
+            // An empty queue releases its memory. Nothing refers to a slot whose entry is removed.
             *self = Self { hasher: self.hasher.clone(), ..Self::default() };
         } else {
             self.free.push(slot);
@@ -205,7 +211,10 @@ impl Table {
     }
 }
 
-/// The text of the key at a slot that is taken.
+/// The key at a used slot.
 fn text(entries: &Paged<Option<Entry>>, slot: Slot) -> &str {
-    entries.get(slot as usize).and_then(Option::as_ref).map_or("", |entry| entry.key.as_str())
+    match entries.get(slot as usize) {
+        Some(Some(entry)) => entry.key.as_str(),
+        _ => panic!("slot {slot} has no entry"),
+    }
 }

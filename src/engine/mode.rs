@@ -1,0 +1,61 @@
+//! Modes: what a pop delivers, and every rule in which the modes differ.
+
+/// What a pop delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// All deltas since the last acknowledgement (DeltaFIFO).
+    Delta,
+    /// One delta, the newest (FIFO).
+    Latest,
+    /// The key alone (workqueue).
+    Keys,
+}
+
+/// The rules of a mode. The engine asks these, and never for the mode itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ModeRules {
+    /// Keys have objects and deltas. A queue without objects takes only Add, also rate-limited (`AddRateLimited`).
+    pub has_objects: bool,
+    /// At most one delta of a key waits: the newest.
+    pub only_newest_waits: bool,
+    /// A deletion that no consumer needs to see drops the key instead of being delivered.
+    pub drops_unseen_keys: bool,
+    /// A delay is an Add of its own (`AddAfter`): it outlives the delivery of the key, it stays beside a key that became
+    /// ready, and the key becomes ready when it elapses.
+    pub delays_are_adds: bool,
+    /// A closed queue ignores adds and freezes its delays until it is reopened (`ShutDown`).
+    pub stops_when_closed: bool,
+}
+
+const DELTA: ModeRules = ModeRules {
+    has_objects: true,
+    only_newest_waits: false,
+    drops_unseen_keys: false,
+    delays_are_adds: false,
+    stops_when_closed: false,
+};
+const LATEST: ModeRules = ModeRules { only_newest_waits: true, drops_unseen_keys: true, ..DELTA };
+const KEYS: ModeRules =
+    ModeRules { has_objects: false, delays_are_adds: true, stops_when_closed: true, ..DELTA };
+
+impl Mode {
+    /// The rules of the mode.
+    #[must_use]
+    pub const fn rules(self) -> ModeRules {
+        match self {
+            Self::Delta => DELTA,
+            Self::Latest => LATEST,
+            Self::Keys => KEYS,
+        }
+    }
+
+    /// The mode's name in the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delta => "delta",
+            Self::Latest => "latest",
+            Self::Keys => "keys",
+        }
+    }
+}
