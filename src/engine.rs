@@ -1,8 +1,9 @@
-//! The rules of a queue, pure: state, commands, events, refusals.
+//! The rules of a queue: state, commands, events and refusals.
 //!
-//! It is not a server: there is no I/O, no async, no clock and no randomness in here. `now` is an
-//! argument, and everything that happens is an [`Event`](event::Event) that [`Queue::apply`] can
-//! replay. A command decides, applies and notes its events in one go; a refused one changes nothing.
+//! The engine is pure. It has no I/O, no async code, no clock and no randomness: the time is an argument. A command checks
+//! everything first; if it is refused, nothing has changed but what became due before it. An accepted command emits
+//! [`Event`](event::Event)s, and [`Queue::apply`] applies each of them at once. Applying events is the only way in which a
+//! queue changes, so a replay of the journal gives the same queue.
 //!
 //! The life of a key:
 //!
@@ -13,12 +14,15 @@
 //!                        v |             | '- ack, newer ----' |
 //!                      delayed <---------'--- nack, expiry ----+---- failures >= max, or reject ---> parked
 //!                                                                                                     |
-//!   news (Added, Updated, Deleted, Replaced) makes a delayed or parked key ready; redrive does too <--'
+//!   a new change (Added, Updated, Deleted, Replaced) makes a delayed or parked key ready; so does redrive <'
 //! ```
 //!
-//! Three parts compose, each testable alone: [`schedule`] (client-go's workqueue with leases: who
-//! may have which key, and when), [`delta`] (what has happened to a key) and the known objects in
-//! the [`table`] (what consumers have acknowledged).
+//! An absent key may still have a known object or a failure count. A lease whose reply could not be written ends as
+//! `Undelivered`: the key returns to its former position, as if the lease had never existed.
+//!
+//! The engine has three parts, each testable alone: the [`schedule`] (client-go's workqueue with leases: which key may be
+//! delivered, when, and which worker holds it), the [`delta`] lists (the changes of each key), and the [`known`] objects
+//! (what consumers have acknowledged). The [`table`] holds all three by key.
 
 pub mod command;
 pub mod config;

@@ -1,4 +1,4 @@
-//! What callers ask of a queue, and what they are told.
+//! The commands of a queue, and their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ pub struct Call {
     pub kind: DeltaKind,
     /// The key.
     pub key: Key,
-    /// The object; none for a Delete by key, and in mode keys.
+    /// The object. `None` for a Delete by key, and in mode keys.
     pub object: Option<Object>,
-    /// Who produces it.
+    /// The producer's name.
     pub source: Option<Source>,
-    /// How long it waits before it is handed out.
+    /// How long the key waits before it is delivered.
     pub delay: Option<Duration>,
-    /// A Delete that was inferred.
+    /// Whether the Delete was inferred, so that the object may be outdated.
     pub final_state_unknown: bool,
     /// Mode keys: `AddRateLimited`.
     pub rate_limited: bool,
@@ -33,10 +33,10 @@ pub struct Call {
     pub trace: Option<Trace>,
 }
 
-/// What a produce command did.
+/// The result of a produce command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Produced {
-    /// The queue's newest event after it.
+    /// The queue's newest event after the command.
     pub resource_version: Rv,
     /// Calls that were accepted.
     pub queued: u64,
@@ -44,31 +44,31 @@ pub struct Produced {
     pub ignored: u64,
 }
 
-/// Objects in the order of a list that may be long, and what would take a look at all of them, while a queue's lock is
-/// held, to find out.
+/// A list of objects that may be long. The keys and the longest object are recorded while the list is built, so that the
+/// queue's lock is not held for a pass over the list.
 #[derive(Debug, Default)]
 pub struct ObjectList {
     pub(super) items: Vec<(Key, Object)>,
     /// Invariant: the keys of `items`.
     pub(super) keys: KeySet,
-    /// Invariant: the length of the longest object of `items`.
+    /// Invariant: the length of the longest object in `items`.
     pub(super) longest_bytes: usize,
 }
 
 impl ObjectList {
-    /// How many objects are in, some of which may have the same key.
+    /// Number of objects. Several may have the same key.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether no object is in.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Puts an object behind all others.
+    /// Appends an object.
     pub fn push(&mut self, key: Key, object: Object) {
         self.longest_bytes = self.longest_bytes.max(object.bytes());
         self.keys.insert(key.clone());
@@ -93,20 +93,20 @@ impl IntoIterator for ObjectList {
     }
 }
 
-/// The whole set of a source's objects.
+/// A complete list of the objects of a source.
 #[derive(Debug)]
 pub struct Replace {
     /// The objects.
     pub list: ObjectList,
-    /// Whose set it is.
+    /// The source of the list.
     pub source: Option<Source>,
-    /// Queue nothing for what has not changed.
+    /// Whether to queue nothing for unchanged objects.
     pub only_changed: bool,
     /// Overrides the queue's `max_delete_percent`.
     pub max_delete_percent: Option<f64>,
     /// Overrides the queue's `max_deletes`.
     pub max_deletes: Option<u64>,
-    /// Only tell what would happen.
+    /// Whether only to report what would happen.
     pub dry_run: bool,
     /// The trace that the call belongs to.
     pub trace: Option<Trace>,
@@ -122,42 +122,41 @@ impl Replace {
     }
 }
 
-/// Names a Replace between its acceptance and its end.
+/// Identifies a Replace between its acceptance and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplaceId(pub(super) u64);
 
-/// How far a sliced command is.
+/// The progress of a command that runs in steps.
 #[derive(Debug)]
 pub enum Progress<T> {
     /// There is more to do.
     More,
-    /// There is more to do once [`Comparison::run`] has returned. The next step does the comparing itself if the caller
-    /// did not.
+    /// There is more to do after [`Comparison::run`]. If the caller does not run the comparison, the next step does.
     Compare(Arc<Comparison>),
-    /// Another one has to end first.
+    /// Another command has to end first.
     NotYet,
-    /// It has ended.
+    /// The command has ended.
     Done(T),
 }
 
-/// What a pop asks for.
+/// A pop.
 #[derive(Clone, Debug)]
 pub struct Pop {
-    /// Most keys.
+    /// Maximum number of keys.
     pub max: usize,
-    /// Most bytes of objects; the first key always fits.
+    /// Maximum size of the objects in bytes. The first key always fits.
     pub max_bytes: usize,
-    /// How long the leases last; the queue's setting by default.
+    /// The length of the leases. The queue's setting is the default.
     pub lease: Option<Duration>,
-    /// Who asks.
+    /// The name of the worker.
     pub worker: Option<Arc<str>>,
-    /// Names the pop, so that it can be repeated.
+    /// Identifies the pop, so that it can be repeated.
     pub id: Option<Arc<str>>,
-    /// Whether the objects acknowledged last are wanted.
+    /// Whether the result includes known objects.
     pub with_known: bool,
 }
 
-/// One key that was handed out.
+/// One delivered key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The key.
@@ -172,11 +171,11 @@ pub struct Item {
     pub failures: u32,
     /// Whether the key belongs to the initial list.
     pub is_in_initial_list: bool,
-    /// What happened, oldest first; empty in mode keys.
+    /// The delivered deltas, oldest first. Empty in mode keys.
     pub deltas: Vec<Delta>,
-    /// The object that was acknowledged last, if the pop wants it.
+    /// The known object, if the pop asked for it.
     pub known: Option<Known>,
-    /// How long the key had work to do before it was handed out.
+    /// How long the key's work had waited.
     pub waited: Duration,
 }
 
@@ -185,69 +184,69 @@ pub struct Item {
 pub struct Settle {
     /// The fencing token.
     pub token: Rv,
-    /// In which way.
+    /// How the lease ends.
     pub how: How,
 }
 
 /// The ways to settle a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Done; what was handed out is known now.
+    /// Done: the delivered deltas become known.
     Ack,
     /// client-go's Done without Forget. Not part of the HTTP API.
     Done,
     /// Failed.
     Nack {
-        /// Instead of the rate limiter's wait.
+        /// Used instead of the wait of the rate limiter.
         delay: Option<Duration>,
-        /// Why.
+        /// The error text.
         error: Option<Arc<str>>,
     },
-    /// Given back; no failure.
+    /// Given back without a failure.
     Release,
     /// Parked.
     Reject {
-        /// Why.
+        /// The error text.
         error: Option<Arc<str>>,
     },
 }
 
-/// What became of a settle.
+/// The result of a settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// The lease ended by it.
+    /// The settle ended the lease.
     Ok {
         /// How long the lease lasted.
         worked: Duration,
     },
-    /// The lease had ended in the same way before.
+    /// The lease had already ended in the same way.
     Repeated,
-    /// The lease had ended in another way, or never was.
+    /// The lease had ended in another way, or never existed.
     Stale {
-        /// What became of it.
+        /// How the lease ended.
         outcome: Outcome,
     },
 }
 
-/// What became of a lease.
+/// How a lease ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// Acknowledged.
     Acked,
-    /// Failed by its worker's word.
+    /// Failed, reported by its worker.
     Nacked,
-    /// Given back.
+    /// Released by its worker.
     Released,
-    /// Parked by its worker's word.
+    /// Rejected by its worker.
     Rejected,
     /// Its deadline passed.
     Expired,
-    /// Never known here, or too long ago.
+    /// Never known, or forgotten.
     Unknown,
 }
 
 impl Outcome {
-    /// The name on the wire.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -261,38 +260,38 @@ impl Outcome {
     }
 }
 
-/// What became of an extension.
+/// The result of an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
     /// The lease has a new deadline.
     Ok {
         /// The new deadline.
         deadline: Time,
-        /// Deltas that came since the lease was made.
+        /// Number of deltas that arrived during the lease.
         pending_deltas: usize,
         /// Whether the key's newest delta is a deletion.
         deleted: bool,
     },
     /// The lease has ended.
     Stale {
-        /// What became of it.
+        /// How the lease ended.
         outcome: Outcome,
     },
 }
 
-/// What a purge dropped.
+/// The result of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Ready and delayed keys.
+    /// Number of ready and delayed keys.
     pub keys: u64,
-    /// Deltas, those behind leases included.
+    /// Number of deltas, those behind leases included.
     pub deltas: u64,
 }
 
-/// What a Replace did, or would do.
+/// The result of a Replace, or of its dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replaced {
-    /// The queue's newest event after it.
+    /// The queue's newest event after the Replace.
     pub resource_version: Rv,
     /// The counts.
     pub counts: ReplaceCounts,

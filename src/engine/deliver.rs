@@ -1,4 +1,4 @@
-//! Deciding on pops, settles and extensions, and on what time brings about.
+//! Decisions on pops, settles and extensions, and on what becomes due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,20 @@ use super::table::Entry;
 use super::time::Time;
 
 impl Queue {
-    /// Lets everything happen that is due at or before `now`, in the order of its time: leases
-    /// before delays at the same instant, then by number. Answers the queue's own time: a clock that
-    /// was set back stands still at the last event. A Resync that is due is noted once, however many
-    /// periods have passed. Of very many things that are due, the first happen, and
-    /// [`next_deadline`](Self::next_deadline) stays in the past.
+    /// Lets everything happen that is due at or before `now`, in order of time; at the same instant leases come before
+    /// delays, then the smaller event number comes first. Returns the queue's time, which never goes back behind the last
+    /// event. A due Resync is recorded once, however many periods have passed. If too much is due at once, the rest stays
+    /// due, and [`next_deadline`](Self::next_deadline) stays in the past.
     pub fn advance(&mut self, now: Time) -> Time {
         let now = now.max(self.last_at);
-        // Nothing in here makes a lease or moves its deadline, so those that were passed over as not
-        // committed need no second look.
+        // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need no second
+        // look.
         let mut expiry = self.schedule.next_expiry(Default::default(), now, self.committed);
         for _ in 0..DUE_AT_A_TIME {
             let delay = self.next_delay().filter(|(at, _, _)| *at <= now);
             let failure_expiry = self.schedule.next_failure_expiry().filter(|(at, _, _)| *at <= now);
             if (expiry, delay, failure_expiry) == (None, None, None) {
-                // As before most commands.
+                // This is the usual case.
                 break;
             }
             let lease = expiry.map(|(at, rv, slot)| (at, 0, rv, slot));
@@ -56,8 +55,8 @@ impl Queue {
         now
     }
 
-    /// Hands out ready keys from the head of the line. A pop with an `id` whose leases live gets
-    /// those again, also while paused.
+    /// Leases ready keys to a worker, first to last. A pop whose `id` has live leases gets those again, even while the queue is
+    /// paused.
     ///
     /// # Errors
     /// [`Refusal::Closed`] if the queue is closed and drained.
@@ -66,7 +65,7 @@ impl Queue {
         self.hand_out(now, pop)
     }
 
-    /// As [`pop`](Self::pop), right behind a command of the same instant: what is due has happened before that.
+    /// As [`pop`](Self::pop), directly after another command at the same instant, so nothing can have become due.
     ///
     /// # Errors
     /// As [`pop`](Self::pop).
@@ -106,7 +105,7 @@ impl Queue {
         Ok(items)
     }
 
-    /// The live leases of the pop's id, oldest first; none for a pop that is not repeated.
+    /// The live leases of the pop's id, oldest first. Empty for a new pop.
     pub fn repeat_pop(&mut self, now: Time, pop: &Pop) -> Vec<Item> {
         self.advance(now);
         self.live_again(pop)
@@ -135,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// Settles leases, each for itself.
+    /// Settles leases, each one independently.
     pub fn settle(&mut self, now: Time, settles: &[Settle]) -> Vec<Settled> {
         let now = self.advance(now);
         let settle_one = |settle: &Settle| {
@@ -159,7 +158,8 @@ impl Queue {
         Settled::Ok { worked }
     }
 
-    /// Gives leases back whose reply could not be written, as if they had not been: also those that would expire first.
+    /// Ends leases whose reply could not be written, as if they had never existed. That includes leases that are past their
+    /// deadline.
     pub fn give_back(&mut self, now: Time, tokens: &[Rv]) {
         let now = now.max(self.last_at);
         for token in tokens {
@@ -216,7 +216,7 @@ impl Queue {
         self.emit_at(now, Some(slot), EventKind::Settled { key, token, ending });
     }
 
-    /// Where a key goes whose lease failed at `now`.
+    /// The ending of a lease that failed at `now`, which says where the key goes.
     fn failed(
         &self,
         now: Time,
@@ -251,8 +251,8 @@ impl Queue {
     }
 }
 
-/// Whether a failed key comes back by the rate limiter or a delay that was asked for: client-go's
-/// AddRateLimited and AddAfter, which count whatever the wait is.
+/// Whether a failed key is requeued by the rate limiter or with an explicit delay: client-go's AddRateLimited and
+/// AddAfter, which count even when the wait is zero.
 fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
     ending.failure().is_some_and(|failure| match failure.disposition {
         Disposition::Park | Disposition::Delayed => false,
@@ -261,7 +261,7 @@ fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
 }
 
 impl How {
-    /// What is remembered of a lease that was settled in this way.
+    /// The outcome that is recorded for a lease that was settled in this way.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {

@@ -1,4 +1,4 @@
-//! What has happened to a key: the list of its deltas, its dedup rule and its cap.
+//! Deltas: the changes of a key, with their dedup rule and cap.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use super::object::Object;
 use super::time::Time;
 use super::trace::Trace;
 
-/// The number of an event of a queue; also a fencing token when the event is a lease.
+/// The number of an event of a queue. The number of a lease event is its fencing token.
 pub type Rv = u64;
 
 /// The name of a producer, such as `erp`.
 pub type Source = Arc<str>;
 
-/// What a delta says of its key, in client-go's words.
+/// The type of a delta, in client-go's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DeltaKind {
-    /// A producer added it.
+    /// A producer added the object.
     Added,
-    /// A producer changed it.
+    /// A producer changed the object.
     Updated,
-    /// A producer deleted it, or a Replace did not list it.
+    /// A producer deleted the object, or a Replace did not list it.
     Deleted,
-    /// A Replace listed it.
+    /// A Replace listed the object.
     Replaced,
-    /// A Resync handed out the known object again; a Replace does so with `emit_replaced = false`.
+    /// A Resync repeats the known object, or a Replace listed it with `emit_replaced = false`.
     Sync,
 }
 
 impl DeltaKind {
-    /// All kinds, in the order of their declaration.
+    /// All types, in the order of their declaration.
     pub const ALL: [Self; 5] = [Self::Added, Self::Updated, Self::Deleted, Self::Replaced, Self::Sync];
 
-    /// The name on the wire and in metrics.
+    /// The name in the API and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl DeltaKind {
     }
 }
 
-/// One thing that happened to a key.
+/// One change of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
     /// The event that queued the delta.
@@ -110,13 +110,13 @@ impl Provenance {
         Self((!is_nothing).then(|| Arc::new(Facts { source, owner, trace })))
     }
 
-    /// Who sent the delta, if the producer said so.
+    /// The source of the delta, if the producer named one.
     #[must_use]
     pub fn source(&self) -> Option<&Source> {
         self.0.as_ref()?.source.as_ref()
     }
 
-    /// Who owns the key from the delta on.
+    /// The owner of the key from the delta on.
     #[must_use]
     pub fn owner(&self) -> Option<&Source> {
         self.0.as_ref()?.owner.as_ref()
@@ -128,8 +128,8 @@ impl Provenance {
         self.0.as_ref()?.trace.as_ref()
     }
 
-    /// A provenance of these parts, which is this one if it is the same, and takes its place else: what is queued one
-    /// after the other is mostly from the same producer.
+    /// A provenance of these parts. It is this one if the parts are the same; otherwise the new one takes this one's place.
+    /// Successive deltas mostly have the same parts, so they share them.
     #[must_use]
     pub fn same_or_next(
         &mut self,
@@ -153,24 +153,24 @@ impl Delta {
     }
 }
 
-/// How long a list may get.
+/// The cap of a list of deltas.
 #[derive(Clone, Copy, Debug)]
 pub struct Cap {
-    /// Most deltas in a list that waits.
+    /// Maximum number of waiting deltas.
     pub deltas: usize,
-    /// Most bytes of objects in a list that waits.
+    /// Maximum size of the waiting objects in bytes.
     pub bytes: usize,
 }
 
-/// What became of an appended delta.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// It is in the list.
+    /// The delta was appended.
     Queued {
-        /// How many pairs the cap merged.
+        /// Number of pairs that the cap merged.
         merged: u32,
     },
-    /// The dedup rule kept the older one.
+    /// The dedup rule kept the older delta.
     Swallowed,
 }
 

@@ -1,20 +1,20 @@
-//! A copy of all that the events determine, to compare one queue with another.
+//! A copy of everything that the events determine, to compare two queues.
 
 use super::delta::Rv;
 use super::queue::Queue;
 use super::snapshot::{KeyState, QueueState};
 
-/// All state of a queue that is a function of its events.
+/// The state of a queue that is a function of its events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
     queue: QueueState,
-    /// In key order: slots are no function of the events.
+    /// In key order, because slots are not a function of the events.
     keys: Vec<KeyState>,
     line: Vec<Rv>,
 }
 
 impl Queue {
-    /// A copy of all that the events determine.
+    /// A copy of everything that the events determine.
     #[must_use]
     pub fn image(&self) -> Image {
         Image {

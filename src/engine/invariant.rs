@@ -1,4 +1,4 @@
-//! Every rule that ties the parts of a queue together, checked against each other.
+//! The invariants of a queue, checked across all of its parts.
 
 use std::num::NonZero;
 
@@ -8,11 +8,10 @@ use super::schedule::{IndexSizes, Place, Slot};
 use super::table::Entry;
 
 impl Queue {
-    /// Checks every invariant of the queue. It looks at every key, so it is for tests, recovery and
-    /// the like.
+    /// Checks all invariants. The check examines every key, so it is meant for tests, recovery and debug builds.
     ///
     /// # Errors
-    /// The text names the invariant and the key.
+    /// The text names the violated invariant and the key.
     pub fn check(&self) -> Result<(), String> {
         let mut sizes = IndexSizes::default();
         let (mut known, mut initial_pending, mut pops) = (0, 0, 0);
@@ -46,7 +45,7 @@ impl Queue {
             return Err(format!("schedule: {sizes:?} counted, {kept:?} kept"));
         }
         if !self.table.is_whole() {
-            return Err(String::from("a slot is neither taken nor free, or both"));
+            return Err(String::from("a slot is neither used nor free, or both"));
         }
         self.check_gone()
     }
@@ -54,15 +53,18 @@ impl Queue {
     fn check_gone(&self) -> Result<(), String> {
         let gone = &self.checkpoints.gone;
         if !gone.is_empty() && !self.checkpoints.journaled {
-            return Err(String::from("keys that are gone are noted for nobody"));
+            return Err(String::from("removed keys are recorded without a journal"));
         }
         if !gone.is_sorted_by(|a, b| a.rv < b.rv) || gone.last().is_some_and(|last| last.rv > self.rv) {
-            return Err(String::from("keys that are gone are out of order"));
+            return Err(String::from("removed keys are out of order"));
         }
-        // The row at that slot is still of the key that is gone.
+        // The row at that slot still belongs to the removed key.
         let is_stored = |slot| self.table.at(slot).is_some_and(|entry| entry.has_row);
         match gone.iter().find(|gone| is_stored(gone.slot)) {
-            Some(gone) => Err(format!("key {} is gone, and slot {} is stored anew", gone.key, gone.slot)),
+            Some(gone) => Err(format!(
+                "key {} is removed, but the new key at slot {} already has a row",
+                gone.key, gone.slot
+            )),
             None => Ok(()),
         }
     }
@@ -72,46 +74,67 @@ impl Queue {
         let rules = self.config.rules();
         let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
         rule(self.table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
-        rule(self.schedule.holds(slot, &entry.key, schedule_state), "is not where its standing says")?;
-        rule(entry.is_held() || schedule_state.failures > 0, "nothing is left of it")?;
-        rule(schedule_state.failure_expiry().is_none() || !entry.is_held(), "has a memory but is held")?;
-        rule(schedule_state.failure_expiry().is_some() || entry.is_held(), "has no memory and is not held")?;
+        rule(
+            self.schedule.holds(slot, &entry.key, schedule_state),
+            "is not in the indexes as its schedule state says",
+        )?;
+        rule(entry.is_held() || schedule_state.failures > 0, "has an entry without content")?;
+        rule(
+            schedule_state.failure_expiry().is_none() || !entry.is_held(),
+            "has a failure expiry but is in use",
+        )?;
+        rule(
+            schedule_state.failure_expiry().is_some() || entry.is_held(),
+            "has no failure expiry and is not in use",
+        )?;
         rule(
             schedule_state.place != Place::Parked || schedule_state.delay().is_none(),
             "is parked with a delay",
         )?;
         rule(entry.changed <= self.rv, "has changed in the future")?;
-        rule(newest_number(entry) <= entry.changed, "holds something newer than its last change")?;
+        rule(newest_number(entry) <= entry.changed, "contains something newer than its last change")?;
         let begun = self.checkpoints.begun;
-        rule(entry.has_row || entry.changed > begun, "has neither a row nor an event to make it again")?;
+        rule(entry.has_row || entry.changed > begun, "has neither a row nor an event behind the checkpoint")?;
         rule(!entry.has_row || self.checkpoints.journaled, "has a row without a journal")?;
         let leased = schedule_state.lease();
         rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
         if !rules.has_objects {
             return rule(!entry.has_state(), "has an object in mode keys");
         }
-        rule(leased.is_none() || !entry.leased.is_empty(), "has a lease of nothing")?;
-        rule(entry.known.is_none() || self.config.known_objects, "is known without a store")?;
+        rule(leased.is_none() || !entry.leased.is_empty(), "has a lease without deltas")?;
+        rule(
+            entry.known.is_none() || self.config.known_objects,
+            "has a known object, but the queue stores none",
+        )?;
         let waits = !entry.waiting.is_empty();
         match &schedule_state.place {
-            Place::Idle => rule(waits == schedule_state.delay().is_some(), "idle: waits iff it has a delay")?,
-            Place::Ready(_) => rule(waits, "ready with nothing to hand out")?,
-            Place::Parked => rule(waits, "parked with nothing to hand out")?,
+            Place::Idle => rule(
+                waits == schedule_state.delay().is_some(),
+                "is idle, but deltas wait without a delay or a delay without deltas",
+            )?,
+            Place::Ready(_) => rule(waits, "is ready with nothing to deliver")?,
+            Place::Parked => rule(waits, "is parked with nothing to deliver")?,
             Place::Leased(lease) => {
                 let has_reason = lease.news.is_some() || schedule_state.delay().is_some();
-                rule(waits == has_reason, "leased: deltas wait iff there is news or a delay")?;
+                rule(
+                    waits == has_reason,
+                    "is leased, but deltas wait without a new change or delay, or the reverse",
+                )?;
             }
         }
         let bytes: usize = entry.waiting.iter().map(|delta| delta.object.bytes()).sum();
-        rule(bytes == entry.waiting.bytes(), "waiting bytes are miscounted")?;
+        rule(bytes == entry.waiting.bytes(), "has a wrong sum of waiting bytes")?;
         let rvs: Vec<_> = entry.leased.iter().chain(entry.waiting.iter()).map(|delta| delta.rv).collect();
-        rule(rvs.is_sorted_by(|a, b| a < b), "deltas are out of order")?;
-        // There is no rule for the cap: it may have been lowered, and merges at the next append.
-        rule(!rules.only_newest_waits || entry.waiting.len() <= 1, "more than one delta waits in mode latest")
+        rule(rvs.is_sorted_by(|a, b| a < b), "has deltas out of order")?;
+        // The cap is no invariant: after it is lowered, only the next append merges.
+        rule(
+            !rules.only_newest_waits || entry.waiting.len() <= 1,
+            "has more than one waiting delta in mode latest",
+        )
     }
 }
 
-/// The newest of the events that left something in the entry.
+/// The newest event that left a trace in the entry.
 fn newest_number(entry: &Entry) -> Rv {
     let schedule_state = &entry.schedule_state;
     let place = match &schedule_state.place {

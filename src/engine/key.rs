@@ -1,4 +1,4 @@
-//! Keys, and how an object yields its own.
+//! Keys, and how a key is read from an object.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -13,10 +13,10 @@ use smol_str::SmolStr;
 use super::limits;
 use super::shards::Shards;
 
-/// The name of one resource in one queue: 1 to 1,024 bytes of text without control characters.
+/// The name of one resource in a queue: 1 to 1,024 bytes of text without control characters.
 ///
-/// Up to 23 bytes of text, as many keys have, stand in the key itself: to read one or to copy it then fetches nothing from
-/// elsewhere and counts no reference. Longer texts are shared.
+/// A key of up to 23 bytes, which is most of them, is stored inline, so reading or cloning it touches no other memory. Longer
+/// texts are shared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(SmolStr);
 
@@ -30,7 +30,7 @@ impl Key {
         Ok(Self(text.into()))
     }
 
-    /// As [`new`](Self::new), without a copy of a long text.
+    /// As [`new`](Self::new), without copying a long text.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -53,7 +53,7 @@ fn check(text: &str) -> Result<(), KeyError> {
     if text.len() > limits::KEY_BYTES_MAX {
         return Err(KeyError::TooLong { bytes: text.len() });
     }
-    // What is ASCII, as most keys are, is looked at byte by byte: reading characters takes longer.
+    // Most keys are ASCII, and checking bytes is faster than decoding characters.
     let has_control = if text.is_ascii() {
         text.bytes().any(|byte| byte.is_ascii_control())
     } else {
@@ -108,25 +108,25 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// How many keys are in.
+    /// Number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether no key is in.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether `key` is in.
+    /// Whether the set contains `key`.
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {
         self.keys.find(self.hasher.hash_one(key), |other| other == key).is_some()
     }
 
-    /// Puts `key` in, unless it is.
+    /// Adds `key`.
     pub fn insert(&mut self, key: Key) {
         if !self.contains(&key) {
             let hasher = &self.hasher;
@@ -143,47 +143,47 @@ impl FromIterator<Key> for KeySet {
     }
 }
 
-/// Why a key, or an object for want of one, is refused.
+/// The reason for which a key, or an object without a usable key, is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// No part of the key has any text.
     #[error("the key is empty")]
     Empty,
-    /// A required pointer leads nowhere, to null or to an empty string.
+    /// There is no value at a required pointer, or it is null or an empty string.
     #[error("nothing usable at {pointer:?}: a key part must be a non-empty string or an integer")]
     Missing {
         /// The RFC 6901 pointer without a value.
         pointer: Arc<str>,
     },
-    /// A pointer leads to something that is neither string nor integer.
+    /// The value at a pointer is neither a string nor an integer.
     #[error("the key part at {pointer:?} is {found}; it must be a string or an integer")]
     NotText {
         /// The RFC 6901 pointer.
         pointer: Arc<str>,
-        /// What stands there, with its article.
+        /// The kind of the value, with its article.
         found: &'static str,
     },
-    /// A part contains `/` where several parts are joined by it.
+    /// A part contains `/`, which joins the parts of the key.
     #[error("the key part at {pointer:?} contains '/', which joins the parts of this queue's keys")]
     Slash {
         /// The RFC 6901 pointer.
         pointer: Arc<str>,
     },
-    /// Longer than [`limits::KEY_BYTES_MAX`].
+    /// The key is longer than [`limits::KEY_BYTES_MAX`].
     #[error("the key has {bytes} bytes; at most {} are allowed", limits::KEY_BYTES_MAX)]
     TooLong {
         /// Bytes of the refused key.
         bytes: usize,
     },
-    /// A character below space, DEL, or another control character.
+    /// The key contains a control character.
     #[error("the key contains a control character")]
     ControlCharacter,
-    /// The explicit key is not the one that the object carries.
+    /// The explicit key differs from the key of the object.
     #[error("the explicit key {explicit:?} differs from the object's own, {own:?}")]
     Differs {
         /// The key that the call named.
         explicit: Arc<str>,
-        /// The key that the object carries.
+        /// The key of the object.
         own: Arc<str>,
     },
 }
@@ -195,13 +195,13 @@ impl KeyError {
         matches!(self, Self::Empty | Self::Missing { .. })
     }
 
-    /// The bound that was passed, if one was.
+    /// The limit that was exceeded, if any.
     #[must_use]
     pub fn limit(&self) -> Option<usize> {
         matches!(self, Self::TooLong { .. }).then_some(limits::KEY_BYTES_MAX)
     }
 
-    /// The pointer that the error is about, if it is about one.
+    /// The pointer that the error refers to, if any.
     #[must_use]
     pub fn pointer(&self) -> Option<&str> {
         match self {
@@ -213,7 +213,7 @@ impl KeyError {
     }
 }
 
-/// One part of a queue's key: where it stands in an object.
+/// One part of a queue's key: its pointer into an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
     /// The RFC 6901 text, for messages and for the queue document.
@@ -260,7 +260,7 @@ fn unescape(token: &str) -> Option<Box<str>> {
     Some(plain.into())
 }
 
-/// The pointers whose values, joined by `/`, are an object's key.
+/// The pointers whose values, joined by `/`, form the key of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     pointers: Vec<Pointer>,
@@ -287,10 +287,10 @@ impl KeySpec {
         &self.pointers
     }
 
-    /// Joins what stands at each pointer to a key; `parts` is in the order of the pointers.
+    /// Joins the values at the pointers to a key. `parts` is in the order of the pointers.
     ///
     /// # Errors
-    /// [`KeyError`] names the part that is missing or wrong.
+    /// [`KeyError`] names the missing or wrong part.
     pub fn join(&self, parts: &[Part<'_>]) -> Result<Key, KeyError> {
         let mut text = String::new();
         for (pointer, part) in self.pointers.iter().zip(parts) {
@@ -326,16 +326,16 @@ impl Default for KeySpec {
     }
 }
 
-/// What an object has at one of the key's pointers.
+/// The value at one of the key's pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// Nothing.
+    /// No value.
     Absent,
     /// A JSON null.
     Null,
     /// A string, or the digits of an integer.
     Text(std::borrow::Cow<'a, str>),
-    /// Something that can't be a part of a key, named with its article.
+    /// Any other value, as its kind with its article.
     Other(&'static str),
 }
 

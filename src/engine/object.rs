@@ -1,7 +1,7 @@
-//! Objects: the raw JSON that a producer sent, parsed once for validity and key, then shared.
+//! Objects: the raw JSON that a producer sent, scanned once for validity and key, then shared.
 //!
-//! It is not a document model: nothing here builds a tree, except to compare two objects whose
-//! bytes differ. Numbers are never converted, so what is too long for an f64 survives.
+//! An object is not a document model: a tree is built only to compare two objects with different texts. Numbers are never
+//! converted, so a number that is too long for an f64 survives.
 
 mod names;
 
@@ -23,18 +23,18 @@ use super::walk::Walk;
 #[cfg(test)]
 mod tests;
 
-/// One JSON object, exactly as it was sent. Cloning shares the text.
+/// One JSON object, exactly as the producer sent it. Clones share the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object(Arc<str>);
 
 impl Object {
-    /// Takes text that is known to be one valid JSON object, such as what [`scan`] returned before.
+    /// Wraps a text that is known to be one valid JSON object, such as a result of [`scan`].
     #[must_use]
     pub fn from_valid(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// As [`from_valid`](Self::from_valid), without a copy of the text.
+    /// As [`from_valid`](Self::from_valid), without copying the text.
     #[must_use]
     pub fn from_shared(text: Arc<str>) -> Self {
         Self(text)
@@ -46,7 +46,7 @@ impl Object {
         &self.0
     }
 
-    /// Bytes of the JSON text.
+    /// Length of the JSON text in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.len()
@@ -57,7 +57,7 @@ impl Object {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether both have the same members in any order, numbers compared by their text.
+    /// Whether both have the same content: the same members in any order, with numbers compared by their text.
     #[must_use]
     pub fn same_content(&self, other: &Self) -> bool {
         if self.is_shared_with(other) || self.0 == other.0 {
@@ -99,20 +99,20 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-/// An object and the key that it carries, or why it carries none.
+/// An object, and its key or the reason for which it has none.
 #[derive(Debug)]
 pub struct Scanned {
     /// The object's text.
     pub object: Object,
-    /// Its own key under the queue's pointers.
+    /// The key at the queue's pointers.
     pub key: Result<Key, KeyError>,
 }
 
-/// Why a text is refused as JSON. Lines and columns start at 1.
+/// The reason for which a text is refused as JSON. Lines and columns start at 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at line {line}, column {column}")]
 pub struct SyntaxError {
-    /// What is wrong there.
+    /// What is wrong.
     pub reason: String,
     /// Line of the text, from 1.
     pub line: usize,
@@ -120,17 +120,17 @@ pub struct SyntaxError {
     pub column: usize,
     /// Whether the text is JSON, but not an object.
     pub not_an_object: bool,
-    /// Which object of an array it is in, from 0.
+    /// Index of the object in its array, from 0.
     pub index: Option<usize>,
-    /// The bound that was passed, if one was.
+    /// The limit that was exceeded, if any.
     pub limit: Option<usize>,
 }
 
-/// Reads one JSON object that fills all of `text`.
+/// Scans one JSON object that fills all of `text`.
 ///
 /// # Errors
-/// [`SyntaxError`] with the place: bad grammar, deeper than 128 levels, a member twice, or a value
-/// that is not an object.
+/// [`SyntaxError`] with the position: wrong grammar, more than 128 levels, a duplicate member, or a value that is not an
+/// object.
 pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
     let mut reader = Reader::new(text, spec);
     let scanned = reader.object()?;
@@ -138,7 +138,7 @@ pub fn scan(text: &str, spec: &KeySpec) -> Result<Scanned, SyntaxError> {
     Ok(scanned)
 }
 
-/// Checks a document that has an object as one of its members, and so may be a level deeper.
+/// Checks a document that contains an object as a member and so may be one level deeper.
 ///
 /// # Errors
 /// As [`scan`].
@@ -250,7 +250,7 @@ struct Reader<'j, 's> {
     walk: Walk<'j>,
     spec: &'s KeySpec,
     parts: SmallVec<[Part<'j>; 2]>,
-    /// Most containers that may be open at once.
+    /// Maximum number of open containers.
     depth_max: usize,
     /// Whether the text is a document that has an object as its member `object`.
     is_envelope: bool,
@@ -315,14 +315,14 @@ impl<'j, 's> Reader<'j, 's> {
         Ok(Scanned { object: Object::from_valid(text), key: self.spec.join(&self.parts) })
     }
 
-    /// Skips a value that is not an object, and names it.
+    /// Skips a value that is not an object, and returns its kind.
     fn scalar_or_array(&mut self, peek: Peek) -> Result<&'static str, SyntaxError> {
         self.value(peek, 1, 0)?;
         Ok(kind_of(peek))
     }
 
-    /// Walks one value. `live` has a bit for each key pointer whose tokens match the path so far;
-    /// `depth` is the number of containers open once this value, if it is one, has been entered.
+    /// Walks one value. `live` has a bit for each key pointer whose tokens match the path so far; `depth` is the number of open
+    /// containers, including this value if it is one.
     fn value(&mut self, peek: Peek, depth: usize, live: u8) -> Result<(), SyntaxError> {
         let start = self.walk.index();
         match peek {
@@ -407,8 +407,7 @@ impl<'j, 's> Reader<'j, 's> {
         }
     }
 
-    /// Notes the value at this path for every pointer that ends here. A path at `depth` containers
-    /// has `depth - 1` tokens.
+    /// Records the value at this path for every pointer that ends here. A path in `depth` containers has `depth - 1` tokens.
     fn found(&mut self, depth: usize, live: u8, part: &Part<'j>) {
         if live == 0 {
             return;
@@ -424,7 +423,7 @@ impl<'j, 's> Reader<'j, 's> {
     }
 }
 
-/// The pointers of `live` that go on through `name`, the token after `depth - 1` others.
+/// The pointers of `live` that continue with `name`, the token after `depth - 1` others.
 fn descend(spec: &KeySpec, live: u8, depth: usize, name: &str) -> u8 {
     if live == 0 {
         return 0;

@@ -1,4 +1,4 @@
-//! Deciding on Add, Update and Delete.
+//! Decisions on Add, Update and Delete.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use super::table::Entry;
 use super::time::Time;
 
 impl Queue {
-    /// Applies all `calls` in order, or none.
+    /// Applies all `calls` in order, or none of them.
     ///
     /// # Errors
     /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::QueueFull`].
@@ -68,7 +68,7 @@ impl Queue {
         self.check_room(adds.map(|call| &call.key))
     }
 
-    /// Refuses keys that the queue does not have and has no room for.
+    /// Refuses new keys if the queue has no room for them.
     pub(super) fn check_room<'a>(&self, keys: impl Iterator<Item = &'a Key> + Clone) -> Result<(), Refusal> {
         let (held, limit) = (self.keys() + self.reserved(), self.config.max_keys);
         if keys.clone().count() <= limit.saturating_sub(held) {
@@ -85,7 +85,7 @@ impl Queue {
         Refusal::WrongMode { call, reason, mode: self.config.mode }
     }
 
-    /// Whether the key counts toward `max_keys` already.
+    /// Whether the key already counts toward `max_keys`.
     pub(super) fn holds(&self, key: &Key) -> bool {
         self.table.get(key.as_str()).is_some_and(Entry::is_held)
     }
@@ -94,14 +94,14 @@ impl Queue {
         let key = call.key.clone();
         if self.closed && self.config.rules().stops_when_closed {
             self.counters.ignored_closed += 1;
-            // Ignored adds find no room checked; failure counts are bounded here instead.
+            // Room is not checked for ignored adds, so the number of failure counts is bounded here.
             let has_room = self.table.len() < self.config.max_keys || self.table.find(key.as_str()).is_some();
             if call.rate_limited && has_room {
                 self.emit(now, EventKind::Failed { key });
             }
             return false;
         }
-        // As in client-go, a delay of zero counts, and so does one of a key that is in line anyway.
+        // As in client-go, a delay of zero counts, and so does a delay of a key that is ready anyway.
         self.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
         let mut wait = call.delay;
         if call.rate_limited {
@@ -118,7 +118,7 @@ impl Queue {
         true
     }
 
-    /// Mode keys: whether the key will be handed out anyway (client-go's dirty set).
+    /// Mode keys: whether the key will be delivered anyway (client-go's dirty set).
     fn is_dirty(&self, key: &Key) -> bool {
         match self.table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
             Some(Place::Ready(_)) => true,
@@ -176,8 +176,8 @@ impl Queue {
         self.append(now, &Call { object, final_state_unknown, ..call.clone() }, provenance)
     }
 
-    /// Mode latest: whether a deletion drops the key, because no consumer can have seen it and the
-    /// known objects would tell if one had.
+    /// Mode latest: whether a deletion drops the key, because no consumer can have seen it. Without known objects the queue
+    /// can't tell.
     pub(super) fn drops(&self, entry: &Entry) -> bool {
         self.config.rules().drops_unseen_keys
             && self.config.known_objects
@@ -185,7 +185,7 @@ impl Queue {
             && entry.schedule_state.attempt == 0
     }
 
-    /// A call that queues nothing populates the queue all the same.
+    /// A call that queues nothing populates the queue, too.
     fn populate(&mut self, now: Time) {
         if !self.populated {
             self.emit(now, EventKind::Populated);

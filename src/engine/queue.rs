@@ -1,4 +1,4 @@
-//! The state of one queue, and what can be read of it.
+//! The state of a queue, and the reads on it.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Bound;
@@ -24,7 +24,7 @@ use super::time::Time;
 
 /// One queue: its state, and the commands and reads on it.
 ///
-/// Invariant: everything outside of the fields marked "volatile" is a function of the events.
+/// Invariant: every field that is not marked "volatile" is a function of the events.
 #[derive(Debug)]
 pub struct Queue {
     pub(super) rv: Rv,
@@ -38,126 +38,126 @@ pub struct Queue {
     pub(super) table: Table,
     pub(super) schedule: Schedule,
     pub(super) settled: SettledLeases,
-    /// Invariant: the live leases of each pop that had an id.
+    /// Invariant: the slots of the live leases of each pop with an id.
     pub(super) pop_ids: HashMap<Arc<str>, Vec<Slot>, RandomState>,
     pub(super) bucket: Option<BucketLevel>,
     pub(super) next_resync: Option<Time>,
     pub(super) last_replace: Option<LastReplace>,
     /// Number of known objects.
     pub(super) known: usize,
-    /// Number of keys that carry a mark of the initial list.
+    /// Number of keys with a pending delta of the initial list.
     pub(super) initial_pending: usize,
-    /// Volatile: what the checkpoints have and what they miss.
+    /// Volatile: what the checkpoints contain, and what the next one must add.
     pub(super) checkpoints: Checkpoints,
-    /// Volatile: Replaces between their acceptance and their end, the running one first.
+    /// Volatile: Replaces between their acceptance and their end. The first one is running.
     pub(super) replace_jobs: VecDeque<ReplaceJob>,
-    /// Volatile: the seeding that is under way.
+    /// Volatile: the running seed.
     pub(super) seeding: Option<Seeding>,
-    /// Volatile: Replaces that have ended and wait to be dropped.
+    /// Volatile: ended Replaces that wait to be dropped.
     pub(super) garbage: Vec<Garbage>,
     /// Volatile: the number of the last Replace.
     pub(super) last_job: u64,
-    /// Volatile: events that nobody has taken yet.
+    /// Volatile: events that the caller has not taken yet.
     pub(super) events: Vec<Event>,
-    /// Volatile: events up to this number are durable; leases behind it do not expire.
+    /// Volatile: events up to this number are durable. A lease with a larger number does not expire.
     pub(super) committed: Rv,
-    /// Volatile: a periodic Resync is due.
+    /// Volatile: whether a periodic Resync is due.
     pub(super) resync_due: bool,
-    /// Volatile: what happened since the start, for metrics.
+    /// Volatile: counters since the process started, for metrics.
     pub(super) counters: Counters,
-    /// Volatile: the adds that are in a tally already.
+    /// Volatile: how many of the schedule's adds the counters contain.
     pub(super) adds_taken: u64,
 }
 
-/// Where a queue is with its initial list.
+/// The state of a queue's initial list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Initial {
-    /// No Replace brings it right now.
+    /// No Replace is bringing the initial list.
     #[default]
     Quiet,
     /// A Replace is bringing it.
     Running,
-    /// The Replace that brought it was cut off.
+    /// The Replace that brought the initial list was aborted.
     Aborted,
 }
 
-/// How the latest Replace went.
+/// The latest Replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastReplace {
-    /// Whose list it was.
+    /// The source of the list.
     pub source: Option<Source>,
-    /// What it did.
+    /// What the Replace did.
     pub counts: ReplaceCounts,
-    /// When it started.
+    /// When the Replace started.
     pub started: Time,
-    /// When it ended or was found cut off.
+    /// When the Replace ended, or was found to be aborted.
     pub ended: Option<Time>,
-    /// Whether it was cut off.
+    /// Whether the Replace was aborted.
     pub aborted: bool,
 }
 
-/// A queue at a glance.
+/// A summary of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// Keys in line.
+    /// Number of ready keys.
     pub ready: usize,
-    /// Keys that wait for a delay or backoff.
+    /// Number of keys that wait for a delay or backoff.
     pub delayed: usize,
-    /// Keys in the hands of workers.
+    /// Number of leased keys.
     pub leased: usize,
-    /// Keys out of circulation.
+    /// Number of parked keys.
     pub parked: usize,
-    /// Known objects.
+    /// Number of known objects.
     pub known: usize,
     /// Whether the initial list has been acknowledged.
     pub has_synced: bool,
-    /// Keys of the initial list that are not acknowledged.
+    /// Number of keys of the initial list that are not acknowledged.
     pub initial_remaining: usize,
     /// The newest event.
     pub resource_version: Rv,
-    /// How long the first key has been in line.
+    /// How long the first ready key has been ready.
     pub oldest_ready_age: Option<Duration>,
-    /// Nothing is handed out.
+    /// Whether delivery is paused.
     pub paused: bool,
-    /// The queue drains.
+    /// Whether the queue is closed.
     pub closed: bool,
-    /// It is closed and nothing is left to hand out or to settle.
+    /// Whether the queue is closed and has nothing left to deliver or to settle.
     pub drained: bool,
     /// The latest Replace.
     pub last_replace: Option<LastReplace>,
 }
 
-/// Spans of time, of which most commands have one: it is kept without an allocation.
+/// A list of durations. Most commands have one, which takes no allocation.
 pub type Durations = SmallVec<[Duration; 1]>;
 
-/// Counters since the queue was opened. Replaying events does not count.
+/// Counters since the process started. A replay of events does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Deltas queued, by kind in the order of [`DeltaKind::ALL`].
+    /// Queued deltas, by type in the order of [`DeltaKind::ALL`].
     pub deltas: [u64; 5],
     /// Deltas that the cap merged into newer ones.
     pub coalesced: u64,
-    /// Deletes of keys that the queue does not have, or that are deleted already.
+    /// Deletes of keys that are absent or already deleted.
     pub ignored_absent: u64,
     /// Deletes that the dedup rule swallowed.
     pub ignored_duplicate: u64,
-    /// Objects of a Replace that had not changed.
+    /// Listed objects of a Replace that had not changed.
     pub ignored_unchanged: u64,
-    /// Objects of a Replace whose key had a newer call.
+    /// Listed objects of a Replace whose key had a newer call.
     pub ignored_superseded: u64,
-    /// Adds to a closed queue of mode keys.
+    /// Adds to a closed queue in mode keys.
     pub ignored_closed: u64,
-    /// How often a key got work to do (client-go's adds).
+    /// How often a key got work (client-go's adds).
     pub adds: u64,
-    /// Requeues with a delay, however short, or by the rate limiter (client-go's retries).
+    /// Requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
     pub retries: u64,
-    /// Leases by how they ended: ack, nack, release, reject, expired.
+    /// Ended leases, by ending: ack, nack, release, reject, expiry.
     pub settled: [u64; 5],
-    /// Settles of leases that had ended otherwise.
+    /// Settles of leases that had already ended in another way.
     pub stale: u64,
-    /// For each key handed out, how long its work had waited.
+    /// For each delivered key, how long its work had waited.
     pub waits: Durations,
-    /// For each lease that ended, how long it lasted.
+    /// For each ended lease, how long it lasted.
     pub works: Durations,
 }
 
@@ -197,7 +197,7 @@ impl Queue {
         }
     }
 
-    /// The newest event's number.
+    /// The number of the newest event.
     #[must_use]
     pub fn resource_version(&self) -> Rv {
         self.rv
@@ -215,13 +215,13 @@ impl Queue {
         &self.config
     }
 
-    /// Says that the queue came into being by a produce or pop. It is part of how the queue begins, as
-    /// the settings are, so it is said before any event.
+    /// Records that a produce or pop created the queue. Like the settings, this is part of how a queue begins, so it precedes
+    /// all events.
     pub fn set_auto_created(&mut self) {
         self.auto_created = true;
     }
 
-    /// Whether the queue came into being by a produce or pop, and was never configured.
+    /// Whether a produce or pop created the queue, and nobody configured it since.
     #[must_use]
     pub fn is_auto_created(&self) -> bool {
         self.auto_created
@@ -232,7 +232,7 @@ impl Queue {
         std::mem::take(&mut self.events)
     }
 
-    /// What was counted since the last call.
+    /// The counters since the last call.
     pub fn take_counters(&mut self) -> Counters {
         let adds = self.schedule.adds();
         let mut counters = std::mem::take(&mut self.counters);
@@ -240,24 +240,24 @@ impl Queue {
         counters
     }
 
-    /// How long each key handed out had waited, and each ended lease had lasted, since the last call.
+    /// The waits of delivered keys and the durations of ended leases since the last call.
     pub fn take_durations(&mut self) -> (Durations, Durations) {
         (std::mem::take(&mut self.counters.waits), std::mem::take(&mut self.counters.works))
     }
 
-    /// How long the oldest lease has lasted.
+    /// The age of the oldest lease.
     #[must_use]
     pub fn longest_lease(&self, now: Time) -> Option<Duration> {
         let slot = self.schedule.oldest_lease()?;
         Some(now.since(self.entry(slot).lease().since))
     }
 
-    /// Says up to which event the journal has everything.
+    /// Sets the number up to which the journal has committed all events.
     pub fn set_committed(&mut self, rv: Rv) {
         self.committed = rv;
     }
 
-    /// Whether `resync_period` has passed since the last Resync; asks once.
+    /// Whether `resync_period` has passed since the last Resync. The answer is given once.
     pub fn take_resync_due(&mut self) -> bool {
         std::mem::take(&mut self.resync_due)
     }
@@ -268,14 +268,14 @@ impl Queue {
         self.table.len() - self.schedule.index_sizes().failure_expiries
     }
 
-    /// Keys that may be handed out now, if the queue is not paused.
+    /// Whether a key can be delivered now.
     #[must_use]
     pub fn has_ready(&self) -> bool {
         !self.paused && self.schedule.ready_len() > 0
     }
 
-    /// Whether the queue is closed and nothing is ready, delayed or leased. In mode keys delays are
-    /// frozen while closed and hold nothing up.
+    /// Whether the queue is closed and no key is ready, delayed or leased. A closed queue in mode keys does not wait for its
+    /// delays, which are frozen.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         let is_frozen = self.config.rules().stops_when_closed;
@@ -283,7 +283,7 @@ impl Queue {
         self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
     }
 
-    /// client-go's HasSynced, counting acknowledgements instead of pops. Once true it stays true.
+    /// client-go's HasSynced, but based on acknowledgements instead of pops. It never becomes false again.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.populated
@@ -292,13 +292,13 @@ impl Queue {
             && !self.replace_jobs.iter().any(ReplaceJob::may_be_first)
     }
 
-    /// Keys of the initial list that are not acknowledged.
+    /// Number of keys of the initial list that are not acknowledged.
     #[must_use]
     pub fn initial_remaining(&self) -> usize {
         self.initial_pending
     }
 
-    /// The queue at a glance.
+    /// A summary of the queue.
     #[must_use]
     pub fn status(&self, now: Time) -> Status {
         Status {
@@ -318,26 +318,26 @@ impl Queue {
         }
     }
 
-    /// The keys and all that belongs to them.
+    /// The keys with their deltas, known objects and schedule states.
     #[must_use]
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The order of the keys.
+    /// The schedule.
     #[must_use]
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// What is remembered of a lease that is not live.
+    /// How a lease ended; `Unknown` if the lease is live or there is no record of it.
     #[must_use]
     pub fn outcome(&self, token: Rv) -> Outcome {
         self.settled.get(token)
     }
 
-    /// When the engine has something to do by itself, unless a command comes first. It may have to wait
-    /// for a commit then, see [`due_uncommitted`](Self::due_uncommitted).
+    /// When the engine must act by itself, unless a command comes first. A lease may then still have to wait for its commit,
+    /// see [`due_uncommitted`](Self::due_uncommitted).
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let lease = self.schedule.next_deadline();
@@ -346,9 +346,9 @@ impl Queue {
         times.into_iter().chain([failure_expiry]).flatten().min()
     }
 
-    /// Whether a lease is past its deadline that is not committed, and so can't expire before
-    /// [`set_committed`](Self::set_committed), whatever [`next_deadline`](Self::next_deadline) says. It
-    /// is to be asked after [`advance`](Self::advance).
+    /// Whether a lease is past its deadline but not committed. Such a lease can't expire before
+    /// [`set_committed`](Self::set_committed), whatever [`next_deadline`](Self::next_deadline) returns. The answer is valid
+    /// after [`advance`](Self::advance).
     #[must_use]
     pub fn due_uncommitted(&self, now: Time) -> bool {
         self.schedule.next_deadline().is_some_and(|(at, token, _)| at <= now && token > self.committed)
@@ -371,7 +371,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Checks that the settings by which the objects of a command were read still hold.
+    /// Checks that the settings have not changed since the objects of a command were read.
     ///
     /// # Errors
     /// [`Refusal::ConfigChanged`].
@@ -381,7 +381,7 @@ impl Queue {
         if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
     }
 
-    /// Stops or starts handing out.
+    /// Pauses or resumes delivery.
     pub fn set_paused(&mut self, now: Time, paused: bool) {
         let now = self.advance(now);
         if self.paused != paused {
@@ -389,7 +389,7 @@ impl Queue {
         }
     }
 
-    /// Starts or stops draining.
+    /// Closes or reopens the queue.
     pub fn set_closed(&mut self, now: Time, closed: bool) {
         let now = self.advance(now);
         if self.closed != closed {
@@ -397,7 +397,7 @@ impl Queue {
         }
     }
 
-    /// Drops the failures of `keys`; returns how many had any.
+    /// Forgets the failures of `keys`. Returns how many of them had any.
     pub fn forget<'a>(&mut self, now: Time, keys: impl IntoIterator<Item = &'a str>) -> u64 {
         let now = self.advance(now);
         let mut forgotten = 0;
@@ -411,7 +411,7 @@ impl Queue {
         forgotten
     }
 
-    /// The entry at a slot that the schedule or the table has just named.
+    /// The entry at a slot that the schedule or the table has just returned.
     pub(super) fn entry(&self, slot: Slot) -> &Entry {
         match self.table.at(slot) {
             Some(entry) => entry,
@@ -419,14 +419,13 @@ impl Queue {
         }
     }
 
-    /// Numbers, applies, records and counts an event.
+    /// Creates, applies, records and counts an event.
     pub(super) fn emit(&mut self, now: Time, kind: EventKind) {
         let slot = kind.key().map(|key| self.table.find_or_insert(key));
         self.emit_at(now, slot, kind);
     }
 
-    /// As [`emit`](Self::emit), where it is known which slot the key of the event has: to find it takes as long as all
-    /// the rest of many an event.
+    /// As [`emit`](Self::emit), for an event whose slot is known. The hash lookup costs as much as the rest of many events.
     pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
         let event = Event { rv: self.rv + 1, at: now.max(self.last_at), kind };
@@ -434,7 +433,7 @@ impl Queue {
         self.events.push(event);
     }
 
-    /// The earliest delay that may fire: none while a closed queue of mode keys freezes them.
+    /// The earliest delay that may elapse. A closed queue in mode keys has none, because its delays are frozen.
     pub(super) fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
         let frozen = self.closed && self.config.rules().stops_when_closed;
         if frozen { None } else { self.schedule.next_delay() }
@@ -492,7 +491,7 @@ impl Queue {
 }
 
 impl Entry {
-    /// The lease of a key that the schedule says is leased.
+    /// The lease of a leased key.
     pub(super) fn lease(&self) -> &Lease {
         match &self.schedule_state.place {
             Place::Leased(lease) => lease,
@@ -523,12 +522,12 @@ impl Entry {
         }
     }
 
-    /// Whether anything but a failure count is left of the key.
+    /// Whether the queue holds more than a failure count for the key.
     pub(super) fn is_held(&self) -> bool {
         self.has_state() || self.schedule_state.delay().is_some() || self.schedule_state.place != Place::Idle
     }
 
-    /// Whether deltas wait or are handed out, or an object is known.
+    /// Whether the key has waiting or leased deltas or a known object.
     pub(super) fn has_state(&self) -> bool {
         !self.waiting.is_empty() || !self.leased.is_empty() || self.known.is_some()
     }

@@ -1,9 +1,8 @@
-//! Replace: a whole set of objects turned into exactly the right changes, in slices.
+//! Replace: turns a complete list of objects into exactly the right changes, in steps.
 //!
-//! A Replace is accepted at one instant and applied over many; other calls run in between. Whatever
-//! a producer says of a key after the acceptance is newer than the list, so the run leaves such a
-//! key alone. Runs are volatile: after a crash the events that were queued stand, and the caller
-//! repeats the Replace.
+//! A Replace is accepted at one instant and applied in many steps; other calls run in between. A call for a key after the
+//! acceptance is newer than the list, so the Replace leaves that key alone. Replace jobs are volatile: after a crash the
+//! queued events remain, and the caller repeats the Replace.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,50 +31,50 @@ pub(super) struct ReplaceJob {
     source: Option<Source>,
     only_changed: bool,
     trace: Option<Trace>,
-    /// The provenance of the latest delta, which the next one mostly shares.
+    /// The provenance of the latest delta. Most later deltas have the same.
     provenance: Provenance,
-    /// What its items are queued as: what the settings said at the acceptance.
+    /// The type of the queued deltas, as the settings said at the acceptance.
     kind: DeltaKind,
     guard: Option<Guard>,
     is_dry: bool,
     phase: Phase,
     cursor: ScanCursor,
     counts: ReplaceCounts,
-    /// The latest comparison of listed objects with the queue's.
+    /// The latest comparison of listed and stored objects.
     comparison: Arc<Comparison>,
-    /// Keys of the list that need room, where it is tight.
+    /// Listed keys that need room, if the queue has too little room for the whole list.
     wanted: KeySet,
-    /// Room held for keys of the list that it has not come to.
+    /// Room that is reserved for listed keys that are not queued yet.
     reserved: usize,
-    /// Keys of the list or of the queue with a produce call since the acceptance, and whether one of those named a source.
+    /// Keys that are listed or in the queue and had a produce call since the acceptance, and whether such a call named a source.
     called: HashMap<Key, bool>,
-    /// Whether it was accepted before the queue had its initial list, and no other has brought it.
+    /// Whether this Replace brings the initial list, unless another Replace does so first.
     may_be_first: bool,
     deletions: u64,
     owned: u64,
 }
 
-/// What an ended Replace leaves behind.
+/// The remains of an ended Replace.
 #[derive(Debug)]
 pub struct Garbage(#[expect(dead_code, reason = "it is only kept to be dropped")] ReplaceJob);
 
-/// How many deletions a Replace may bring.
+/// The limit of deletions in a Replace.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
     max_deletes: u64,
     max_percent: f64,
 }
 
-/// What a run does next.
+/// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Counts the keys that need room, from the item at this index on.
+    /// Counts the keys that need room, from the item with this index on.
     Room { next: usize },
     /// Counts the deletions, for the guard or a dry run.
     Count,
-    /// Counts what the items would do, from this index on; then answers or refuses.
+    /// Counts what the items would do, from this index on. Then it ends or refuses the Replace.
     Plan { next: usize, refused: bool },
-    /// Says that it starts.
+    /// Records the start of the Replace.
     Start,
     /// Queues the items.
     Items,
@@ -101,7 +100,7 @@ enum Verdict {
 }
 
 impl ReplaceJob {
-    /// Whether the queue waits for this run to be synced.
+    /// Whether the queue is not synced before this job has ended.
     pub(super) fn may_be_first(&self) -> bool {
         self.may_be_first && !self.is_dry
     }
@@ -115,12 +114,12 @@ impl ReplaceJob {
 }
 
 impl Queue {
-    /// Accepts a Replace: from now on calls for its keys count as newer. It runs by
-    /// [`replace_step`](Self::replace_step).
+    /// Accepts a Replace: from now on, calls for its keys are newer than the list. [`replace_step`](Self::replace_step)
+    /// applies the list.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::TooManyReplaces`]. What needs a look at every key is
-    /// refused by `replace_step`, still before anything changes.
+    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::TooManyReplaces`]. Refusals that depend on all keys
+    /// come from `replace_step`, before anything changes.
     pub fn accept_replace(&mut self, now: Time, replace: Replace) -> Result<ReplaceId, Refusal> {
         self.advance(now);
         self.check_replace(&replace)?;
@@ -158,7 +157,7 @@ impl Queue {
         Ok(id)
     }
 
-    /// Checks what can be told of a Replace without a look at every key.
+    /// Checks what does not depend on all keys of the queue.
     ///
     /// # Errors
     /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`].
@@ -178,10 +177,10 @@ impl Queue {
         too_large.map_or(Ok(()), |(index, bytes)| Err(Refusal::ObjectTooLarge { limit, bytes, index }))
     }
 
-    /// Does the next part of a Replace, at most `budget` keys of it.
+    /// Runs the next step of a Replace, for at most `budget` keys.
     ///
     /// # Errors
-    /// [`Refusal::QueueFull`] or [`Refusal::MassDelete`]; nothing has changed then.
+    /// [`Refusal::QueueFull`] or [`Refusal::MassDelete`]; the Replace has then changed nothing.
     pub fn replace_step(
         &mut self,
         now: Time,
@@ -189,7 +188,7 @@ impl Queue {
         budget: usize,
     ) -> Result<Progress<Replaced>, Refusal> {
         let now = self.advance(now);
-        // A seeding would put what is older in place of what this brings.
+        // A seed would overwrite the objects of this Replace with older ones.
         let is_next = |job: &mut ReplaceJob| job.id == id && self.seeding.is_none();
         let Some(mut job) = self.replace_jobs.pop_front_if(is_next) else { return Ok(Progress::NotYet) };
         let next = self.next_part(now, &mut job, budget);
@@ -206,7 +205,7 @@ impl Queue {
         Ok(progress)
     }
 
-    /// What ended Replaces leave behind: up to a million objects, to be dropped off the queue's lock.
+    /// The remains of ended Replaces: up to a million objects, to be dropped without the queue's lock.
     pub fn take_garbage(&mut self) -> Vec<Garbage> {
         std::mem::take(&mut self.garbage)
     }
@@ -242,21 +241,21 @@ impl Queue {
         Replaced { resource_version: self.rv, counts: job.counts }
     }
 
-    /// A producer has said something of `key`, which the Replaces that are on their way did not see.
+    /// Records a produce call for `key`, which is newer than the lists of all accepted Replaces.
     pub(super) fn note_call(&mut self, key: &Key, named_source: bool) {
         if let Some(seeding) = &mut self.seeding {
             seeding.called.insert(key.clone());
         }
         let is_held = self.holds(key);
         for job in &mut self.replace_jobs {
-            // Others are neither queued nor deleted by it.
+            // A Replace neither queues nor deletes any other key.
             if is_held || job.keys.contains(key) {
                 *job.called.entry(key.clone()).or_default() |= named_source;
             }
         }
     }
 
-    /// Keys that Replaces and a seeding on their way may still bring.
+    /// Number of keys that accepted Replaces and a running seed may still add.
     pub(super) fn reserved(&self) -> usize {
         let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);
         seeding + self.replace_jobs.iter().map(|job| job.reserved).sum::<usize>()
@@ -375,7 +374,7 @@ impl Queue {
                 }
             }
         }
-        // Room may be held for more: for keys that the queue had already, or that were in the list twice.
+        // The reservation may be too large: for keys that the queue already had, or that were listed twice.
         job.reserved = job.reserved.min(job.items.len());
         if job.items.len() == 0 {
             job.phase = Phase::Deletions;
@@ -453,14 +452,14 @@ impl Queue {
         Next::Compare(job.comparison.clone())
     }
 
-    /// Whether the run's source gets the key from another one.
+    /// Whether the key changes from another source to the source of the job.
     fn is_taken_over(&self, job: &ReplaceJob, key: &Key, verdict: &Verdict) -> bool {
         let owner = self.table.get(key.as_str()).and_then(Entry::owner);
         let stays = matches!(verdict, Verdict::Skipped { take_over: false });
         !stays && job.source.is_some() && owner.is_some() && owner != job.source.as_ref()
     }
 
-    /// Gives the newest state of a key that the list names, but does not change, to its source.
+    /// Makes the source of the job the owner of a listed key whose object is not queued.
     fn take_over(&mut self, now: Time, job: &ReplaceJob, key: Key) {
         let (Some(owner), Some(entry)) = (job.source.clone(), self.table.get(key.as_str())) else { return };
         if entry.has_state() && !entry.is_deleted() && entry.owner() != Some(&owner) {
@@ -469,7 +468,7 @@ impl Queue {
     }
 }
 
-/// Whether `source` answers for the key, and the key is not deleted already.
+/// Whether the key belongs to `source` and is not deleted already.
 fn is_owned_by(entry: &Entry, source: Option<&Source>) -> bool {
     entry.has_state() && !entry.is_deleted() && entry.owner() == source
 }

@@ -1,9 +1,8 @@
-//! Recovery: a queue from a checkpoint and the events since.
+//! Recovery: a queue is rebuilt from a checkpoint and the events since.
 //!
-//! First comes [`Queue::restore`], [`Queue::restore_key`] for each row and [`Queue::restored`]; then
-//! [`Queue::replay`] of each event behind the state that it was restored from; then, once,
-//! [`Queue::recover`]. Nothing of it looks at a clock, and time passes for nobody: what came due while
-//! nobody could reach the queue happens afterwards, and leases get their full length before.
+//! The order of the calls is [`Queue::restore`], [`Queue::restore_key`] for each row, [`Queue::restored`], then
+//! [`Queue::replay`] for each event behind the restored state, then once [`Queue::recover`]. No time passes meanwhile:
+//! leases get their full length again, and what became due during the downtime happens after the recovery.
 
 use std::num::NonZero;
 
@@ -17,7 +16,7 @@ use super::table::Entry;
 use super::time::Time;
 
 impl Queue {
-    /// A journaled queue as of a completed checkpoint, still without keys.
+    /// A journaled queue as of a completed checkpoint, without keys.
     #[must_use]
     pub fn restore(state: QueueState) -> Self {
         let mut queue = Self::new(state.config, state.rv, state.last_at);
@@ -37,11 +36,11 @@ impl Queue {
         queue
     }
 
-    /// Puts a key back into its slot. Of a row and a gravestone of one key only the one with the
-    /// larger number counts. The queue is not whole before [`restored`](Self::restored).
+    /// Puts a key into its slot. If a key has both a row and a removal, only the newer of them counts. The queue is incomplete
+    /// before [`restored`](Self::restored).
     ///
     /// # Errors
-    /// The text names the slot and both keys, if the slot is taken.
+    /// The text names the slot and both keys, if the slot is occupied.
     pub fn restore_key(&mut self, slot: Slot, state: KeyState) -> Result<(), String> {
         let entry = Entry {
             key: state.key,
@@ -56,10 +55,10 @@ impl Queue {
         self.table.put(slot, entry)
     }
 
-    /// All keys are back: puts them in their orders and counts them.
+    /// Completes the queue after the last key: builds the indexes and the counts.
     ///
     /// # Errors
-    /// The text names the key and both slots, if a key is in two.
+    /// The text names the key and both slots, if a key has two.
     pub fn restored(&mut self) -> Result<(), String> {
         self.table.restored()?;
         let mut schedule = Rebuild::default();
@@ -77,13 +76,13 @@ impl Queue {
         Ok(())
     }
 
-    /// What a queue owes to its workers and producers once its events are replayed; to be called once,
-    /// before anything else. If the process may have ended with events that nobody knows of, its
-    /// numbers skip ahead. A lease that is live gets at least its full length again, since its worker
-    /// could not reach us. A Replace that was cut off is noted as such.
+    /// Ends the recovery; to be called once, after the replay and before any command. After an unclean stop the event
+    /// numbers skip ahead, because the process may have used numbers that the journal does not contain. Live leases get at
+    /// least their full length again, because their workers could not reach the server. An unfinished Replace is recorded as
+    /// aborted.
     pub fn recover(&mut self, now: Time, unclean: bool) {
         let now = now.max(self.last_at);
-        // What replay brought into line was counted when it happened.
+        // The adds of the replay were counted when they happened.
         self.adds_taken = self.schedule.adds();
         if unclean {
             let event = Event { rv: self.rv + RECOVERY_SKIP_EVENTS, at: now, kind: EventKind::Recovered };
@@ -96,8 +95,7 @@ impl Queue {
         self.abort_replace(now);
     }
 
-    /// The keys whose leases end before their full length from `now` on, and when they would end then,
-    /// oldest lease first.
+    /// The keys whose leases end before their full length from `now` on, and their new deadlines, oldest lease first.
     fn short_leases(&self, now: Time) -> Vec<(Key, Time)> {
         let entries = self.schedule.leased_slots().filter_map(|slot| self.table.at(slot));
         let short = entries.filter_map(|entry| {
@@ -108,7 +106,7 @@ impl Queue {
         short.collect()
     }
 
-    /// Notes that a Replace which the events began has no end.
+    /// Records that a Replace without an end was aborted.
     fn abort_replace(&mut self, now: Time) {
         let cut = self.last_replace.as_ref().filter(|last| last.ended.is_none());
         if let Some(source) = cut.map(|last| last.source.clone()) {

@@ -1,7 +1,7 @@
-//! Commands that touch many keys, in slices: Resync, purge, redrive, discard, seed.
+//! Commands that touch many keys: Resync, purge, redrive, discard and seed. Each runs in steps.
 //!
-//! Between two slices other calls run; a [`ScanCursor`] carries where it is. A key with news since the
-//! sweep began is left alone where dropping it would lose the news.
+//! Other calls run between two steps. A [`ScanCursor`] records the progress. A key with a new change since the beginning is
+//! left alone where the command would lose that change.
 
 use std::collections::HashSet;
 use std::ops::Bound;
@@ -19,42 +19,42 @@ use super::table::Entry;
 use super::time::Time;
 use super::trace::Trace;
 
-/// Where a sliced command is: behind which key, and what it has done.
+/// The progress of a command over many keys: the last key, and the counts so far.
 #[derive(Clone, Debug, Default)]
 pub struct ScanCursor {
     after: Option<Key>,
     begun: Option<Rv>,
     done: Purged,
     trace: Option<Trace>,
-    /// The provenance of the latest delta, which the next one mostly shares.
+    /// The provenance of the latest delta. Most later deltas have the same.
     provenance: Provenance,
 }
 
 impl ScanCursor {
-    /// One whose deltas belong to the trace of a call.
+    /// A cursor whose deltas belong to the trace of a call.
     #[must_use]
     pub fn traced(trace: Option<Trace>) -> Self {
         Self { trace, ..Self::default() }
     }
 
-    /// Whether there is more to look at.
+    /// Whether there are more keys to examine.
     pub(super) fn is_under_way(&self) -> bool {
         self.after.is_some()
     }
 }
 
-/// What happened to a queue since it began to be seeded.
+/// The calls since the beginning of a seed.
 #[derive(Debug)]
 pub(super) struct Seeding {
     pub(super) called: HashSet<Key>,
     pub(super) reserved: usize,
 }
 
-/// An object to seed: its key, itself, its owner.
+/// An object to seed: its key, the object, its owner.
 pub type Seed = (Key, Object, Option<Source>);
 
 impl Queue {
-    /// Hands out every known object again whose key has nothing waiting, in key order.
+    /// Queues a `Sync` delta for every known key without waiting deltas, in key order.
     ///
     /// # Errors
     /// [`Refusal::WrongMode`] in mode keys.
@@ -92,7 +92,7 @@ impl Queue {
         Ok(if cursor.after.is_some() { Progress::More } else { Progress::Done(self.resynced(cursor)) })
     }
 
-    /// Checks that the queue has what a Resync needs.
+    /// Checks that the queue's mode has a Resync.
     ///
     /// # Errors
     /// [`Refusal::WrongMode`] in mode keys.
@@ -107,7 +107,7 @@ impl Queue {
         Produced { resource_version: self.rv, queued: cursor.done.keys, ignored: 0 }
     }
 
-    /// Drops ready and delayed keys, and what waits behind leases.
+    /// Drops ready and delayed keys, and deltas that wait behind leases.
     pub fn purge_step(&mut self, now: Time, cursor: &mut ScanCursor, budget: usize) -> Progress<Purged> {
         let now = self.advance(now);
         let begun = *cursor.begun.get_or_insert(self.rv);
@@ -122,7 +122,7 @@ impl Queue {
         if cursor.after.is_some() { Progress::More } else { Progress::Done(cursor.done) }
     }
 
-    /// Puts parked keys back in line: `keys`, which are taken out, or all in key order. The answer counts them.
+    /// Makes parked keys ready: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
     pub fn redrive_step(
         &mut self,
         now: Time,
@@ -133,7 +133,7 @@ impl Queue {
         self.parked_step(now, keys, cursor, budget, |key| EventKind::Redriven { key })
     }
 
-    /// Drops parked keys: `keys`, which are taken out, or all in key order. The answer counts them.
+    /// Drops parked keys: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
     pub fn discard_step(
         &mut self,
         now: Time,
@@ -177,7 +177,7 @@ impl Queue {
         (batch, cursor.after.is_some())
     }
 
-    /// Checks that objects may be put in place without a delta.
+    /// Checks that the queue can take known objects without deltas.
     ///
     /// # Errors
     /// [`Refusal::WrongMode`] without a store, [`Refusal::NotEmpty`] while anything waits,
@@ -200,18 +200,18 @@ impl Queue {
         self.check_room(seeds.iter().map(|(key, _, _)| key))
     }
 
-    /// Begins to seed checked objects: from now on calls for their keys count as newer, and there is
-    /// room for all of them. [`end_seed`](Self::end_seed) ends it.
+    /// Begins to seed checked objects: from now on, calls for their keys are newer, and room for all of them is reserved.
+    /// [`end_seed`](Self::end_seed) ends the seed.
     pub fn begin_seed(&mut self, seeds: &[Seed]) {
         self.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len() });
     }
 
-    /// All objects are in place.
+    /// Ends the seed.
     pub fn end_seed(&mut self) {
         self.seeding = None;
     }
 
-    /// Puts checked objects in place, but for keys with a call since seeding began.
+    /// Makes checked objects known, except those of keys with a call since the beginning of the seed.
     pub fn seed_step(&mut self, now: Time, seeds: impl IntoIterator<Item = Seed>) {
         let now = self.advance(now);
         for (key, object, owner) in seeds {
@@ -226,8 +226,8 @@ impl Queue {
         }
     }
 
-    /// The slots among the next `budget` entries that `wanted` picks. The sweep is at its end when
-    /// it has no key to go on after.
+    /// The slots among the next `budget` entries for which `wanted` holds. The cursor has no last key when the scan is
+    /// complete.
     pub(super) fn next_slots(
         &self,
         cursor: &mut ScanCursor,
@@ -253,7 +253,7 @@ fn idle(entry: &Entry) -> bool {
     entry.schedule_state.place == Place::Idle
 }
 
-/// Whether something would be lost by dropping what waits for the key.
+/// Whether a purge would drop something of the key.
 fn waits(entry: &Entry) -> bool {
     match &entry.schedule_state.place {
         Place::Parked => false,
@@ -265,7 +265,7 @@ fn waits(entry: &Entry) -> bool {
     }
 }
 
-/// The newest event that gave the key work to do.
+/// The newest event that gave the key work.
 fn newest_work(entry: &Entry) -> Rv {
     let delta = entry.waiting.newest().map_or(0, |delta| delta.rv);
     let position = match &entry.schedule_state.place {

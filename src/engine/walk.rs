@@ -1,14 +1,14 @@
-//! A walk over a JSON text: jiter's, but for numbers of any length.
+//! A walk over a JSON text: jiter's, but with numbers of any length.
 //!
-//! It is not a parser: jiter reads, and keeps nothing of what it has passed. That is why it can go on from within a text.
+//! The walk is not a parser: jiter keeps nothing of the text that it has passed, so a walk can start in the middle of a text.
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, LinePosition, Peek};
 
-/// Where a walk is in its text. All indices are of the whole text.
+/// The position of a walk in its text. All indices refer to the whole text.
 #[derive(Debug)]
 pub(crate) struct Walk<'j> {
     text: &'j [u8],
-    /// Walks what begins at `base`.
+    /// Walks the text from `base` on.
     jiter: Jiter<'j>,
     base: usize,
 }
@@ -59,8 +59,8 @@ impl<'j> Walk<'j> {
         self.jiter.known_null().map_err(from(self.base))
     }
 
-    /// Passes a number. jiter takes no more than 4,300 digits before the point; from the last of them on, a longer one is a
-    /// number again.
+    /// Passes a number. jiter refuses more than 4,300 digits before the point; for a longer number, jiter continues at the last
+    /// of these digits, where a number begins again.
     pub(crate) fn number(&mut self, peek: Peek) -> Result<(), JiterError> {
         let Err(error) = self.jiter.known_number_bytes(peek).map(drop) else { return Ok(()) };
         let start = self.index();
@@ -76,7 +76,7 @@ impl<'j> Walk<'j> {
         self.jiter.next_number_bytes().map(drop).map_err(from(self.base))
     }
 
-    /// Passes a value that is neither array nor object.
+    /// Passes a value that is neither an array nor an object.
     pub(crate) fn scalar(&mut self, peek: Peek) -> Result<(), JiterError> {
         match peek {
             Peek::String | Peek::True | Peek::False | Peek::Null => {
@@ -91,7 +91,7 @@ impl<'j> Walk<'j> {
     }
 }
 
-/// An error of a walk that began there.
+/// An error with the index in the whole text.
 fn from(base: usize) -> impl Fn(JiterError) -> JiterError {
     move |error| JiterError { index: base + error.index, ..error }
 }
