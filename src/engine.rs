@@ -44,23 +44,18 @@ pub mod trace;
 
 mod apply;
 mod checkpoint;
-mod comparison;
-mod deliver;
 mod image;
 mod invariant;
-mod paged;
-mod produce;
 mod queue;
-mod replace;
 mod restore;
 mod settled;
 mod shards;
-mod sweep;
 pub(crate) mod walk;
 
 pub use apply::Misfit;
-pub use comparison::Comparison;
+pub use command::comparison::Comparison;
+pub use command::replace::Garbage;
+pub use command::resync::Seed;
+pub use command::scan::ScanCursor;
 pub use image::Image;
 pub use queue::{Counters, Durations, Initial, LastReplace, Queue, Status};
-pub use replace::Garbage;
-pub use sweep::{ScanCursor, Seed};

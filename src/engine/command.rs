@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::comparison::Comparison;
 use super::delta::{Delta, DeltaKind, Rv, Source};
 use super::event::ReplaceCounts;
 use super::key::{Key, KeySet};
@@ -11,6 +10,16 @@ use super::known::Known;
 use super::object::Object;
 use super::time::Time;
 use super::trace::Trace;
+
+mod admin;
+pub(super) mod comparison;
+mod consume;
+mod produce;
+pub(super) mod replace;
+pub(super) mod resync;
+pub(super) mod scan;
+
+use comparison::Comparison;
 
 /// One Add, Update or Delete of one key.
 #[derive(Clone, Debug)]

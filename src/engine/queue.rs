@@ -9,16 +9,15 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::checkpoint::Checkpoints;
+use super::command::replace::{Garbage, ReplaceJob};
+use super::command::resync::Seeding;
 use super::command::{Outcome, Settled};
 use super::config::Config;
 use super::delta::{DeltaKind, Rv, Source};
 use super::event::{Appended, Ending, Event, EventKind, ReplaceCounts};
 use super::rate_limit::BucketLevel;
-use super::refusal::Refusal;
-use super::replace::{Garbage, ReplaceJob};
 use super::schedule::{Lease, Place, Schedule, Slot};
 use super::settled::SettledLeases;
-use super::sweep::Seeding;
 use super::table::{Entry, Table};
 use super::time::Time;
 
@@ -352,63 +351,6 @@ impl Queue {
     #[must_use]
     pub fn due_uncommitted(&self, now: Time) -> bool {
         self.schedule.next_deadline().is_some_and(|(at, token, _)| at <= now && token > self.committed)
-    }
-
-    /// Changes the settings.
-    ///
-    /// # Errors
-    /// [`Refusal::ImmutableConfig`] if the change is not possible while the queue holds keys.
-    pub fn configure(&mut self, now: Time, config: Arc<Config>) -> Result<(), Refusal> {
-        let now = self.advance(now);
-        if let Some(field) = self.config.immutable_difference(&config)
-            && (self.keys() > 0 || !self.replace_jobs.is_empty())
-        {
-            return Err(Refusal::ImmutableConfig { field, keys: self.keys() });
-        }
-        if self.auto_created || *self.config != *config {
-            self.emit(now, EventKind::Configured { config });
-        }
-        Ok(())
-    }
-
-    /// Checks that the settings have not changed since the objects of a command were read.
-    ///
-    /// # Errors
-    /// [`Refusal::ConfigChanged`].
-    pub fn check_config(&self, read_by: &Config) -> Result<(), Refusal> {
-        let now = &self.config;
-        let same = now.key == read_by.key && now.mode == read_by.mode && now.admission == read_by.admission;
-        if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
-    }
-
-    /// Pauses or resumes delivery.
-    pub fn set_paused(&mut self, now: Time, paused: bool) {
-        let now = self.advance(now);
-        if self.paused != paused {
-            self.emit(now, if paused { EventKind::Paused } else { EventKind::Resumed });
-        }
-    }
-
-    /// Closes or reopens the queue.
-    pub fn set_closed(&mut self, now: Time, closed: bool) {
-        let now = self.advance(now);
-        if self.closed != closed {
-            self.emit(now, if closed { EventKind::Closed } else { EventKind::Reopened });
-        }
-    }
-
-    /// Forgets the failures of `keys`. Returns how many of them had any.
-    pub fn forget<'a>(&mut self, now: Time, keys: impl IntoIterator<Item = &'a str>) -> u64 {
-        let now = self.advance(now);
-        let mut forgotten = 0;
-        for key in keys {
-            let failed = self.table.get(key).filter(|entry| entry.schedule_state.failures > 0);
-            if let Some(key) = failed.map(|entry| entry.key.clone()) {
-                self.emit(now, EventKind::Forgotten { key });
-                forgotten += 1;
-            }
-        }
-        forgotten
     }
 
     /// The entry at a slot that the schedule or the table has just returned.

@@ -14,9 +14,12 @@ use foldhash::fast::RandomState;
 use super::delta::{Deltas, Rv};
 use super::key::Key;
 use super::known::Known;
-use super::paged::Paged;
 use super::schedule::{ScheduleState, Slot};
 use super::shards::Shards;
+
+mod paged;
+
+use paged::Paged;
 
 /// One key and everything that the queue holds for it. A queue may have millions of entries, so a part that many keys
 /// lack is behind a pointer.

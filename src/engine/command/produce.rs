@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use super::command::{Call, Produced};
-use super::delta::{DeltaKind, Provenance, Source};
-use super::event::{Appended, EventKind, Origin, Queued};
-use super::key::Key;
-use super::object::Object;
-use super::queue::Queue;
-use super::refusal::Refusal;
-use super::schedule::Place;
-use super::table::Entry;
-use super::time::Time;
+use super::{Call, Produced};
+use crate::engine::delta::{DeltaKind, Provenance, Source};
+use crate::engine::event::{Appended, EventKind, Origin, Queued};
+use crate::engine::key::Key;
+use crate::engine::object::Object;
+use crate::engine::queue::Queue;
+use crate::engine::refusal::Refusal;
+use crate::engine::schedule::Place;
+use crate::engine::table::Entry;
+use crate::engine::time::Time;
 
 impl Queue {
     /// Applies all `calls` in order, or none of them.
@@ -69,7 +69,10 @@ impl Queue {
     }
 
     /// Refuses new keys if the queue has no room for them.
-    pub(super) fn check_room<'a>(&self, keys: impl Iterator<Item = &'a Key> + Clone) -> Result<(), Refusal> {
+    pub(in crate::engine) fn check_room<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+    ) -> Result<(), Refusal> {
         let (held, limit) = (self.keys() + self.reserved(), self.config.max_keys);
         if keys.clone().count() <= limit.saturating_sub(held) {
             return Ok(());
@@ -81,12 +84,12 @@ impl Queue {
         Ok(())
     }
 
-    pub(super) fn wrong_mode(&self, call: &'static str, reason: &'static str) -> Refusal {
+    pub(in crate::engine) fn wrong_mode(&self, call: &'static str, reason: &'static str) -> Refusal {
         Refusal::WrongMode { call, reason, mode: self.config.mode }
     }
 
     /// Whether the key already counts toward `max_keys`.
-    pub(super) fn holds(&self, key: &Key) -> bool {
+    pub(in crate::engine) fn holds(&self, key: &Key) -> bool {
         self.table.get(key.as_str()).is_some_and(Entry::is_held)
     }
 
@@ -178,7 +181,7 @@ impl Queue {
 
     /// Mode latest: whether a deletion drops the key, because no consumer can have seen it. Without known objects the queue
     /// can't tell.
-    pub(super) fn drops(&self, entry: &Entry) -> bool {
+    pub(in crate::engine) fn drops(&self, entry: &Entry) -> bool {
         self.config.rules().drops_unseen_keys
             && self.config.known_objects
             && entry.known.is_none()
@@ -193,7 +196,7 @@ impl Queue {
     }
 
     /// The owner of the key's newest state.
-    pub(super) fn owner_of(&self, key: &Key) -> Option<Source> {
+    pub(in crate::engine) fn owner_of(&self, key: &Key) -> Option<Source> {
         self.table.get(key.as_str())?.owner().cloned()
     }
 }

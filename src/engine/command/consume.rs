@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::command::{Extended, How, Item, Outcome, Pop, Settle, Settled};
-use super::delta::Rv;
-use super::event::{Disposition, Ending, EventKind, Failure, Leased};
-use super::key::Key;
-use super::limits::DUE_AT_A_TIME;
-use super::queue::Queue;
-use super::refusal::Refusal;
-use super::schedule::{Place, Slot};
-use super::table::Entry;
-use super::time::Time;
+use super::{Extended, How, Item, Outcome, Pop, Settle, Settled};
+use crate::engine::delta::Rv;
+use crate::engine::event::{Disposition, Ending, EventKind, Failure, Leased};
+use crate::engine::key::Key;
+use crate::engine::limits::DUE_AT_A_TIME;
+use crate::engine::queue::Queue;
+use crate::engine::refusal::Refusal;
+use crate::engine::schedule::{Place, Slot};
+use crate::engine::table::Entry;
+use crate::engine::time::Time;
 
 impl Queue {
     /// Lets everything happen that is due at or before `now`, in order of time; at the same instant leases come before

@@ -8,23 +8,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use super::command::{ObjectList, Progress, Replace, ReplaceId, Replaced};
 use super::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
-use super::delta::{DeltaKind, Provenance, Source};
-use super::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
-use super::key::{Key, KeySet};
-use super::limits::REPLACES_MAX;
-use super::object::Object;
-use super::queue::{Initial, Queue};
-use super::refusal::Refusal;
-use super::sweep::ScanCursor;
-use super::table::Entry;
-use super::time::Time;
-use super::trace::Trace;
+use super::scan::ScanCursor;
+use super::{ObjectList, Progress, Replace, ReplaceId, Replaced};
+use crate::engine::delta::{DeltaKind, Provenance, Source};
+use crate::engine::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
+use crate::engine::key::{Key, KeySet};
+use crate::engine::limits::REPLACES_MAX;
+use crate::engine::object::Object;
+use crate::engine::queue::{Initial, Queue};
+use crate::engine::refusal::Refusal;
+use crate::engine::table::Entry;
+use crate::engine::time::Time;
+use crate::engine::trace::Trace;
 
 /// One Replace between its acceptance and its end.
 #[derive(Debug)]
-pub(super) struct ReplaceJob {
+pub(in crate::engine) struct ReplaceJob {
     id: ReplaceId,
     items: IntoIter<(Key, Object)>,
     keys: KeySet,
@@ -101,7 +101,7 @@ enum Verdict {
 
 impl ReplaceJob {
     /// Whether the queue is not synced before this job has ended.
-    pub(super) fn may_be_first(&self) -> bool {
+    pub(in crate::engine) fn may_be_first(&self) -> bool {
         self.may_be_first && !self.is_dry
     }
 
@@ -242,7 +242,7 @@ impl Queue {
     }
 
     /// Records a produce call for `key`, which is newer than the lists of all accepted Replaces.
-    pub(super) fn note_call(&mut self, key: &Key, named_source: bool) {
+    pub(in crate::engine) fn note_call(&mut self, key: &Key, named_source: bool) {
         if let Some(seeding) = &mut self.seeding {
             seeding.called.insert(key.clone());
         }
@@ -256,7 +256,7 @@ impl Queue {
     }
 
     /// Number of keys that accepted Replaces and a running seed may still add.
-    pub(super) fn reserved(&self) -> usize {
+    pub(in crate::engine) fn reserved(&self) -> usize {
         let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);
         seeding + self.replace_jobs.iter().map(|job| job.reserved).sum::<usize>()
     }

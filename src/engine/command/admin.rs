@@ -1,0 +1,169 @@
+//! Commands of operators: settings, pause, close, forget, purge, redrive and discard.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use super::scan::ScanCursor;
+use super::{Progress, Purged};
+use crate::engine::config::Config;
+use crate::engine::delta::Rv;
+use crate::engine::event::EventKind;
+use crate::engine::key::Key;
+use crate::engine::queue::Queue;
+use crate::engine::refusal::Refusal;
+use crate::engine::schedule::Place;
+use crate::engine::table::Entry;
+use crate::engine::time::Time;
+
+impl Queue {
+    /// Changes the settings.
+    ///
+    /// # Errors
+    /// [`Refusal::ImmutableConfig`] if the change is not possible while the queue holds keys.
+    pub fn configure(&mut self, now: Time, config: Arc<Config>) -> Result<(), Refusal> {
+        let now = self.advance(now);
+        if let Some(field) = self.config.immutable_difference(&config)
+            && (self.keys() > 0 || !self.replace_jobs.is_empty())
+        {
+            return Err(Refusal::ImmutableConfig { field, keys: self.keys() });
+        }
+        if self.auto_created || *self.config != *config {
+            self.emit(now, EventKind::Configured { config });
+        }
+        Ok(())
+    }
+
+    /// Checks that the settings have not changed since the objects of a command were read.
+    ///
+    /// # Errors
+    /// [`Refusal::ConfigChanged`].
+    pub fn check_config(&self, read_by: &Config) -> Result<(), Refusal> {
+        let now = &self.config;
+        let same = now.key == read_by.key && now.mode == read_by.mode && now.admission == read_by.admission;
+        if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
+    }
+
+    /// Pauses or resumes delivery.
+    pub fn set_paused(&mut self, now: Time, paused: bool) {
+        let now = self.advance(now);
+        if self.paused != paused {
+            self.emit(now, if paused { EventKind::Paused } else { EventKind::Resumed });
+        }
+    }
+
+    /// Closes or reopens the queue.
+    pub fn set_closed(&mut self, now: Time, closed: bool) {
+        let now = self.advance(now);
+        if self.closed != closed {
+            self.emit(now, if closed { EventKind::Closed } else { EventKind::Reopened });
+        }
+    }
+
+    /// Forgets the failures of `keys`. Returns how many of them had any.
+    pub fn forget<'a>(&mut self, now: Time, keys: impl IntoIterator<Item = &'a str>) -> u64 {
+        let now = self.advance(now);
+        let mut forgotten = 0;
+        for key in keys {
+            let failed = self.table.get(key).filter(|entry| entry.schedule_state.failures > 0);
+            if let Some(key) = failed.map(|entry| entry.key.clone()) {
+                self.emit(now, EventKind::Forgotten { key });
+                forgotten += 1;
+            }
+        }
+        forgotten
+    }
+
+    /// Drops ready and delayed keys, and deltas that wait behind leases.
+    pub fn purge_step(&mut self, now: Time, cursor: &mut ScanCursor, budget: usize) -> Progress<Purged> {
+        let now = self.advance(now);
+        let begun = *cursor.begun.get_or_insert(self.rv);
+        let is_old = |entry: &Entry| waits(entry) && newest_work(entry) <= begun;
+        for slot in self.next_slots(cursor, budget, is_old) {
+            let entry = self.entry(slot);
+            let key = entry.key.clone();
+            cursor.done.deltas += entry.waiting.len() as u64;
+            cursor.done.keys += u64::from(entry.schedule_state.lease().is_none());
+            self.emit_at(now, Some(slot), EventKind::Removed { key });
+        }
+        if cursor.after.is_some() { Progress::More } else { Progress::Done(cursor.done) }
+    }
+
+    /// Makes parked keys ready: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
+    pub fn redrive_step(
+        &mut self,
+        now: Time,
+        keys: Option<&mut IntoIter<Key>>,
+        cursor: &mut ScanCursor,
+        budget: usize,
+    ) -> Progress<u64> {
+        self.parked_step(now, keys, cursor, budget, |key| EventKind::Redriven { key })
+    }
+
+    /// Drops parked keys: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
+    pub fn discard_step(
+        &mut self,
+        now: Time,
+        keys: Option<&mut IntoIter<Key>>,
+        cursor: &mut ScanCursor,
+        budget: usize,
+    ) -> Progress<u64> {
+        self.parked_step(now, keys, cursor, budget, |key| EventKind::Removed { key })
+    }
+
+    fn parked_step(
+        &mut self,
+        now: Time,
+        keys: Option<&mut IntoIter<Key>>,
+        cursor: &mut ScanCursor,
+        budget: usize,
+        event: impl Fn(Key) -> EventKind,
+    ) -> Progress<u64> {
+        let now = self.advance(now);
+        let (batch, more) = match keys {
+            Some(keys) => (keys.take(budget).collect(), keys.len() > 0),
+            None => self.next_parked(cursor, budget),
+        };
+        for key in batch {
+            let entry = self.table.get(key.as_str());
+            if entry.is_some_and(|entry| entry.schedule_state.place == Place::Parked) {
+                self.emit(now, event(key));
+                cursor.done.keys += 1;
+            }
+        }
+        if more { Progress::More } else { Progress::Done(cursor.done.keys) }
+    }
+
+    /// The next parked keys, and whether there may be more.
+    fn next_parked(&self, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
+        let after = cursor.after.take();
+        let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
+        let keys = self.schedule.parked_from(from).take(budget).map(|(key, _)| key.clone());
+        let batch: Vec<Key> = keys.collect();
+        cursor.after = batch.last().filter(|_| batch.len() == budget).cloned();
+        (batch, cursor.after.is_some())
+    }
+}
+
+/// Whether a purge would drop something of the key.
+fn waits(entry: &Entry) -> bool {
+    match &entry.schedule_state.place {
+        Place::Parked => false,
+        Place::Ready(_) => true,
+        Place::Idle => entry.schedule_state.delay().is_some(),
+        Place::Leased(lease) => {
+            !entry.waiting.is_empty() || lease.news.is_some() || entry.schedule_state.delay().is_some()
+        }
+    }
+}
+
+/// The newest event that gave the key work.
+fn newest_work(entry: &Entry) -> Rv {
+    let delta = entry.waiting.newest().map_or(0, |delta| delta.rv);
+    let position = match &entry.schedule_state.place {
+        Place::Ready(position) if entry.waiting.is_empty() => position.rv,
+        _ => 0,
+    };
+    let delay = entry.schedule_state.delay().filter(|_| entry.waiting.is_empty()).map_or(0, |delay| delay.rv);
+    delta.max(position).max(delay)
+}

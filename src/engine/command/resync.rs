@@ -1,0 +1,136 @@
+//! Resync and seed: deltas from known objects, and known objects without deltas.
+//!
+//! Both run in steps, between which other calls run. A key with a call since the beginning of a seed is left alone, because
+//! the call is newer.
+
+use std::collections::HashSet;
+
+use super::scan::ScanCursor;
+use super::{Produced, Progress};
+use crate::engine::delta::{DeltaKind, Source};
+use crate::engine::event::{Appended, EventKind, Origin};
+use crate::engine::key::Key;
+use crate::engine::object::Object;
+use crate::engine::queue::Queue;
+use crate::engine::refusal::Refusal;
+use crate::engine::schedule::Place;
+use crate::engine::table::Entry;
+use crate::engine::time::Time;
+
+/// The calls since the beginning of a seed.
+#[derive(Debug)]
+pub(in crate::engine) struct Seeding {
+    pub(in crate::engine) called: HashSet<Key>,
+    pub(in crate::engine) reserved: usize,
+}
+
+/// An object to seed: its key, the object, its owner.
+pub type Seed = (Key, Object, Option<Source>);
+
+impl Queue {
+    /// Queues a `Sync` delta for every known key without waiting deltas, in key order.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] in mode keys.
+    pub fn resync_step(
+        &mut self,
+        now: Time,
+        cursor: &mut ScanCursor,
+        budget: usize,
+    ) -> Result<Progress<Produced>, Refusal> {
+        let now = self.advance(now);
+        self.check_resync()?;
+        if self.known == 0 {
+            return Ok(Progress::Done(self.resynced(cursor)));
+        }
+        let rests = |entry: &Entry| entry.known.is_some() && entry.waiting.is_empty() && idle(entry);
+        for slot in self.next_slots(cursor, budget, rests) {
+            let entry = self.entry(slot);
+            let owner = entry.owner();
+            let Some(known) = &entry.known else {
+                panic!("key {} is to be resynced and has no known object", entry.key);
+            };
+            let object = known.object.clone();
+            let appended = Appended {
+                key: entry.key.clone(),
+                delta: DeltaKind::Sync,
+                final_state_unknown: false,
+                origin: Origin::Resync,
+                provenance: cursor.provenance.same_or_next(None, owner, cursor.trace.as_ref()),
+                due: None,
+                object,
+            };
+            self.emit_at(now, Some(slot), EventKind::Appended(appended));
+            cursor.done.keys += 1;
+        }
+        Ok(if cursor.after.is_some() { Progress::More } else { Progress::Done(self.resynced(cursor)) })
+    }
+
+    /// Checks that the queue's mode has a Resync.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] in mode keys.
+    pub fn check_resync(&self) -> Result<(), Refusal> {
+        if !self.config.rules().has_objects {
+            return Err(self.wrong_mode("resync", "a queue of mode keys knows no objects"));
+        }
+        Ok(())
+    }
+
+    fn resynced(&self, cursor: &ScanCursor) -> Produced {
+        Produced { resource_version: self.rv, queued: cursor.done.keys, ignored: 0 }
+    }
+
+    /// Checks that the queue can take known objects without deltas.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongMode`] without a store, [`Refusal::NotEmpty`] while anything waits,
+    /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
+    pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
+        if !self.config.rules().has_objects || !self.config.known_objects {
+            return Err(self.wrong_mode("seed", "the queue keeps no known objects"));
+        }
+        let schedule = &self.schedule;
+        let waiting =
+            schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
+        if waiting > 0 || !self.replace_jobs.is_empty() || self.seeding.is_some() {
+            return Err(Refusal::NotEmpty { waiting });
+        }
+        let limit = self.config.max_object_bytes;
+        let too_large = |(_, (_, object, _)): &(usize, &Seed)| object.bytes() > limit;
+        if let Some((index, (_, object, _))) = seeds.iter().enumerate().find(too_large) {
+            return Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index });
+        }
+        self.check_room(seeds.iter().map(|(key, _, _)| key))
+    }
+
+    /// Begins to seed checked objects: from now on, calls for their keys are newer, and room for all of them is reserved.
+    /// [`end_seed`](Self::end_seed) ends the seed.
+    pub fn begin_seed(&mut self, seeds: &[Seed]) {
+        self.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len() });
+    }
+
+    /// Ends the seed.
+    pub fn end_seed(&mut self) {
+        self.seeding = None;
+    }
+
+    /// Makes checked objects known, except those of keys with a call since the beginning of the seed.
+    pub fn seed_step(&mut self, now: Time, seeds: impl IntoIterator<Item = Seed>) {
+        let now = self.advance(now);
+        for (key, object, owner) in seeds {
+            let mut is_called = false;
+            if let Some(seeding) = &mut self.seeding {
+                seeding.reserved = seeding.reserved.saturating_sub(1);
+                is_called = seeding.called.contains(&key);
+            }
+            if !is_called {
+                self.emit(now, EventKind::Seeded { key, object, owner });
+            }
+        }
+    }
+}
+
+fn idle(entry: &Entry) -> bool {
+    entry.schedule_state.place == Place::Idle
+}
