@@ -15,8 +15,9 @@ use super::command::{Outcome, Settled};
 use super::config::Config;
 use super::delta::{DeltaKind, Rv, Source};
 use super::event::{Appended, Ending, Event, EventKind, ReplaceCounts};
+use super::object::Object;
 use super::rate_limit::BucketLevel;
-use super::schedule::{Lease, Place, Schedule, Slot};
+use super::schedule::{Lease, Place, ReadyPosition, Schedule, Slot};
 use super::settled::SettledLeases;
 use super::table::{Entry, Table};
 use super::time::Time;
@@ -433,6 +434,20 @@ impl Queue {
 }
 
 impl Entry {
+    /// The position of a ready key.
+    pub(super) fn ready_position(&self) -> ReadyPosition {
+        match self.schedule_state.place {
+            Place::Ready(position) => position,
+            ref other => panic!("key {} is not ready: its place is {other:?}", self.key),
+        }
+    }
+
+    /// The known object of a known key.
+    pub(super) fn known_object(&self) -> &Object {
+        let Some(known) = &self.known else { panic!("key {} has no known object", self.key) };
+        &known.object
+    }
+
     /// The lease of a leased key.
     pub(super) fn lease(&self) -> &Lease {
         match &self.schedule_state.place {
@@ -457,7 +472,7 @@ impl Entry {
     }
 
     /// The newest object of the key: waiting, else leased, else known.
-    pub(super) fn newest_object(&self) -> Option<&super::object::Object> {
+    pub(super) fn newest_object(&self) -> Option<&Object> {
         match self.waiting.newest().or_else(|| self.leased.newest()) {
             Some(delta) => Some(&delta.object),
             None => self.known.as_ref().map(|known| &known.object),

@@ -342,6 +342,9 @@ impl Schedule {
     }
 
     /// Moves the deadline of the key's lease. The lease now lasts from `now` on.
+    ///
+    /// # Panics
+    /// If the key is not leased.
     pub fn extend(&mut self, slot: Slot, state: &mut ScheduleState, deadline: Time, now: Time) {
         let Place::Leased(lease) = &mut state.place else {
             panic!("slot {slot} has no lease to extend: its place is {:?}", state.place);

@@ -111,6 +111,9 @@ impl Table {
     }
 
     /// The slot of `key`. A new key gets an empty entry.
+    ///
+    /// # Panics
+    /// If the table would have more than 2^32 slots.
     pub fn find_or_insert(&mut self, key: &Key) -> Slot {
         let hash = self.hasher.hash_one(key.as_str());
         if let Some(slot) = self.find_hashed(hash, key.as_str()) {
@@ -125,10 +128,10 @@ impl Table {
             slot
         } else {
             self.entries.push(Some(entry));
-            match Slot::try_from(self.entries.len() - 1) {
-                Ok(slot) => slot,
-                Err(_) => panic!("a queue can't hold more than 2^32 keys"),
-            }
+            let Ok(slot) = Slot::try_from(self.entries.len() - 1) else {
+                panic!("a queue can't hold more than 2^32 keys");
+            };
+            slot
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.index.insert(hash, slot, |slot| hasher.hash_one(text(entries, *slot)));

@@ -10,7 +10,7 @@ use crate::engine::key::Key;
 use crate::engine::limits::DUE_AT_A_TIME;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
-use crate::engine::schedule::{Place, Slot};
+use crate::engine::schedule::Slot;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
 
@@ -89,12 +89,7 @@ impl Queue {
             if bytes > pop.max_bytes && !items.is_empty() {
                 break;
             }
-            let Place::Ready(position) = entry.schedule_state.place else {
-                panic!(
-                    "key {} is in the ready queue, but its place is {:?}",
-                    entry.key, entry.schedule_state.place
-                );
-            };
+            let position = entry.ready_position();
             let key = entry.key.clone();
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
             self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));

@@ -47,10 +47,7 @@ impl Queue {
         for slot in self.next_slots(cursor, budget, rests) {
             let entry = self.entry(slot);
             let owner = entry.owner();
-            let Some(known) = &entry.known else {
-                panic!("key {} is to be resynced and has no known object", entry.key);
-            };
-            let object = known.object.clone();
+            let object = entry.known_object().clone();
             let appended = Appended {
                 key: entry.key.clone(),
                 delta: DeltaKind::Sync,
