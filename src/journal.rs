@@ -215,6 +215,13 @@ impl Journal {
         self.gathering.open(Book::of(loaded), failures)
     }
 
+    /// Has the writer let go of a queue that is to be loaded again. Once the commit has come, all events of the queue are
+    /// durable, and the writer writes nothing of it until [`resume`](Self::resume).
+    #[must_use]
+    pub fn release(&self, queue: QueueId, failures: u64) -> Commit {
+        self.gathering.release(queue, failures)
+    }
+
     /// Takes the next events of a queue; `prev_rv` is the last event before them. It is called under
     /// the queue's lock, so it only pushes; for one queue, calls come in the order of the events.
     #[must_use]

@@ -200,9 +200,7 @@ impl Server {
         }
         drop(self.closing);
         self.shutdown.join().await;
-        if let Some(journal) = self.registry.journal() {
-            journal.close(self.registry.handled());
-        }
+        self.registry.close();
         if let Some(writing) = self.writing {
             tokio::select! {
                 biased;

@@ -1,41 +1,38 @@
-//! Queues that run: a lock each, the callers that wait, the timers, and the way to the journal.
+//! Queues that run: a lock each, waiting pops, a task for time and give-backs, and the way to the journal.
 //!
-//! It is not a protocol: nothing here knows HTTP. It has no rules either; those are the engine's.
+//! This module is no protocol: it knows nothing of HTTP. It has no rules of a queue either; those are the engine's.
 //!
 //! Architecture invariants:
-//! - a mutation is one synchronous critical section (decide, apply, push to the journal), or one of several in it, never
-//!   across an await, so a dropped caller can't leave half an operation;
+//! - a mutation is one synchronous critical section (decide, apply, push to the journal) without an await, so a caller that
+//!   disconnects leaves no half operation;
 //! - an answer waits for the commit of all that it depends on;
+//! - a destructor changes no queue: it leaves a request for the queue's task (`task`);
 //! - no code but the registry assumes that a queue is local.
 
-pub mod handle;
 pub mod metrics;
+pub mod queue;
 pub mod registry;
 
+mod admission_permits;
+mod commands;
 mod history;
-mod popping;
-mod reloading;
-mod seeding;
-mod slices;
+mod long_command;
+mod pop;
+mod recovery;
+mod task;
 mod time;
-mod timers;
-mod together;
-mod turns;
 mod waiters;
 
+pub use self::admission_permits::AdmissionPermits;
+pub use self::commands::DryRun;
+pub use self::history::History;
+pub use self::pop::{Delivered, PopAnswer, PopCall};
+pub use self::queue::{Document, Handle};
+pub use self::registry::{FirstCommand, Limits, Registry};
+pub use self::time::Moment;
 pub use crate::journal::Error as JournalError;
 pub use crate::journal::recovery::Progress;
 pub use crate::name::{Incarnation, LeaseId, Name, NameError};
-pub use handle::{Document, Handle};
-pub use history::History;
-pub use popping::{Delivered, PopAnswer, PopCall};
-pub use registry::{Limits, Registry};
-pub use slices::SLICE_KEYS;
-pub use time::Moment;
-#[cfg(test)]
-pub use together::is_gathering;
-pub use together::{Gathering, gather_here};
-pub use turns::Turns;
 
 use crate::engine::refusal::Refusal;
 use crate::journal;
@@ -49,37 +46,37 @@ pub enum Error {
     /// The queue was deleted while the call ran.
     #[error("the queue was deleted")]
     QueueDeleted,
-    /// There are as many queues as are allowed.
-    #[error("there are {limit} queues already, as many as max_queues allows")]
+    /// The number of queues is at its limit.
+    #[error("there are {limit} queues, the limit set by max_queues")]
     TooManyQueues {
         /// The setting `max_queues`.
         limit: usize,
     },
-    /// As many pops wait at the queue as are allowed.
-    #[error("{limit} pops wait at this queue already, as many as max_waiters allows")]
+    /// The number of waiting pops of the queue is at its limit.
+    #[error("{limit} pops wait at this queue, the limit set by max_waiters")]
     TooManyWaiters {
         /// The setting `max_waiters`.
         limit: usize,
     },
-    /// As many calls wait for their objects to be admitted as may.
+    /// The number of calls that wait for a check of their objects is at its limit.
     #[error(
-        "{limit} calls wait already for their objects to be held against the queue's schema, and no more may"
+        "{limit} calls wait for their objects to be checked against the queue's schema, which is the limit"
     )]
     TooManyAdmissions {
-        /// How many may wait.
+        /// The largest number of waiting calls.
         limit: usize,
     },
-    /// The service hands out nothing any more.
+    /// The server is shutting down, and delivers no more keys.
     #[error("the server is shutting down")]
     Draining,
     /// The engine refuses the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// An earlier call on the queue failed in the middle of a change.
-    #[error("the queue is out of order after an internal error")]
+    /// An earlier change of the queue panicked, and there is no journal to load the queue from.
+    #[error("the queue is broken by an internal error")]
     Broken,
-    /// What the journal kept of the queue's past can't be read.
-    #[error("the journal of the queue is damaged, or can't be read: what is older can't be told")]
+    /// The queue's past can't be read from the journal.
+    #[error("the journal of the queue is damaged or can't be read, so older events can't be shown")]
     PastUnreadable,
     /// The journal could not confirm the write.
     #[error(transparent)]

@@ -111,6 +111,12 @@ impl Checkpoint {
         }
     }
 
+    /// Forgets what was captured of a queue that is to be loaded again.
+    pub(super) fn release(&mut self, queue: QueueId) {
+        self.current.take_if(|current| current.row.id == queue);
+        self.completed.retain(|completed| completed.queue != queue);
+    }
+
     fn begin(&mut self, books: &Books, gathering: &Gathering) -> Option<Current> {
         loop {
             let queue = self.todo.pop_front()?;

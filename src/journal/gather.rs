@@ -37,6 +37,8 @@ pub(super) enum Op {
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
     /// A queue is gone.
     Delete { identity: Box<Identity>, last_rv: Rv },
+    /// A queue is to be loaded again, and nothing more is written of it until then.
+    Release(QueueId),
     /// Queues that were deleted already.
     FoundDeleted(Vec<QueueId>),
 }
@@ -166,6 +168,10 @@ impl Gathering {
 
     pub(super) fn open(&self, book: Book, failures: u64) -> Commit {
         self.push_to(&mut self.lock(), Op::Open(Box::new(book)), 0, failures)
+    }
+
+    pub(super) fn release(&self, queue: QueueId, failures: u64) -> Commit {
+        self.push_to(&mut self.lock(), Op::Release(queue), 0, failures)
     }
 
     pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {

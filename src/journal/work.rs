@@ -26,6 +26,7 @@ pub(super) struct Work {
     places: HashMap<QueueId, usize>,
     retentions: Vec<(QueueId, Retention)>,
     deleted: Vec<QueueId>,
+    pub(super) released: Vec<QueueId>,
     rows: Vec<(QueueId, Stretch)>,
 }
 
@@ -64,6 +65,7 @@ impl Work {
                     self.appended.push((queue, prev_rv, events));
                 }
             }
+            Op::Release(queue) => self.released.push(queue),
             Op::FoundDeleted(queues) => self.deleted.extend(queues),
             Op::Delete { identity, last_rv } => {
                 self.queues.push(record::deleted_queue_row(&identity, last_rv));
@@ -98,7 +100,7 @@ impl Work {
         for (queue, row) in self.rows {
             books.entry(queue).and_modify(|book| book.add(row, stretch_bytes));
         }
-        for queue in &self.deleted {
+        for queue in self.deleted.iter().chain(&self.released) {
             books.remove(queue);
         }
         self.deleted

@@ -203,6 +203,9 @@ impl<S: Store> Writer<S> {
             return false;
         }
         self.growth += work.replayed_bytes();
+        for queue in &work.released {
+            self.checkpoint.iter_mut().for_each(|checkpoint| checkpoint.release(*queue));
+        }
         self.deleted.extend(work.enter(&mut self.books, self.pace.stretch_bytes));
         batch.end(Ok(()));
         self.trimmed(&trims);

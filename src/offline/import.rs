@@ -21,7 +21,7 @@ use crate::journal::writer;
 use crate::lifecycle::Shutdown;
 use crate::name::Name;
 use crate::service::metrics::Metrics;
-use crate::service::{self, Limits, Registry};
+use crate::service::{self, FirstCommand, Limits, Registry};
 
 /// How much longer than its object a line may be, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
@@ -69,17 +69,15 @@ async fn seed(
     let config = match registry.find(name) {
         None => registry.defaults().clone(),
         Some(handle) => {
-            // Now already: while the input is read, leases would come to their end.
-            let checked = handle.read(|queue, _| queue.check_seed(&[])).await.map_err(refused)?;
-            checked.map_err(|refusal| refused(refusal.into()))?;
+            // Checked before the input is read, which may take long.
+            handle.check_seed().await.map_err(refused)?;
             handle.config()
         }
     };
     let seeds = seeds(input, &config, read)?;
     let count = seeds.len();
-    registry.rehearse(name, |queue| queue.check_seed(&seeds)).map_err(refused)?;
-    let handle = registry.get_or_create(name).map_err(refused)?;
-    handle.seed(config, seeds, usize::MAX, ()).await.map_err(|source| match source {
+    let handle = registry.get_or_create(name, FirstCommand::Seed(&seeds)).map_err(refused)?;
+    handle.seed_at_once(config, seeds).await.map_err(|source| match source {
         service::Error::Journal(_) => Error::Unconfirmed { name: name.clone(), source },
         source => refused(source),
     })?;
@@ -144,7 +142,7 @@ impl Running {
         let (clock, journal) = (clock.clone(), Some(journal));
         let registry = Registry::new(limits, rules.defaults, clock, journal, shutdown.clone(), metrics);
         // No worker can reach it, so no lease must end.
-        let registry = registry.without_timers();
+        let registry = registry.without_tasks();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
         // All queues, because the store is closed in good order only if that is true of each.
         if let Err(error) = running.registry.recover(contents, unclean).await {
@@ -163,7 +161,7 @@ impl Running {
         let mut health = journal.health();
         let down = async {
             shutdown.join().await;
-            journal.close(registry.handled());
+            registry.close();
             let _down = health.wait_for(|health| health.down.is_some()).await;
         };
         let ended = tokio::select! {

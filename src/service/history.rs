@@ -1,7 +1,7 @@
-//! What has happened to a key, read from the journal.
+//! The history of a key, read from the journal.
 
 use super::Error;
-use super::handle::Handle;
+use super::queue::Handle;
 use crate::causes::with_causes;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
@@ -9,15 +9,15 @@ use crate::engine::key::Key;
 use crate::journal::record::{self, Decoder};
 use crate::journal::store::JournalRow;
 
-/// About how many bytes of the journal are searched for a page, which may stay empty.
+/// About how many bytes of the journal a page searches. A page may stay empty.
 const SEARCHED_BYTES: usize = 16 << 20;
 
 /// A page of a key's history.
 #[derive(Debug)]
 pub struct History {
-    /// What happened, newest first.
+    /// The events of the key, newest first.
     pub events: Vec<Event>,
-    /// The next page tells of events before this one; none if nothing older is kept.
+    /// The next page has events before this one; none if nothing older is kept.
     pub next: Option<Rv>,
     /// The queue's newest event as the page was read.
     pub resource_version: Rv,
@@ -28,7 +28,7 @@ impl Handle {
     /// history.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::PastUnreadable`] if nothing can be told but that something is damaged.
+    /// As [`read`](Self::read); [`Error::PastUnreadable`] if the newest events can't be read.
     pub async fn history(&self, key: &Key, before: Option<Rv>, limit: usize) -> Result<History, Error> {
         let resource_version = self.read(|queue, _| queue.resource_version()).await?;
         let mut history = History { events: Vec::new(), next: None, resource_version };
@@ -115,7 +115,7 @@ fn read(
     Ok(decoder.events(row)?)
 }
 
-/// Why a row can't be told from.
+/// Why the events of a row can't be shown.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
     #[error(transparent)]

@@ -2,47 +2,66 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::handle::{Handle, Surroundings};
+use parking_lot::{RwLock, RwLockWriteGuard};
+use tokio::sync::Notify;
+
+use super::commands::DryRun;
 use super::metrics::Metrics;
-use super::{Error, Incarnation, Name, timers};
+use super::queue::{Context, Handle};
+use super::{Error, Incarnation, Name, task};
 use crate::clock::Clock;
-use crate::engine::Queue;
+use crate::engine::command::{Call, Replace};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
-use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
+use crate::engine::{Queue, Seed};
 use crate::journal::record::Identity;
 use crate::journal::recovery::{Loaded, Progress};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal, Live, Naming};
 use crate::lifecycle::Shutdown;
 
-/// What the registry allows.
+/// Bounds on queues.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Whether a produce or pop creates a queue that is not there.
+    /// Whether the first produce or pop creates a queue.
     pub auto_create: bool,
-    /// Most queues.
+    /// Largest number of queues.
     pub max_queues: usize,
-    /// Most pops that wait at one queue.
+    /// Largest number of pops that wait at one queue.
     pub max_waiters: usize,
 }
 
-/// All queues of this server. The one place that takes a queue to be local.
+/// The command that creates a queue, unless the queue exists.
+#[derive(Clone, Copy, Debug)]
+pub enum FirstCommand<'c> {
+    /// A pop.
+    Pop,
+    /// Add, Update or Delete.
+    Produce(&'c [Call]),
+    /// A Replace.
+    Replace(&'c Replace),
+    /// A Resync.
+    Resync,
+    /// A seed.
+    Seed(&'c [Seed]),
+}
+
+/// All queues of this server. No other code assumes that a queue is local.
 #[derive(Debug)]
 pub struct Registry {
     limits: Limits,
     defaults: Arc<Config>,
     clock: Clock,
     journal: Option<Journal>,
-    /// How many failures of the journal are made good.
+    /// How many failures of the journal the queues have recovered from.
     handled: AtomicU64,
-    /// After how many of them each queue was loaded again that can be.
+    /// After how many of them every queue was loaded again that can be loaded.
     looked_after: AtomicU64,
-    /// Whether the store had not been closed in good order.
+    /// Whether the store was not closed cleanly.
     unclean: AtomicBool,
     progress: Arc<Progress>,
     /// Whether all queues of the store are loaded.
@@ -50,20 +69,22 @@ pub struct Registry {
     shutdown: Shutdown,
     metrics: Metrics,
     queues: RwLock<Queues>,
-    has_timers: bool,
+    /// Wakes the recovery when a panic has lost the state of a queue.
+    panicked: Arc<Notify>,
+    has_tasks: bool,
 }
 
 #[derive(Debug, Default)]
 struct Queues {
     live: BTreeMap<Name, Arc<Handle>>,
-    /// The largest event of a deleted queue: new queues start above it.
+    /// The largest event number of a deleted queue. New queues start above it.
     floor: Rv,
     version: u64,
 }
 
 impl Registry {
-    /// No queues yet. `defaults` are the settings of a queue that says nothing else; a service
-    /// without `journal` keeps everything in memory only.
+    /// A registry without queues. `defaults` are the settings of new queues; a service without `journal` keeps everything in
+    /// memory only.
     #[must_use]
     pub fn new(
         limits: Limits,
@@ -87,23 +108,24 @@ impl Registry {
             shutdown,
             metrics,
             queues: RwLock::new(Queues { floor, ..Queues::default() }),
-            has_timers: true,
+            panicked: Arc::default(),
+            has_tasks: true,
         }
     }
 
-    /// In none of its queues anything happens by itself.
+    /// The same, but nothing happens in its queues by itself.
     #[must_use]
-    pub fn without_timers(self) -> Self {
-        Self { has_timers: false, ..self }
+    pub fn without_tasks(self) -> Self {
+        Self { has_tasks: false, ..self }
     }
 
-    /// The settings of a queue that says nothing else.
+    /// The settings of new queues.
     #[must_use]
     pub fn defaults(&self) -> &Arc<Config> {
         &self.defaults
     }
 
-    /// What the registry allows.
+    /// The bounds on queues.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -118,7 +140,7 @@ impl Registry {
     /// The queue of this name, if there is one.
     #[must_use]
     pub fn find(&self, name: &Name) -> Option<Arc<Handle>> {
-        self.read().live.get(name).cloned()
+        self.queues.read().live.get(name).cloned()
     }
 
     /// The queue of this name.
@@ -129,40 +151,43 @@ impl Registry {
         self.find(name).ok_or(Error::QueueNotFound)
     }
 
-    /// The queue of this name, created with the defaults if that is allowed.
+    /// The queue of this name, created with the default settings for its first command. A command that an empty queue would
+    /// refuse creates no queue.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], [`Error::TooManyQueues`].
-    pub fn get_or_create(&self, name: &Name) -> Result<Arc<Handle>, Error> {
+    /// [`Error::QueueNotFound`] if commands create no queues, [`Error::TooManyQueues`], or what the engine refuses.
+    pub fn get_or_create(&self, name: &Name, first: FirstCommand<'_>) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.find(name) {
             return Ok(handle);
         }
-        if !self.limits.auto_create {
-            return Err(Error::QueueNotFound);
+        let queue = self.empty_queue()?;
+        match first {
+            FirstCommand::Pop => {}
+            FirstCommand::Produce(calls) => queue.check_calls(calls)?,
+            FirstCommand::Replace(replace) => queue.check_replace(replace)?,
+            FirstCommand::Resync => queue.check_resync()?,
+            FirstCommand::Seed(seeds) => queue.check_seed(seeds)?,
         }
         self.create(name, self.defaults.clone(), true).map(|(handle, _)| handle)
     }
 
-    /// Checks a command that would create the queue of this name before it does: a refused command
-    /// leaves no queue behind. Returns the empty queue that it was checked on, unless there is one.
+    /// A dry run of a Replace that would create its queue.
     ///
     /// # Errors
-    /// What `check` refuses, or [`Error::QueueNotFound`] if nothing may be created.
-    pub fn rehearse(
-        &self,
-        name: &Name,
-        check: impl FnOnce(&Queue) -> Result<(), Refusal>,
-    ) -> Result<Option<Queue>, Error> {
-        if self.find(name).is_some() {
-            return Ok(None);
-        }
+    /// As [`get_or_create`](Self::get_or_create).
+    pub fn dry_run(&self, replace: Replace) -> Result<DryRun, Error> {
+        let queue = self.empty_queue()?;
+        queue.check_replace(&replace)?;
+        Ok(DryRun { queue, replace })
+    }
+
+    /// What a new queue would be, if commands create queues.
+    fn empty_queue(&self) -> Result<Queue, Error> {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
         }
-        let floor = self.read().floor;
-        let queue = Queue::new(self.defaults.clone(), floor, Time::from_micros(self.clock.wall_us()));
-        check(&queue)?;
-        Ok(Some(queue))
+        let floor = self.queues.read().floor;
+        Ok(Queue::new(self.defaults.clone(), floor, Time::from_micros(self.clock.wall_us())))
     }
 
     /// The queue of this name, created with `config` if it is not there; and whether it was created.
@@ -175,7 +200,7 @@ impl Registry {
         config: Arc<Config>,
         auto_created: bool,
     ) -> Result<(Arc<Handle>, bool), Error> {
-        let mut queues = self.write();
+        let mut queues = self.queues.write();
         if let Some(handle) = queues.live.get(name) {
             return Ok((handle.clone(), false));
         }
@@ -199,18 +224,17 @@ impl Registry {
             }
             None => (None, Commit::done()),
         };
-        let handle = Arc::new(Handle::new(naming, queue, commit, self.around(name, journal)));
-        self.run(&mut queues, &handle);
+        let handle = Arc::new(Handle::new(naming, queue, commit, self.context(name, journal)));
+        self.start(&mut queues, &handle);
         Ok((handle, true))
     }
 
-    /// Removes the queue and all that is in it. Waiting pops are told. It is durable once the commit
-    /// has come.
+    /// Deletes the queue and its content; waiting pops fail. The deletion is durable once the commit has come.
     ///
     /// # Errors
     /// [`Error::QueueNotFound`], or [`Error::Journal`] while the journal takes nothing.
     pub fn delete(&self, name: &Name) -> Result<Commit, Error> {
-        let mut queues = self.write();
+        let mut queues = self.queues.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
         let failures = self.check_journal()?;
         let (last_rv, commit) = handle.delete(failures)?;
@@ -221,54 +245,55 @@ impl Registry {
         Ok(commit)
     }
 
-    /// Takes in a queue that was loaded, and lets it run.
+    /// Adds a queue that was loaded, and starts it.
     pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, failures: u64) {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
-        let around = self.around(&name, Some((journal.clone(), id)));
+        let context = self.context(&name, Some((journal.clone(), id)));
         let naming = Naming { name, incarnation, created_at };
-        let handle = Arc::new(Handle::loaded(naming, loaded, failures, self.is_unclean(), around));
-        self.run(&mut self.write(), &handle);
+        let handle = Arc::new(Handle::loaded(naming, loaded, failures, self.is_unclean(), context));
+        self.start(&mut self.queues.write(), &handle);
     }
 
-    /// Removes a queue that never came to be.
+    /// Removes a queue whose creation was not durable.
     pub(super) fn discard(&self, handle: &Handle) {
-        let mut queues = self.write();
+        let mut queues = self.queues.write();
         queues.live.remove(handle.name());
         queues.version += 1;
         self.metrics.forget(handle.metrics());
         if let Some((journal, id)) = handle.journal() {
             journal.detach(*id);
         }
-        handle.end(handle.lock(), &Error::Journal(journal::Error::OutcomeUnknown), &Commit::done());
+        handle.discard(&Error::Journal(journal::Error::OutcomeUnknown));
     }
 
-    fn around(&self, name: &Name, journal: Option<(Journal, QueueId)>) -> Surroundings {
-        Surroundings {
+    fn context(&self, name: &Name, journal: Option<(Journal, QueueId)>) -> Context {
+        Context {
             clock: self.clock.clone(),
             journal,
             shutdown: self.shutdown.clone(),
             max_waiters: self.limits.max_waiters,
             metrics: self.metrics.of_queue(name),
+            panicked: self.panicked.clone(),
         }
     }
 
-    fn run(&self, queues: &mut Queues, handle: &Arc<Handle>) {
+    fn start(&self, queues: &mut RwLockWriteGuard<'_, Queues>, handle: &Arc<Handle>) {
         if let Some((journal, id)) = handle.journal() {
             let live: Arc<dyn Live> = handle.clone();
             journal.attach(*id, Arc::downgrade(&live));
         }
         queues.live.insert(handle.name().clone(), handle.clone());
         queues.version += 1;
-        if self.has_timers {
-            self.shutdown.spawn("queue timer", timers::run(handle.clone()));
+        if self.has_tasks {
+            self.shutdown.spawn("queue", task::run(handle.clone()));
         }
     }
 
-    /// Queues come and go only while the journal takes it, and not before all is loaded again. Tells how
-    /// often the journal has failed.
+    /// Checks that queues may be created and deleted: the journal takes events, and every queue was loaded again after its
+    /// last failure. Returns how often the journal has failed.
     ///
     /// # Errors
-    /// [`Error::Journal`] while it is not so.
+    /// [`Error::Journal`] otherwise.
     pub fn check_journal(&self) -> Result<u64, Error> {
         let Some(journal) = &self.journal else { return Ok(0) };
         let failures = journal.admit()?;
@@ -278,19 +303,23 @@ impl Registry {
         Ok(failures)
     }
 
-    /// Whether the journal takes events for each queue that can be loaded.
+    /// Checks that queues work: the journal takes events for each queue that can be loaded. Without a journal, no queue is
+    /// broken by a panic.
     ///
     /// # Errors
-    /// [`Error::Journal`] while it is not so.
+    /// [`Error::Journal`] or [`Error::Broken`] otherwise.
     pub fn check_queues(&self) -> Result<(), Error> {
-        let Some(journal) = &self.journal else { return Ok(()) };
+        let Some(journal) = &self.journal else {
+            let is_broken = self.handles().iter().any(|handle| handle.is_broken());
+            return if is_broken { Err(Error::Broken) } else { Ok(()) };
+        };
         if journal.check()? > self.looked_after.load(Ordering::Acquire) {
             return Err(journal::Error::OutcomeUnknown.into());
         }
         Ok(())
     }
 
-    /// Up to `limit` queues whose name is `wanted`, behind `after`, in the order of names.
+    /// Up to `limit` queues whose name is `wanted`, after `after`, by name.
     #[must_use]
     pub fn list(
         &self,
@@ -298,7 +327,7 @@ impl Registry {
         limit: usize,
         wanted: impl Fn(&Name) -> bool,
     ) -> Vec<Arc<Handle>> {
-        let queues = self.read();
+        let queues = self.queues.read();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let behind = queues.live.range::<Name, _>((from, Bound::Unbounded));
         let wanted = behind.filter(|(name, _)| wanted(name));
@@ -308,13 +337,25 @@ impl Registry {
     /// Changes whenever a queue is created or deleted.
     #[must_use]
     pub fn version(&self) -> u64 {
-        self.read().version
+        self.queues.read().version
     }
 
-    /// Keys in the hands of workers, over all queues.
+    /// Number of leased keys of all queues.
     #[must_use]
     pub fn leased(&self) -> usize {
-        self.handles().iter().map(Handle::leased).sum()
+        self.handles().iter().map(|handle| handle.leased()).sum()
+    }
+
+    /// Ends the journal once all callers are gone: keys that did not reach theirs are given back, and the journal writes what
+    /// it has. The store is closed cleanly if every queue is whole.
+    pub fn close(&self) {
+        for handle in self.handles() {
+            // A queue that is lost has nothing to give back: its last events are those of the journal.
+            let _lost = handle.change(|_, _| ());
+        }
+        if let Some(journal) = &self.journal {
+            journal.close(self.handled());
+        }
     }
 
     /// The journal, unless everything is kept in memory only.
@@ -333,17 +374,17 @@ impl Registry {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// How far the recovery at the start is.
+    /// The progress of the recovery at the start.
     #[must_use]
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
     pub(super) fn handles(&self) -> Vec<Arc<Handle>> {
-        self.read().live.values().cloned().collect()
+        self.queues.read().live.values().cloned().collect()
     }
 
-    /// How many failures of the journal are made good.
+    /// How many failures of the journal the queues have recovered from.
     #[must_use]
     pub fn handled(&self) -> u64 {
         self.handled.load(Ordering::Acquire)
@@ -357,14 +398,18 @@ impl Registry {
         self.looked_after.store(failures, Ordering::Release);
     }
 
-    /// Whether the store had not been closed in good order, so that queues skip numbers when they are
-    /// loaded: also when they are loaded again, because what failed may have been just that.
+    /// Whether the store was not closed cleanly, so that queues skip event numbers when they are loaded. They do so at later
+    /// loads, too, because the first skip may have been what failed.
     pub(super) fn is_unclean(&self) -> bool {
         self.unclean.load(Ordering::Acquire)
     }
 
     pub(super) fn set_unclean(&self) {
         self.unclean.store(true, Ordering::Release);
+    }
+
+    pub(super) fn panicked(&self) -> &Notify {
+        &self.panicked
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -380,13 +425,5 @@ impl Registry {
     pub fn render_metrics(&self) -> String {
         let samples: Vec<_> = self.handles().iter().filter_map(|handle| handle.sample()).collect();
         self.metrics.render(&samples)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Queues> {
-        self.queues.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Queues> {
-        self.queues.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

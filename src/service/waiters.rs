@@ -9,82 +9,82 @@ use super::{Delivered, Error};
 use crate::engine::command::Pop;
 use crate::journal::Commit;
 
-/// What a waiting pop gets: keys, or the reason why there will be none.
+/// The answer to a waiting pop: keys, or the reason why there are none.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) items: Result<Delivered, Error>,
-    /// Of what brought it about: before that it is not told.
+    /// The commit of the events that the answer depends on. The pop waits for it.
     pub(super) commit: Commit,
 }
 
 impl Delivery {
-    /// What rests on no commit.
+    /// An answer that depends on no commit.
     pub(super) fn at_once(items: Result<Delivered, Error>) -> Self {
         Self { items, commit: Commit::done() }
     }
 }
 
-/// A pop that waits.
+/// A waiting pop.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    /// What it asks for.
+    /// The arguments of the pop.
     pub(super) pop: Pop,
-    /// Where its answer goes.
+    /// Takes the answer.
     pub(super) reply: oneshot::Sender<Delivery>,
 }
 
-/// Takes a pop out of the line again. A place may pass to another pop, a ticket does not.
+/// Identifies a waiting pop. A repeated pop inherits the position of the pop before it, but not its ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
-    place: u64,
+    position: u64,
     number: u64,
 }
 
-/// The line of waiting pops. Leaving from the middle is cheap, as most leave that way.
+/// The line of waiting pops. Most pops leave from the middle, so that is cheap.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     line: BTreeMap<u64, (Ticket, Waiter)>,
-    /// Invariant: the places of the pops in line that have an id, of which no two have the same.
+    /// Invariant: the positions of the pops in line that have an id; no two pops in line have the same id.
     ids: HashMap<Arc<str>, u64>,
     arrivals: u64,
 }
 
 impl Waiters {
-    /// Whether a pop of this id waits.
+    /// Whether a pop with this id waits.
     pub(super) fn has(&self, id: Option<&Arc<str>>) -> bool {
         id.is_some_and(|id| self.ids.contains_key(id))
     }
 
-    /// Puts a pop at the end of the line, or in the place of the one that has its id and is returned:
-    /// whoever repeats a pop has given up the one before.
+    /// Adds a pop at the end of the line, or in the position of a pop with the same id, which is returned: a caller that
+    /// repeats a pop has given up the pop before.
     pub(super) fn join(&mut self, waiter: Waiter) -> (Ticket, Option<Waiter>) {
         self.arrivals += 1;
         let number = self.arrivals;
-        let mut place = number;
+        let mut position = number;
         if let Some(id) = &waiter.pop.id {
-            place = *self.ids.entry(id.clone()).or_insert(number);
+            position = *self.ids.entry(id.clone()).or_insert(number);
         }
-        let ticket = Ticket { place, number };
-        let before = self.line.insert(place, (ticket, waiter));
-        (ticket, before.map(|(_, waiter)| waiter))
+        let ticket = Ticket { position, number };
+        let replaced = self.line.insert(position, (ticket, waiter));
+        (ticket, replaced.map(|(_, waiter)| waiter))
     }
 
-    /// Takes a pop out of the line, if it still stands there.
+    /// Removes a pop, if it is still in line.
     pub(super) fn leave(&mut self, ticket: Ticket) {
-        if self.line.get(&ticket.place).is_some_and(|(holder, _)| *holder == ticket) {
-            let left = self.line.remove(&ticket.place);
+        if self.line.get(&ticket.position).is_some_and(|(holder, _)| *holder == ticket) {
+            let left = self.line.remove(&ticket.position);
             self.forget_id(left.as_ref());
         }
     }
 
-    /// Takes the pop out that waits longest.
+    /// Removes the pop that has waited longest.
     pub(super) fn next(&mut self) -> Option<Waiter> {
         let next = self.line.pop_first().map(|(_, held)| held);
         self.forget_id(next.as_ref());
         next.map(|(_, waiter)| waiter)
     }
 
-    /// Takes all out.
+    /// Removes all pops.
     pub(super) fn take_all(&mut self) -> Vec<Waiter> {
         self.ids.clear();
         std::mem::take(&mut self.line).into_values().map(|(_, waiter)| waiter).collect()
@@ -96,7 +96,7 @@ impl Waiters {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting pops.
     pub(super) fn len(&self) -> usize {
         self.line.len()
     }

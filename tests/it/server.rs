@@ -11,6 +11,7 @@ mod connections;
 mod hot;
 mod keeping;
 mod looking;
+mod panics;
 mod pop_replies;
 mod popping;
 mod queues;

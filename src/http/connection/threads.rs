@@ -9,8 +9,6 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::service::gather_here;
-
 /// One thread with its own runtime for each processor. A connection stays on its thread: in one runtime whose threads
 /// steal connections from one another, a request takes 1.4 times as much processor time, because of cache misses and
 /// wake-ups between threads. A long computation on a thread delays all of its connections, so requests that may take
@@ -55,7 +53,6 @@ impl Thread {
         thread::Builder::new().name("connections".to_owned()).spawn(move || {
             match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => {
-                    let _gathering = gather_here();
                     let _told = begun.send(Ok(runtime.handle().clone()));
                     runtime.block_on(over.cancelled());
                     // Blocking work may still run and must not hold up the end.
@@ -89,7 +86,6 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::service::is_gathering;
 
     fn two() -> Threads {
         Threads { first: Thread::start().unwrap(), others: vec![Thread::start().unwrap()] }
@@ -126,7 +122,7 @@ mod tests {
             let mut byte = [0];
             far.read_exact(&mut byte).await.unwrap();
             drop(thread);
-            (byte[0], std::thread::current().name().map(str::to_owned), is_gathering())
+            (byte[0], std::thread::current().name().map(str::to_owned))
         });
         // Dropped with the runtime.
         runtime.spawn(async move {
@@ -134,7 +130,7 @@ mod tests {
             drop(ended);
         });
         near.write_all(&[7]).await.unwrap();
-        assert_eq!(serving.await.unwrap(), (7, Some("connections".to_owned()), true));
+        assert_eq!(serving.await.unwrap(), (7, Some("connections".to_owned())));
         assert!(end.await.is_err());
     }
 }

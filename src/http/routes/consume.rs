@@ -3,14 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use std::vec::IntoIter;
 
 use axum::body::Body;
 use axum::response::Response;
 use foldhash::fast::RandomState;
 
 use super::produce::DELAY_MAX;
-use crate::engine::ScanCursor;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
@@ -31,7 +29,7 @@ use crate::http::wire::{
     ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleBody,
     SettleCall, SettleHow, SettledDocument, SettledList, popped, popped_bytes,
 };
-use crate::service::{Handle, Name, PopCall, SLICE_KEYS};
+use crate::service::{FirstCommand, Handle, Name, PopCall};
 
 /// Most keys in one pop.
 pub(in crate::http) const POP_MAX: u64 = 1_000;
@@ -78,7 +76,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let body: PopBody = incoming.document().await?;
     let hows = read_settles(&body.settle)?;
 
-    let handle = state.registry.get_or_create(&name)?;
+    let handle = state.registry.get_or_create(&name, FirstCommand::Pop)?;
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
     let settles = settles_of(&handle, &body.settle, hows);
     let popping = {
@@ -217,7 +215,7 @@ pub(in crate::http) async fn extend(
     let lease = lease.map_err(|wrong| wrong.field("lease"))?;
     let handle = state.registry.get(&name)?;
     let tokens: Vec<u64> = body.leases.iter().map(|id| handle.token(id)).collect();
-    let extended = handle.write(|queue, now| queue.extend(now, &tokens, lease)).await?;
+    let extended = handle.extend(&tokens, lease).await?;
     let moment = handle.moment();
     let pairs = body.leases.iter().zip(&extended);
     let leases: Vec<_> = pairs.map(|(id, extended)| ExtendedDocument::new(id, *extended, moment)).collect();
@@ -239,12 +237,8 @@ pub(in crate::http) async fn extend(
     )
 )]
 pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, mut keys, visit) = parked_keys(call).await?;
-    let mut cursor = ScanCursor::default();
-    let step = move |queue: &mut crate::engine::Queue, now| {
-        Ok(queue.redrive_step(now, keys.as_mut(), &mut cursor, SLICE_KEYS))
-    };
-    Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
+    let (handle, keys, visit) = parked_keys(call).await?;
+    Ok(Counted::of(&visit, KeysCount { keys: handle.redrive(keys).await? }))
 }
 
 /// Drop parked keys and what waits for them.
@@ -258,19 +252,15 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCoun
     )
 )]
 pub(in crate::http) async fn discard(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, mut keys, visit) = parked_keys(call).await?;
-    let mut cursor = ScanCursor::default();
-    let step = move |queue: &mut crate::engine::Queue, now| {
-        Ok(queue.discard_step(now, keys.as_mut(), &mut cursor, SLICE_KEYS))
-    };
-    Ok(Counted::of(&visit, KeysCount { keys: handle.sliced(step).await? }))
+    let (handle, keys, visit) = parked_keys(call).await?;
+    Ok(Counted::of(&visit, KeysCount { keys: handle.discard_parked(keys).await? }))
 }
 
-async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<IntoIter<Key>>, Arc<Visit>), Problem> {
+async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<Vec<Key>>, Arc<Visit>), Problem> {
     let QueueCall { state, name, incoming, visit, .. } = call;
     let body: KeysBody = incoming.document().await?;
     let keys = body.keys.as_deref().map(read_keys).transpose()?;
-    Ok((state.registry.get(&name)?, keys.map(Vec::into_iter), visit))
+    Ok((state.registry.get(&name)?, keys, visit))
 }
 
 /// The keys of a document's list.
@@ -307,7 +297,7 @@ async fn settle_all(
     let is_large = settles.len() > LARGE_CALL_KEYS;
     let settling = {
         let handle = handle.clone();
-        async move { handle.settle(settles).await }
+        async move { handle.settle(&settles).await }
     };
     let results = if is_large { state.on_main_runtime(settling).await } else { settling.await }?;
     let settled = settled_documents(calls, &results);

@@ -9,15 +9,13 @@ use super::documents::{Document, documents};
 use super::reading::{
     BatchLimit, Fate, Parsed, Reader, Rules, empty_body, key_or_explicit, objects, read_keys_again, read_list,
 };
-use crate::engine::command::{self, Call, Progress, Replace};
+use crate::engine::command::{Call, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::{DeltaKind, Source};
 use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
 use crate::engine::refusal::Refusal;
-use crate::engine::time::Time;
 use crate::engine::trace::Trace;
-use crate::engine::{Queue, ScanCursor};
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::counted::Counted;
@@ -28,7 +26,7 @@ use crate::http::params::{check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced};
-use crate::service::{self, Name, SLICE_KEYS};
+use crate::service::{self, FirstCommand, Name};
 
 /// Longest delay of a produce call or a nack.
 pub(in crate::http) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
@@ -171,10 +169,9 @@ async fn apply<C: Send + Sync + 'static>(
         let handle = if let Some(handle) = there {
             handle
         } else {
-            state.registry.rehearse(name, |queue| queue.check_calls(&calls))?;
-            state.registry.get_or_create(name)?
+            state.registry.get_or_create(name, FirstCommand::Produce(&calls))?
         };
-        match handle.produce(rules.config.clone(), calls).await {
+        match handle.produce(&rules.config, &calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // It was deleted since the call came, which makes it anew.
             Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
@@ -261,50 +258,21 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
         dry_run,
         trace: visit.trace(),
     };
-    let first = state.registry.rehearse(&name, |queue| queue.check_replace(&replace))?;
-    if dry_run && let Some(mut queue) = first {
-        let replaced = run_blocking(account, move || whole_replace(&mut queue, replace)).await?;
+    if dry_run && state.registry.find(&name).is_none() {
+        let dry_run = state.registry.dry_run(replace)?;
+        let replaced = run_blocking(account, move || dry_run.run()).await?;
         return Ok(Counted::of(&visit, replaced.into()));
     }
-    let handle = state.registry.get_or_create(&name)?;
+    let handle = state.registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
     let now = handle.config();
     // By other rules of admission the objects can't be read again, since they are not kept as they came.
     if now.admission == config.admission && now.key != config.key {
         config = now;
         replace = Replace { list: read_keys_again(replace.list, &config)?, ..replace };
     }
-    let mut accepting = Some(replace);
-    let mut id = None;
-    let replaced = handle
-        .sliced(move |queue, now| {
-            // The list goes on without its caller, and its bytes count until it is done.
-            let _counted = &account;
-            // A refused list stays here, and is dropped when the queue's lock is free again.
-            if let Some(replace) = &accepting {
-                queue.check_config(&config)?;
-                queue.check_replace(replace)?;
-            }
-            if let Some(replace) = accepting.take() {
-                id = Some(queue.accept_replace(now, replace)?);
-            }
-            match id {
-                Some(id) => queue.replace_step(now, id, SLICE_KEYS),
-                None => Ok(Progress::NotYet),
-            }
-        })
-        .await;
-    Ok(Counted::of(&visit, replaced?.into()))
-}
-
-/// Runs a Replace on a queue that nobody else uses.
-fn whole_replace(queue: &mut Queue, replace: Replace) -> Result<command::Replaced, Refusal> {
-    let now = Time::default();
-    let id = queue.accept_replace(now, replace)?;
-    loop {
-        if let Progress::Done(replaced) = queue.replace_step(now, id, SLICE_KEYS)? {
-            return Ok(replaced);
-        }
-    }
+    // The Replace goes on without its caller, and the bytes of its list count until it ends.
+    let replaced = handle.replace(config, replace, account).await?;
+    Ok(Counted::of(&visit, replaced.into()))
 }
 
 /// Hand out every known object again whose key has nothing waiting.
@@ -320,10 +288,8 @@ pub(in crate::http) async fn resync(
     QueueCall { state, name, incoming, visit, .. }: QueueCall,
 ) -> Result<Counted<Produced>, Problem> {
     incoming.nothing().await?;
-    state.registry.rehearse(&name, Queue::check_resync)?;
-    let handle = state.registry.get_or_create(&name)?;
-    let mut cursor = ScanCursor::traced(visit.trace());
-    let resynced = handle.sliced(move |queue, now| queue.resync_step(now, &mut cursor, SLICE_KEYS)).await?;
+    let handle = state.registry.get_or_create(&name, FirstCommand::Resync)?;
+    let resynced = handle.resync(visit.trace()).await?;
     Ok(Counted::of(&visit, resynced.into()))
 }
 
@@ -344,7 +310,7 @@ pub(in crate::http) async fn forget(
     let keys = read_keys(&body.keys)?;
     let handle = state.registry.get(&name)?;
     let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
-    let keys = handle.write(|queue, now| queue.forget(now, unique)).await?;
+    let keys = handle.forget(unique).await?;
     Ok(Counted::of(&visit, KeysCount { keys }))
 }
 

@@ -11,8 +11,6 @@ use tokio::sync::Semaphore;
 use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
-use crate::engine::time::Time;
-use crate::engine::{Queue, ScanCursor};
 use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::counted::Counted;
@@ -28,7 +26,7 @@ use crate::http::state::AppState;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
 use crate::service;
-use crate::service::{Handle, Incarnation, Name, SLICE_KEYS};
+use crate::service::{Handle, Incarnation, Name};
 
 /// Turns of those who compile a schema, which may take a second.
 static COMPILING: Semaphore = Semaphore::const_new(2);
@@ -174,7 +172,7 @@ pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Proble
     )
 )]
 pub(in crate::http) async fn pause(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
-    switch(call, |queue, now| queue.set_paused(now, true)).await
+    switch(call, async |handle| handle.set_paused(true).await).await
 }
 
 /// Hand out again.
@@ -187,7 +185,7 @@ pub(in crate::http) async fn pause(call: QueueCall) -> Result<Json<QueueDocument
     )
 )]
 pub(in crate::http) async fn resume(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
-    switch(call, |queue, now| queue.set_paused(now, false)).await
+    switch(call, async |handle| handle.set_paused(false).await).await
 }
 
 /// Undo close.
@@ -200,7 +198,7 @@ pub(in crate::http) async fn resume(call: QueueCall) -> Result<Json<QueueDocumen
     )
 )]
 pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
-    switch(call, |queue, now| queue.set_closed(now, false)).await
+    switch(call, async |handle| handle.set_closed(false).await).await
 }
 
 /// Drain the queue: pops get what is there, then 410.
@@ -221,7 +219,7 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<ClosedDocumen
     }
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
-    handle.write(|queue, now| queue.set_closed(now, true)).await?;
+    handle.set_closed(true).await?;
     let drained = if drain { Some(handle.wait_drained(wait.unwrap_or_default()).await?) } else { None };
     let Json(queue) = document(&handle).await?;
     Ok(Json(ClosedDocument { drained, queue }))
@@ -241,19 +239,18 @@ pub(in crate::http) async fn purge(
 ) -> Result<Counted<PurgedDocument>, Problem> {
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
-    let mut cursor = ScanCursor::default();
-    let purged = handle.sliced(move |queue, now| Ok(queue.purge_step(now, &mut cursor, SLICE_KEYS))).await?;
+    let purged = handle.purge().await?;
     Ok(Counted::of(&visit, PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
 
 async fn switch(
     call: QueueCall,
-    change: impl FnOnce(&mut Queue, Time),
+    change: impl AsyncFnOnce(Arc<Handle>) -> Result<(), service::Error>,
 ) -> Result<Json<QueueDocument>, Problem> {
     let QueueCall { state, name, incoming, .. } = call;
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
-    handle.write(change).await?;
+    change(handle.clone()).await?;
     document(&handle).await
 }
 

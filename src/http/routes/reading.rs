@@ -20,7 +20,7 @@ use crate::http::budget::took_too_long;
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::service::{Handle, Name, Turns};
+use crate::service::{AdmissionPermits, Handle, Name};
 
 /// By what the objects of a call are read: the queue's settings, or those that it would get.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub(super) struct Rules {
     pub(super) config: Arc<Config>,
     /// The queue, unless it is not there yet.
     pub(super) handle: Option<Arc<Handle>>,
-    /// Turns of those whose objects are admitted. None for a queue that is not there yet: it asks for nothing.
-    turns: Option<Arc<Turns>>,
+    /// Permits for admission checks. None for a queue that does not exist yet, which has no admission rules.
+    permits: Option<Arc<AdmissionPermits>>,
     account: Account,
     /// Longest wait for a turn. A Replace and a seed have no other end.
     patience: Duration,
@@ -138,18 +138,18 @@ impl Rules {
             return Self::by(handle, account, patience);
         }
         let config = state.registry.defaults().clone();
-        Self { config, handle: None, turns: None, account, patience }
+        Self { config, handle: None, permits: None, account, patience }
     }
 
     fn by(handle: Arc<Handle>, account: Account, patience: Duration) -> Self {
         let config = handle.config();
-        let turns = config.admission.is_some().then(|| handle.admitting(&config));
-        Self { config, handle: Some(handle), turns, account, patience }
+        let permits = config.admission.is_some().then(|| handle.admission_permits(&config));
+        Self { config, handle: Some(handle), permits, account, patience }
     }
 
     /// Those for a call without objects, which waits for no turn.
     pub(super) fn without_objects(self) -> Self {
-        Self { turns: None, ..self }
+        Self { permits: None, ..self }
     }
 
     /// Those of the queue that has the name now, if there is one.
@@ -189,8 +189,8 @@ impl Rules {
                 tokio::task::yield_now().await;
             }
             let (start, stretch) = (all.len(), self.stretch());
-            let grown = match &self.turns {
-                Some(turns) => {
+            let grown = match &self.permits {
+                Some(permits) => {
                     let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
                     let account = self.account.clone();
                     let work = move || {
@@ -199,7 +199,7 @@ impl Rules {
                         let mut some = Vec::new();
                         read_some(&config, &came, start, stretch, &read, &mut some).map(|grown| (some, grown))
                     };
-                    let turn = tokio::time::timeout(self.patience, turns.take()).await;
+                    let turn = tokio::time::timeout(self.patience, permits.acquire()).await;
                     let turn = turn.map_err(|_| took_too_long(self.patience))??;
                     let (some, grown) = run_blocking(turn, work).await?;
                     all.extend(some);

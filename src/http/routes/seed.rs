@@ -21,7 +21,7 @@ use crate::http::openapi::terms::Seeds;
 use crate::http::params::check_name;
 use crate::http::problem::Problem;
 use crate::http::wire::{Produced, SeedCall};
-use crate::service::SLICE_KEYS;
+use crate::service::FirstCommand;
 
 /// Put known objects in place without a delta: restoring, moving in.
 #[utoipa::path(
@@ -40,9 +40,8 @@ pub(in crate::http) async fn seed(
     let account = rules.account();
     let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
     let queued = seeds.len() as u64;
-    state.registry.rehearse(&name, |queue| queue.check_seed(&seeds))?;
-    let handle = state.registry.get_or_create(&name)?;
-    let resource_version = handle.seed(rules.config, seeds, SLICE_KEYS, account).await?;
+    let handle = state.registry.get_or_create(&name, FirstCommand::Seed(&seeds))?;
+    let resource_version = handle.seed(rules.config, seeds, account).await?;
     Ok(Counted::of(&visit, Produced { resource_version, queued, ignored: 0 }))
 }
 

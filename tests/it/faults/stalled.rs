@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use deltaq::clock::Clock;
 use deltaq::engine::command::Call;
+use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
@@ -13,7 +14,7 @@ use deltaq::http::problem::Problem;
 use deltaq::journal::memory::Memory;
 use deltaq::journal::{self, Pace};
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::{Error, Handle, Name};
+use deltaq::service::{Error, FirstCommand, Handle, Name};
 use futures_util::FutureExt as _;
 
 use crate::node;
@@ -38,7 +39,7 @@ fn call(key: &str) -> Call {
 
 /// Calls once and leaves at once, as a client does that times out. The error if the call was refused.
 fn call_and_leave(handle: &Arc<Handle>, key: &str) -> Option<Error> {
-    let produced = handle.produce(Arc::default(), vec![call(key)]).now_or_never()?;
+    let produced = handle.produce(&Config::default(), &[call(key)]).now_or_never()?;
     Some(produced.expect_err("nothing is committed"))
 }
 
@@ -49,8 +50,10 @@ async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_di
     let pace = Pace { uncommitted_bytes_max: LIMIT, ..Pace::default() };
     let node = node::start_on(memory.clone(), memory.opening(), &clock, &shutdown, pace).await;
     let registry = node.expect("the node starts").registry;
-    let handle = registry.get_or_create(&Name::new("q").expect("a name")).expect("it is created");
-    handle.write(|_, _| ()).await.expect("it is durable");
+    let handle = registry
+        .get_or_create(&Name::new("q").expect("a name"), FirstCommand::Produce(&[]))
+        .expect("it is created");
+    handle.set_paused(false).await.expect("it is durable");
     let journal = registry.journal().expect("it has one");
     memory.hold();
     let refused = Error::Journal(journal::Error::Backlog { limit: LIMIT });
@@ -66,14 +69,14 @@ async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_di
         assert!(bytes <= LIMIT + 2 * OBJECT_BYTES, "{bytes} bytes wait after {number} calls");
     }
     assert!((LIMIT / OBJECT_BYTES / 2..LIMIT / OBJECT_BYTES).contains(&accepted.len()), "{accepted:?}");
-    let other = registry.get_or_create(&Name::new("other").expect("a name"));
+    let other = registry.get_or_create(&Name::new("other").expect("a name"), FirstCommand::Produce(&[]));
     assert_eq!(other.map(drop), Err(refused.clone()), "no queue is created either");
     assert_eq!(registry.delete(handle.name()).map(drop), Err(refused), "nor deleted");
 
     memory.release();
     let keys = handle.read(|queue, _| queue.keys()).await.expect("the journal goes on");
     assert_eq!(keys, accepted.len(), "a refused call has changed nothing");
-    handle.produce(Arc::default(), vec![call("after")]).await.expect("there is room again");
+    handle.produce(&Config::default(), &[call("after")]).await.expect("there is room again");
     assert_eq!(journal.uncommitted_bytes(), 0, "all that waited is committed");
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use deltaq::engine::ScanCursor;
 use deltaq::engine::command::{How, Pop};
 use deltaq::engine::config::{Config, Mode};
 use deltaq::journal::Live;
@@ -92,13 +91,9 @@ impl Run {
             Ok::<_, Error>(Config { resync_period: None, max_failures, ..config.clone() })
         };
         target.handle.configure(edit).await?;
-        let mut cursor = ScanCursor::default();
-        target.handle.sliced(move |queue, now| Ok(queue.redrive_step(now, None, &mut cursor, 100))).await?;
-        let open = |queue: &mut deltaq::engine::Queue, now| {
-            queue.set_closed(now, false);
-            queue.set_paused(now, false);
-        };
-        target.handle.write(open).await
+        target.handle.redrive(None).await?;
+        target.handle.set_closed(false).await?;
+        target.handle.set_paused(false).await
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, ObjectList, Pop, Progress, Replace, Settle, Settled};
+use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::event::{Event, EventKind};
 use deltaq::engine::key::Key;
@@ -18,7 +19,7 @@ use deltaq::journal::store::{Error, KeyRow, QueueId, Reader, Size, Store, Writes
 use deltaq::journal::writer;
 use deltaq::journal::{self, Journal, Naming};
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::{Handle, Incarnation, Name, PopCall, Registry};
+use deltaq::service::{FirstCommand, Handle, Incarnation, Name, PopCall, Registry};
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, poll};
 use tokio::task::JoinHandle;
@@ -57,7 +58,7 @@ async fn break_at(disk: &Disk, handle: &Arc<Handle>) {
 
 /// Ends a node as a server ends.
 async fn close(node: Node) {
-    node.registry.journal().expect("it has one").close(node.registry.handled());
+    node.registry.close();
     node.writing.await.expect("it ends");
 }
 
@@ -67,7 +68,7 @@ fn queue(registry: &Registry) -> Arc<Handle> {
 
 fn queue_named(registry: &Registry, name: &str) -> Arc<Handle> {
     let name = Name::new(name).expect("it is a name");
-    registry.get_or_create(&name).expect("it can be created")
+    registry.get_or_create(&name, FirstCommand::Produce(&[])).expect("it can be created")
 }
 
 async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
@@ -81,14 +82,14 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
         rate_limited: false,
         trace: None,
     };
-    let added = handle.produce(Arc::default(), vec![call]).await;
+    let added = handle.produce(&Config::default(), &[call]).await;
     added.map(drop).map_err(|error| error.to_string())
 }
 
 /// A Replace that lets others in after each step, and takes none but the first before `goes_on` is set.
 async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicBool>) -> Result<(), String> {
     let (world, goes_on, mut id) = (world.clone(), goes_on.clone(), None);
-    let replaced = handle.sliced(move |queue, now| {
+    let replaced = handle.long_command(move |queue, now| {
         world.spend(SECOND / 100);
         match id {
             None => {
@@ -423,12 +424,12 @@ fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_
         let mut back = join_all(queues.iter().map(|handle| add(handle, "next"))).await;
         assert_eq!(back.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
         let other = Name::new("d").expect("it is a name");
-        registry.get_or_create(&other).expect_err("not all queues are back");
+        registry.get_or_create(&other, FirstCommand::Produce(&[])).expect_err("not all queues are back");
         put(rows).await;
         tokio::time::sleep(SECOND * 10).await;
         back = join_all(queues.iter().map(|handle| add(handle, "next"))).await;
         assert_eq!(back, [Ok(()), Ok(()), Ok(())]);
-        registry.get_or_create(&other).expect("all queues are back");
+        registry.get_or_create(&other, FirstCommand::Produce(&[])).expect("all queues are back");
     });
 }
 
@@ -509,7 +510,7 @@ fn nobody_waits_for_a_writer_that_has_panicked() {
 fn pops_that_wait_keep_their_place_over_a_failed_commit() {
     story(async |_, disk, registry| {
         let handle = queue(registry);
-        handle.write(|queue, now| queue.set_paused(now, true)).await.expect("it is paused");
+        handle.set_paused(true).await.expect("it is paused");
         let first = handle.pop(pop(SECOND, SECOND * 60));
         let second = handle.pop(pop(SECOND, SECOND * 60));
         let rest = async {
@@ -517,7 +518,7 @@ fn pops_that_wait_keep_their_place_over_a_failed_commit() {
             break_at(disk, &handle).await;
             disk.memory.repair();
             tokio::time::sleep(SECOND * 10).await;
-            handle.write(|queue, now| queue.set_paused(now, false)).await.expect("it is back");
+            handle.set_paused(false).await.expect("it is back");
             add(&handle, "a").await.expect("it is added");
             add(&handle, "b").await.expect("it is added");
         };
@@ -593,7 +594,7 @@ fn what_is_given_back_late_is_no_lease_of_another() {
         delivered.confirm();
         drop(left);
         let settle = Settle { token: delivered.items[0].token, how: How::Ack };
-        let settled = handle.write(|queue, now| queue.settle(now, &[settle])).await.expect("it is back");
+        let settled = handle.settle(&[settle]).await.expect("it is back");
         assert!(matches!(settled[..], [Settled::Ok { .. }]), "{settled:?}");
     });
 }

@@ -1,15 +1,18 @@
 //! One run: lives of a node on one disk, one after the other, and what is checked in and between them.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use deltaq::engine::config::Config;
 use deltaq::engine::delta::Rv;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::journal::Live;
 use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::{Registry, gather_here};
+use deltaq::service::{Error, Registry};
 use fastrand::Rng;
+use futures_util::FutureExt as _;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
@@ -44,8 +47,6 @@ pub(super) struct Run {
 
 /// Runs a seed.
 pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
-    // Half of them make changes together that come together, as the threads do that serve connections.
-    let _gathering = (seed % 2 == 1).then(gather_here);
     let mut rng = Rng::with_seed(seed);
     // The service has randomness of its own: what incarnations are called.
     fastrand::seed(rng.u64(..));
@@ -201,7 +202,8 @@ impl Run {
             let choice = rng.u32(..if spared { 40 } else { 100 });
             self.world.note(format_args!("stroke {choice} at step {}", memory.steps()));
             match choice {
-                0..25 => {}
+                0..22 => {}
+                22..25 => self.panic_in_a_change(registry, rng).await,
                 25..30 => self.world.jump(rng),
                 30..40 => disk.check_recovery()?,
                 40..75 => memory.fault_at(memory.steps() + rng.u64(1..8), fault(rng)),
@@ -216,6 +218,17 @@ impl Run {
                 88..95 => return Ok(End::Crashed),
                 _ => return Ok(End::Stopped),
             }
+        }
+    }
+
+    /// A change of a queue panics under its lock, as a bug would make it.
+    async fn panic_in_a_change(&self, registry: &Registry, rng: &mut Rng) {
+        let setup = rng.choice(&self.plan.queues).expect("there are some");
+        let Some(handle) = registry.find(&setup.name) else { return };
+        let edit = |_: &Config| -> Result<Config, Error> { resume_unwind(Box::new("on purpose")) };
+        if AssertUnwindSafe(handle.configure(edit)).catch_unwind().await.is_err() {
+            self.world.note(format_args!("{}: a change panics", setup.name));
+            self.world.ledger(|ledger| ledger.hit("a change panicked"));
         }
     }
 
@@ -250,9 +263,7 @@ pub(super) async fn stop(world: &World, node: Node, shutdown: &Shutdown) -> Resu
     if left > 0 && begun.elapsed() >= SHUTDOWN {
         return Err(format!("{left} tasks have no end"));
     }
-    if let Some(journal) = node.registry.journal() {
-        journal.close(node.registry.handled());
-    }
+    node.registry.close();
     node.writing.await.map_err(|error| error.to_string())
 }
 

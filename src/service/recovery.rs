@@ -1,7 +1,7 @@
-//! Queues and their journal: loaded at the start, and again when a commit has failed.
+//! Loading queues from the journal: at the start, after a failed commit, and after a panic.
 //!
-//! A queue whose commit failed holds what is not durable. It answers nothing until the journal is back
-//! and it has been loaded from there; the pops that wait at it keep their place.
+//! A queue whose commit failed holds events that are not durable. It fails all calls until the journal is back and the queue
+//! was loaded again; waiting pops keep their place. A queue whose change panicked is loaded again once the writer has let go of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Error;
-use super::handle::{Handle, drop_elsewhere};
+use super::queue::{Handle, Loss, drop_elsewhere};
 use super::registry::Registry;
 use crate::causes::with_causes;
 use crate::engine::Queue;
 use crate::journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
-use crate::journal::store::QueueRow;
+use crate::journal::store::{QueueId, QueueRow};
 use crate::journal::{self, Journal, Live};
 
 /// How long to wait before what could not be loaded is tried again: this, then twice as long each time.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest of these waits.
 const RETRY_MAX: Duration = Duration::from_mins(1);
-/// After a start, a larger lead of queues over the wall clock is logged.
+/// A start logs a warning if the time of a queue is ahead of the wall clock by this or more.
 const CLOCK_LEAD_WARNED: Duration = Duration::from_mins(1);
-/// How often a recovery that takes long tells how far it is.
-const TELL_PERIOD: Duration = Duration::from_secs(2);
+/// How often a long recovery logs its progress.
+const REPORT_PERIOD: Duration = Duration::from_secs(2);
 
 impl Live for Handle {
     fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool {
-        let Ok(mut inner) = self.open() else { return false };
-        look(&mut inner.queue);
+        let Ok(mut state) = self.open() else { return false };
+        look(&mut state.queue);
         true
     }
 
     fn lose(&self) {
-        self.lock().lost = Some(journal::Error::OutcomeUnknown);
+        self.lock().lost = Some(Loss::Commit(journal::Error::OutcomeUnknown));
     }
 }
 
@@ -44,35 +44,47 @@ impl Handle {
         matches!(self.open(), Err(Error::Journal(_)))
     }
 
-    /// Goes on with the queue as it was loaded. Pops that wait are served from it.
+    /// Whether a panic broke the queue for good, because there is no journal to load it from.
+    pub(super) fn is_broken(&self) -> bool {
+        matches!(self.open(), Err(Error::Broken))
+    }
+
+    /// Whether a panic has lost the state.
+    fn has_panicked(&self) -> bool {
+        let state = self.lock();
+        !state.deleted && state.lost == Some(Loss::Panic)
+    }
+
+    /// Goes on with the queue as it was loaded. Waiting pops get keys of the loaded state.
     fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, failures: u64, unclean: bool) {
         let commit = journal.resume(&loaded, failures);
         if matches!(commit.outcome(), Some(Err(_))) {
-            // It has failed anew, so this will be done again.
+            // The journal has failed again, so the queue will be loaded again.
             return;
         }
-        let aftermath = {
-            let mut inner = self.lock();
+        let unlocked = {
+            let mut state = self.lock();
             let now = self.now();
             let last_rv = loaded.last_rv;
-            self.metrics().absorb(&mut inner.queue);
-            let before = std::mem::replace(&mut inner.queue, loaded.queue);
-            inner.generation += 1;
-            inner.lost = None;
-            inner.opened(last_rv, failures, commit);
-            inner.repeated.retain(|token| *token <= last_rv);
-            inner.unreached.retain(|token| *token <= last_rv);
-            inner.queue.recover(now, unclean);
+            self.metrics().absorb(&mut state.queue);
+            let before = std::mem::replace(&mut state.queue, loaded.queue);
+            state.generation += 1;
+            state.lost = None;
+            state.queue.set_committed(last_rv);
+            state.commits.resume(last_rv, failures, commit);
+            state.repeated.retain(|token| *token <= last_rv);
+            state.queue.recover(now, unclean);
             drop_elsewhere(before);
-            self.finish(&mut inner, now)
+            self.finish(&mut state, now)
         };
-        self.conclude(aftermath);
-        self.sliced_ended.notify_waiters();
+        self.dispatch(unlocked);
+        self.long_command_ended.notify_waiters();
+        self.requests.wake();
     }
 }
 
 impl Registry {
-    /// Loads all queues of the store. `unclean` if it had not been closed in good order.
+    /// Loads all queues of the store. `unclean` if the store was not closed cleanly.
     ///
     /// # Errors
     /// What is wrong with the store.
@@ -87,7 +99,7 @@ impl Registry {
         let loading = async {
             for row in &contents.live {
                 let loaded = load(journal, row, progress).await?;
-                // The contents were read before it could fail.
+                // The contents were read before the journal could fail.
                 self.adopt(journal, loaded, 0);
             }
             Ok::<(), recovery::Error>(())
@@ -98,12 +110,12 @@ impl Registry {
                 biased;
                 loaded = &mut loading => {
                     loaded?;
-                    tell("loaded", progress, self.clock().since(begun_us));
+                    report("loaded", progress, self.clock().since(begun_us));
                     self.warn_of_clock_lead();
                     self.set_ready();
                     return Ok(());
                 }
-                () = tokio::time::sleep(TELL_PERIOD) => tell("loading", progress, self.clock().since(begun_us)),
+                () = tokio::time::sleep(REPORT_PERIOD) => report("loading", progress, self.clock().since(begun_us)),
             }
         }
     }
@@ -123,19 +135,21 @@ impl Registry {
         }
     }
 
-    /// Whenever the journal is back after a failure, loads what was lost by it, until the shutdown begins.
+    /// Loads queues again that were lost by a failure of the journal or by a panic, until the shutdown begins.
     pub async fn follow(self: Arc<Self>) {
+        let Some(journal) = self.journal() else { return };
         tokio::select! {
             biased;
             () = self.shutdown().draining().cancelled() => {}
-            () = self.make_good() => {}
+            () = self.recover_failures(journal) => {}
+            () = self.recover_panics(journal) => {}
         }
     }
 
-    async fn make_good(self: &Arc<Self>) {
-        let Some(journal) = self.journal() else { return };
+    /// Whenever the journal is back after a failure, loads the queues again that have lost events by it.
+    async fn recover_failures(self: &Arc<Self>, journal: &Journal) {
         let mut health = journal.health();
-        let (mut told, mut wait) = (Vec::new(), RETRY_MIN);
+        let (mut reported, mut wait) = (Vec::new(), RETRY_MIN);
         loop {
             let handled = self.handled();
             let back = health.wait_for(|health| health.failures > handled && health.down.is_none());
@@ -149,24 +163,24 @@ impl Registry {
             };
             if problems.is_empty() {
                 self.set_handled(failures);
-                (told, wait) = (problems, RETRY_MIN);
+                (reported, wait) = (problems, RETRY_MIN);
                 continue;
             }
-            if problems != told {
+            if problems != reported {
                 for problem in &problems {
                     tracing::error!(problem, "what the journal lost can't be loaded");
                 }
-                (told, wait) = (problems, RETRY_MIN);
+                (reported, wait) = (problems, RETRY_MIN);
             }
-            // Unless others are lost meanwhile.
+            // Another failure may lose more queues in the meantime.
             let anew = health.wait_for(|health| health.failures > failures && health.down.is_none());
             let _ = tokio::time::timeout(wait, anew).await;
             wait = (wait * 2).min(RETRY_MAX);
         }
     }
 
-    /// Loads again what is lost since the journal had failed so often; tells what can't be. Until nothing
-    /// is left of that, no queue is created or deleted.
+    /// Loads the queues again that were lost since the journal had failed so often. Returns what could not be loaded. As long as
+    /// something could not, no queue is created or deleted.
     async fn reload(
         self: &Arc<Self>,
         journal: &Journal,
@@ -187,21 +201,66 @@ impl Registry {
                     Err(error) => problems.push(problem(&row, &error)),
                 },
                 Some(_) => {}
-                // It came into being by a commit that failed.
+                // The commit that created it has failed.
                 None => self.discard(&handle),
             }
-            // Its timer has stood still.
-            handle.timer.notify_one();
+            // Its task has waited for the journal.
+            handle.requests.wake();
         }
-        // These went by a commit that failed.
+        // The commits that deleted these queues have failed.
         for row in rows.values() {
             match load(journal, row, &progress).await {
                 Ok(loaded) => self.adopt(journal, loaded, failures),
                 Err(error) => problems.push(problem(row, &error)),
             }
         }
-        tell("loaded again", &progress, self.clock().since(begun_us));
+        report("loaded again", &progress, self.clock().since(begun_us));
         Ok(problems)
+    }
+
+    /// Whenever a change of a queue has panicked, loads the queue again.
+    async fn recover_panics(self: &Arc<Self>, journal: &Journal) {
+        loop {
+            self.panicked().notified().await;
+            let mut wait = RETRY_MIN;
+            loop {
+                let mut problems = Vec::new();
+                for handle in self.handles().into_iter().filter(|handle| handle.has_panicked()) {
+                    problems.extend(self.reload_panicked(journal, &handle).await.err());
+                }
+                if problems.is_empty() {
+                    break;
+                }
+                for problem in problems {
+                    tracing::error!(problem, "a queue can't be loaded again after a panic");
+                }
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(RETRY_MAX);
+            }
+        }
+    }
+
+    /// Loads a queue again whose change has panicked.
+    ///
+    /// # Errors
+    /// Why it can't be loaded.
+    async fn reload_panicked(
+        self: &Arc<Self>,
+        journal: &Journal,
+        handle: &Arc<Handle>,
+    ) -> Result<(), String> {
+        let Some((_, id)) = handle.journal() else { return Ok(()) };
+        let failures = journal.check().map_err(|error| error.to_string())?;
+        // All events that the queue has pushed are durable then, and the checkpoint writes no more of its keys.
+        journal.release(*id, failures).wait().await.map_err(|error| error.to_string())?;
+        let reader = journal.reader().as_ref();
+        let row = row_of(reader.queues().await.map_err(|error| with_causes(&error))?, *id);
+        let row = row.ok_or("it is not in the store")?;
+        let loaded = load(journal, &row, &Arc::default()).await;
+        let loaded = loaded.map_err(|error| problem(&row, &error))?;
+        handle.resume(journal, loaded, failures, self.is_unclean());
+        tracing::info!(queue = %handle.name(), "the queue is loaded again after a panic");
+        Ok(())
     }
 }
 
@@ -214,11 +273,15 @@ async fn load(
     on_own_thread(async move { recovery::load(reader.as_ref(), &row, &progress).await }).await
 }
 
+fn row_of(rows: Vec<QueueRow>, id: QueueId) -> Option<QueueRow> {
+    rows.into_iter().find(|row| row.id == id && !row.deleted)
+}
+
 fn problem(row: &QueueRow, error: &recovery::Error) -> String {
     format!("queue {}: {}", row.name, with_causes(error))
 }
 
-fn tell(what: &'static str, progress: &Progress, took: Duration) {
+fn report(stage: &'static str, progress: &Progress, took: Duration) {
     let [queues, queues_total, keys, events] = progress.counts();
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = (keys + events) as f64 / took.as_secs_f64().max(1e-3);
@@ -229,6 +292,6 @@ fn tell(what: &'static str, progress: &Progress, took: Duration) {
         events,
         took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         rows_per_s = rate.round(),
-        "{what}"
+        "{stage}"
     );
 }

@@ -1,4 +1,4 @@
-//! Commands that touch many keys: they hold the queue's lock for a stretch at a time.
+//! Commands that touch many keys. They hold the queue's lock for a millisecond at a time, and other calls run in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,70 +6,74 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Error;
-use super::handle::{Handle, drop_elsewhere};
+use super::queue::{Handle, drop_elsewhere};
 use crate::engine::command::Progress;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::{Comparison, Queue};
 use crate::journal::{self, Commit};
 
-/// How long a sliced command may hold a queue's lock at a stretch.
+/// How long a long command may hold a queue's lock at a time.
 const SLICE: Duration = Duration::from_millis(1);
-/// How often a command that waits looks again: whether the queue is lost, of which nobody tells it if the
-/// service drains, and whether the journal is back.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How many keys a sliced command looks at before it looks at the clock.
-pub const SLICE_KEYS: usize = 256;
+/// How often a command that waits checks by itself whether the queue is lost, which nothing reports while the service
+/// drains, and whether the journal is back.
+const RECHECK: Duration = Duration::from_secs(1);
+/// How many keys a step of a long command takes at most. The clock is read after each step.
+pub(super) const STEP_KEYS: usize = 256;
 
-/// How far a sliced command got while it held the lock.
-enum Stretch<T> {
+/// How far a long command got in one slice.
+enum StepOutcome<T> {
     /// To its end, or to a refusal.
     Done(Result<T, Refusal>, Commit),
     More(Commit),
     /// To where it needs objects compared, which takes no lock.
     Compare(Arc<Comparison>, Commit),
-    NotYet,
+    /// Another command must end first.
+    Blocked,
 }
 
 impl Handle {
-    /// Runs a command that comes in slices. It goes on to its end even if the caller is dropped.
+    /// Runs a command step by step. Once begun, it runs to its end even if the caller's future is dropped.
     ///
-    /// A journal that fails ends it only if the queue loses something by that, or the process is to end. Else it goes
-    /// on once the journal is back, but the caller need not wait for that and is told of the failure.
+    /// A failure of the journal ends the command only if the queue was loaded again, which drops what the queue keeps for
+    /// the command, or if the process is to end. Else the command goes on once the journal is back; the caller gets
+    /// the failure at once.
+    ///
+    /// Only `service` and tests have commands of their own; the other modules use the typed ones.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`], [`Error::Journal`], or what the engine refuses.
-    pub async fn sliced<T: Send + 'static>(
+    pub async fn long_command<T: Send + 'static>(
         self: &Arc<Self>,
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal> + Send + 'static,
     ) -> Result<T, Error> {
         let generation = self.lock().generation;
         let mut comparison = None;
         let last = match self.slice(generation, &mut step) {
-            Ok(Stretch::Done(Ok(out), commit)) => {
+            Ok(StepOutcome::Done(Ok(out), commit)) => {
                 commit.wait().await?;
                 return Ok(out);
             }
-            Ok(Stretch::Done(Err(refusal), commit)) => {
-                // It may have a long list.
+            Ok(StepOutcome::Done(Err(refusal), commit)) => {
+                // The command may have a long list.
                 drop_elsewhere(step);
                 commit.wait().await?;
                 return Err(refusal.into());
             }
-            Ok(Stretch::More(commit)) => commit,
-            Ok(Stretch::Compare(pairs, commit)) => {
+            Ok(StepOutcome::More(commit)) => commit,
+            Ok(StepOutcome::Compare(pairs, commit)) => {
                 comparison = Some(pairs);
                 commit
             }
-            Ok(Stretch::NotYet) => Commit::done(),
+            Ok(StepOutcome::Blocked) => Commit::done(),
             Err(error) => {
                 drop_elsewhere(step);
                 return Err(error);
             }
         };
         let (failed, failure) = oneshot::channel();
-        let rest = self.clone().rest(generation, step, comparison, last, failed);
-        let rest = self.shutdown().spawn("sliced command", rest);
+        let rest = self.clone().remaining_slices(generation, step, comparison, last, failed);
+        let rest = self.shutdown().spawn("long command", rest);
         tokio::select! {
             biased;
             out = rest => out.unwrap_or(Err(Error::Broken)),
@@ -77,8 +81,8 @@ impl Handle {
         }
     }
 
-    /// All stretches but the first; `failed` hears of a journal that takes nothing.
-    async fn rest<T>(
+    /// All slices but the first. `failed` gets the first failure of the journal.
+    async fn remaining_slices<T>(
         self: Arc<Self>,
         generation: u64,
         mut step: impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
@@ -91,43 +95,42 @@ impl Handle {
             if let Some(pairs) = comparison.take() {
                 compare(pairs).await;
             }
-            self.let_others_in().await;
-            let turn = self.sliced_ended.notified();
-            tokio::pin!(turn);
-            turn.as_mut().enable();
+            tokio::task::yield_now().await;
+            let ended = self.long_command_ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
             match self.slice(generation, &mut step) {
-                Ok(Stretch::Done(out, commit)) => {
+                Ok(StepOutcome::Done(out, commit)) => {
                     commit.wait().await?;
                     return Ok(out?);
                 }
-                // One stretch is ahead of the journal, so that no more than two wait to be written.
-                Ok(Stretch::More(commit)) => {
+                // The command is one slice ahead of the journal, so no more than two wait to be written.
+                Ok(StepOutcome::More(commit)) => {
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
                 }
-                Ok(Stretch::Compare(pairs, commit)) => {
+                Ok(StepOutcome::Compare(pairs, commit)) => {
                     comparison = Some(pairs);
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
                 }
-                Ok(Stretch::NotYet) | Err(Error::Journal(journal::Error::Backlog { .. })) => {}
-                // The queue is whole. It is not loaded again, so what it keeps for the command stays.
+                Ok(StepOutcome::Blocked) | Err(Error::Journal(journal::Error::Backlog { .. })) => {}
+                // The queue is whole and will not be loaded again, so it still has what it keeps for the command.
                 Err(Error::Journal(error)) if self.open()?.generation == generation => {
                     if self.shutdown().is_draining() {
-                        // So those that wait for this one end, too.
+                        // Commands that wait for this one end, too.
                         self.lock().generation += 1;
-                        self.sliced_ended.notify_waiters();
+                        self.long_command_ended.notify_waiters();
                         return Err(error.into());
                     }
-                    // Told once; a caller that has gone need not know.
-                    let _gone = failed.take().map(|failed| failed.send(error));
+                    let _disconnected = failed.take().map(|failed| failed.send(error));
                 }
                 Err(error) => return Err(error),
             }
             tokio::select! {
                 biased;
-                () = turn => {}
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = ended => {}
+                () = tokio::time::sleep(RECHECK) => {}
                 () = self.shutdown().cut().cancelled() => {
                     return Err(Error::Journal(journal::Error::OutcomeUnknown));
                 }
@@ -135,34 +138,34 @@ impl Handle {
         }
     }
 
-    /// One stretch of a sliced command. It ends with the state of the queue in which it began: of what
-    /// it was about, nothing is left once the queue was loaded again.
+    /// One slice of a long command. The command ends when the queue was loaded again since it began: the loaded state
+    /// knows nothing of the command.
     fn slice<T>(
         self: &Arc<Self>,
         generation: u64,
         step: &mut impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
-    ) -> Result<Stretch<T>, Error> {
-        let begun = self.clock().monotonic_us();
-        let (progress, commit) = self.with_inner(|inner, now| {
-            if inner.generation != generation {
+    ) -> Result<StepOutcome<T>, Error> {
+        let begun_us = self.clock().monotonic_us();
+        let (progress, commit) = self.change_fairly(|state, now| {
+            if state.generation != generation {
                 return None;
             }
             loop {
-                match step(&mut inner.queue, now) {
-                    Ok(Progress::More) if self.clock().since(begun) < SLICE => {}
+                match step(&mut state.queue, now) {
+                    Ok(Progress::More) if self.clock().since(begun_us) < SLICE => {}
                     progress => return Some(progress),
                 }
             }
         })?;
         if !matches!(progress, Some(Ok(Progress::More | Progress::Compare(_) | Progress::NotYet))) {
-            self.sliced_ended.notify_waiters();
+            self.long_command_ended.notify_waiters();
         }
         Ok(match progress.ok_or(Error::Journal(journal::Error::OutcomeUnknown))? {
-            Ok(Progress::Done(out)) => Stretch::Done(Ok(out), commit),
-            Ok(Progress::More) => Stretch::More(commit),
-            Ok(Progress::Compare(pairs)) => Stretch::Compare(pairs, commit),
-            Ok(Progress::NotYet) => Stretch::NotYet,
-            Err(refusal) => Stretch::Done(Err(refusal), commit),
+            Ok(Progress::Done(out)) => StepOutcome::Done(Ok(out), commit),
+            Ok(Progress::More) => StepOutcome::More(commit),
+            Ok(Progress::Compare(pairs)) => StepOutcome::Compare(pairs, commit),
+            Ok(Progress::NotYet) => StepOutcome::Blocked,
+            Err(refusal) => StepOutcome::Done(Err(refusal), commit),
         })
     }
 }

@@ -1,0 +1,255 @@
+//! The commands of a queue, but for pops. Each answers once the events that it depends on are durable.
+
+use std::sync::Arc;
+
+use super::Error;
+use super::long_command::STEP_KEYS;
+use super::queue::Handle;
+use crate::engine::command::{
+    Call, Extended, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
+};
+use crate::engine::config::Config;
+use crate::engine::delta::Rv;
+use crate::engine::key::Key;
+use crate::engine::refusal::Refusal;
+use crate::engine::time::Time;
+use crate::engine::trace::Trace;
+use crate::engine::{Queue, ScanCursor, Seed};
+
+/// A Replace on a queue that does not exist, to count what it would do.
+#[derive(Debug)]
+pub struct DryRun {
+    pub(super) queue: Queue,
+    pub(super) replace: Replace,
+}
+
+impl DryRun {
+    /// Runs the Replace on an empty queue. It takes a while for a long list.
+    ///
+    /// # Errors
+    /// What the engine refuses.
+    pub fn run(self) -> Result<Replaced, Refusal> {
+        let Self { mut queue, replace } = self;
+        let now = queue.last_at();
+        let id = queue.accept_replace(now, replace)?;
+        loop {
+            if let Progress::Done(replaced) = queue.replace_step(now, id, STEP_KEYS)? {
+                return Ok(replaced);
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// Makes one change and waits for its commit.
+    async fn command<T>(self: &Arc<Self>, command: impl FnOnce(&mut Queue, Time) -> T) -> Result<T, Error> {
+        let (out, commit) = self.change(|state, now| command(&mut state.queue, now))?;
+        commit.wait().await?;
+        Ok(out)
+    }
+
+    /// Applies calls whose keys were read by the settings `config`: all or none.
+    ///
+    /// # Errors
+    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way by now; other refusals of the engine;
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
+        let produced = self.command(|queue, now| {
+            queue.check_config(config)?;
+            queue.produce(now, calls)
+        });
+        Ok(produced.await??)
+    }
+
+    /// Settles leases, each for itself.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn settle(self: &Arc<Self>, settles: &[Settle]) -> Result<Vec<Settled>, Error> {
+        self.command(|queue, now| queue.settle(now, settles)).await
+    }
+
+    /// Sets the deadlines of leases to now and `lease`, or the queue's lease length.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn extend(
+        self: &Arc<Self>,
+        tokens: &[Rv],
+        lease: Option<std::time::Duration>,
+    ) -> Result<Vec<Extended>, Error> {
+        self.command(|queue, now| queue.extend(now, tokens, lease)).await
+    }
+
+    /// Drops the failures of keys. Returns how many of the keys had any.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn forget<'k>(self: &Arc<Self>, keys: impl IntoIterator<Item = &'k str>) -> Result<u64, Error> {
+        self.command(|queue, now| queue.forget(now, keys)).await
+    }
+
+    /// Stops or resumes delivery.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn set_paused(self: &Arc<Self>, paused: bool) -> Result<(), Error> {
+        self.command(|queue, now| queue.set_paused(now, paused)).await
+    }
+
+    /// Closes or reopens the queue.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn set_closed(self: &Arc<Self>, closed: bool) -> Result<(), Error> {
+        self.command(|queue, now| queue.set_closed(now, closed)).await
+    }
+
+    /// Replaces the settings by what `edit` makes of the present ones.
+    ///
+    /// # Errors
+    /// The error of `edit`, or what the engine refuses; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn configure<E: From<Error>>(
+        self: &Arc<Self>,
+        edit: impl FnOnce(&Config) -> Result<Config, E>,
+    ) -> Result<(), E> {
+        let configured = self.command(|queue, now| -> Result<(), E> {
+            let config = edit(queue.config())?;
+            queue.configure(now, Arc::new(config)).map_err(Error::from)?;
+            Ok(())
+        });
+        configured.await?
+    }
+
+    /// Replaces the objects of a source by a list whose keys were read by the settings `config`. `kept` is dropped when the
+    /// command ends, which may be long after its caller has left.
+    ///
+    /// # Errors
+    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way by now; other refusals of the engine;
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn replace(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        replace: Replace,
+        kept: impl Send + 'static,
+    ) -> Result<Replaced, Error> {
+        let mut waiting = Some(replace);
+        let mut id = None;
+        self.long_command(move |queue, now| {
+            let _kept = &kept;
+            // A refused list stays in `waiting`, so it is not dropped under the lock.
+            if let Some(replace) = &waiting {
+                queue.check_config(&config)?;
+                queue.check_replace(replace)?;
+            }
+            if let Some(replace) = waiting.take() {
+                id = Some(queue.accept_replace(now, replace)?);
+            }
+            match id {
+                Some(id) => queue.replace_step(now, id, STEP_KEYS),
+                None => Ok(Progress::NotYet),
+            }
+        })
+        .await
+    }
+
+    /// Queues every known object again whose key has nothing waiting.
+    ///
+    /// # Errors
+    /// What the engine refuses; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn resync(self: &Arc<Self>, trace: Option<Trace>) -> Result<Produced, Error> {
+        let mut cursor = ScanCursor::traced(trace);
+        self.long_command(move |queue, now| queue.resync_step(now, &mut cursor, STEP_KEYS)).await
+    }
+
+    /// Drops ready and delayed keys, and what waits behind leases.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn purge(self: &Arc<Self>) -> Result<Purged, Error> {
+        let mut cursor = ScanCursor::default();
+        self.long_command(move |queue, now| Ok(queue.purge_step(now, &mut cursor, STEP_KEYS))).await
+    }
+
+    /// Makes parked keys ready: `keys`, or all. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn redrive(self: &Arc<Self>, keys: Option<Vec<Key>>) -> Result<u64, Error> {
+        let (mut keys, mut cursor) = (keys.map(Vec::into_iter), ScanCursor::default());
+        self.long_command(move |queue, now| {
+            Ok(queue.redrive_step(now, keys.as_mut(), &mut cursor, STEP_KEYS))
+        })
+        .await
+    }
+
+    /// Drops parked keys and what waits for them: `keys`, or all. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn discard_parked(self: &Arc<Self>, keys: Option<Vec<Key>>) -> Result<u64, Error> {
+        let (mut keys, mut cursor) = (keys.map(Vec::into_iter), ScanCursor::default());
+        self.long_command(move |queue, now| {
+            Ok(queue.discard_step(now, keys.as_mut(), &mut cursor, STEP_KEYS))
+        })
+        .await
+    }
+
+    /// Makes objects known without a delta, read by the settings `config`. Other calls run in between. `kept` is dropped when
+    /// the command ends. Returns the last event.
+    ///
+    /// # Errors
+    /// What the engine refuses has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn seed(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        seeds: Vec<Seed>,
+        kept: impl Send + 'static,
+    ) -> Result<Rv, Error> {
+        self.seed_by(config, seeds, STEP_KEYS, kept).await
+    }
+
+    /// As [`seed`](Self::seed), in a single commit: all objects or none are durable.
+    ///
+    /// # Errors
+    /// As [`seed`](Self::seed).
+    pub async fn seed_at_once(self: &Arc<Self>, config: Arc<Config>, seeds: Vec<Seed>) -> Result<Rv, Error> {
+        self.seed_by(config, seeds, usize::MAX, ()).await
+    }
+
+    async fn seed_by(
+        self: &Arc<Self>,
+        config: Arc<Config>,
+        seeds: Vec<Seed>,
+        step_keys: usize,
+        kept: impl Send + 'static,
+    ) -> Result<Rv, Error> {
+        let mut seeds = seeds.into_iter();
+        let mut is_checked = false;
+        self.long_command(move |queue, now| {
+            let _kept = &kept;
+            if !is_checked {
+                queue.advance(now);
+                queue.check_config(&config)?;
+                queue.check_seed(seeds.as_slice())?;
+                queue.begin_seed(seeds.as_slice());
+                is_checked = true;
+            }
+            queue.seed_step(now, seeds.by_ref().take(step_keys));
+            if seeds.len() > 0 {
+                return Ok(Progress::More);
+            }
+            queue.end_seed();
+            Ok(Progress::Done(queue.resource_version()))
+        })
+        .await
+    }
+
+    /// Checks whether the queue could be seeded now.
+    ///
+    /// # Errors
+    /// What the engine refuses; [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn check_seed(&self) -> Result<(), Error> {
+        Ok(self.read(|queue, _| queue.check_seed(&[])).await??)
+    }
+}

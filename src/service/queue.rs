@@ -1,0 +1,339 @@
+//! One queue that runs: its settings, its time, its state behind a lock, and what callers can read of it.
+
+mod change;
+mod commits;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, watch};
+
+pub(super) use self::change::{Loss, State};
+use self::commits::Commits;
+use super::admission_permits::{AdmissionPermits, PermitsByRules};
+use super::metrics::{QueueMetrics, Sample};
+use super::task::Requests;
+use super::time::{Moment, QueueClock};
+use super::waiters::Delivery;
+use super::{Error, Incarnation, LeaseId, Name};
+use crate::clock::Clock;
+use crate::engine::Queue;
+use crate::engine::config::Config;
+use crate::engine::delta::Rv;
+use crate::engine::time::Time;
+use crate::journal::recovery::Loaded;
+use crate::journal::store::QueueId;
+use crate::journal::{Commit, Journal, Naming};
+use crate::lifecycle::Shutdown;
+
+/// A queue that runs, shared through its `Arc`.
+#[derive(Debug)]
+pub struct Handle {
+    naming: Naming,
+    pub(super) context: Context,
+    time: QueueClock,
+    state: Mutex<State>,
+    /// The engine's settings as of the last change, to be read without the lock.
+    config: ArcSwap<Config>,
+    /// What destructors have asked the queue's task to do, and what wakes the task.
+    pub(super) requests: Requests,
+    /// Changes when the queue becomes synced or drained, and when it ends.
+    milestones: watch::Sender<Milestones>,
+    /// Wakes long commands that wait for another one to end.
+    pub(super) long_command_ended: Notify,
+    admission: PermitsByRules,
+}
+
+/// States that callers wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Milestones {
+    synced: bool,
+    drained: bool,
+    /// The queue is deleted or broken, so it reaches no milestone any more.
+    ended: bool,
+}
+
+/// What a queue needs from the service.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) clock: Clock,
+    /// Where events go, and the queue's id there; none in a service without a journal.
+    pub(super) journal: Option<(Journal, QueueId)>,
+    pub(super) shutdown: Shutdown,
+    pub(super) max_waiters: usize,
+    pub(super) metrics: Arc<QueueMetrics>,
+    /// Wakes the recovery when a panic has lost the state of a queue.
+    pub(super) panicked: Arc<Notify>,
+}
+
+/// The queue and its settings, as shown to callers.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The queue's name.
+    pub name: Name,
+    /// Tells this queue from earlier and later ones of the same name.
+    pub incarnation: Incarnation,
+    /// Whether a produce or pop created the queue and nobody has configured it since.
+    pub auto_created: bool,
+    /// When the queue was created, by the wall clock.
+    pub created_at: Time,
+    /// The settings.
+    pub config: Arc<Config>,
+    /// The state in numbers.
+    pub status: crate::engine::Status,
+    /// When the state was read.
+    pub moment: Moment,
+    /// Number of waiting pops.
+    pub waiters: usize,
+}
+
+impl Handle {
+    /// A queue that was created or loaded; it is durable once `commit` has come.
+    pub(super) fn new(naming: Naming, mut queue: Queue, commit: Commit, context: Context) -> Self {
+        let mut commits = Commits::new(queue.resource_version());
+        if context.journal.is_some() {
+            queue.journaled();
+            queue.set_committed(queue.resource_version());
+            commits.resume(queue.resource_version(), 0, commit.clone());
+            commits.newest = commit;
+        }
+        Self {
+            naming,
+            time: QueueClock::new(context.clock.clone(), queue.last_at()),
+            context,
+            config: ArcSwap::new(queue.config().clone()),
+            state: Mutex::new(State::new(queue, commits)),
+            requests: Requests::default(),
+            milestones: watch::Sender::default(),
+            long_command_ended: Notify::new(),
+            admission: PermitsByRules::default(),
+        }
+    }
+
+    /// A queue that was loaded from the journal. Live leases get their full length again, a Replace that was cut off is
+    /// noted, and after an unclean end the numbers skip ahead.
+    pub(super) fn loaded(
+        naming: Naming,
+        loaded: Loaded,
+        failures: u64,
+        unclean: bool,
+        context: Context,
+    ) -> Self {
+        let commit = context.journal.as_ref().map(|(journal, _)| journal.resume(&loaded, failures));
+        let last_rv = loaded.last_rv;
+        let handle = Self::new(naming, loaded.queue, Commit::done(), context);
+        let mut state = handle.lock();
+        state.queue.set_committed(last_rv);
+        state.commits.resume(last_rv, failures, commit.unwrap_or_default());
+        state.queue.recover(handle.now(), unclean);
+        state.push_events(handle.journal());
+        drop(state);
+        handle
+    }
+
+    /// The journal, and the queue's id there.
+    pub(super) fn journal(&self) -> Option<&(Journal, QueueId)> {
+        self.context.journal.as_ref()
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.naming.name
+    }
+
+    /// The id of the lease with this token.
+    #[must_use]
+    pub fn lease_id(&self, token: Rv) -> LeaseId {
+        LeaseId { incarnation: self.naming.incarnation, token }
+    }
+
+    /// The token of a lease's id; 0, which no lease has, for an id that is not of this queue.
+    #[must_use]
+    pub fn token(&self, id: &str) -> Rv {
+        let own = LeaseId::parse(id).filter(|id| id.incarnation == self.naming.incarnation);
+        own.map_or(0, |id| id.token)
+    }
+
+    /// Tells this queue from earlier and later ones of the same name.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.naming.incarnation
+    }
+
+    /// The present time of the queue.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.time.now()
+    }
+
+    /// The present time of the queue, with what replies need to show its instants as wall times.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        self.time.moment()
+    }
+
+    /// How long it is until an instant of the queue.
+    pub(super) fn until(&self, at: Time) -> Duration {
+        self.time.until(at)
+    }
+
+    /// How far the queue's time is ahead of the wall clock.
+    pub(super) fn lead(&self) -> Duration {
+        self.time.lead()
+    }
+
+    /// The queue's settings as of now, without waiting for a commit.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Permits for checking objects against the admission rules of these settings.
+    #[must_use]
+    pub fn admission_permits(&self, config: &Config) -> Arc<AdmissionPermits> {
+        self.admission.permits(config.admission.as_ref())
+    }
+
+    /// Reads the queue. The answer depends on durable events only: it waits for the commit of all that it has seen.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn read<T>(&self, read: impl FnOnce(&Queue, Moment) -> T) -> Result<T, Error> {
+        self.read_state(|state, moment| read(&state.queue, moment)).await
+    }
+
+    async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
+        let (out, commit) = {
+            let state = self.open()?;
+            (read(&state, self.moment()), state.commits.newest.clone())
+        };
+        commit.wait().await?;
+        Ok(out)
+    }
+
+    /// The queue's document.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn document(&self) -> Result<Document, Error> {
+        let document = |state: &State, moment: Moment| Document {
+            name: self.naming.name.clone(),
+            incarnation: self.naming.incarnation,
+            auto_created: state.queue.is_auto_created(),
+            created_at: self.naming.created_at,
+            config: state.queue.config().clone(),
+            status: state.queue.status(moment.now),
+            moment,
+            waiters: state.waiters.len(),
+        };
+        self.read_state(document).await
+    }
+
+    /// Waits until the queue has synced, at most `wait`. Returns whether it has, and how many keys of the initial list
+    /// remain.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn wait_synced(&self, wait: Duration) -> Result<(bool, usize), Error> {
+        self.wait_for(wait, |milestones| milestones.synced, Queue::has_synced).await;
+        self.read(|queue, _| (queue.has_synced(), queue.initial_remaining())).await
+    }
+
+    /// Waits until the queue is closed and drained, at most `wait`. Returns whether it is.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub async fn wait_drained(&self, wait: Duration) -> Result<bool, Error> {
+        self.wait_for(wait, |milestones| milestones.drained, Queue::is_drained).await;
+        self.read(|queue, _| queue.is_drained()).await
+    }
+
+    async fn wait_for(&self, wait: Duration, reached: fn(&Milestones) -> bool, already: fn(&Queue) -> bool) {
+        let mut milestones = self.milestones.subscribe();
+        if wait.is_zero() || already(&self.lock().queue) {
+            return;
+        }
+        let reached = milestones.wait_for(|milestones| reached(milestones) || milestones.ended);
+        tokio::select! {
+            biased;
+            _ = reached => {}
+            () = tokio::time::sleep(wait) => {}
+            () = self.context.shutdown.draining().cancelled() => {}
+        }
+    }
+
+    /// Deletes the queue: waiting pops are answered, and later calls fail. Returns its last event, and the commit of the
+    /// deletion.
+    pub(super) fn delete(&self, failures: u64) -> Result<(Rv, Commit), Error> {
+        let state = self.open()?;
+        let last_rv = state.queue.resource_version();
+        let commit = match self.journal() {
+            Some((journal, id)) => journal.delete(*id, self.naming.clone(), last_rv, failures),
+            None => Commit::done(),
+        };
+        self.end(state, &Error::QueueDeleted, &commit);
+        Ok((last_rv, commit))
+    }
+
+    /// Fails all waiting pops with `error` after `commit`, and drops the content.
+    fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, commit: &Commit) {
+        state.deleted = true;
+        state.commits.newest = commit.clone();
+        let waiters = state.waiters.take_all();
+        self.context.metrics.absorb(&mut state.queue);
+        let empty = Queue::new(state.queue.config().clone(), 0, self.now());
+        let content = std::mem::replace(&mut state.queue, empty);
+        drop(state);
+        for waiter in waiters {
+            let _disconnected =
+                waiter.reply.send(Delivery { items: Err(error.clone()), commit: commit.clone() });
+        }
+        self.milestones.send_replace(Milestones { ended: true, ..Milestones::default() });
+        self.requests.wake();
+        self.long_command_ended.notify_waiters();
+        drop_elsewhere(content);
+    }
+
+    /// Ends a queue whose creation was not durable.
+    pub(super) fn discard(&self, error: &Error) {
+        self.end(self.lock(), error, &Commit::done());
+    }
+
+    /// Number of leased keys, after everything that is due has happened.
+    pub(super) fn leased(self: &Arc<Self>) -> usize {
+        let leased = self.change(|state, now| {
+            state.queue.advance(now);
+            state.queue.schedule().leased_len()
+        });
+        leased.map_or(0, |(leased, _)| leased)
+    }
+
+    /// The series of the queue on `/metrics`; none of a deleted queue.
+    pub(super) fn sample(&self) -> Option<Sample> {
+        let mut state = self.lock();
+        let waiters = state.waiters.len();
+        let sample = |queue| self.context.metrics.sample(queue, waiters, self.now(), self.lead());
+        (!state.deleted).then(|| sample(&mut state.queue))
+    }
+
+    /// What is measured of the queue.
+    pub(super) fn metrics(&self) -> &QueueMetrics {
+        &self.context.metrics
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
+    pub(super) fn shutdown(&self) -> &Shutdown {
+        &self.context.shutdown
+    }
+}
+
+/// Drops a value on a thread for blocking work: a million objects take a while.
+pub(super) fn drop_elsewhere<T: Send + 'static>(content: T) {
+    drop(tokio::task::spawn_blocking(move || drop(content)));
+}

@@ -1,0 +1,239 @@
+//! The critical section of a queue: lock, decide and apply, grant keys to waiting pops, push to the journal, unlock.
+//!
+//! A panic inside it is treated as a failed commit. The state is lost, calls fail until the queue is loaded from its journal
+//! again, and waiting pops keep their place. Without a journal there is nothing to load, so the queue stays broken.
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::commits::Commits;
+use super::{Error, Handle, Milestones, drop_elsewhere};
+use crate::engine::delta::Rv;
+use crate::engine::time::Time;
+use crate::engine::{Durations, Garbage, Queue};
+use crate::journal::store::QueueId;
+use crate::journal::{self, Commit, Journal};
+use crate::service::pop::{Delivered, Grant};
+use crate::service::waiters::{Delivery, Waiters};
+
+/// Up to this many keys, debug builds check every invariant of a queue after every change.
+const CHECKED_KEYS_MAX: usize = 64;
+
+/// The state behind a queue's lock.
+#[derive(Debug)]
+pub(in crate::service) struct State {
+    pub(in crate::service) queue: Queue,
+    pub(in crate::service) waiters: Waiters,
+    /// Waiting pops that this change has given keys, to be answered when the lock is free.
+    pub(in crate::service) grants: Vec<Grant>,
+    /// Leases that a repeated pop was answered with, so the first answer must not give them back. Some are settled
+    /// already.
+    pub(in crate::service) repeated: HashSet<Rv>,
+    /// How often the queue was loaded from the journal again.
+    pub(in crate::service) generation: u64,
+    pub(in crate::service) deleted: bool,
+    pub(in crate::service) commits: Commits,
+    /// Why the state can't be used any more.
+    pub(in crate::service) lost: Option<Loss>,
+    /// The deadline that the queue's task sleeps until.
+    pub(in crate::service) armed: Option<Time>,
+    /// The milestones that were reported last.
+    milestones: Milestones,
+}
+
+/// Why a queue holds what is not durable, or not consistent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::service) enum Loss {
+    /// A commit failed.
+    Commit(journal::Error),
+    /// A change panicked. All that was pushed before is consistent.
+    Panic,
+}
+
+/// What is left to do once the lock is free.
+#[must_use]
+pub(in crate::service) struct Unlocked {
+    grants: Vec<Grant>,
+    commit: Commit,
+    waits: Durations,
+    works: Durations,
+    garbage: Vec<Garbage>,
+}
+
+impl Handle {
+    /// The lock, in whatever state the queue is.
+    pub(in crate::service) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The lock of a queue that is there and whole.
+    pub(in crate::service) fn open(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        self.check(&mut state)?;
+        Ok(state)
+    }
+
+    /// As [`open`](Self::open), if the journal takes events.
+    fn open_to_change(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        // The journal is asked before the queue looks for failed commits, and under the lock, so that a recovery comes
+        // after this change and finds what it lost.
+        let failures = self.journal().map(|(journal, _)| journal.admit());
+        self.check(&mut state)?;
+        state.commits.failures = failures.transpose()?.unwrap_or_default();
+        Ok(state)
+    }
+
+    fn check(&self, state: &mut State) -> Result<(), Error> {
+        if state.deleted {
+            return Err(Error::QueueDeleted);
+        }
+        let State { queue, commits, lost, .. } = state;
+        if let Err(error) = commits.follow(queue) {
+            *lost = Some(Loss::Commit(error));
+        }
+        lost.map_or(Ok(()), |loss| Err(self.error_of(loss)))
+    }
+
+    fn error_of(&self, loss: Loss) -> Error {
+        match loss {
+            Loss::Commit(error) => error.into(),
+            Loss::Panic if self.journal().is_some() => journal::Error::OutcomeUnknown.into(),
+            Loss::Panic => Error::Broken,
+        }
+    }
+
+    /// Changes the queue in one critical section. Destructors' requests are carried out first.
+    pub(in crate::service) fn change<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State, Time) -> T,
+    ) -> Result<(T, Commit), Error> {
+        self.change_and_unlock(change, |state| drop(state))
+    }
+
+    /// As [`change`](Self::change), for long commands: a thread that waits for the lock gets it next.
+    pub(in crate::service) fn change_fairly<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State, Time) -> T,
+    ) -> Result<(T, Commit), Error> {
+        self.change_and_unlock(change, |state| MutexGuard::unlock_fair(state))
+    }
+
+    fn change_and_unlock<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State, Time) -> T,
+        unlock: fn(MutexGuard<'_, State>),
+    ) -> Result<(T, Commit), Error> {
+        let mut state = self.open_to_change()?;
+        let now = self.now();
+        let changed = catch_unwind(AssertUnwindSafe(|| {
+            state.carry_out(self.requests.take(), now);
+            let out = change(&mut state, now);
+            (out, self.finish(&mut state, now))
+        }));
+        match changed {
+            Ok((out, unlocked)) => {
+                unlock(state);
+                let commit = unlocked.commit.clone();
+                self.dispatch(unlocked);
+                Ok((out, commit))
+            }
+            Err(panic) => {
+                self.lose_by_panic(state);
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    /// The end of each change, under the lock.
+    pub(in crate::service) fn finish(&self, state: &mut State, now: Time) -> Unlocked {
+        self.grant(state, now);
+        let grants = std::mem::take(&mut state.grants);
+        state.push_events(self.journal());
+        let next = state.queue.next_deadline();
+        if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
+            state.armed = next;
+            self.requests.wake();
+        }
+        let (synced, drained) = (state.queue.has_synced(), state.queue.is_drained());
+        let milestones = Milestones { synced, drained, ended: false };
+        if std::mem::replace(&mut state.milestones, milestones) != milestones {
+            self.milestones.send_replace(milestones);
+        }
+        if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
+            self.config.store(state.queue.config().clone());
+        }
+        let (waits, works) = state.queue.take_durations();
+        let garbage = state.queue.take_garbage();
+        Unlocked { grants, commit: state.commits.newest.clone(), waits, works, garbage }
+    }
+
+    /// Gives ready keys to waiting pops, unless the service drains.
+    pub(in crate::service) fn grant(&self, state: &mut State, now: Time) {
+        if !self.shutdown().is_draining() {
+            state.grant(now);
+        }
+        debug_assert!(state.queue.table().len() > CHECKED_KEYS_MAX || state.queue.check() == Ok(()));
+    }
+
+    /// Does what had to wait until the lock is free.
+    pub(in crate::service) fn dispatch(self: &Arc<Self>, unlocked: Unlocked) {
+        let Unlocked { grants, commit, waits, works, garbage } = unlocked;
+        for Grant { reply, items } in grants {
+            let items = items.map(|items| Delivered::fresh(self, items, commit.clone()));
+            // A caller that has disconnected drops the delivery, which gives its keys back.
+            drop(reply.send(Delivery { items, commit: commit.clone() }));
+        }
+        self.metrics().record(&waits, &works);
+        if !garbage.is_empty() {
+            drop_elsewhere(garbage);
+        }
+    }
+
+    /// A change has panicked, so the state may be inconsistent.
+    fn lose_by_panic(&self, mut state: MutexGuard<'_, State>) {
+        state.lost = Some(Loss::Panic);
+        let error = self.error_of(Loss::Panic);
+        let mut failed: Vec<_> = state.grants.drain(..).map(|grant| grant.reply).collect();
+        if self.journal().is_none() {
+            failed.extend(state.waiters.take_all().into_iter().map(|waiter| waiter.reply));
+            self.milestones.send_modify(|milestones| milestones.ended = true);
+        }
+        drop(state);
+        for reply in failed {
+            let _disconnected = reply.send(Delivery::at_once(Err(error.clone())));
+        }
+        tracing::error!(queue = %self.name(), "a change of the queue panicked; its state is lost");
+        self.requests.wake();
+        self.long_command_ended.notify_waiters();
+        self.context.panicked.notify_one();
+    }
+}
+
+impl State {
+    pub(super) fn new(queue: Queue, commits: Commits) -> Self {
+        Self {
+            queue,
+            waiters: Waiters::default(),
+            grants: Vec::new(),
+            repeated: HashSet::new(),
+            generation: 0,
+            deleted: false,
+            commits,
+            lost: None,
+            armed: None,
+            milestones: Milestones::default(),
+        }
+    }
+
+    /// Gives the events of this change to the journal.
+    pub(super) fn push_events(&mut self, journal: Option<&(Journal, QueueId)>) {
+        let events = self.queue.take_events();
+        if let Some((journal, id)) = journal.filter(|_| !events.is_empty()) {
+            self.commits.push(journal, *id, events, self.queue.resource_version());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A change that panics under the lock of its queue, as a bug would make it.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use deltaq::clock::Clock;
+use deltaq::engine::config::Config;
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::metrics::Metrics;
+use deltaq::service::{Error, Handle, Limits, Name, Registry};
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::commits::{Bench, api, pushed, read};
+use super::{keys, lease, object};
+use crate::harness::within;
+
+fn queue(registry: &Registry) -> Arc<Handle> {
+    registry.get(&Name::new("q").expect("a name")).expect("the queue")
+}
+
+/// Panics while a change holds the lock of the queue.
+async fn panic_in(handle: &Arc<Handle>) {
+    let edit = |_: &Config| -> Result<Config, Error> { resume_unwind(Box::new("on purpose")) };
+    assert!(AssertUnwindSafe(handle.configure(edit)).catch_unwind().await.is_err());
+}
+
+async fn is_back(bench: &Bench) {
+    within(async {
+        while bench.call("POST", "/resume", &Value::Null).await.status() != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_queue_is_loaded_from_its_journal_after_a_panic() {
+    let bench = Bench::new().await;
+    bench.post("/add", &json!([{"key": "a"}, {"key": "b"}])).await;
+    let held = lease(&bench.post("/pop", &Value::Null).await, 0);
+    panic_in(&queue(&bench.registry)).await;
+    let fails = bench.call("POST", "/add", &object("c")).await;
+    assert_eq!(
+        (fails.status().as_u16(), read(fails).await["code"].clone()),
+        (503, json!("journal-unavailable"))
+    );
+    assert_eq!(bench.call("GET", "/items", &Value::Null).await.status(), 503);
+    is_back(&bench).await;
+    let items = read(bench.call("GET", "/items?state=ready,leased", &Value::Null).await).await;
+    assert_eq!(keys(&items), ["b", "a"]);
+    let acked = bench.post("/ack", &json!({"leases": [held]})).await;
+    assert_eq!(acked["settled"][0]["result"], "ok");
+    bench.post("/add", &object("c")).await;
+    assert_eq!(keys(&bench.post("/pop?max=9", &Value::Null).await), ["b", "c"]);
+    let ready = Request::get("/readyz").body(Body::empty()).expect("a request");
+    let ready = api(&bench.registry, &Clock::system(), &Shutdown::manual(Duration::ZERO)).oneshot(ready);
+    assert_eq!(ready.await.expect("routers answer").status(), 200);
+}
+
+#[tokio::test]
+async fn a_pop_that_waits_keeps_its_position_over_a_panic() {
+    let bench = Bench::with_queue().await;
+    let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
+    assert!(pushed(&mut waits).await.is_none());
+    panic_in(&queue(&bench.registry)).await;
+    assert!(pushed(&mut waits).await.is_none());
+    is_back(&bench).await;
+    bench.post("/add", &object("k")).await;
+    assert_eq!(keys(&read(waits.await).await), ["k"]);
+}
+
+#[tokio::test]
+async fn changes_before_a_panic_are_answered_with_their_commit_and_survive() {
+    let bench = Bench::with_queue().await;
+    bench.journal.hold();
+    let mut add = bench.call("POST", "/add", &object("k"));
+    assert!(pushed(&mut add).await.is_none());
+    panic_in(&queue(&bench.registry)).await;
+    let mut fails = bench.call("POST", "/add", &object("l"));
+    assert_eq!(pushed(&mut fails).await.map(|answer| answer.status().as_u16()), Some(503));
+    bench.journal.release();
+    assert_eq!(add.await.status(), 200);
+    is_back(&bench).await;
+    assert_eq!(keys(&bench.post("/pop?max=9", &Value::Null).await), ["k"]);
+}
+
+#[tokio::test]
+async fn a_queue_whose_reload_fails_is_loaded_once_the_journal_is_back() {
+    let bench = Bench::with_queue().await;
+    bench.post("/add", &object("k")).await;
+    bench.journal.hold();
+    let mut add = bench.call("POST", "/add", &object("lost"));
+    assert!(pushed(&mut add).await.is_none());
+    panic_in(&queue(&bench.registry)).await;
+    bench.journal.break_by(deltaq::journal::memory::Fault::Refused);
+    assert_eq!(add.await.status(), 503);
+    bench.journal.repair();
+    is_back(&bench).await;
+    assert_eq!(keys(&bench.post("/pop?max=9", &Value::Null).await), ["k"]);
+}
+
+#[tokio::test]
+async fn without_a_journal_a_panic_breaks_its_queue_alone_and_readyz_fails() {
+    let (clock, _) = Clock::manual(1_700_000_000_000_000);
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    let limits = Limits { auto_create: true, max_queues: 9, max_waiters: 9 };
+    let metrics = Metrics::new(9).expect("metrics");
+    let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
+    let registry = Arc::new(registry);
+    let router = api(&registry, &clock, &shutdown);
+    let call = async |method: &str, path: &str| {
+        let body = if path.ends_with("add") { json!({"key": "k"}).to_string() } else { String::new() };
+        let request = Request::builder().method(method).uri(path).body(Body::from(body)).expect("a request");
+        router.clone().oneshot(request).await.expect("routers answer").status().as_u16()
+    };
+    for path in ["/v1/queues/q/pop", "/v1/queues/other/add"] {
+        assert_eq!(call("POST", path).await, 200);
+    }
+    assert_eq!(call("GET", "/readyz").await, 200);
+    let mut waits = Box::pin(call("POST", "/v1/queues/q/pop?wait=30s"));
+    assert!((&mut waits).now_or_never().is_none());
+    panic_in(&queue(&registry)).await;
+    assert_eq!(within(waits).await, 500, "nothing will ever come");
+    assert_eq!(call("POST", "/v1/queues/q/add").await, 500);
+    assert_eq!(call("POST", "/v1/queues/other/add").await, 200);
+    assert_eq!(call("GET", "/readyz").await, 500);
+    shutdown.signal();
+}
