@@ -345,7 +345,7 @@ fn get(server: &Spawned, path: &str) -> String {
     String::from_utf8(connection.body()).expect("a text")
 }
 
-/// Tells the server to end in good order, and waits until it has.
+/// Tells the server to end cleanly, and waits until it has.
 fn stop(mut server: Spawned) {
     let told = Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status();
     assert!(told.expect("kill runs").success(), "the server is told to end");

@@ -1,4 +1,4 @@
-//! What an operator asks: what it costs to see and to guard (`cost`), what becomes of more load than the server
+//! What an operator asks: what it costs to see and to guard (`cost`), the outcome of more load than the server
 //! can take (`flood`), and of thousands of connections that are slow on purpose (`slow`).
 //!
 //! Names of scenarios as arguments run only those. It prints what it measured; no measured time makes it fail.

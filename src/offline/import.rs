@@ -144,7 +144,7 @@ impl Running {
         // No worker can reach it, so no lease must end.
         let registry = registry.without_tasks();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
-        // All queues, because the store is closed in good order only if that is true of each.
+        // All queues, because the store is closed cleanly only if each of them is.
         if let Err(error) = running.registry.recover(contents, unclean).await {
             writer::abandon(running.writing).await;
             return Err(Error::Recovery(error));

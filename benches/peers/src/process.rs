@@ -57,7 +57,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.ended(), Ok(Some(_))) {
-            // What it has started may be left, if it did not end in good order.
+            // Processes that it started may be left if it did not end cleanly.
             let _none = kill_process_group(self.group, Signal::KILL);
             return;
         }
@@ -88,7 +88,7 @@ pub(crate) async fn printed(
     }
     let folder = Folder::new(scratch.join(format!("run-{}", std::process::id())))?;
     let log = folder.0.join("log");
-    // So that it and what it has started end in good order.
+    // It and the processes that it started end cleanly.
     let mut process = Process::start(command, Signal::TERM, &log)?;
     let begun_us = clock.monotonic_us();
     loop {
@@ -131,7 +131,7 @@ pub(crate) fn free_port() -> io::Result<u16> {
 
 /// The path of a program: on the PATH, or where Debian puts servers.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "where programs are is no setting")]
+    #[expect(clippy::disallowed_methods, reason = "the search path is not a setting of deltaq")]
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.extend(["/usr/sbin".into(), "/usr/local/sbin".into()]);
