@@ -38,8 +38,9 @@ impl BodyRate {
         if self.waited < self.limit.grace {
             return Ok(());
         }
-        let wanted = u128::from(self.limit.bytes_per_second).saturating_mul(self.waited.as_millis()) / 1_000;
-        if u128::from(self.bytes) < wanted {
+        let required =
+            u128::from(self.limit.bytes_per_second).saturating_mul(self.waited.as_millis()) / 1_000;
+        if u128::from(self.bytes) < required {
             return Err(TooSlow);
         }
         *self = Self::new(self.limit);

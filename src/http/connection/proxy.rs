@@ -111,8 +111,6 @@ async fn read_binary(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option
     stream.read_exact(&mut rest).await?;
     let mut rest = rest.as_slice();
     match (command, family) {
-        // LOCAL: the proxy's own connection.
-        (0x20, _) => Ok(None),
         (0x21, 0x11) => {
             let (source, _) = (Ipv4Addr::from(rest.read_u32().await?), rest.read_u32().await?);
             Ok(Some((source, rest.read_u16().await?).into()))
@@ -121,7 +119,8 @@ async fn read_binary(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option
             let (source, _) = (Ipv6Addr::from(rest.read_u128().await?), rest.read_u128().await?);
             Ok(Some((source, rest.read_u16().await?).into()))
         }
-        (0x21, _) => Ok(None),
+        // LOCAL, the proxy's own connection, or an address family without IP addresses.
+        (0x20 | 0x21, _) => Ok(None),
         _ => Err(invalid("the PROXY header has an unknown version or command")),
     }
 }
