@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The last instant that RFC 3339 can write, in microseconds since the Unix epoch: the end of the year 9999.
 pub const LAST_US: u64 = 253_402_300_799_999_999;
 
-/// Writes instants, most of which are in the second of the one before. To work out a date takes longer than all
-/// else that is written with it, be it a line of the log or a key that is popped.
+/// Writes instants, most of them in the same second as the one before. Computing a date takes longer than writing the rest
+/// of a popped key, so the text of the last second is kept.
 #[derive(Debug)]
 pub struct Seconds {
     second: u64,
@@ -14,7 +14,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// One that has not written any.
+    /// A writer without a last second.
     #[must_use]
     pub const fn new() -> Self {
         Self { second: u64::MAX, text: String::new() }
@@ -27,15 +27,7 @@ impl Seconds {
         out.extend(['.', digit(100_000), digit(10_000), digit(1_000), 'Z']);
     }
 
-    /// Writes an instant, in microseconds since the Unix epoch, with these.
-    pub fn micros(&mut self, at_us: u64, out: &mut String) {
-        let at_us = self.second(at_us, out);
-        out.push('.');
-        out.extend([100_000, 10_000, 1_000, 100, 10, 1].map(|unit| digit(at_us / unit)));
-        out.push('Z');
-    }
-
-    /// Writes an instant without its fraction; answers which it was, for what is later than the last is the last.
+    /// Writes an instant without its fraction, and returns it; instants after the last one are the last one.
     fn second(&mut self, at_us: u64, out: &mut String) -> u64 {
         let at_us = at_us.min(LAST_US);
         let second = at_us / 1_000_000;
@@ -65,20 +57,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_instant_has_its_own_second() {
+    fn an_instant_is_written_with_its_own_second() {
         let mut seconds = Seconds::new();
         for (at_us, text) in [
-            (0, "1970-01-01T00:00:00.000000Z"),
-            (1_999_999, "1970-01-01T00:00:01.999999Z"),
-            (2_000_001, "1970-01-01T00:00:02.000001Z"),
-            (1_795_298_400_102_030, "2026-11-21T22:00:00.102030Z"),
-            (7, "1970-01-01T00:00:00.000007Z"),
-            (u64::MAX, "9999-12-31T23:59:59.999999Z"),
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_999_999, "1970-01-01T00:00:01.999Z"),
+            (2_000_001, "1970-01-01T00:00:02.000Z"),
+            (1_795_298_400_102_030, "2026-11-21T22:00:00.102Z"),
+            (7, "1970-01-01T00:00:00.000Z"),
+            (u64::MAX, "9999-12-31T23:59:59.999Z"),
         ] {
-            let (mut micros, mut millis) = (String::new(), String::new());
-            seconds.micros(at_us, &mut micros);
+            let mut millis = String::new();
             seconds.millis(at_us, &mut millis);
-            assert_eq!((&*micros, millis), (text, format!("{}Z", &text[..23])));
+            assert_eq!(millis, text);
         }
     }
 }

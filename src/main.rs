@@ -47,7 +47,7 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     let sockets = PassedSockets::take()?;
     let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags())?;
     let _log = telemetry::init(settings.log, config::rust_log().as_deref())?;
-    telemetry::tell_panics();
+    telemetry::report_panics();
     let files = raise_file_limit(settings.server.max_connections);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let done = runtime.block_on(async {

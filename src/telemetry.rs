@@ -1,11 +1,8 @@
-//! The log: what is written to stderr, how it looks, and how much of it. Nothing else of the program knows.
+//! The log on stderr: format, filter, and reports of panics.
 //!
-//! Nobody waits for the log: see `gathering`.
-//!
-//! It is not the metrics, which have a module and a listener of their own.
+//! Logging never blocks: `buffer` holds lines until a thread has written them.
 
-mod gathering;
-mod json;
+mod buffer;
 
 use std::io::{self, IsTerminal as _};
 use std::panic::Location;
@@ -13,58 +10,58 @@ use std::sync::atomic::Ordering;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::format::{Format, Json};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
-use self::gathering::{DROPPED, Gathering, Writer};
-pub(crate) use self::json::Json;
+use self::buffer::{Buffer, DROPPED, Writer};
 use crate::config::{Log, LogFormat, LogLevel};
 
-/// The target of the lines of the audit, for what the log is asked to show.
+/// The target of audit lines, for filters.
 const AUDIT_TARGET: &str = "audit";
 
 /// Why there is no log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `RUST_LOG` is set to something that is no filter.
-    #[error("RUST_LOG is {filter:?}, which is no filter such as \"info,deltaq=debug\"")]
+    /// `RUST_LOG` is not a filter.
+    #[error("invalid RUST_LOG {filter:?}; a filter looks like \"info,deltaq=debug\"")]
     Filter {
-        /// What it is set to.
+        /// The value.
         filter: String,
-        /// What is wrong with it.
+        /// What is wrong.
         source: ParseError,
     },
-    /// There is no thread to write it.
-    #[error("the log's thread can't be started")]
+    /// The thread that writes the log can't be started.
+    #[error("can't start the thread of the log")]
     Thread {
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The process has a log already.
-    #[error("the log can't be started")]
+    #[error("can't start the log")]
     Start {
         /// Why.
         source: TryInitError,
     },
 }
 
-/// A log that is running. Dropping it writes what is left.
+/// A running log. Dropping it writes the buffered lines.
 #[derive(Debug)]
-pub struct Running(#[expect(dead_code, reason = "it is there to be dropped")] Writer);
+pub struct Running(#[expect(dead_code, reason = "held for its Drop")] Writer);
 
-/// Starts the log of the process, on stderr. `rust_log` is the value of `RUST_LOG`, which beats the level of the settings.
+/// Starts the log of the process, on stderr. `rust_log` is the value of `RUST_LOG`, which overrides the level of the settings.
 ///
 /// # Errors
 ///
-/// A filter that can't be read, or a log that runs already.
+/// An invalid filter, or a log that is already running.
 pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     let terminal = io::stderr().is_terminal();
     let filter = filter(log.level, rust_log)?;
-    let started = Gathering::start(io::stderr(), tell_dropped);
+    let started = Buffer::start(io::stderr(), report_dropped);
     let (lines, writer) = started.map_err(|source| Error::Thread { source })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
     // On a terminal the library's own rule for colours stands, which honours NO_COLOR.
     let started = match (is_json(log.format, terminal), terminal) {
-        (true, _) => builder.event_format(Json).finish().try_init(),
+        (true, _) => builder.event_format(json_format()).finish().try_init(),
         (false, true) => builder.finish().try_init(),
         (false, false) => builder.with_ansi(false).finish().try_init(),
     };
@@ -72,23 +69,32 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     Ok(Running(writer))
 }
 
-/// How many lines of the log were dropped since the start, because nobody read it.
+/// Log lines dropped since the start, because stderr was not read.
 #[must_use]
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Has panics told by the log, and not as plain text beside it. Their text is left out: it may hold a piece of an object.
-pub fn tell_panics() {
+/// Reports panics as log lines, without their message: it may contain a piece of an object.
+pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(Location::to_string);
         tracing::error!(location, "a panic");
     }));
 }
 
-/// Told by the thread of the log, in the log's own format.
-fn tell_dropped(lines: u64) {
+/// The thread of the log reports in the format of the log.
+fn report_dropped(lines: u64) {
     tracing::error!(lines, "lines of the log were dropped");
+}
+
+/// `timestamp`, `level`, the fields of the event, and `target`, in one flat object.
+pub(crate) fn json_format() -> Format<Json> {
+    tracing_subscriber::fmt::format()
+        .json()
+        .flatten_event(true)
+        .with_current_span(false)
+        .with_span_list(false)
 }
 
 fn is_json(format: LogFormat, terminal: bool) -> bool {
@@ -106,12 +112,12 @@ fn filter(level: LogLevel, rust_log: Option<&str>) -> Result<EnvFilter, Error> {
     if decides_on_audit(text) {
         return Ok(filter);
     }
-    // How much is told of the server says nothing about who did what.
+    // The level of the server's own lines does not apply to the audit.
     let audit = format!("{AUDIT_TARGET}=info").parse().map_err(failed)?;
     Ok(filter.add_directive(audit))
 }
 
-/// Whether a filter says what becomes of the audit's lines: by their target, or because it is `off` and nothing else.
+/// Whether a filter decides on audit lines: it names their target, or it is `off` alone.
 fn decides_on_audit(filter: &str) -> bool {
     let names_it = |directive: &str| {
         let target = directive.split(['=', '[']).next().unwrap_or_default();
@@ -125,37 +131,39 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
-    fn rust_log_beats_the_level() {
+    fn rust_log_overrides_the_level() {
         let lines = lines_of("deltaq=trace");
-        assert_eq!((lines.contains("a detail"), lines.contains("a stranger")), (true, false), "{lines}");
+        assert_eq!((lines.contains("a detail"), lines.contains("another target")), (true, false), "{lines}");
         let error = filter(LogLevel::Warn, Some("deltaq=loud")).unwrap_err();
         assert!(error.to_string().contains("deltaq=loud"), "{error}");
     }
 
-    /// A log in a file, which can be read when it is written.
+    /// A file for a log, and its path.
     fn log() -> (Arc<File>, tempfile::TempPath) {
         let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
         (Arc::new(file), path)
     }
 
-    /// What a filter lets through of three lines.
+    /// Those of three lines that pass a filter.
     fn lines_of(text: &str) -> String {
         let (log, path) = log();
         let filter = filter(LogLevel::Warn, Some(text)).unwrap();
         let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(log).finish();
         tracing::subscriber::with_default(subscriber, || {
             tracing::trace!("a detail");
-            tracing::info!(target: "elsewhere", "a stranger");
+            tracing::info!(target: "elsewhere", "another target");
             tracing::info!(target: "audit", "a call");
         });
         std::fs::read_to_string(path).unwrap()
     }
 
     #[test]
-    fn the_audit_passes_whatever_does_not_name_it() {
+    fn audit_lines_pass_filters_that_do_not_name_them() {
         for (text, passes) in [
             ("info", true),
             ("warn", true),
@@ -180,12 +188,36 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_told_by_its_place_alone() {
+    fn a_json_line_is_an_object_whatever_its_values() {
+        let hostile = "\"\\\n\u{1}\u{7f}é\u{2028}";
+        let (log, path) = log();
+        let subscriber = tracing_subscriber::fmt().event_format(json_format()).with_writer(log).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(text = hostile, shown = %hostile, none = None::<u64>, number = 7_u64, below = -7_i64,
+                nan = f64::NAN, half = 0.5, truth = true, "it \"says\" {}", 1);
+            tracing::info!(target: "elsewhere", "next");
+        });
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let mut first = lines[0].clone();
+        let at = first["timestamp"].take();
+        assert!(humantime::parse_rfc3339(at.as_str().unwrap()).is_ok(), "{at}");
+        let expected = json!({
+            "timestamp": null, "level": "WARN", "message": "it \"says\" 1", "text": hostile, "shown": hostile,
+            "number": 7, "below": -7, "nan": null, "half": 0.5, "truth": true, "target": module_path!(),
+        });
+        assert_eq!(first, expected);
+        assert_eq!((&lines[1]["message"], &lines[1]["target"]), (&"next".into(), &"elsewhere".into()));
+        assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn a_panic_is_reported_without_its_message() {
         let former = std::panic::take_hook();
         let (log, path) = log();
-        let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(log).finish();
+        let subscriber = tracing_subscriber::fmt().event_format(json_format()).with_writer(log).finish();
         tracing::subscriber::with_default(subscriber, || {
-            tell_panics();
+            report_panics();
             std::panic::catch_unwind(|| panic!("the inside")).unwrap_err();
         });
         std::panic::set_hook(former);
@@ -195,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_is_for_eyes_on_a_terminal_only() {
+    fn auto_is_human_on_a_terminal_and_json_elsewhere() {
         assert!(!is_json(LogFormat::Auto, true));
         assert!(is_json(LogFormat::Auto, false));
         assert!(!is_json(LogFormat::Human, false));

@@ -22,7 +22,7 @@ use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
 use crate::spans::Spans;
-use crate::telemetry::Json;
+use crate::telemetry::json_format;
 
 type Handler = fn(Arc<Visit>, axum::extract::Request) -> Answer;
 
@@ -94,7 +94,8 @@ async fn a_panic_is_a_500_without_its_text() {
         boxed(async { panic!("the inside") as &str })
     })];
     let (log, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
-    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(Arc::new(log)).finish();
+    let subscriber =
+        tracing_subscriber::fmt().event_format(json_format()).with_writer(Arc::new(log)).finish();
     let guard = tracing::subscriber::set_default(subscriber);
     let router = guarded(HOUR, &PANICS);
     let (status, body, _) = ask(&router, "GET", "/v1/boom/secret").await;

@@ -1,8 +1,8 @@
-//! Lines that gather while those before are written, so that whoever logs waits for nobody.
+//! A buffer of log lines, so that logging never blocks.
 //!
-//! A thread writes what has gathered, some milliseconds after the first line came: waking it for each line
-//! would cost more than the line. If whoever reads stands still until too many bytes wait, lines are dropped
-//! and counted, and when there is room again the log is told how many, in a line like all others.
+//! A thread writes the buffer some milliseconds after its first line: waking the thread for each line would cost more than
+//! the line. While stderr is not read, the buffer fills up to a limit; past it lines are dropped and counted. When there is
+//! room again, a line reports their number.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,26 +12,26 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Most bytes that wait.
+/// Most bytes in the buffer.
 const BYTES_MAX: usize = 16 << 20;
-/// How long lines gather.
-const GATHER: Duration = Duration::from_millis(5);
-/// Longest time that the end waits for a reader that stands still.
+/// How long lines are collected before they are written.
+const COLLECT: Duration = Duration::from_millis(5);
+/// Longest time that the end of the process waits for a stalled reader.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// Lines that were dropped since the start: a process has one log.
+/// Lines dropped since the start. A process has one log.
 pub(super) static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Where lines gather. Clones are the same place.
+/// The buffer. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gathering(Arc<Shared>);
+pub(super) struct Buffer(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     lines: Mutex<Lines>,
-    /// Lines have come, or were dropped, or the end has come.
-    come: Condvar,
-    /// The thread has written all there was and is no more.
+    /// Lines were added or dropped, or the log ends.
+    changed: Condvar,
+    /// The thread has written all lines and ended.
     done: Condvar,
 }
 
@@ -43,36 +43,36 @@ struct Lines {
     is_done: bool,
 }
 
-/// The thread that writes. Dropping it writes what is left.
+/// The thread that writes the buffer. Dropping it writes the remaining lines.
 #[derive(Debug)]
 pub(super) struct Writer {
-    gathering: Gathering,
+    buffer: Buffer,
     _thread: JoinHandle<()>,
 }
 
-impl Gathering {
-    /// Starts the thread that writes to `out`. It has `tell` tell the log how many lines were dropped.
+impl Buffer {
+    /// Starts the thread that writes to `out`. The thread calls `report` with the number of dropped lines.
     pub(super) fn start(
         out: impl Write + Send + 'static,
-        tell: impl Fn(u64) + Send + 'static,
+        report: impl Fn(u64) + Send + 'static,
     ) -> io::Result<(Self, Writer)> {
-        let gathering = Self::default();
-        let own = gathering.clone();
+        let buffer = Self::default();
+        let own = buffer.clone();
         let thread =
-            std::thread::Builder::new().name("log".to_owned()).spawn(move || own.write_to(out, tell))?;
-        Ok((gathering.clone(), Writer { gathering, _thread: thread }))
+            std::thread::Builder::new().name("log".to_owned()).spawn(move || own.write_to(out, report))?;
+        Ok((buffer.clone(), Writer { buffer, _thread: thread }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Lines> {
         self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_to(&self, mut out: impl Write, tell: impl Fn(u64)) {
+    fn write_to(&self, mut out: impl Write, report: impl Fn(u64)) {
         let mut batch = Vec::new();
         loop {
             let mut lines = self.lock();
             while lines.waiting.is_empty() && lines.dropped == 0 && !lines.is_ending {
-                lines = self.0.come.wait(lines).unwrap_or_else(PoisonError::into_inner);
+                lines = self.0.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
             }
             if lines.waiting.is_empty() && lines.dropped == 0 {
                 lines.is_done = true;
@@ -81,25 +81,25 @@ impl Gathering {
             }
             if !lines.is_ending {
                 drop(lines);
-                std::thread::sleep(GATHER);
+                std::thread::sleep(COLLECT);
                 lines = self.lock();
             }
             std::mem::swap(&mut lines.waiting, &mut batch);
             let dropped = std::mem::take(&mut lines.dropped);
             drop(lines);
-            // It comes back as a line that waits: behind those that came before the ones that were dropped.
+            // The report becomes a line of the buffer, behind the lines that preceded the dropped ones.
             if dropped > 0 {
-                tell(dropped);
+                report(dropped);
             }
-            // Nobody could be told of a log that can't be written.
+            // A failure to write the log can't be logged.
             let _unwritten = out.write_all(&batch);
             batch.clear();
         }
     }
 }
 
-/// A line at a time, whole.
-impl Write for Gathering {
+/// Takes one whole line per write.
+impl Write for Buffer {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut lines = self.lock();
         let was_empty = lines.waiting.is_empty() && lines.dropped == 0;
@@ -111,7 +111,7 @@ impl Write for Gathering {
         }
         drop(lines);
         if was_empty {
-            self.0.come.notify_one();
+            self.0.changed.notify_one();
         }
         Ok(line.len())
     }
@@ -121,7 +121,7 @@ impl Write for Gathering {
     }
 }
 
-impl<'a> MakeWriter<'a> for Gathering {
+impl<'a> MakeWriter<'a> for Buffer {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -131,11 +131,11 @@ impl<'a> MakeWriter<'a> for Gathering {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let mut lines = self.gathering.lock();
+        let mut lines = self.buffer.lock();
         lines.is_ending = true;
-        self.gathering.0.come.notify_one();
+        self.buffer.0.changed.notify_one();
         let waiting = |lines: &mut Lines| !lines.is_done;
-        let _ended = self.gathering.0.done.wait_timeout_while(lines, END_MAX, waiting);
+        let _ended = self.buffer.0.done.wait_timeout_while(lines, END_MAX, waiting);
     }
 }
 
@@ -146,18 +146,18 @@ mod tests {
 
     use tracing::{Dispatch, dispatcher};
 
-    use super::super::tell_dropped;
+    use super::super::report_dropped;
     use super::*;
 
-    /// Takes a piece only when it is let.
+    /// Accepts a write when the test permits one.
     struct Slow {
-        leave: Receiver<()>,
+        permits: Receiver<()>,
         taken: SyncSender<Vec<u8>>,
     }
 
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.leave.recv().map_err(io::Error::other)?;
+            self.permits.recv().map_err(io::Error::other)?;
             self.taken.send(bytes.to_vec()).map_err(io::Error::other)?;
             Ok(bytes.len())
         }
@@ -168,43 +168,44 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_costs_lines_and_not_time() {
-        let (let_go, leave) = sync_channel(10);
+    fn a_stalled_reader_drops_lines_and_blocks_nothing() {
+        let (permit, permits) = sync_channel(10);
         let (taken, written) = sync_channel(10);
         let format = Arc::new(OnceLock::<Dispatch>::new());
         let formatted = format.clone();
-        let tell = move |lines| dispatcher::with_default(formatted.get().unwrap(), || tell_dropped(lines));
-        let (mut log, writer) = Gathering::start(Slow { leave, taken }, tell).unwrap();
+        let report =
+            move |lines| dispatcher::with_default(formatted.get().unwrap(), || report_dropped(lines));
+        let (mut log, writer) = Buffer::start(Slow { permits, taken }, report).unwrap();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
         format.set(subscriber.into()).unwrap();
         log.write_all(b"first\n").unwrap();
-        let_go.send(()).unwrap();
+        permit.send(()).unwrap();
         assert_eq!(written.recv().unwrap(), b"first\n");
         let line = vec![b'x'; 1 << 20];
         log.write_all(b"taken by the thread\n").unwrap();
-        // The thread takes what there is, and is stuck with it.
+        // The thread takes the line and blocks on it.
         while !log.lock().waiting.is_empty() {
             std::thread::yield_now();
         }
         for _ in 0..20 {
             log.write_all(&line).unwrap();
         }
-        assert_eq!(log.lock().dropped, 4, "16 MiB wait, and no more");
+        assert_eq!(log.lock().dropped, 4, "the buffer holds 16 MiB");
         assert_eq!(DROPPED.load(Ordering::Relaxed), 4);
-        let_go.send(()).unwrap();
-        let_go.send(()).unwrap();
+        permit.send(()).unwrap();
+        permit.send(()).unwrap();
         assert_eq!(written.recv().unwrap(), b"taken by the thread\n");
         assert_eq!(written.recv().unwrap().len(), 16 << 20);
         log.write_all(b"last\n").unwrap();
         for _ in 0..2 {
-            let_go.send(()).unwrap();
+            permit.send(()).unwrap();
         }
         drop(writer);
         let end = written.try_iter().flatten().collect();
         let end = String::from_utf8(end).unwrap();
-        let (told, last) = end.split_once('\n').unwrap();
-        assert!(told.contains("ERROR deltaq::telemetry: lines of the log were dropped lines=4"), "{end}");
-        assert!(told.starts_with("20") && told.contains('T'), "with the time, as every line: {end}");
+        let (report, last) = end.split_once('\n').unwrap();
+        assert!(report.contains("ERROR deltaq::telemetry: lines of the log were dropped lines=4"), "{end}");
+        assert!(report.starts_with("20") && report.contains('T'), "with a timestamp: {end}");
         assert_eq!(last, "last\n");
     }
 }
