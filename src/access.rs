@@ -346,8 +346,14 @@ impl Grant {
 /// The SHA-256 of a token, as an entry has it.
 #[must_use]
 pub fn digest_text(token: &str) -> String {
+    hex(&Sha256::digest(token))
+}
+
+/// Bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    Sha256::digest(token).iter().fold(String::with_capacity(64), |mut text, byte| {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         let _infallible = write!(text, "{byte:02x}");
         text
     })

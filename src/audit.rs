@@ -1,16 +1,16 @@
-//! The audit log: one JSON object a line for each call that is to be written down.
+//! The audit log: one JSON object a line for each recorded request.
 //!
-//! Without a file the lines go to the log, with the target `audit`. A file is put aside when it is large
-//! enough. Whoever answers a call never waits for the disk: lines are handed to a task that writes them, and
-//! if it falls too far behind, lines are counted instead and the count is written as soon as it can be.
+//! Without a file the lines go to the log, with the target `audit`. The server does not rotate the file: logrotate
+//! moves it, and SIGHUP makes the server open the path again. No request waits for the disk: a task writes the lines, and
+//! if it falls too far behind, lines are dropped and their number is written as soon as possible.
 //!
-//! Nobody but an admin can push the lines of admins out of it. What comes in floods is bounded for each second, see
-//! `flood`, and the last quarter of the places for lines that wait is for admins alone.
+//! Other callers can't crowd out the lines of admins. The refusals of each caller are limited per second, see
+//! `suppression`, and the last quarter of the buffer is reserved for admins.
 //!
-//! It is not the journal: it says who asked for what, not what happened to a key.
+//! The audit log is not the journal: it records requests, not the changes of a key.
 
-mod file;
-mod flood;
+mod log_file;
+mod suppression;
 #[cfg(test)]
 mod tests;
 
@@ -25,18 +25,18 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::file::Files;
-use self::flood::Floods;
+use self::log_file::LogFile;
+use self::suppression::Suppression;
 use crate::config;
 
-/// Most lines that wait to be written.
+/// Most lines in the buffer.
 const LINES_MAX: usize = 65_536;
-/// How many of these places are for the lines of admins alone.
+/// Part of the buffer that is reserved for the lines of admins.
 const LINES_RESERVED: usize = LINES_MAX / 4;
-/// Most lines that are written at once.
+/// Most lines in one write.
 const BATCH_MAX: usize = 1_024;
-/// How often the log is told of lines that are lost, at most.
-const TELL_PERIOD: Duration = Duration::from_secs(1);
+/// Shortest time between two reports of dropped lines in the log.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// Why there is no audit log.
 #[derive(Debug, thiserror::Error)]
@@ -44,62 +44,65 @@ const TELL_PERIOD: Duration = Duration::from_secs(1);
 pub struct Error {
     /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
-/// A call, as the audit log tells it.
+/// A request, as a line of the audit log.
 #[derive(Debug, Serialize)]
 pub struct Line<'a> {
-    /// When it was answered.
+    /// The time of the response.
     pub time: String,
-    /// Leads to its line in the log.
+    /// The id of the request, also in its log line.
     pub request_id: &'a str,
-    /// The name of the token, also of one that is good no more; absent if there was none.
+    /// The name of the token, even if it has expired; absent without a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<&'a str>,
-    /// Address and port of the other end of the connection.
+    /// Address and port of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What it needs to be allowed to do; absent where that is nothing in particular.
+    /// The SHA-256 of the client's certificate, in hexadecimal digits; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    /// The permission that the request needs; absent if it needs none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<&'static str>,
-    /// Its method.
+    /// The method.
     pub method: &'a str,
-    /// Its route.
+    /// The route.
     pub route: &'a str,
-    /// The queue that it names.
+    /// The queue of the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<&'a str>,
-    /// How many keys, items or leases it was about.
+    /// The number of keys, items or leases in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
-    /// `ok`, the code of the problem, or `gone` for a caller that left before the answer.
+    /// `ok`, the code of the problem, or `gone` if the client disconnected before the response.
     pub outcome: &'a str,
-    /// The status of the answer; absent for a caller that left.
+    /// The status of the response; absent if the client disconnected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
 }
 
-/// How a call is treated when there are too many to be written down.
+/// Which limit applies to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Of a caller who was let in and needed `admin`: it has places of its own.
+    /// An authorized request that needs `admin`: the reserved part of the buffer is open to it.
     Admin,
-    /// Any other of a caller who was let in.
+    /// Any other authorized request.
     Call,
-    /// One of those that cost nothing to send, so that there may be any number: of a caller who was not let in, or beyond
-    /// what the server gives one who was. Only some of each caller's are written in a second.
-    Flood,
+    /// A refusal, which costs its caller nothing, so there may be any number: an unauthorized request, or one past a limit
+    /// of the server. Each caller's refusals are limited per second.
+    Refusal,
 }
 
-/// What stands in place of lines that could not be written.
+/// Stands for lines that could not be written.
 #[derive(Serialize)]
 struct LostLine {
     lost: u64,
 }
 
-/// What stands in place of lines that were too many.
+/// Stands for refusals past the limit of their caller.
 #[derive(Serialize)]
 struct SuppressedLine<'a> {
     time: &'a str,
@@ -108,79 +111,79 @@ struct SuppressedLine<'a> {
     suppressed: u64,
 }
 
-/// Where lines go. Clones are the same log.
+/// The audit log. Clones share one log.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
-    /// None: to the log.
-    file: Option<FileLog>,
-    /// Whether every call is written down; else those of admins, and those that were refused.
+    /// `None` writes to the log.
+    file: Option<Lines>,
+    /// Whether every request is recorded; otherwise only those that need `admin`, and refused ones.
     pub all: bool,
-    floods: Arc<Floods>,
+    suppression: Arc<Suppression>,
     suppressed: Arc<AtomicU64>,
 }
 
+/// The buffer of lines for the file.
 #[derive(Clone, Debug)]
-struct FileLog {
-    lines: Sender<String>,
+struct Lines {
+    sender: Sender<String>,
     shared: Arc<Shared>,
 }
 
-/// What the writer is told beside lines. It is no message among them, because they may wait for a disk that stands still.
+/// State of the writer outside the buffer, which may be full while the disk is stalled.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Lines that are to be told as lost.
+    /// Dropped lines that the file does not mention yet.
+    unreported: AtomicU64,
+    /// All dropped lines since the start.
     lost: AtomicU64,
-    /// All lines that were lost, told or not.
-    lost_ever: AtomicU64,
-    /// Whether the file may have been moved away.
-    is_moved: AtomicBool,
+    /// Whether the writer opens the file again.
+    must_reopen: AtomicBool,
 }
 
-/// The task that writes the lines.
+/// The task that writes the file.
 #[derive(Debug)]
 pub struct Writer {
     lines: Receiver<String>,
     shared: Arc<Shared>,
-    files: Files,
+    file: LogFile,
 }
 
-/// A batch that could not be written.
+/// A failed write of a batch.
 #[derive(Debug)]
 struct Failed {
     lines: u64,
     error: io::Error,
 }
 
-/// What the log is told of batches that could not be written: the first at once, more of them once in a while.
+/// Reports of failed writes in the log: the first at once, later ones at most once per [`REPORT_PERIOD`].
 #[derive(Debug, Default)]
-struct Losses {
-    /// Lines that it is not told of yet.
+struct Failures {
+    /// Lines that no report counts yet.
     lines: u64,
-    /// What went wrong last, if it is not told yet.
+    /// The last error, if no report has it yet.
     error: Option<io::Error>,
-    /// When it may be told more; none while lines are written.
+    /// The earliest time of the next report; `None` while writes succeed.
     due: Option<Instant>,
 }
 
 impl Audit {
-    /// The audit log of these settings, and the task that must run for it.
+    /// The audit log of these settings, and the task that writes its file.
     ///
     /// # Errors
     /// [`Error`] if the file can't be opened.
     pub fn open(settings: &config::Audit) -> Result<(Self, Option<Writer>), Error> {
         let all = settings.calls == config::AuditCalls::All;
         let Some(path) = &settings.file else { return Ok((Self { all, ..Self::default() }, None)) };
-        let files = Files::open(path.clone(), settings.max_file_bytes, settings.max_files)
-            .map_err(|source| Error { path: path.clone(), source })?;
+        let file = LogFile::open(path.clone()).map_err(|source| Error { path: path.clone(), source })?;
         let (sender, lines) = mpsc::channel(LINES_MAX);
         let shared = Arc::<Shared>::default();
-        let file = Some(FileLog { lines: sender, shared: shared.clone() });
-        Ok((Self { file, all, ..Self::default() }, Some(Writer { lines, shared, files })))
+        let writer = Writer { lines, shared: shared.clone(), file };
+        Ok((Self { file: Some(Lines { sender, shared }), all, ..Self::default() }, Some(writer)))
     }
 
-    /// Writes a call of this caller down. Of a flood most lines are never made.
+    /// Records a request of this caller. `line` does not run for a suppressed refusal.
     pub fn record<'a>(&self, class: Class, who: Option<&str>, line: impl FnOnce() -> Line<'a>) {
-        if class == Class::Flood && !self.floods.admits(who) {
+        if class == Class::Refusal && !self.suppression.admits(who) {
             return;
         }
         let line = line();
@@ -190,6 +193,7 @@ impl Audit {
                 request_id = line.request_id,
                 who = line.who,
                 from = line.from,
+                certificate = line.certificate,
                 verb = line.verb,
                 method = line.method,
                 route = line.route,
@@ -204,13 +208,13 @@ impl Audit {
         file.push(class, &line);
     }
 
-    /// Tells how many lines there were too many since it was called last, which should be a second ago.
-    pub fn tell_suppressed(&self, time: &str) {
-        for (who, suppressed) in self.floods.take() {
+    /// Records how many refusals were suppressed since the last call, and begins the next period.
+    pub fn record_suppressed(&self, time: &str) {
+        for (who, suppressed) in self.suppression.take() {
             self.suppressed.fetch_add(suppressed, Ordering::Relaxed);
             let who = who.as_deref();
             if let Some(file) = &self.file {
-                // One for each caller in a second is not many, and tells what an admin needs to know.
+                // At most one line per caller and period, so it may use the reserved part of the buffer.
                 file.push(Class::Admin, &SuppressedLine { time, who, suppressed });
             } else {
                 tracing::info!(target: "audit", who, suppressed, "audit");
@@ -218,48 +222,48 @@ impl Audit {
         }
     }
 
-    /// How many lines were lost since the start.
+    /// Dropped lines since the start.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.file.as_ref().map_or(0, |file| file.shared.lost_ever.load(Ordering::Relaxed))
+        self.file.as_ref().map_or(0, |file| file.shared.lost.load(Ordering::Relaxed))
     }
 
-    /// How many lines were too many since the start, as far as that was told.
+    /// Suppressed refusals since the start, up to the last [`record_suppressed`](Self::record_suppressed).
     #[must_use]
     pub fn suppressed(&self) -> u64 {
         self.suppressed.load(Ordering::Relaxed)
     }
 
-    /// Has the file opened anew for the next lines, because it may have been moved away. Waits for nothing.
+    /// Makes the writer open the file again before its next line. Returns at once.
     pub fn reopen(&self) {
         if let Some(file) = &self.file {
-            file.shared.is_moved.store(true, Ordering::Relaxed);
+            file.shared.must_reopen.store(true, Ordering::Relaxed);
         }
     }
 }
 
-impl FileLog {
+impl Lines {
     fn push(&self, class: Class, line: &impl Serialize) {
-        let has_place = class == Class::Admin || self.lines.capacity() > LINES_RESERVED;
+        let has_room = class == Class::Admin || self.sender.capacity() > LINES_RESERVED;
         let text = serde_json::to_string(line).unwrap_or_default() + "\n";
-        if !has_place || self.lines.try_send(text).is_err() {
+        if !has_room || self.sender.try_send(text).is_err() {
+            self.shared.unreported.fetch_add(1, Ordering::Relaxed);
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
-            self.shared.lost_ever.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Writer {
-    /// Writes lines until `closing`, and then those that are left.
+    /// Writes lines until `closing`, and then the rest of the buffer.
     pub async fn run(mut self, closing: CancellationToken) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
-        let mut losses = Losses::default();
+        let mut failures = Failures::default();
         loop {
             tokio::select! {
                 biased;
                 count = self.lines.recv_many(&mut batch, BATCH_MAX) => {
                     if count == 0 {
-                        losses.tell();
+                        failures.report();
                         return;
                     }
                 }
@@ -267,66 +271,66 @@ impl Writer {
                     self.lines.close();
                     continue;
                 }
-                () = losses.due() => {
-                    losses.tell();
+                () = failures.due() => {
+                    failures.report();
                     continue;
                 }
             }
             let lines = std::mem::take(&mut batch);
-            let lost = self.shared.lost.swap(0, Ordering::Relaxed);
-            let mut files = self.files;
-            let is_moved = self.shared.is_moved.swap(false, Ordering::Relaxed);
-            // A disk that stands still must not hold up a thread that answers requests.
+            let lost = self.shared.unreported.swap(0, Ordering::Relaxed);
+            let must_reopen = self.shared.must_reopen.swap(false, Ordering::Relaxed);
+            let mut file = self.file;
+            // A stalled disk must not block a thread of the runtime.
             let written = tokio::task::spawn_blocking(move || {
-                if is_moved {
-                    files.reopen();
+                if must_reopen {
+                    file.reopen();
                 }
-                let failed = write(&mut files, &lines, lost).err();
-                (files, failed)
+                let failed = write(&mut file, &lines, lost).err();
+                (file, failed)
             });
-            let Ok((files, failed)) = written.await else {
-                tracing::error!("the audit log is not written any more");
+            let Ok((file, failed)) = written.await else {
+                tracing::error!("the audit log has stopped after a panic");
                 return;
             };
-            self.files = files;
+            self.file = file;
             match failed {
-                None => losses.end(),
+                None => failures.end(),
                 Some(failed) => {
-                    self.shared.lost.fetch_add(lost + failed.lines, Ordering::Relaxed);
-                    self.shared.lost_ever.fetch_add(failed.lines, Ordering::Relaxed);
-                    losses.add(failed);
+                    self.shared.unreported.fetch_add(lost + failed.lines, Ordering::Relaxed);
+                    self.shared.lost.fetch_add(failed.lines, Ordering::Relaxed);
+                    failures.add(failed);
                 }
             }
         }
     }
 }
 
-impl Losses {
-    /// Says so at once if it was not said lately.
+impl Failures {
+    /// Reports at once if the last report is old enough.
     fn add(&mut self, failed: Failed) {
         self.lines += failed.lines;
         self.error = Some(failed.error);
         if self.due.is_none_or(|due| due <= Instant::now()) {
-            self.tell();
+            self.report();
         }
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         let Some(error) = self.error.take() else { return };
-        tracing::error!(%error, lines = self.lines, "lines of the audit log are lost");
+        tracing::error!(%error, lines = self.lines, "can't write the audit log: lines are dropped");
         self.lines = 0;
-        self.due = Some(Instant::now() + TELL_PERIOD);
+        self.due = Some(Instant::now() + REPORT_PERIOD);
     }
 
-    /// Lines are written again.
+    /// A write has succeeded.
     fn end(&mut self) {
-        self.tell();
+        self.report();
         if self.due.take().is_some() {
-            tracing::info!("the audit log is written again");
+            tracing::info!("the audit log can be written again");
         }
     }
 
-    /// Ends when something is to be told that was held back; never if there is nothing.
+    /// Waits for the next report; for ever if there is nothing to report.
     async fn due(&self) {
         match (self.due, &self.error) {
             (Some(due), Some(_)) => tokio::time::sleep_until(due).await,
@@ -335,12 +339,12 @@ impl Losses {
     }
 }
 
-/// Writes a batch, and before it how many lines were lost.
-fn write(files: &mut Files, lines: &[String], lost: u64) -> Result<(), Failed> {
+/// Writes a batch, and before it the number of dropped lines.
+fn write(file: &mut LogFile, lines: &[String], lost: u64) -> Result<(), Failed> {
     let mut text = String::new();
     if lost > 0 {
         text += &(serde_json::to_string(&LostLine { lost }).unwrap_or_default() + "\n");
     }
     text.extend(lines.iter().map(String::as_str));
-    files.append(text.as_bytes()).map_err(|error| Failed { lines: lines.len() as u64, error })
+    file.append(text.as_bytes()).map_err(|error| Failed { lines: lines.len() as u64, error })
 }

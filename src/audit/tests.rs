@@ -1,9 +1,9 @@
-//! What is lost, what is left out, and what never is.
+//! Dropped lines, suppressed refusals, and reports of failed writes.
 
 use std::path::Path;
 
 use super::*;
-use crate::telemetry::Json;
+use crate::telemetry::json_format;
 
 fn open(path: &Path) -> (Audit, Writer) {
     let settings = config::Audit { file: Some(path.to_owned()), ..config::Audit::default() };
@@ -17,6 +17,7 @@ fn record(audit: &Audit, class: Class, who: Option<&str>, outcome: &str) {
         request_id: "1",
         who,
         from: None,
+        certificate: None,
         verb: None,
         method: "GET",
         route: "/v1/queues",
@@ -27,7 +28,7 @@ fn record(audit: &Audit, class: Class, who: Option<&str>, outcome: &str) {
     });
 }
 
-/// Lets the writer write all there is, and gives the lines.
+/// Runs the writer to its end, and reads the lines.
 async fn written(writer: Writer, path: &Path) -> Vec<serde_json::Value> {
     let closing = CancellationToken::new();
     closing.cancel();
@@ -37,21 +38,21 @@ async fn written(writer: Writer, path: &Path) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn lines_that_are_lost_are_counted_and_told() {
+fn dropped_lines_are_counted_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let line = |text: &str| format!("\"{text}\"\n");
-    // Every write to it fails for want of room.
-    let mut full = Files::open("/dev/full".into(), 1 << 20, 1).unwrap();
+    // Every write to /dev/full fails with ENOSPC.
+    let mut full = LogFile::open("/dev/full".into()).unwrap();
     assert_eq!(write(&mut full, &[line("a"), line("b")], 0).unwrap_err().lines, 2);
     assert_eq!(write(&mut full, &[line("c")], 2).unwrap_err().lines, 1);
-    let mut files = Files::open(path.clone(), 1 << 20, 1).unwrap();
-    write(&mut files, &[line("d")], 3).unwrap();
+    let mut file = LogFile::open(path.clone()).unwrap();
+    write(&mut file, &[line("d")], 3).unwrap();
     assert_eq!(std::fs::read_to_string(path).unwrap(), "{\"lost\":3}\n\"d\"\n");
 }
 
 #[tokio::test]
-async fn a_flood_leaves_places_for_admins() {
+async fn the_reserved_part_of_the_buffer_is_for_admins() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let (audit, writer) = open(&path);
@@ -69,39 +70,39 @@ async fn a_flood_leaves_places_for_admins() {
 }
 
 #[tokio::test]
-async fn each_caller_has_so_many_refusals_a_second() {
+async fn the_refusals_of_each_caller_are_limited_per_second() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let (audit, writer) = open(&path);
     for _ in 0..300 {
-        record(&audit, Class::Flood, None, "unauthorized");
-        record(&audit, Class::Flood, Some("erp"), "too-many-requests");
+        record(&audit, Class::Refusal, None, "unauthorized");
+        record(&audit, Class::Refusal, Some("erp"), "too-many-requests");
         record(&audit, Class::Call, Some("worker"), "forbidden");
     }
-    record(&audit, Class::Flood, Some("other"), "too-many-requests");
-    audit.tell_suppressed("now");
-    record(&audit, Class::Flood, None, "unauthorized");
-    audit.tell_suppressed("then");
+    record(&audit, Class::Refusal, Some("other"), "too-many-requests");
+    audit.record_suppressed("now");
+    record(&audit, Class::Refusal, None, "unauthorized");
+    audit.record_suppressed("then");
     let lines = written(writer, &path).await;
     let count = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).count();
     assert_eq!(
         (count("unauthorized"), count("too-many-requests"), count("forbidden")),
         (101, 101, 300),
-        "as many each second, of each caller"
+        "one limit for each caller"
     );
-    let told: Vec<String> =
+    let reports: Vec<String> =
         lines.iter().filter(|line| line["time"] == "now").map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        reports,
         [r#"{"time":"now","suppressed":200}"#, r#"{"time":"now","who":"erp","suppressed":200}"#],
-        "those of all strangers, and of the token"
+        "one report for unauthenticated callers, one for the token"
     );
-    assert!(lines.iter().all(|line| line["time"] != "then"), "nothing was left out since");
+    assert!(lines.iter().all(|line| line["time"] != "then"), "nothing was suppressed since");
     assert_eq!((audit.suppressed(), audit.lost()), (400, 0));
 }
 
 #[tokio::test]
-async fn opening_anew_waits_for_nobody() {
+async fn a_reopen_does_not_wait_for_the_buffer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("audit.jsonl");
     let (audit, writer) = open(&path);
@@ -114,17 +115,17 @@ async fn opening_anew_waits_for_nobody() {
 }
 
 #[test]
-fn without_a_file_floods_are_bounded_too() {
+fn refusals_are_limited_without_a_file_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let log = Arc::new(std::fs::File::create(&path).unwrap());
-    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(log).finish();
+    let subscriber = tracing_subscriber::fmt().event_format(json_format()).with_writer(log).finish();
     tracing::subscriber::with_default(subscriber, || {
         let audit = Audit::default();
-        for _ in 0..=flood::LINES_MAX {
-            record(&audit, Class::Flood, None, "unauthorized");
+        for _ in 0..=suppression::LINES_MAX {
+            record(&audit, Class::Refusal, None, "unauthorized");
         }
-        audit.tell_suppressed("now");
+        audit.record_suppressed("now");
     });
     let text = std::fs::read_to_string(path).unwrap();
     assert_eq!(text.matches("unauthorized").count(), 100);
@@ -132,32 +133,32 @@ fn without_a_file_floods_are_bounded_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_is_told_of_lost_lines_once_a_second() {
+async fn failed_writes_are_reported_once_a_second() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let log = Arc::new(std::fs::File::create(&path).unwrap());
-    let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(log).finish();
+    let subscriber = tracing_subscriber::fmt().event_format(json_format()).with_writer(log).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let told = || std::fs::read_to_string(&path).unwrap().matches("are lost").count();
-    let fail = |losses: &mut Losses| {
+    let reports = || std::fs::read_to_string(&path).unwrap().matches("lines are dropped").count();
+    let fail = |failures: &mut Failures| {
         for _ in 0..1_000 {
-            losses.add(Failed { lines: 1, error: io::Error::from(io::ErrorKind::StorageFull) });
+            failures.add(Failed { lines: 1, error: io::Error::from(io::ErrorKind::StorageFull) });
         }
     };
-    let mut losses = Losses::default();
-    fail(&mut losses);
-    assert_eq!((told(), losses.lines), (1, 999), "the first at once");
-    losses.due().await;
-    losses.tell();
-    assert_eq!((told(), losses.lines), (2, 0), "the others a second later");
-    tokio::time::advance(TELL_PERIOD).await;
-    fail(&mut losses);
-    assert_eq!(told(), 3);
-    losses.end();
-    assert_eq!(told(), 4, "nothing is left untold when lines are written again");
+    let mut failures = Failures::default();
+    fail(&mut failures);
+    assert_eq!((reports(), failures.lines), (1, 999), "the first at once");
+    failures.due().await;
+    failures.report();
+    assert_eq!((reports(), failures.lines), (2, 0), "the rest a second later");
+    tokio::time::advance(REPORT_PERIOD).await;
+    fail(&mut failures);
+    assert_eq!(reports(), 3);
+    failures.end();
+    assert_eq!(reports(), 4, "the rest is reported when a write succeeds");
     let text = std::fs::read_to_string(&path).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let sum: u64 = lines.filter_map(|line| line["lines"].as_u64()).sum();
     assert_eq!(sum, 2_000);
-    assert!(text.contains("written again"), "{text}");
+    assert!(text.contains("can be written again"), "{text}");
 }

@@ -1,5 +1,8 @@
 //! The section `[access]`, and the token file. These are plain values; `access` checks them.
 
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -102,6 +105,12 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// Every user of the machine can change the file.
+    #[error("all users of this machine can write the token file {}; remove that permission (chmod o-rwx)", path.display())]
+    Writable {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is not a list of tokens. The error does not show the line, which may contain a token.
     #[error("invalid token file {} at line {line}: {why}", path.display())]
     Parse {
@@ -122,12 +131,29 @@ impl Access {
     pub fn entries(&self) -> Result<Vec<TokenEntry>, Error> {
         let mut entries = self.tokens.clone();
         if let Some(path) = &self.tokens_file {
-            let text =
-                std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.clone(), source })?;
-            entries.extend(parse(path, &text)?);
+            entries.extend(parse(path, &read(path)?)?);
         }
         Ok(entries)
     }
+}
+
+/// The text of a token file. The file decides who may do everything, so other users must not be able to change it. That they
+/// can read it is only reported: it holds names, grants and hashes, no secrets.
+fn read(path: &Path) -> Result<String, Error> {
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let mut file = fs::File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let for_others = if metadata.is_file() { metadata.mode() & 0o007 } else { 0 };
+    if for_others & 0o002 != 0 {
+        return Err(Error::Writable { path: path.to_owned() });
+    }
+    if for_others & 0o004 != 0 {
+        let path = path.display();
+        tracing::warn!(%path, "all users of this machine can read the token file; remove that permission (chmod o-rwx)");
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
 }
 
 /// The entries of a token file with this text.

@@ -153,12 +153,6 @@ pub struct Audit {
     /// The file; `None` writes to the log.
     #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// Size in bytes at which the file is rotated.
-    #[serde(deserialize_with = "range::whole::<65_536, { 1 << 40 }, _, _>")]
-    pub max_file_bytes: u64,
-    /// Most rotated files.
-    #[serde(deserialize_with = "range::whole::<1, 10_000, _, _>")]
-    pub max_files: usize,
 }
 
 /// Which requests the audit log records.
@@ -321,7 +315,7 @@ impl Default for Storage {
 
 impl Default for Audit {
     fn default() -> Self {
-        Self { calls: AuditCalls::Admin, file: None, max_file_bytes: 64 << 20, max_files: 8 }
+        Self { calls: AuditCalls::Admin, file: None }
     }
 }
 

@@ -29,6 +29,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use metrics::Gauge;
+use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -235,7 +236,7 @@ impl ConnectionServer {
             }
         }
         match tls {
-            None => self.run(stream, address, false).await,
+            None => self.run(stream, address, None).await,
             Some(acceptor) => self.run_tls(acceptor, stream, address).await,
         }
     }
@@ -248,8 +249,9 @@ impl ConnectionServer {
         };
         match stream {
             Ok(Ok(stream)) => {
-                let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-                self.run(stream, address, has_certificate).await;
+                let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                let certificate = certificates.first().map(|first| Sha256::digest(first).into());
+                self.run(stream, address, certificate).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, %address, "the TLS handshake of a connection failed"),
             Err(_) => tracing::debug!(%address, "the TLS handshake of a connection timed out"),
@@ -260,12 +262,12 @@ impl ConnectionServer {
         self,
         stream: S,
         address: SocketAddr,
-        has_certificate: bool,
+        certificate: Option<[u8; 32]>,
     ) {
         let Self { api, limits, timeouts, closing, cut } = self;
         let (outbox, exchanges) = (Outbox::default(), Exchanges::default());
         let stream = ConnectionStream::new(stream, timeouts.clone(), outbox.clone(), exchanges.clone());
-        let peer = Peer { address, forwarded_for: None, has_certificate };
+        let peer = Peer { address, forwarded_for: None, certificate };
         let context = Arc::new(ConnectionContext {
             api,
             connection: Connection { peer, outbox },

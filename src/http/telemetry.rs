@@ -11,6 +11,7 @@ use super::operations::{Class as Limit, Permission};
 use super::problem::{self, Code, Problem};
 use super::request_metrics::UNMATCHED;
 use super::visit::{Peer, REQUEST_ID, Visit};
+use crate::access;
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
 use crate::engine::excerpt::Excerpt;
@@ -130,6 +131,7 @@ impl Observed {
             request_id: &visit.id,
             who,
             from: visit.peer().map(Peer::client),
+            certificate: visit.peer().and_then(|peer| peer.certificate).map(|digest| access::hex(&digest)),
             verb: visit.verb.get().map(|verb| verb.as_str()),
             method: visit.method,
             route,
@@ -153,7 +155,7 @@ impl Observed {
         Some(if is_admin && is_let_in {
             Class::Admin
         } else if !is_let_in || status == Some(Code::TooManyRequests.status()) {
-            Class::Flood
+            Class::Refusal
         } else {
             Class::Call
         })

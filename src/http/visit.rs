@@ -35,8 +35,8 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     /// The address of the client, if the peer is a trusted proxy that names it.
     pub(super) forwarded_for: Option<IpAddr>,
-    /// It has shown a certificate that the server trusts.
-    pub(super) has_certificate: bool,
+    /// The SHA-256 of its certificate, if it has sent one that the server trusts.
+    pub(super) certificate: Option<[u8; 32]>,
 }
 
 impl Peer {

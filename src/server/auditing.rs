@@ -33,7 +33,7 @@ impl Auditing {
         let run = |writer: Writer| shutdown.spawn_last("audit writer", writer.run(closing.clone()));
         let writing = writer.map(run);
         let reporting = report(audit.clone(), clock.clone(), ending.clone());
-        let reporting = shutdown.spawn_last("audit floods", reporting);
+        let reporting = shutdown.spawn_last("audit suppression", reporting);
         Self { reporting, writing, ending, closing, shutdown: shutdown.clone() }
     }
 
@@ -60,6 +60,6 @@ async fn report(audit: Audit, clock: Clock, ending: CancellationToken) {
             () = tokio::time::sleep(REPORT_PERIOD) => {}
             () = ending.cancelled() => {}
         }
-        audit.tell_suppressed(&wire::instant(Time::from_micros(clock.wall_us())));
+        audit.record_suppressed(&wire::instant(Time::from_micros(clock.wall_us())));
     }
 }

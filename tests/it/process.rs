@@ -392,7 +392,7 @@ async fn lines_of_the_audit_that_a_disk_did_not_take_are_counted() {
     let lost = || {
         let text = std::fs::read_to_string(&log).expect("a log");
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
-        let lost = lines.filter(|line| line["message"] == "lines of the audit log are lost");
+        let lost = lines.filter(|line| line["message"] == "can't write the audit log: lines are dropped");
         lost.filter_map(|line| line["lines"].as_u64()).sum::<u64>()
     };
     until(|| lost() == 3).await;

@@ -66,7 +66,7 @@ fn connected(state: &AppState) -> (DuplexStream, JoinHandle<()>) {
         cut: CancellationToken::new(),
     };
     let address = ([127, 0, 0, 1], 1).into();
-    (near, state.shutdown.spawn("connection", server.run(far, address, false)))
+    (near, state.shutdown.spawn("connection", server.run(far, address, None)))
 }
 
 /// Adds and pops a key whose object is larger than the pipe and smaller than every buffer, reads the reply until `is_enough`,

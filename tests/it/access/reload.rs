@@ -1,5 +1,6 @@
-//! Tokens that are exchanged while the server works.
+//! Reloading the token file while the server runs.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use super::{root, token};
 use crate::harness::{Client, Service, spawn, within};
 
-/// A file of tokens, and a server that reads it.
+/// A token file, and a server that reads it.
 struct Fixture {
     folder: TempDir,
     service: Service,
@@ -42,17 +43,17 @@ fn write(folder: &TempDir, tokens: &[TokenEntry]) {
 }
 
 #[tokio::test]
-async fn the_first_token_ends_what_everybody_may() {
+async fn the_first_token_ends_open_access() {
     let fixture = Fixture::with(&[]).await;
     let mut client = fixture.service.client().await;
     client.call("GET", "/v1/queues", &Value::Null).await.ok();
-    fixture.reload(&[root()]).expect("the file is right");
+    fixture.reload(&[root()]).expect("the file is valid");
     client.call("GET", "/v1/queues", &Value::Null).await.problem("unauthorized");
     client.call_as("root", "GET", "/v1/queues", &Value::Null).await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reload_under_load_drops_nothing() {
+async fn a_reload_under_load_drops_no_request() {
     let fixture = Fixture::with(&[root(), token("old", &Verb::ALL, "*")]).await;
     let api = fixture.service.api;
     let mut poll = fixture.service.client().await;
@@ -81,7 +82,7 @@ async fn a_reload_under_load_drops_nothing() {
     for round in 0..50 {
         let before = done.load(Ordering::Relaxed);
         let tokens = [root(), token(&format!("new-{round}"), &Verb::ALL, "*")];
-        fixture.reload(&tokens).expect("the file is right");
+        fixture.reload(&tokens).expect("the file is valid");
         let mut client = Client::connect(api).await;
         let name = format!("new-{round}");
         client.call_as(&name, "GET", "/v1/queues", &Value::Null).await.ok();
@@ -92,21 +93,21 @@ async fn a_reload_under_load_drops_nothing() {
     }
     stop.store(true, Ordering::Relaxed);
     for worker in workers {
-        within(worker).await.expect("no call of a good token was refused");
+        within(worker).await.expect("no request with a valid token was refused");
     }
-    // The poll began when its token was good, and goes on.
+    // The poll began with a valid token and continues.
     let mut client = Client::connect(api).await;
     client.call_as("root", "POST", "/v1/queues/idle/add", &json!({"key":"a"})).await.ok();
     assert_eq!(poll.reply().await.ok()["items"][0]["key"], "a");
 }
 
 #[tokio::test]
-async fn what_can_not_be_read_changes_nothing() {
+async fn an_invalid_token_file_changes_nothing() {
     let fixture = Fixture::with(&[root()]).await;
     let mut client = fixture.service.client().await;
     let twice = fixture.reload(&[root(), root()]).expect_err("one name twice");
     assert!(matches!(twice[..], [Error::Access { .. }]), "{twice:?}");
-    let none = fixture.reload(&[]).expect_err("nobody may be let in by mistake");
+    let none = fixture.reload(&[]).expect_err("an empty file would open the server to everyone");
     assert!(matches!(none[..], [Error::LastToken]), "{none:?}");
     std::fs::write(fixture.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
     let wrong = fixture.service.reloadable.reload().expect_err("no list");
@@ -118,7 +119,24 @@ async fn what_can_not_be_read_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_may_be_a_secret_is_not_told() {
+async fn a_token_file_that_others_can_write_is_refused() {
+    let fixture = Fixture::with(&[root()]).await;
+    let path = fixture.folder.path().join("tokens.toml");
+    for (mode, is_accepted) in [(0o600, true), (0o660, true), (0o644, true), (0o602, false), (0o666, false)] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+        let reloaded = fixture.service.reloadable.reload();
+        assert_eq!(reloaded.is_ok(), is_accepted, "{mode:o}: {reloaded:?}");
+        if let Err(errors) = reloaded {
+            let text = deltaq::causes::with_causes(&errors[0]);
+            assert!(text.contains("can write the token file") && text.contains("tokens.toml"), "{text}");
+        }
+    }
+    let mut client = fixture.service.client().await;
+    client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
+}
+
+#[tokio::test]
+async fn errors_of_token_files_do_not_show_secrets() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tokens.toml");
     let secret = format!("dq_{}", "5ec2e75e".repeat(8));

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use deltaq::config::AuditCalls;
 use deltaq::server::Error;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -199,4 +201,35 @@ async fn plain_http_on_a_tls_port_is_told_to_use_https() {
     let mut silent = service.client().await;
     silent.end_sending().await;
     silent.closed().await;
+}
+
+#[tokio::test]
+async fn the_audit_log_has_the_fingerprint_of_the_clients_certificate() {
+    let authority = Authority::new();
+    let pair = authority.issue("server");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let service = Service::with(|settings| {
+        settings.server.tls_cert = Some(pair.cert.clone());
+        settings.server.tls_key = Some(pair.key.clone());
+        settings.server.tls_client_ca = Some(authority.certificates());
+        settings.audit.file = Some(path.clone());
+        settings.audit.calls = AuditCalls::All;
+    })
+    .await;
+    let own = authority.issue("worker");
+    let (mut client, _) = authority.connect(&service, Some(&own)).await.expect("trusted");
+    assert_eq!(get(&mut client, "/v1/info").await, 200);
+    let (mut client, _) = authority.connect(&service, None).await.expect("TLS");
+    assert_eq!(get(&mut client, "/v1/info").await, 401);
+    service.shutdown.signal();
+    service.stopped().await;
+    let text = std::fs::read_to_string(path).expect("a file");
+    let fingerprints = text.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        line["certificate"].clone()
+    });
+    let own = CertificateDer::from_pem_file(&own.cert).expect("a certificate");
+    let own = deltaq::access::hex(&Sha256::digest(own));
+    assert_eq!(fingerprints.collect::<Vec<_>>(), [Value::from(own), Value::Null]);
 }
