@@ -1,10 +1,9 @@
-//! Who may do what: tokens, each with a name, an end and grants.
+//! Authorization by tokens, each with a name, an expiry and grants.
 //!
-//! A token is a secret of the caller's; of it only the SHA-256 is kept. A grant is a set of verbs on the
-//! queues whose names match a pattern. This module knows neither HTTP nor files: it is given the entries of
-//! tokens and the present time.
+//! A token is a secret of the caller; the server keeps only its SHA-256. A grant permits a set of verbs on the queues whose
+//! names match a pattern. This module knows neither HTTP nor files: the entries of tokens and the present time are arguments.
 //!
-//! It is not authentication of people: whoever has the token is the caller.
+//! It does not authenticate people: any client with the token is the caller.
 
 mod glob;
 mod rate;
@@ -26,64 +25,64 @@ use crate::config::access::{GrantEntry, TokenEntry, Verb};
 
 /// Most tokens: each request is compared with all of them.
 pub const TOKENS_MAX: usize = 1_000;
-/// Most bytes of a token that is presented.
+/// Most bytes of a token in a request.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
-/// Why the entries of tokens can't be used.
+/// Why the entries of a token file are refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There are too many.
+    /// There are too many tokens.
     #[error("there are {have} tokens, and at most {TOKENS_MAX} are allowed")]
     TooMany {
-        /// How many there are.
+        /// The number of tokens.
         have: usize,
     },
-    /// Two have one name.
+    /// Two tokens have the same name.
     #[error("two tokens have the name {name:?}")]
     Name {
         /// The name.
         name: String,
     },
-    /// Two are the same secret.
+    /// Two tokens are the same secret.
     #[error("the tokens {left:?} and {right:?} are the same secret")]
     Secret {
-        /// The name of one.
+        /// The name of the first.
         left: String,
-        /// The name of the other.
+        /// The name of the second.
         right: String,
     },
-    /// An entry has a value that it can't have.
-    #[error("token {token}: {field} is {value}; allowed is {allowed}")]
+    /// An entry has an invalid value.
+    #[error("token {token}: invalid {field}: {value}; expected {allowed}")]
     Value {
-        /// The token's name, or its number if that is no name.
+        /// The token's name, or its number if the name is invalid.
         token: String,
         /// The field.
         field: &'static str,
-        /// What it is; of a text only its length, as it may be a token that was put there by mistake.
+        /// The value; of a text only its length, because it may be a token in the wrong place.
         value: String,
-        /// What it may be.
+        /// The allowed values.
         allowed: &'static str,
     },
 }
 
-/// Why a token lets nobody in.
+/// Why a token is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// No entry has it.
+    /// No entry has this token.
     Unknown,
-    /// It is good no more.
+    /// The token has expired.
     Expired {
-        /// Until when it was, in microseconds since the Unix epoch.
+        /// The expiry, in microseconds since the Unix epoch.
         at_us: u64,
-        /// What it is called: for the log and the audit, and not for whoever shows it.
+        /// The name of the token, for the log and the audit log; the client does not see it.
         name: Arc<str>,
     },
 }
 
-/// The tokens of a server, which a reload exchanges. Shared by all requests.
+/// The tokens of a server, shared by all requests. A reload replaces them.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// Whether there are any, for those who need to know no more. It changes under the lock of `tokens`.
+    /// Whether there are tokens, readable without the lock. Written under the lock of `tokens`.
     has_tokens: AtomicBool,
     tokens: RwLock<Arc<Tokens>>,
 }
@@ -96,7 +95,7 @@ pub struct Tokens {
     callers: Vec<Arc<Caller>>,
 }
 
-/// Who presents a token.
+/// The holder of a token.
 #[derive(Debug)]
 pub struct Caller {
     name: Arc<str>,
@@ -107,28 +106,28 @@ pub struct Caller {
     standing: Arc<Standing>,
 }
 
-/// What a caller has taken of the server; it outlives a reload.
+/// The resources that a caller uses; they outlive a reload.
 #[derive(Debug, Default)]
 pub struct Standing {
     bucket: Bucket,
-    /// What it holds of each budget.
+    /// Its share of each in-flight limit.
     pub held: Held,
 }
 
-/// How many requests of one caller are being answered, by kind, and how large they are.
+/// Requests of one caller in flight, by kind, and the bytes of their bodies.
 #[derive(Debug, Default)]
 pub struct Held {
-    /// Those that look.
+    /// Reads.
     pub reads: AtomicUsize,
-    /// Those that change something.
+    /// Writes.
     pub writes: AtomicUsize,
     /// Those that settle leases.
     pub settles: AtomicUsize,
-    /// Those that bring a list.
+    /// Replaces and seeds.
     pub lists: AtomicUsize,
-    /// Those that wait.
+    /// Waiting requests.
     pub waits: AtomicUsize,
-    /// Those that scrape the metrics.
+    /// Scrapes of the metrics.
     pub scrapes: AtomicUsize,
     /// Bytes of their bodies.
     pub body_bytes: AtomicUsize,
@@ -143,25 +142,25 @@ struct Grant {
 }
 
 impl Access {
-    /// Lets in who has one of `tokens`, or everybody if there is none.
+    /// Admits callers with one of `tokens`, or every caller if there are none.
     #[must_use]
     pub fn new(tokens: Tokens) -> Self {
         Self { has_tokens: AtomicBool::new(!tokens.is_empty()), tokens: RwLock::new(Arc::new(tokens)) }
     }
 
-    /// The tokens as of now.
+    /// The present tokens.
     #[must_use]
     pub fn tokens(&self) -> Arc<Tokens> {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether there are no tokens as of now, and so whoever comes is let in.
+    /// Whether there are no tokens, so that every caller may do everything.
     #[must_use]
     pub fn lets_everybody_in(&self) -> bool {
         !self.has_tokens.load(Ordering::Acquire)
     }
 
-    /// Exchanges the tokens.
+    /// Replaces the tokens.
     pub fn replace(&self, tokens: Tokens) {
         let mut present = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
         self.has_tokens.store(!tokens.is_empty(), Ordering::Release);
@@ -170,8 +169,8 @@ impl Access {
 }
 
 impl Tokens {
-    /// The tokens of these entries. Who had a token of the same name in `former` keeps what it has taken of
-    /// the server, so that a reload gives nobody a second helping.
+    /// The tokens of these entries. A token with the same name in `former` keeps its use of resources, so that a reload does not
+    /// reset its limits.
     ///
     /// # Errors
     /// [`Error`] names the entry.
@@ -197,23 +196,22 @@ impl Tokens {
         Ok(Self { callers })
     }
 
-    /// Whether there is none, so that everybody may do everything.
+    /// Whether there are no tokens, so that every caller may do everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.callers.is_empty()
     }
 
-    /// How many there are.
+    /// The number of tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.callers.len()
     }
 
-    /// Who presents this token. Takes as long for a wrong token as for a right one, whatever they have in
-    /// common.
+    /// The caller with this token. The comparison takes the same time for every token.
     ///
     /// # Errors
-    /// [`Denied`] for a token that is not known, or no longer good.
+    /// [`Denied`] for an unknown or expired token.
     pub fn caller(&self, token: &str, now_us: u64) -> Result<Arc<Caller>, Denied> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
@@ -283,7 +281,7 @@ impl Caller {
             (Some(0), _) => return Err(wrong("rate", "0", "a whole number from 1")),
             (_, Some(0)) => return Err(wrong("burst", "0", "a whole number from 1")),
             (None, Some(burst)) => {
-                return Err(wrong("burst", &burst.to_string(), "only beside a rate"));
+                return Err(wrong("burst", &burst.to_string(), "a burst only together with a rate"));
             }
             (Some(rate), burst) => Some(Rate { each_second: rate, burst: burst.unwrap_or(rate) }),
         };
@@ -291,13 +289,13 @@ impl Caller {
         Ok(Self { name, digest, expires_us, grants: grants.collect::<Result<_, _>>()?, rate, standing })
     }
 
-    /// What the token is called.
+    /// The name of the token.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it may do this to the queue of this name.
+    /// Whether the token permits this verb on this queue.
     #[must_use]
     pub fn may(&self, verb: Verb, queue: &str) -> bool {
         self.grants
@@ -305,7 +303,7 @@ impl Caller {
             .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(|glob| glob.matches(queue)))
     }
 
-    /// Whether it may do this to every queue that there can be.
+    /// Whether the token permits this verb on every queue.
     #[must_use]
     pub fn may_everywhere(&self, verb: Verb) -> bool {
         self.grants
@@ -313,7 +311,7 @@ impl Caller {
             .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(Glob::matches_all))
     }
 
-    /// Counts a request. Fails with the time after which one more will pass.
+    /// Counts a request. The error is the wait until the next request is permitted.
     ///
     /// # Errors
     /// The rate of the token is exceeded.
@@ -321,13 +319,13 @@ impl Caller {
         self.rate.map_or(Ok(()), |rate| self.standing.bucket.take(rate, now_us))
     }
 
-    /// Requests a second that it may send, if that is bounded.
+    /// The limit of requests per second, if there is one.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
-    /// What it holds of the server.
+    /// The requests in flight.
     #[must_use]
     pub fn held(&self) -> &Held {
         &self.standing.held
@@ -335,7 +333,7 @@ impl Caller {
 }
 
 impl Grant {
-    /// Fails with the pattern that is none, and its number.
+    /// The error is the first invalid pattern and its number.
     fn new<'a>(entry: &'a GrantEntry) -> Result<Self, (usize, &'a str)> {
         let parse = |(number, text): (usize, &'a String)| Glob::parse(text).ok_or((number, text.as_str()));
         let queues = (1..).zip(&entry.queues).map(parse);
@@ -343,7 +341,7 @@ impl Grant {
     }
 }
 
-/// The SHA-256 of a token, as an entry has it.
+/// The SHA-256 of a token in the form of an entry.
 #[must_use]
 pub fn digest_text(token: &str) -> String {
     hex(&Sha256::digest(token))

@@ -1,11 +1,10 @@
-//! `deltaq bench`: how much a server takes, and how fast it answers.
+//! `deltaq bench`: measures the throughput and latency of a server.
 //!
-//! It is a load generator of the kind of redis-benchmark: a number of connections, each of which does the same
-//! operation again and again and waits for its answer. All of them share one thread, requests are rendered before the
-//! first is sent, and of an answer is read what the next request needs and nothing more, so that the generator takes
-//! less of the machine than the server that it measures.
+//! It is a load generator like redis-benchmark: each of a number of connections repeats one operation and waits for the
+//! response. All connections share one thread, requests are rendered before the first is sent, and of a response only the
+//! parts that the next request needs are read, so that the generator uses less CPU than the server.
 //!
-//! It is no HTTP client: it reads answers with a `content-length` alone, over plain TCP.
+//! It is not a general HTTP client: it reads only responses with a `content-length`, over plain TCP.
 
 mod http;
 mod keys;
@@ -29,41 +28,41 @@ pub use self::wire::Wire;
 
 use self::scenario::Actor;
 
-/// What is measured.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Host and port of the server.
     pub authority: String,
-    /// What each connection does again and again.
+    /// The operation that each connection repeats.
     pub scenario: Scenario,
-    /// Names of the queues; the connections are spread over them.
+    /// Names of the queues; the connections are distributed over them.
     pub queues: Vec<String>,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Objects in a request, keys in a pop, or objects in a Replace.
+    /// Objects per request or Replace, and keys per pop.
     pub batch: usize,
     /// Length of an object, in bytes of JSON.
     pub object_bytes: usize,
-    /// Keys are drawn from so many at random; each is new without it.
+    /// Keys are drawn at random from this many; without it each key is new.
     pub keys: Option<u64>,
-    /// What the server takes as a bearer token.
+    /// The bearer token.
     pub token: Option<String>,
-    /// How long, and with which pauses.
+    /// Durations and pauses.
     pub pace: Pace,
 }
 
-/// From how many keys those of [`Scenario::Mixed`] are drawn, unless the plan says it.
+/// Number of keys of [`Scenario::Mixed`] unless the plan sets one.
 const MIXED_KEYS: u64 = 10_000;
 
-/// Runs a plan; tells `progress` how it goes on, each second.
+/// Runs a plan, and calls `progress` each second.
 ///
 /// # Errors
-/// If the plan contradicts itself, the server can't be reached, or it answers anything but a success.
+/// The plan is inconsistent, the server can't be reached, or a response is not a success.
 pub async fn run(plan: &Plan, clock: &Clock, progress: impl FnMut(Progress)) -> io::Result<Measured> {
     let next = Arc::new(AtomicU64::new(0));
     let space = match plan.scenario {
         Scenario::HotKey => Some(1),
-        // Updates and deletes are of keys that are there.
+        // Updates and deletes need existing keys.
         Scenario::Mixed => plan.keys.or(Some(MIXED_KEYS)),
         _ => plan.keys,
     };
@@ -71,7 +70,9 @@ pub async fn run(plan: &Plan, clock: &Clock, progress: impl FnMut(Progress)) -> 
         return Err(wrong("a request has more objects than there are keys"));
     }
     if plan.scenario == Scenario::HandOff && plan.connections > plan.queues.len() {
-        return Err(wrong("each hand-off needs a queue of its own, or pops wait for the objects of others"));
+        return Err(wrong(
+            "each hand-off needs its own queue; otherwise pops get objects of other connections",
+        ));
     }
     let (mut workers, mut beside) = (Vec::new(), Vec::new());
     for index in 0..plan.connections {
@@ -90,19 +91,19 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Makes a queue, by a PUT of its settings.
+/// Creates a queue with a PUT of its settings.
 ///
 /// # Errors
-/// If the server can't be reached, or refuses.
+/// The server can't be reached, or refuses.
 pub async fn create(plan: &Plan, queue: &str) -> io::Result<()> {
     let mut caller = Caller::open(&plan.authority, plan.token.as_deref()).await?;
     caller.call("PUT", &format!("/v1/queues/{queue}"), "{\"max_keys\":100000000}").await.map(drop)
 }
 
-/// Deletes a queue and all that is in it.
+/// Deletes a queue and its contents.
 ///
 /// # Errors
-/// If the server can't be reached, or refuses.
+/// The server can't be reached, or refuses.
 pub async fn delete(plan: &Plan, queue: &str) -> io::Result<()> {
     let mut caller = Caller::open(&plan.authority, plan.token.as_deref()).await?;
     caller.call("DELETE", &format!("/v1/queues/{queue}"), "").await.map(drop)

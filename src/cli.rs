@@ -1,4 +1,4 @@
-//! The command line. It only says what was asked for; `main` does it.
+//! The command line: definitions and parsing. `main` runs the commands.
 
 pub mod bench;
 pub mod health;
@@ -15,29 +15,29 @@ use crate::config::{Flags, LogFormat, LogLevel};
 #[derive(Debug, Clone, Parser)]
 #[command(name = "deltaq", version, propagate_version = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `deltaq` can do.
+/// A command of `deltaq`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Run the server.
     Serve(Serve),
-    /// Ask a server whether it is ready; succeeds only if it is.
+    /// Check whether a server is ready; the exit code is 0 only if it is.
     Health(health::Health),
-    /// Measure how much a server takes, and how fast it answers.
+    /// Measure the throughput and latency of a server.
     Bench(bench::Bench),
-    /// Make a token for callers of a server.
+    /// Create a token for clients of a server.
     Token(token::Token),
-    /// Find all damage in a store, without changing it.
+    /// Find all damage in a store without changing it.
     Check(offline::Check),
-    /// Copy a store to a file, also while a server runs.
+    /// Copy a store to a file, even while a server runs.
     Backup(offline::Backup),
-    /// Write the known objects of a queue of a stopped store, one JSON document a line.
+    /// Write the known objects of a queue of a stopped store, one JSON document per line.
     Export(offline::Export),
-    /// Read known objects, as export writes them, into a queue of a stopped store.
+    /// Read known objects in the format of export into a queue of a stopped store.
     Import(offline::Import),
 }
 
@@ -47,34 +47,34 @@ pub struct Serve {
     /// Settings file; config/deltaq.toml lists all of them.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Where the API listens [default: 127.0.0.1:7070]; port 0 takes a free one.
+    /// Address of the API [default: 127.0.0.1:7070]; port 0 takes a free port.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// Where /metrics is served [default: 127.0.0.1:7071]; "" is the API's listener.
+    /// Address of /metrics [default: 127.0.0.1:7071]; "" serves it on the API's listener.
     #[arg(long, value_name = "ADDRESS")]
     pub metrics_listen: Option<String>,
-    /// The folder of the journal [default: ./deltaq-data].
+    /// Directory of the journal [default: ./deltaq-data].
     #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
     pub data_dir: Option<PathBuf>,
     /// Keep no journal: queues end with the process.
     #[arg(long)]
     pub in_memory: bool,
-    /// Listen without tokens, on any address: everybody who reaches it may do everything.
+    /// Listen without tokens on any address: every client that reaches the server may do everything.
     #[arg(long)]
     pub insecure: bool,
-    /// Write the addresses to this file, as JSON, once the server is ready.
+    /// File for the addresses, written as JSON once the server is ready.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// How log lines look [default: auto, human on a terminal, else JSON].
+    /// Format of the log [default: auto, human on a terminal, else JSON].
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// The least important level that is logged [default: info]; `RUST_LOG` wins.
+    /// The least severe level that is logged [default: info]; `RUST_LOG` overrides it.
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
 }
 
 impl Serve {
-    /// The settings among the flags, as the topmost layer of [`config::load`](crate::config::load).
+    /// The settings that flags have set, as the top layer of [`config::load`](crate::config::load).
     #[must_use]
     pub fn flags(&self) -> Flags {
         Flags {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_is_valid() {
         Cli::command().debug_assert();
     }
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_memory_exclude_each_other() {
+    fn data_dir_and_in_memory_exclude_each_other() {
         let line = "deltaq serve --data-dir x --in-memory";
         let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
         assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict);

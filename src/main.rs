@@ -13,9 +13,9 @@ use deltaq::{config, supervisor, telemetry};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Files that are open besides connections: the store's, the log's, the listeners.
+/// Open files other than connections: store, log, listeners.
 const FILES_BESIDE_CONNECTIONS: u64 = 128;
-/// How long threads that write may hold up the end of the process: one that a disk has stopped would for ever.
+/// Longest time that the end of the process waits for blocking threads: a stalled disk would hold one for ever.
 const THREADS_END_MAX: Duration = Duration::from_secs(1);
 
 type Failure = Box<dyn std::error::Error>;
@@ -53,13 +53,13 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     let done = runtime.block_on(async {
         let shutdown = Shutdown::on_signals(settings.server.shutdown_timeout.get())?;
         if let Some(path) = &serve.ready_file {
-            // One of a former run would say too early that this one is ready. If it can't be removed,
-            // neither can it be written, which is told below.
+            // A file of an earlier run would report readiness too early. If its removal fails, so does the write
+            // below, which is reported.
             let _absent = std::fs::remove_file(path);
         }
         let server = match Server::start_on(&settings, shutdown, sockets).await {
-            Err(said @ server::Error::Stopped) => {
-                tracing::info!("{said}");
+            Err(stopped @ server::Error::Stopped) => {
+                tracing::info!("{stopped}");
                 return Ok(());
             }
             started => started?,
@@ -72,10 +72,10 @@ fn run(serve: &Serve) -> Result<(), Failure> {
             Ok((limit, wanted)) if limit < wanted => tracing::warn!(
                 limit,
                 wanted,
-                "fewer files may be open than server.max_connections needs; raise the limit (ulimit -Hn, LimitNOFILE=)"
+                "the limit of open files is too low for server.max_connections; raise it (ulimit -Hn, LimitNOFILE=)"
             ),
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "the limit of open files can't be raised"),
+            Err(error) => tracing::warn!(%error, "can't raise the limit of open files"),
         }
         server.run().await?;
         Ok(())
@@ -84,8 +84,8 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     done
 }
 
-/// Each connection is an open file, and the system's default bound is often far too low for long polls. Answers
-/// how many files may be open, and how many should be.
+/// Raises the limit of open files: each connection is one, and the default is often far too low for long polls. Returns
+/// the new limit and the wanted one.
 fn raise_file_limit(connections: usize) -> std::io::Result<(u64, u64)> {
     let wanted = connections as u64 + FILES_BESIDE_CONNECTIONS;
     Ok((rlimit::increase_nofile_limit(wanted)?, wanted))

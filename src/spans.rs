@@ -1,8 +1,8 @@
-//! Spans for a tracing system: one for each request, sent to a collector by OTLP, if a setting says where.
+//! Spans for a tracing system: one per request, sent to an OTLP collector if one is configured.
 //!
-//! A request with a `traceparent` is part of its caller's trace; a pop is also linked to the traces of the
-//! producers whose deltas it hands out. Nobody waits for the collector: spans gather in a buffer with a bound,
-//! and a thread sends them. Nothing of an object or a token is ever in one.
+//! A request with a `traceparent` belongs to its caller's trace; a pop is also linked to the traces of the producers whose
+//! deltas it delivers. No request waits for the collector: a thread sends spans from a bounded buffer. A span never contains
+//! data of an object or a token.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -19,22 +19,22 @@ use tokio_util::sync::CancellationToken;
 use crate::config;
 use crate::engine::trace::TraceContext;
 
-/// Longest time that one batch may take to be sent.
+/// Timeout of sending one batch.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most links of a span.
 const LINKS_MAX: usize = 128;
 
-/// Why there are no spans.
+/// Why spans can't be sent.
 #[derive(Debug, thiserror::Error)]
 #[error("can't send spans to {endpoint}")]
 pub struct Error {
-    /// Where they were to go.
+    /// The endpoint.
     pub endpoint: String,
-    /// Why not.
+    /// Why.
     pub source: ExporterBuildError,
 }
 
-/// Where spans go. Clones go to the same place.
+/// The exporter of spans. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Spans(Option<Sending>);
 
@@ -44,34 +44,34 @@ struct Sending {
     tracer: SdkTracer,
 }
 
-/// A request that was answered, or whose caller has left.
+/// A finished request, or one whose client has disconnected.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Its method.
+    /// The method.
     pub method: &'static str,
-    /// Its route.
+    /// The route.
     pub route: &'a str,
-    /// When its head had come, and when its answer left, in microseconds since the Unix epoch.
+    /// The times of the request head and of the response, in microseconds since the Unix epoch.
     pub at_us: (u64, u64),
-    /// Where in a trace its caller made it.
+    /// The span of the caller.
     pub parent: Option<TraceContext>,
-    /// The traces of the deltas that it was answered with.
+    /// The traces of the delivered deltas.
     pub links: &'a [TraceContext],
-    /// Its id.
+    /// The request id.
     pub id: &'a str,
-    /// The queue that it names.
+    /// The queue of the path.
     pub queue: Option<&'a str>,
-    /// The status of the answer.
+    /// The status of the response.
     pub status: Option<u16>,
     /// `ok`, the code of the problem, or `gone`.
     pub outcome: &'static str,
 }
 
 impl Spans {
-    /// Spans that go where the settings say, or nowhere.
+    /// The exporter of these settings, which may be none.
     ///
     /// # Errors
-    /// [`Error`] if they can't be sent there.
+    /// [`Error`] if the exporter can't be built.
     pub fn new(settings: &config::Trace) -> Result<Self, Error> {
         let Some(endpoint) = &settings.otlp_endpoint else { return Ok(Self(None)) };
         let exporter = SpanExporter::builder()
@@ -81,7 +81,7 @@ impl Spans {
             .with_timeout(SEND_TIMEOUT)
             .build()
             .map_err(|source| Error { endpoint: endpoint.clone(), source })?;
-        // A caller that records its trace wants all of it.
+        // A caller that samples its trace needs all spans of it.
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample)));
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource::builder().with_service_name("deltaq").with_attribute(version).build();
@@ -94,13 +94,13 @@ impl Spans {
         Ok(Self(Some(Sending { provider, tracer })))
     }
 
-    /// Whether they go anywhere.
+    /// Whether spans are exported.
     #[must_use]
     pub const fn are_sent(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Makes a span of a request.
+    /// Records the span of a request.
     pub fn record(&self, request: &Request<'_>) {
         let Some(Sending { tracer, .. }) = &self.0 else { return };
         let at = |us| UNIX_EPOCH + Duration::from_micros(us);
@@ -134,15 +134,15 @@ impl Spans {
         span.end_with_timestamp(at(request.at_us.1));
     }
 
-    /// Sends what is left, until the cut at most: a collector may not answer.
+    /// Sends the buffered spans. The cut of the shutdown ends it, because a collector may not respond.
     pub async fn end(self, cut: &CancellationToken) {
         let Some(Sending { provider, .. }) = self.0 else { return };
         let sending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(SEND_TIMEOUT));
         match cut.run_until_cancelled(sending).await {
-            Some(Ok(Err(error))) => tracing::warn!(%error, "the last spans could not be sent"),
+            Some(Ok(Err(error))) => tracing::warn!(%error, "can't send the last spans"),
             // A panic is in the log already.
             Some(_) => {}
-            None => tracing::warn!("the last spans are given up"),
+            None => tracing::warn!("the last spans are dropped at the end of the shutdown"),
         }
     }
 }

@@ -3,18 +3,18 @@
 /// Most bytes of a pattern.
 const GLOB_BYTES_MAX: usize = 128;
 
-/// A pattern in which each `*` stands for any text, also none.
+/// A pattern in which each `*` matches any text, including none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
-    /// What stands between the stars; one part is a name without any.
+    /// The parts between the stars; a single part is a name without stars.
     parts: Vec<String>,
 }
 
 impl Glob {
-    /// What a pattern may be, in words.
-    pub const ALLOWED: &str = "a queue's name, in which * stands for any text, such as \"erp-*\"";
+    /// Describes a valid pattern.
+    pub const ALLOWED: &str = "a queue name in which * matches any text, such as \"erp-*\"";
 
-    /// The pattern of this text; `None` if no queue's name could match it.
+    /// Parses a pattern; `None` if no queue name could match.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let allowed = |byte: u8| {
@@ -39,7 +39,7 @@ impl Glob {
         let Some((last, middle)) = rest.split_last() else { return name == first };
         let Some(name) = name.strip_prefix(first.as_str()) else { return false };
         let Some(mut name) = name.strip_suffix(last.as_str()) else { return false };
-        // The first place that fits leaves the most for the parts behind it.
+        // The first match leaves the longest rest for the parts behind it.
         for part in middle {
             let Some(at) = name.find(part.as_str()) else { return false };
             name = name.get(at + part.len()..).unwrap_or_default();
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_text() {
+    fn a_star_matches_any_text() {
         for (pattern, name, matches) in [
             ("prices", "prices", true),
             ("prices", "prices-2", false),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_name_can_match_is_no_pattern() {
+    fn a_pattern_that_no_name_can_match_is_refused() {
         for text in ["", "Prices", "a/b", "a b", "[a]", "?", "ä"] {
             assert_eq!(Glob::parse(text), None, "{text:?}");
         }

@@ -1,18 +1,18 @@
-//! How many requests a caller may send.
+//! The rate limit of a caller.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// So many requests a second, and so many at once.
+/// A limit of requests per second and of requests in a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Requests that come back each second.
+    /// Requests per second.
     pub each_second: u32,
-    /// Requests that may come at once after a pause.
+    /// Requests at once after a pause.
     pub burst: u32,
 }
 
-/// A token bucket, counted backwards: what is missing in it, in microseconds of refilling.
+/// A token bucket, stored as the time until it is full.
 #[derive(Debug, Default)]
 pub(super) struct Bucket(Mutex<Level>);
 
@@ -20,14 +20,14 @@ pub(super) struct Bucket(Mutex<Level>);
 struct Level {
     /// When the bucket will be full again, in microseconds since the Unix epoch.
     full_at_us: u64,
-    /// What of a microsecond is missing beyond that, in parts of a second's requests.
+    /// The fraction of a microsecond beyond that, in units of 1/`each_second`.
     rest: u64,
 }
 
 const SECOND_US: u64 = 1_000_000;
 
 impl Bucket {
-    /// Takes one request out. Fails with the time after which there is one.
+    /// Takes one request. The error is the wait until one is available.
     pub(super) fn take(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
         let each_second = u64::from(rate.each_second.max(1));
         let depth_us = u64::from(rate.burst.max(1)).saturating_mul(SECOND_US) / each_second;
@@ -35,7 +35,7 @@ impl Bucket {
         if level.full_at_us <= now_us {
             *level = Level { full_at_us: now_us, rest: 0 };
         }
-        // A rate that was raised since then takes effect at once.
+        // A raised rate takes effect at once.
         level.full_at_us = level.full_at_us.min(now_us.saturating_add(depth_us));
         let parts = level.rest + SECOND_US;
         let full_at_us = level.full_at_us + parts / each_second;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_passes_and_then_the_rate() {
+    fn a_burst_passes_and_then_the_rate_limits() {
         let (bucket, rate) = (Bucket::default(), Rate { each_second: 3, burst: 5 });
         let taken = |now_us| (0..100).take_while(|_| bucket.take(rate, now_us).is_ok()).count();
         let start = 7_000_000;

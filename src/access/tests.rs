@@ -1,4 +1,4 @@
-//! Tokens: who is let in, until when, to what.
+//! Tokens: authorization, expiry and grants.
 
 use super::*;
 
@@ -39,7 +39,7 @@ fn everybody_is_let_in_only_as_long_as_there_is_no_token() {
 }
 
 #[test]
-fn a_token_ends_at_its_instant() {
+fn a_token_expires_at_its_instant() {
     let mut entry = entry("a", "secret");
     entry.expires = Some("1970-01-01T00:00:02Z".to_owned());
     let tokens = tokens(&[entry]).unwrap();
@@ -51,7 +51,7 @@ fn a_token_ends_at_its_instant() {
 }
 
 #[test]
-fn a_grant_is_its_verbs_on_its_queues() {
+fn a_grant_permits_its_verbs_on_its_queues() {
     let tokens = tokens(&[entry("a", "secret")]).unwrap();
     let caller = tokens.caller("secret", 0).unwrap();
     assert!(caller.may(Verb::Produce, "erp-prices") && caller.may(Verb::Read, "erp-"));
@@ -61,13 +61,13 @@ fn a_grant_is_its_verbs_on_its_queues() {
 }
 
 #[test]
-fn wrong_entries_are_named() {
+fn errors_name_the_invalid_field() {
     let change = |edit: fn(&mut TokenEntry)| {
         let mut wrong = entry("a", "secret");
         edit(&mut wrong);
         tokens(&[wrong]).unwrap_err().to_string()
     };
-    for (told, said) in [
+    for (message, field) in [
         (change(|entry| entry.sha256 = "abc".to_owned()), "sha256"),
         (change(|entry| entry.sha256 = "g".repeat(64)), "sha256"),
         (change(|entry| entry.expires = Some("tomorrow".to_owned())), "expires"),
@@ -79,7 +79,7 @@ fn wrong_entries_are_named() {
         (change(|entry| entry.rate = Some(0)), "rate"),
         (change(|entry| entry.burst = Some(5)), "burst"),
     ] {
-        assert!(told.contains(said), "{told}");
+        assert!(message.contains(field), "{message}");
     }
     let twice = tokens(&[entry("a", "x"), entry("a", "y")]).unwrap_err();
     assert_eq!(twice, Error::Name { name: "a".to_owned() });
@@ -88,7 +88,7 @@ fn wrong_entries_are_named() {
 }
 
 #[test]
-fn a_reload_gives_no_second_helping() {
+fn a_reload_does_not_reset_the_rate_limit() {
     let limited = TokenEntry { rate: Some(1), ..entry("a", "secret") };
     let before = tokens(std::slice::from_ref(&limited)).unwrap();
     before.caller("secret", 0).unwrap().count(0).unwrap();

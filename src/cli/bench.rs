@@ -1,4 +1,4 @@
-//! `deltaq bench`: the flags of a load, and what is printed of it.
+//! `deltaq bench`: flags and report of the load generator.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -15,38 +15,38 @@ use crate::duration;
 /// `deltaq bench`.
 #[derive(Debug, Clone, Args)]
 pub struct Bench {
-    /// What each connection does again and again.
+    /// The operation that each connection repeats.
     #[arg(value_enum, default_value = "add-pop")]
     pub scenario: Scenario,
-    /// The server's address. Over TLS there is no benchmark.
+    /// The server's address; TLS is not supported.
     #[arg(long, default_value = "http://127.0.0.1:7070")]
     pub url: String,
-    /// A queue that is there or will be, and stays; with --queues, the beginning of their names. Without it
-    /// queues are made and deleted again.
+    /// Name of the queue, which is kept; with --queues, the prefix of their names. Without it queues are created and
+    /// deleted again.
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
-    /// So many queues at once; a hand-off has one for each connection.
+    /// Number of queues; a hand-off has one per connection.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub queues: u16,
-    /// Connections at once; one request at a time on each.
+    /// Number of connections; each sends one request at a time.
     #[arg(long, short, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub connections: u16,
-    /// Objects in a request, and keys in a pop.
+    /// Objects per request, and keys per pop.
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: u32,
-    /// Length of each object.
+    /// Length of an object in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 256)]
     pub object_bytes: u32,
-    /// Draw keys at random from so many. Without it each is new.
+    /// Draw keys at random from this many. Without it each key is new.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: Option<u64>,
-    /// How long to work before it is measured.
+    /// Duration of the load before the measurement.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pub warm_up: Duration,
-    /// How long to measure.
+    /// Duration of the measurement.
     #[arg(long, short, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub duration: Duration,
-    /// How long each connection rests after an operation.
+    /// Pause of a connection after each operation.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub rest: Duration,
     /// A file with a bearer token.
@@ -57,7 +57,7 @@ pub struct Bench {
     pub json: bool,
 }
 
-/// What is printed with `--json`.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     scenario: String,
@@ -72,16 +72,16 @@ struct Report {
     requests_per_s: f64,
     objects_per_s: f64,
     latency_us: Latencies,
-    /// Of each queue, if there are several.
+    /// Objects by queue, if there are several.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     objects_by_queue: BTreeMap<String, u64>,
 }
 
 impl Bench {
-    /// Runs the load and prints what it came to.
+    /// Runs the load and prints the report.
     ///
     /// # Errors
-    /// If the server can't be reached, or answers anything but a success.
+    /// The server can't be reached, or a response is not a success.
     pub fn run(&self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let report = runtime.block_on(self.measure())?;
@@ -111,20 +111,20 @@ impl Bench {
         let plan = self.plan()?;
         let clock = Clock::system();
         if self.queue.is_some() {
-            return Ok(self.report(&plan, &bench::run(&plan, &clock, tell_progress).await?));
+            return Ok(self.report(&plan, &bench::run(&plan, &clock, show_progress).await?));
         }
         let measured = async {
             for queue in &plan.queues {
                 bench::create(&plan, queue).await?;
             }
-            bench::run(&plan, &clock, tell_progress).await
+            bench::run(&plan, &clock, show_progress).await
         };
         let measured = measured.await;
         let mut deleted = Ok(());
         for queue in &plan.queues {
             deleted = deleted.and(bench::delete(&plan, queue).await);
         }
-        // What went wrong first is what there is to tell.
+        // The first error is the cause.
         let measured = measured?;
         deleted?;
         Ok(self.report(&plan, &measured))
@@ -134,13 +134,13 @@ impl Bench {
         let authority = self.url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let authority =
             authority.filter(|rest| !rest.is_empty() && !rest.contains('/')).ok_or_else(|| {
-                let said = format!("{:?} is no address such as http://127.0.0.1:7070", self.url);
-                io::Error::new(io::ErrorKind::InvalidInput, said)
+                let message = format!("invalid URL {:?}; write it like http://127.0.0.1:7070", self.url);
+                io::Error::new(io::ErrorKind::InvalidInput, message)
             })?;
         if self.duration.is_zero() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "--duration 0s measures nothing"));
         }
-        // A pop that waits must get what its own connection adds.
+        // A waiting pop must get the object that its own connection adds.
         let queues = if self.scenario == Scenario::HandOff { self.connections } else { self.queues };
         let name = self.queue.clone().unwrap_or_else(|| format!("bench-{:08x}", fastrand::u32(..)));
         let token = self.token_file.as_deref().map(std::fs::read_to_string).transpose()?;
@@ -181,12 +181,12 @@ impl Bench {
     }
 }
 
-/// Where the results do not go.
-fn tell_progress(progress: Progress) {
+/// Progress goes to stderr, results to stdout.
+fn show_progress(progress: Progress) {
     let mut out = io::stderr().lock();
     if out.is_terminal() {
         let what = if progress.is_measured { "measured" } else { "warm-up" };
         let (seconds, objects) = (progress.elapsed.as_secs_f64(), progress.objects);
-        let _nobody_looks = write!(out, "\r{what} {seconds:.0} s: {objects} objects/s   ");
+        let _best_effort = write!(out, "\r{what} {seconds:.0} s: {objects} objects/s   ");
     }
 }

@@ -1,7 +1,7 @@
-//! `deltaq health`: one plain `GET /readyz`, so that a container image needs no curl for its health check.
+//! `deltaq health`: one `GET /readyz`, so that the health check of a container image needs no curl.
 //!
-//! It is no HTTP client: it reads the status line and nothing more. Without a URL it asks the server that has
-//! the same settings, over TLS if that server speaks it.
+//! This is not a general HTTP client: it reads only the status line. Without a URL it uses the address and TLS settings of
+//! the server with the same configuration.
 
 mod tls;
 
@@ -25,7 +25,7 @@ pub struct Health {
     pub config: Option<PathBuf>,
 }
 
-/// Whom to ask.
+/// The server to check.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     /// Host and port.
@@ -33,76 +33,76 @@ struct Target {
     speaks_tls: bool,
 }
 
-/// Longest time for each of connecting, sending and every read.
+/// Timeout of the connection, the request, and each read.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// As much of the answer as is looked at, in bytes: `HTTP/1.1 200`.
+/// Bytes of the response that are read: `HTTP/1.1 200`.
 const STATUS_LINE_BYTES: usize = 12;
 
-/// Why a server does not count as ready.
+/// Why a server is not considered ready.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings can't be read, which say where the server is.
-    #[error("can't tell where the server is")]
+    /// The settings, which have the address, can't be read.
+    #[error("can't read the server's address from the settings")]
     Settings {
-        /// Why not.
+        /// Why.
         source: config::Error,
     },
-    /// The settings do not say where the server is.
-    #[error("server.listen has port 0, so only --url can say where the server is")]
+    /// The settings have no fixed port.
+    #[error("server.listen has port 0, so the port is unknown; give --url")]
     AnyPort,
     /// Not `http://host:port`.
-    #[error("{url:?} is no address such as http://127.0.0.1:7070")]
+    #[error("invalid URL {url:?}; write it like http://127.0.0.1:7070")]
     Url {
-        /// What was given.
+        /// The given URL.
         url: String,
     },
-    /// The host's name leads nowhere.
-    #[error("can't find {authority}")]
+    /// The host name can't be resolved.
+    #[error("can't resolve {authority}")]
     Resolve {
         /// Host and port.
         authority: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Nobody listens there.
+    /// The connection is refused or times out.
     #[error("can't connect to {authority}")]
     Connect {
         /// Host and port.
         authority: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The connection broke, or nothing came in time.
-    #[error("no answer from {authority}")]
+    /// The connection failed, or the response timed out.
+    #[error("no response from {authority}")]
     Answer {
         /// Host and port.
         authority: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// What answered does not speak HTTP/1.
-    #[error("{authority} does not answer in HTTP")]
+    /// The response is not HTTP/1.
+    #[error("the response of {authority} is not HTTP")]
     NotHttp {
         /// Host and port.
         authority: String,
     },
-    /// The server is there but not ready: it recovers, or it drains.
-    #[error("{authority} is not ready: its status is {status}")]
+    /// The server runs but is not ready: it is recovering or draining.
+    #[error("{authority} is not ready: status {status}")]
     NotReady {
         /// Host and port.
         authority: String,
-        /// What `/readyz` answered.
+        /// The status of `/readyz`.
         status: u16,
     },
 }
 
 impl Health {
-    /// Asks the server whether it is ready.
+    /// Checks whether the server is ready.
     ///
     /// # Errors
     ///
-    /// Everything but a 200 within a few seconds.
+    /// Anything except a 200 within a few seconds.
     pub fn run(&self) -> Result<(), Error> {
         let target = if let Some(url) = &self.url {
             Target::of_url(url)?
@@ -121,7 +121,7 @@ impl Target {
         Ok(Self { authority: authority(url, scheme, port)?, speaks_tls })
     }
 
-    /// The server of these settings, from the same machine.
+    /// The server with these settings, on this machine.
     fn of_settings(settings: &Settings) -> Result<Self, Error> {
         let mut address = settings.server.listen;
         if address.port() == 0 {
@@ -152,7 +152,7 @@ impl Target {
     }
 }
 
-/// Host and port of the URL, with the port that its scheme has by itself.
+/// Host and port of the URL, with the default port of its scheme.
 fn authority(url: &str, scheme: &str, port: u16) -> Result<String, Error> {
     let refused = || Error::Url { url: url.to_owned() };
     let rest = url.strip_prefix(scheme).ok_or_else(refused)?;
@@ -166,7 +166,7 @@ fn authority(url: &str, scheme: &str, port: u16) -> Result<String, Error> {
     Ok(if after_ip.contains(':') { authority.to_owned() } else { format!("{authority}:{port}") })
 }
 
-/// The first of the host's addresses that takes the connection.
+/// Connects to the first address of the host that accepts.
 fn connect(authority: &str) -> Result<TcpStream, Error> {
     let resolve = |source| Error::Resolve { authority: authority.to_owned(), source };
     let connect = |source| Error::Connect { authority: authority.to_owned(), source };
@@ -187,7 +187,7 @@ fn open(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The status of the answer, if it is HTTP.
+/// The status of the response, if it is HTTP.
 fn ask(stream: &mut (impl Read + Write), authority: &str) -> io::Result<Option<u16>> {
     let request = format!(
         "GET /readyz HTTP/1.1\r\nhost: {authority}\r\nuser-agent: deltaq-health\r\nconnection: close\r\n\r\n"
@@ -215,7 +215,7 @@ mod tests {
         Target::of_url(url)?.check()
     }
 
-    /// A server that answers one request with these bytes; gives its URL, and the request in the end.
+    /// A server that answers one request with these bytes: its URL, and a thread that returns the request.
     fn answering(answer: &'static [u8]) -> (String, std::thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_told_as_such() {
+    fn a_response_that_is_not_http_is_reported() {
         for answer in
             [&b"SSH-2.0-OpenSSH_9.9\r\n"[..], b"", b"HTTP/1.1 OK!\r\n\r\n", b"HTTP/1.1 \xff\xff\xff\xff"]
         {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there() {
+    fn a_refused_connection_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_say_where_the_server_is() {
+    fn the_settings_give_the_address() {
         let mut settings = Settings::default();
         let target = |settings: &Settings| Target::of_settings(settings).map(|target| target.authority);
         for (listen, authority) in [
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn https_has_a_port_of_its_own() {
+    fn https_has_its_own_default_port() {
         let target = |url: &str| Target::of_url(url).unwrap();
         assert_eq!(target("https://a"), Target { authority: "a:443".to_owned(), speaks_tls: true });
         assert_eq!(target("http://a"), Target { authority: "a:80".to_owned(), speaks_tls: false });

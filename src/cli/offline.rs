@@ -1,7 +1,6 @@
-//! `deltaq check`, `backup`, `export` and `import`: what they take, and doing it.
+//! `deltaq check`, `backup`, `export` and `import`: flags and execution.
 //!
-//! What is asked for goes to the standard output. Reasons why it comes to nothing go to the standard
-//! error, and the exit code says how it went: 0 fine, 1 failed or damage found, 2 not understood.
+//! Results go to stdout and errors to stderr. The exit code is 0 for success, 1 for failure or damage, 2 for wrong usage.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
@@ -20,10 +19,10 @@ use crate::telemetry;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Where the store is.
+/// The store.
 #[derive(Debug, Clone, Args)]
 pub struct DataDir {
-    /// The folder of the store, as `deltaq serve --data-dir` has it.
+    /// Directory of the store, as for `deltaq serve --data-dir`.
     #[arg(long, value_name = "DIR", env = "DELTAQ_STORAGE__DATA_DIR")]
     pub data_dir: PathBuf,
 }
@@ -32,25 +31,24 @@ pub struct DataDir {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = CHECK_HELP)]
 pub struct Check {
-    /// The folder of the store, as `deltaq serve --data-dir` has it.
+    /// Directory of the store, as for `deltaq serve --data-dir`.
     #[arg(long, value_name = "DIR", env = "DELTAQ_STORAGE__DATA_DIR", required_unless_present = "backup")]
     pub data_dir: Option<PathBuf>,
-    /// Look at a backup instead, which is one file.
+    /// Check a backup, which is one file, instead.
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
 }
 
 const CHECK_HELP: &str = "\
-Nothing is changed. Read is: every page and index of the database; every row of every table, with its
-checksum, format, text, and its place between the other rows; deltaq.mark, which says how far the store
-had come; then every queue is loaded in memory, one after the other, as a start would load it. So it
-needs as much memory as the largest queue, and reads the whole file.
+The check changes nothing. It reads every page and index of the database; every row of every table, with
+its checksum, format, text and position; and deltaq.mark, which records the last commit. Then it loads
+each queue into memory, one after the other, as a start does. So it needs as much memory as the largest
+queue, and reads the whole file.
 
-A server may run: then the store is looked at as it is when the check begins (its WAL grows meanwhile).
+A server may run: the check reads the store as it is at one instant (the WAL grows meanwhile).
 
-Each finding is a line: what, in which table, row, queue and key. The line \"damage (history only)\" is
-about rows that no start needs any more: the state is whole, and only the history of keys breaks off.
-Lines with \"note\" are no damage.
+Each finding is a line with table, row, queue and key. \"damage (history only)\" means rows that no start
+needs any more: the state is complete, and only the history of keys is cut short. A \"note\" is not damage.
 
 Exit code: 0 no damage, 1 damage found or the check failed, 2 wrong usage.
 
@@ -62,98 +60,98 @@ Examples:
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = BACKUP_HELP)]
 pub struct Backup {
-    /// Where the store is.
+    /// The store.
     #[command(flatten)]
     pub store: DataDir,
-    /// The file to write; there must be none.
+    /// The file to write; it must not exist.
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
 }
 
 const BACKUP_HELP: &str = "\
-The copy is the store as it is at one instant, whether a server runs or not. The server goes on; until
-the copy is complete its WAL grows, by as much as is written meanwhile. Everything that was answered
-before the backup began is in the copy. Every row of the copy is checked.
+The copy is the store at one instant, whether a server runs or not. A running server continues; its WAL
+grows until the copy is complete. The copy has every change whose response was sent before the backup
+began. Every row of the copy is checked.
 
-Exit code: 0 the copy is good; 1 it failed and left no file, or the copy has damage that the store has
-(each finding is a line, and the copy is kept); 2 wrong usage.
+Exit code: 0 the copy is good; 1 the backup failed and left no file, or the store is damaged and so is
+the copy (each finding is a line, and the copy is kept); 2 wrong usage.
 
 To restore a backup:
   1. Stop the server.
-  2. Move the data directory away, whole:       mv /var/lib/deltaq /var/lib/deltaq.old
-  3. Make an empty one for the server's user:   install -d -m 700 -o deltaq -g deltaq /var/lib/deltaq
+  2. Move the whole data directory away:        mv /var/lib/deltaq /var/lib/deltaq.old
+  3. Create one for the server's user:          install -d -m 700 -o deltaq -g deltaq /var/lib/deltaq
   4. Put the copy into it as deltaq.db:         install -m 600 -o deltaq -g deltaq FILE /var/lib/deltaq/deltaq.db
-  5. Look at it:                                deltaq check --data-dir /var/lib/deltaq
+  5. Check it:                                  deltaq check --data-dir /var/lib/deltaq
   6. Start the server.
-Nothing else goes into the folder: a deltaq.db-wal or deltaq.mark of another store does harm.
-What happened after the backup is gone: producers should send their whole lists again (/replace), and
-workers that hold leases from after it are told that they are unknown.";
+Put nothing else into the directory: a deltaq.db-wal or deltaq.mark of another store damages it. Changes
+after the backup are lost: producers should send their complete lists again (/replace), and leases that
+began after the backup are unknown.";
 
 /// `deltaq export`.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXPORT_HELP)]
 pub struct Export {
-    /// Where the store is.
+    /// The store.
     #[command(flatten)]
     pub store: DataDir,
     /// The queue.
     #[arg(long, value_name = "NAME")]
     pub queue: Name,
-    /// The file to write; there must be none. Without it, the standard output.
+    /// The file to write; it must not exist. Without it, stdout.
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
 
 const EXPORT_HELP: &str = "\
-Writes what consumers acknowledged last, in the order of the keys, one JSON document a line:
+Writes the objects that consumers acknowledged last, in the order of their keys, one JSON document per line:
   {\"key\":\"sku-1\",\"source\":\"erp\",\"object\":{\"key\":\"sku-1\",\"price\":10}}
-This is what `deltaq import` and POST /v1/queues/NAME/seed take. An object is as it was sent, byte for
-byte, but for line breaks between its members, which become spaces. What waits or is leased is no known
-object and is not in it.
+`deltaq import` and POST /v1/queues/NAME/seed read this format. An object is written as it was sent, byte
+for byte, except that line breaks between its members become spaces. Waiting and leased objects are not
+known objects and are not written.
 
-The store must be stopped. A running server gives the same itself:
+The store must be stopped. A running server has the same list:
   curl -H 'accept: application/x-ndjson' localhost:7070/v1/queues/NAME/known
-Nothing in the store is changed. The queue must fit into memory.
+The store is not changed. The queue must fit into memory.
 
-Exit code: 0 all is written, 1 it failed, 2 wrong usage.";
+Exit code: 0 success, 1 failure, 2 wrong usage.";
 
 /// `deltaq import`.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = IMPORT_HELP)]
 pub struct Import {
-    /// Where the store is.
+    /// The store.
     #[command(flatten)]
     pub store: DataDir,
     /// The queue.
     #[arg(long, value_name = "NAME")]
     pub queue: Name,
-    /// The file to read. Without it, the standard input.
+    /// The file to read. Without it, stdin.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// The settings file of the server: a new queue is made with its queue_defaults.
+    /// Settings file of the server, whose queue_defaults apply to a new queue.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
 }
 
 const IMPORT_HELP: &str = "\
-Puts known objects in place, without a delta, as POST /v1/queues/NAME/seed does and by the same rules:
-a line for each, {\"key\":..,\"source\":..,\"object\":..}; key and source may be left out. A queue that is
-not there is made. Nothing may wait, be leased or parked in it. Known objects of other keys stay.
+Sets known objects without queueing deltas, by the rules of POST /v1/queues/NAME/seed: one line each,
+{\"key\":..,\"source\":..,\"object\":..}; key and source are optional. A missing queue is created. The queue
+must have no waiting, leased or parked keys. Known objects of other keys are kept.
 
-All lines or none: a line that is wrong is named by its number and nothing is imported; and all objects
-are one commit, so that a crash, too, leaves all or none. It takes about three times the bytes of the
-objects in memory, beside the queues of the store.
+The import is atomic: an invalid line is reported by its number and nothing is imported, and all objects are
+one commit, so a crash leaves all or none. It needs about three times the bytes of the objects in memory,
+besides the queues of the store.
 
-The store must be stopped and is closed in good order again. Run it as the user of the server, so that
-the files stay its own.
+The store must be stopped; the import closes it cleanly. Run it as the user of the server, so that the
+server keeps owning the files.
 
-Exit code: 0 all is imported, 1 it failed, 2 wrong usage.";
+Exit code: 0 success, 1 failure, 2 wrong usage.";
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()
 }
 
-/// Prints a line as it comes. Whoever reads may have left, and then the exit code still tells.
+/// Prints a line at once. If stdout is closed, the exit code still has the result.
 fn print(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
@@ -170,10 +168,10 @@ fn report(found: &check::Report) -> ExitCode {
 }
 
 impl Check {
-    /// Looks, and prints what is found.
+    /// Runs the check and prints the findings.
     ///
     /// # Errors
-    /// Why nothing can be looked at.
+    /// The store can't be opened.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let clock = Clock::system();
         let mut tell = |line: String| print(&line);
@@ -191,15 +189,15 @@ impl Check {
 }
 
 impl Backup {
-    /// Copies, and prints what the copy is like.
+    /// Makes the copy, checks it, and prints the findings.
     ///
     /// # Errors
-    /// Why there is no copy.
+    /// The copy failed.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let clock = Clock::system();
         let begun_us = clock.monotonic_us();
         let mut tell = |line: String| {
-            // That a copy has no mark is so by nature.
+            // A copy never has a mark.
             if !line.starts_with("note: ") {
                 print(&line);
             }
@@ -210,7 +208,7 @@ impl Backup {
         print(&format!("copied {bytes} bytes to {to} in {took:.1} s"));
         let code = report(&found);
         if !found.is_good() {
-            print("the copy is kept: it has the damage that the store has. Keep older backups, too");
+            print("the copy is kept, with the damage of the store. Keep older backups, too");
         }
         Ok(code)
     }
@@ -220,7 +218,7 @@ impl Export {
     /// Writes the known objects.
     ///
     /// # Errors
-    /// Why they are not written, or not all.
+    /// The export failed; the file may be incomplete.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let mut warn = |line: String| eprintln!("deltaq: warning: {line}");
         let queue = runtime()?.block_on(export::load(&self.store.data_dir, &self.queue, &mut warn))?;
@@ -233,7 +231,7 @@ impl Export {
                 print(&format!("{written} objects of queue {} are in {}", self.queue, to.display()));
             }
         }
-        // The process ends: to take a large queue apart first would be for nothing.
+        // The process ends, so freeing a large queue would only take time.
         std::mem::forget(queue);
         Ok(ExitCode::SUCCESS)
     }
@@ -243,7 +241,7 @@ impl Import {
     /// Reads known objects into the queue.
     ///
     /// # Errors
-    /// Why nothing was imported.
+    /// Nothing was imported.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let flags = Flags { data_dir: Some(self.store.data_dir.clone()), ..Flags::default() };
         let settings = config::load(self.config.as_deref(), config::variables(), &flags)?;

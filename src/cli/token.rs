@@ -1,8 +1,6 @@
-//! `deltaq token`: makes a token, adds its entry to a file of tokens, and prints the token itself, which is
-//! kept nowhere.
+//! `deltaq token`: creates a token, adds its entry to a token file, and prints the token, which is stored nowhere.
 //!
-//! The file is exchanged whole, so that whoever reads it sees it before or after, and a run that is ended half-way leaves it as
-//! it was.
+//! The file is replaced as a whole: a reader sees the old or the new one, and an interrupted run leaves the old one.
 
 mod file;
 
@@ -17,45 +15,45 @@ use crate::access::{self, Denied, Tokens, digest_text};
 use crate::clock::Clock;
 use crate::config::access::{self as words, GrantEntry, TokenEntry, Verb};
 
-/// Random bytes of a token: nobody guesses them, so a plain hash hides them.
+/// Random bytes of a token. They can't be guessed, so an unsalted hash is enough.
 const RANDOM_BYTES: usize = 32;
 
 /// `deltaq token`.
 #[derive(Debug, Clone, Args)]
 pub struct Token {
-    /// What logs call whoever has it.
+    /// Name of the token in logs.
     pub name: String,
-    /// What it may do.
+    /// Permitted verbs.
     #[arg(long, value_delimiter = ',', required = true)]
     pub verbs: Vec<Verb>,
-    /// To which queues; * stands for any text.
+    /// Queues of the verbs; * matches any text.
     #[arg(long, value_delimiter = ',', required = true)]
     pub queues: Vec<String>,
-    /// Until when it is good, such as 2027-01-31T00:00:00Z [default: for good].
+    /// Expiry, such as 2027-01-31T00:00:00Z [default: never].
     #[arg(long)]
     pub expires: Option<String>,
-    /// Requests a second that it may send [default: no bound].
+    /// Most requests per second [default: no limit].
     #[arg(long)]
     pub rate: Option<u32>,
-    /// Requests that it may send at once [default: as many as in a second].
+    /// Most requests in a burst [default: as many as in a second].
     #[arg(long, requires = "rate")]
     pub burst: Option<u32>,
-    /// The file of tokens, access.tokens_file of the server; it is made if it is not there.
+    /// The token file, access.tokens_file of the server; it is created if it does not exist.
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
 }
 
-/// Why there is no new token.
+/// Why no token was created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file is there, and not a file of tokens.
+    /// The file is not a token file.
     #[error(transparent)]
     File(words::Error),
-    /// The entry is not allowed, or does not go with the others.
+    /// The entry is invalid, or conflicts with another one.
     #[error(transparent)]
     Entry(access::Error),
-    /// There is nothing random.
-    #[error("the system gives no random bytes: {0}")]
+    /// The operating system has no random bytes.
+    #[error("can't get random bytes from the operating system: {0}")]
     Random(getrandom::Error),
     /// The entry can't be written as TOML.
     #[error("the entry can't be written")]
@@ -63,38 +61,38 @@ pub enum Error {
         /// Why.
         source: toml::ser::Error,
     },
-    /// It would never be good.
+    /// The token would be expired at once.
     #[error("--expires {expires} is in the past")]
     Past {
-        /// What was given.
+        /// The given instant.
         expires: String,
     },
-    /// What can be appended would spoil the file.
+    /// An appended entry would make the file invalid.
     #[error(
-        "{} can't be added to: it has its tokens in one list (tokens = [...]), and an entry of its own can't stand beside that. \
-         Write each of them as [[tokens]]",
+        "can't add to {}: its tokens are one list (tokens = [...]), and TOML allows no [[tokens]] beside that. Write each \
+         token as [[tokens]]",
         path.display()
     )]
     List {
         /// The file.
         path: PathBuf,
     },
-    /// The file can't be read or exchanged.
+    /// The file can't be read or replaced.
     #[error(transparent)]
     Exchange(file::Error),
 }
 
-/// The file, as far as it is written here.
+/// The part of the file that is appended.
 #[derive(Serialize)]
 struct Addition {
     tokens: [TokenEntry; 1],
 }
 
 impl Token {
-    /// Adds the entry, and answers the token.
+    /// Adds the entry, and returns the token.
     ///
     /// # Errors
-    /// [`Error`]; then the file is as it was.
+    /// [`Error`]; then the file is unchanged.
     pub fn run(&self) -> Result<String, Error> {
         let token = random()?;
         let entry = TokenEntry {
@@ -146,7 +144,7 @@ mod tests {
     use crate::config::Access;
 
     #[test]
-    fn tokens_are_added_and_let_in() {
+    fn added_tokens_are_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens.toml");
         let make = |name: &str, verbs: &[Verb]| {
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_an_entry_would_spoil_stays_as_it_is() {
+    fn a_file_that_an_entry_would_make_invalid_is_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens.toml");
         let digest = digest_text("secret");
@@ -198,11 +196,11 @@ mod tests {
         let error = token("b", &file).run().unwrap_err().to_string();
         assert!(error.contains("[[tokens]]"), "{error}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no draft is left");
     }
 
     #[test]
-    fn a_token_that_has_expired_already_is_refused() {
+    fn an_expiry_in_the_past_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens.toml");
         let expires = Some("2020-01-01T00:00:00Z".to_owned());
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn mode_and_links_stay_as_they_are() {
+    fn mode_and_links_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("tokens.toml"), folder.path().join("link"));
         std::os::unix::fs::symlink("tokens.toml", &link).unwrap();
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_lose_nothing() {
+    fn concurrent_runs_lose_no_token() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens.toml");
         std::thread::scope(|scope| {

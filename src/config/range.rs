@@ -334,7 +334,7 @@ pub(super) fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
     })
 }
 
-/// Any of a list's errors is told as one about the list.
+/// Reports any error of an entry as an error of the list.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     expected: &str,

@@ -1,5 +1,5 @@
-//! A TLS connection for a health check. It does not ask who the server is: nothing secret is sent, a readiness
-//! is all that comes back, and a certificate that is being renewed must not make a server unhealthy.
+//! A TLS connection for a health check. It accepts any certificate: the check sends nothing secret, receives only a status,
+//! and must not fail while a certificate is being renewed.
 
 use std::io;
 use std::net::TcpStream;
@@ -10,28 +10,28 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
 
-/// What the connection is wrapped in.
+/// The TLS stream.
 pub(super) type Stream = StreamOwned<ClientConnection, TcpStream>;
 
-/// Takes any certificate whose key the server has.
+/// Accepts any certificate if the server has its key.
 #[derive(Debug)]
-struct Anybody {
+struct AnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-/// Wraps a connection; the handshake is made when it is first written to.
+/// Wraps a connection; the first write makes the handshake.
 pub(super) fn over(stream: TcpStream) -> io::Result<Stream> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let anybody = Arc::new(Anybody { provider: provider.clone() });
+    let verifier = Arc::new(AnyCertificate { provider: provider.clone() });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-    let config = builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth();
+    let config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     let name = ServerName::from(stream.peer_addr()?.ip());
     let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
     Ok(StreamOwned::new(connection, stream))
 }
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

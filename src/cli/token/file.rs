@@ -1,59 +1,59 @@
-//! A file that is read, and exchanged for one that has more in it, while no other run does the same.
+//! Reads a file and replaces it by a longer one, under a lock against other runs.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// Why the file can't be exchanged.
+/// Why the file can't be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It can't be read.
+    /// The file can't be read.
     #[error("can't read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It is a folder, a pipe or a device.
-    #[error("{} is no regular file", path.display())]
+    /// The path is a directory, a pipe or a device.
+    #[error("{} is not a regular file", path.display())]
     NoFile {
-        /// What is there.
+        /// The path.
         path: PathBuf,
     },
-    /// The folder that it is in can't be locked, so two runs at once could undo one another.
-    #[error("can't lock the folder {}", path.display())]
+    /// The directory of the file can't be locked, so concurrent runs could undo each other.
+    #[error("can't lock the directory {}", path.display())]
     Lock {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The new one can't be written, or not take the place of the old one.
+    /// The new file can't be written or renamed.
     #[error("can't write {}", path.display())]
     Write {
-        /// The new one, which is removed again.
+        /// The new file, which is removed again.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// A file that no other run exchanges until this is dropped.
+/// A file that no other run replaces until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Where it is, behind all links.
+    /// The path with all links resolved.
     path: PathBuf,
     text: String,
-    /// None if there was none.
+    /// `None` if the file did not exist.
     metadata: Option<fs::Metadata>,
-    /// The folder, which is locked: the file itself is another one after each exchange.
+    /// The locked directory. The file can't carry the lock: each run replaces it.
     folder: File,
 }
 
 impl Held {
-    /// Waits until no other run has it, and reads it. One that is not there is empty.
+    /// Waits for other runs, and reads the file. A missing file is empty.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let path = behind_links(path);
         let folder = match path.parent() {
@@ -90,26 +90,26 @@ impl Held {
         &self.text
     }
 
-    /// Puts a file with this text in its place, with the same mode and owner; a new one is for its owner alone.
+    /// Replaces the file by one with this text and the same mode and owner. A new file has mode 0600.
     pub(super) fn exchange(self, text: &str) -> Result<(), Error> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let draft = self.path.with_file_name(format!(".{name}.{}", std::process::id()));
         let written = self.write(&draft, text).and_then(|()| fs::rename(&draft, &self.path));
         written.map_err(|source| {
-            let _as_well_as_it_can_be = fs::remove_file(&draft);
+            let _best_effort = fs::remove_file(&draft);
             Error::Write { path: draft.clone(), source }
         })?;
-        // What is not on the disk yet is there after the next sync; the old file is whole.
-        let _as_well_as_it_can_be = self.folder.sync_all();
+        // Without this sync a power loss may bring back the old file, which is complete.
+        let _best_effort = self.folder.sync_all();
         Ok(())
     }
 
     fn write(&self, draft: &Path, text: &str) -> io::Result<()> {
-        // One that a run with this id has left behind.
+        // A run with the same process id may have left it.
         let _absent = fs::remove_file(draft);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
         if let Some(former) = &self.metadata {
-            // Only root can give a file away. The group is what lets a service read it, so it must stay.
+            // Only root can change the owner. The group lets a service read the file, so it must be kept.
             if fchown(&file, Some(former.uid()), Some(former.gid())).is_err() {
                 fchown(&file, None, Some(former.gid()))?;
             }
@@ -120,7 +120,7 @@ impl Held {
     }
 }
 
-/// The file that a path leads to, also if that is not there yet.
+/// The path with its links resolved, even if its target does not exist yet.
 fn behind_links(path: &Path) -> PathBuf {
     match (fs::canonicalize(path), fs::read_link(path)) {
         (Ok(path), _) => path,
