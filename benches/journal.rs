@@ -1,8 +1,8 @@
-//! What durability costs: adds and cycles with an fsync before each answer, with a checkpoint beside
-//! them, starts with many keys, and bytes on disk.
+//! The cost of durability: adds and cycles with an fsync before each reply, with a running checkpoint, starts
+//! with many keys, and bytes on disk.
 //!
-//! Names of scenarios as arguments run only those: `commits`, `checkpoint`, `start`, `disk`. It prints
-//! what it measured; no measured time makes it fail.
+//! Arguments select scenarios: `commits`, `checkpoint`, `start`, `disk`. The benchmark prints its measurements
+//! and never fails because of them.
 
 #![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
 
@@ -27,9 +27,9 @@ const QUEUE: &str = "/v1/queues/bench";
 const MEASURED: Duration = Duration::from_secs(5);
 /// Keys of the larger scenarios.
 const KEYS: u64 = 1_000_000;
-/// How often a rate that changes is looked at.
+/// How often a changing rate is sampled.
 const SAMPLED: Duration = Duration::from_millis(100);
-/// Objects in a request where speed of requests is not what is measured.
+/// Objects in a request where the speed of requests does not matter.
 const BATCH: u64 = 1_000;
 
 fn main() {
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// A data directory that is removed in the end.
+/// A data directory that is removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -71,8 +71,8 @@ impl Drop for Folder {
     }
 }
 
-/// Adds of distinct keys, and cycles of add and pop (which acks the lease before), one request at a
-/// time on each connection.
+/// Adds of distinct keys, and cycles of an add and a pop that acks the previous lease, one request at a time on
+/// each connection.
 fn commits(clock: &Clock) {
     println!("Requests with an fsync before each answer, {OBJECT_BYTES}-byte objects, distinct keys");
     println!("  connections       add/s   commits/s    p50 ms    p99 ms    cycles/s    events/s");
@@ -104,12 +104,12 @@ fn commits(clock: &Clock) {
     }
 }
 
-/// Cycles of update, pop and ack of random keys among many, without and with a checkpoint beside them.
+/// Cycles of update, pop and ack of random keys among many, without and with a running checkpoint.
 fn checkpoint(clock: &Clock) {
     let folder = Folder::new();
     let server = folder.server();
     seed(&server, KEYS);
-    // Its last checkpoint leaves nothing to do, so the next one begins some seconds after the load.
+    // Its last checkpoint covers everything, so the next one begins some seconds after the load.
     stop(server);
     let server = folder.server();
     println!(
@@ -155,7 +155,7 @@ fn checkpoint(clock: &Clock) {
             "  without {without:.0} events/s, with the first one beside {with:.0}: {:.2}",
             with / without
         );
-        // Each begins as soon as the one before has ended, because so much has changed meanwhile.
+        // Each begins as soon as the previous one has ended, because so much has changed meanwhile.
         for _ in 0..3 {
             let (begun_us, ended_us) = next_checkpoint(clock, &server);
             println!(
@@ -169,7 +169,7 @@ fn checkpoint(clock: &Clock) {
     });
 }
 
-/// Waits for the next checkpoint that ends. When it has, its duration tells since when it ran.
+/// Waits until the next checkpoint ends. Its beginning follows from its duration.
 fn next_checkpoint(clock: &Clock, server: &Spawned) -> (u64, u64) {
     let before = Counts::of(server);
     loop {
@@ -183,7 +183,7 @@ fn next_checkpoint(clock: &Clock, server: &Spawned) -> (u64, u64) {
     }
 }
 
-/// From the start of the process to its being ready.
+/// The time from the start of the process until it is ready.
 fn start(clock: &Clock) {
     let folder = Folder::new();
     let server = folder.server();
@@ -206,7 +206,7 @@ fn start(clock: &Clock) {
     }
 }
 
-/// Bytes on disk for each event, and after a soak of ten times the live data.
+/// Bytes on disk per event, and after writing ten times the live data.
 fn disk() {
     let keys = KEYS / 2;
     let folder = Folder::new();
@@ -238,7 +238,7 @@ fn disk() {
     println!("  after a restart: {}", disk_size(&server));
 }
 
-/// What the metrics count.
+/// Counters from the metrics.
 struct Counts {
     commits: f64,
     events: f64,
@@ -266,8 +266,7 @@ impl Counts {
     }
 }
 
-/// How often `call` comes to its end each second, on so many connections at once; and how long each
-/// took, in microseconds, sorted.
+/// The rate of `call` on this many connections, and the sorted durations in microseconds.
 fn rate(
     clock: &Clock,
     server: &Spawned,
@@ -302,7 +301,7 @@ fn rate(
     })
 }
 
-/// Pops one key, acking the lease of the pop before; the new lease.
+/// Pops one key and acks the previous lease. Returns the new lease.
 fn pop(connection: &mut Connection, lease: &str) -> String {
     let settle = if lease.is_empty() {
         "[]".to_owned()
@@ -315,7 +314,7 @@ fn pop(connection: &mut Connection, lease: &str) -> String {
     id.unwrap_or_default().to_owned()
 }
 
-/// Acks of all leases of a pop.
+/// Settles that ack all leases of a pop.
 fn settles(popped: &Value) -> String {
     let items = popped.get("items").and_then(Value::as_array).expect("items");
     let ids = items.iter().filter_map(|item| item.pointer("/lease/id")?.as_str());
@@ -363,7 +362,7 @@ fn object(key: u64, value: u64) -> String {
     format!("{text}{}\"}}", "x".repeat(fill))
 }
 
-/// Numbers in an order that jumps over all keys.
+/// Spreads consecutive numbers over all keys.
 fn spread(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % KEYS
 }

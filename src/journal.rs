@@ -15,11 +15,11 @@ pub mod sqlite;
 pub mod store;
 pub mod writer;
 
-mod books;
-mod checkpoint;
-mod gather;
-mod pace;
-mod work;
+mod checkpointer;
+mod commit_queue;
+mod grouped_batch;
+mod options;
+mod queue_log;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -27,10 +27,10 @@ use std::time::Duration;
 
 use tokio::sync::{SetOnce, watch};
 
-pub use self::books::Naming;
-use self::books::{Book, STRETCH_BYTES};
-use self::gather::Gathering;
-pub use self::pace::Pace;
+use self::commit_queue::CommitQueue;
+pub use self::options::WriterOptions;
+pub use self::queue_log::QueueMeta;
+use self::queue_log::{QueueLog, SEGMENT_BYTES};
 use self::store::{QueueId, Reader};
 use crate::engine::Queue;
 use crate::engine::delta::Rv;
@@ -144,7 +144,7 @@ pub trait Observer: fmt::Debug + Send + Sync {
 /// missing below, and the commit has failed as well.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    gathering: Arc<Gathering>,
+    commit_queue: Arc<CommitQueue>,
     floor: Rv,
     reader: Arc<dyn Reader>,
 }
@@ -168,7 +168,7 @@ impl Journal {
     /// # Errors
     /// Why it takes nothing.
     pub fn check(&self) -> Result<u64, Error> {
-        self.gathering.check()
+        self.commit_queue.check()
     }
 
     /// As [`check`](Self::check), for a caller that is about to append: a caller that asks first changes
@@ -177,72 +177,72 @@ impl Journal {
     /// # Errors
     /// As [`check`](Self::check), and [`Error::Backlog`].
     pub fn admit(&self) -> Result<u64, Error> {
-        self.gathering.admit()
+        self.commit_queue.admit()
     }
 
     /// About how many bytes of memory wait to be committed.
     #[must_use]
     pub fn uncommitted_bytes(&self) -> usize {
-        self.gathering.uncommitted_bytes()
+        self.commit_queue.uncommitted_bytes()
     }
 
     /// Follows whether the journal takes events.
     #[must_use]
     pub fn health(&self) -> watch::Receiver<Health> {
-        self.gathering.health()
+        self.commit_queue.health()
     }
 
     /// A new queue, which does not run yet.
     #[must_use]
-    pub fn create(&self, naming: Naming, state: QueueState, failures: u64) -> (QueueId, Commit) {
-        self.gathering.create(naming, state, failures)
+    pub fn create(&self, meta: QueueMeta, state: QueueState, failures: u64) -> (QueueId, Commit) {
+        self.commit_queue.create(meta, state, failures)
     }
 
     /// The queue runs from now on: checkpoints look at `live`.
     pub fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
-        self.gathering.attach(queue, live);
+        self.commit_queue.attach(queue, live);
     }
 
     /// The queue runs no longer.
     pub fn detach(&self, queue: QueueId) {
-        self.gathering.detach(queue);
+        self.commit_queue.detach(queue);
     }
 
     /// A queue was loaded: what the journal has to know of it. If the commit fails, it must be loaded
     /// again.
     #[must_use]
     pub fn resume(&self, loaded: &recovery::Loaded, failures: u64) -> Commit {
-        self.gathering.open(Book::of(loaded), failures)
+        self.commit_queue.open(QueueLog::of(loaded), failures)
     }
 
     /// Has the writer let go of a queue that is to be loaded again. Once the commit has come, all events of the queue are
     /// durable, and the writer writes nothing of it until [`resume`](Self::resume).
     #[must_use]
     pub fn release(&self, queue: QueueId, failures: u64) -> Commit {
-        self.gathering.release(queue, failures)
+        self.commit_queue.release(queue, failures)
     }
 
     /// Takes the next events of a queue; `prev_rv` is the last event before them. It is called under
     /// the queue's lock, so it only pushes; for one queue, calls come in the order of the events.
     #[must_use]
     pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
-        self.gathering.append(queue, prev_rv, events, failures)
+        self.commit_queue.append(queue, prev_rv, events, failures)
     }
 
     /// Queues that were found deleted, though their deletion was told as failed.
     pub fn found_deleted(&self, queues: Vec<QueueId>, failures: u64) {
-        self.gathering.found_deleted(queues, failures);
+        self.commit_queue.found_deleted(queues, failures);
     }
 
     /// The queue is gone; `last_rv` is its last event.
     #[must_use]
-    pub fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv, failures: u64) -> Commit {
-        self.gathering.delete(queue, naming, last_rv, failures)
+    pub fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, failures: u64) -> Commit {
+        self.commit_queue.delete(queue, meta, last_rv, failures)
     }
 
     /// Nothing more comes: the writer commits what it has and ends. The store is closed in good order if
     /// all queues are whole, so not if the journal has failed since.
     pub fn close(&self, failures: u64) {
-        self.gathering.close(failures);
+        self.commit_queue.close(failures);
     }
 }

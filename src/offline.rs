@@ -1,9 +1,9 @@
-//! What is done with a store by itself, without HTTP: looking for damage, a copy, objects out and in.
+//! Commands on a store without a server: check, backup, export, import.
 //!
-//! It is no second way to run queues. Reading looks at the store as of one instant and changes nothing;
-//! what writes is the service itself, over its journal, for as long as it takes.
+//! They are not a second implementation of queues. Reading commands use a snapshot and change nothing. The
+//! import runs the service itself, with its journal.
 //!
-//! Every message is for the operator who typed the command: one line, with the folder and the way out.
+//! Every message addresses the operator who typed the command: one line with the folder and the remedy.
 
 pub mod backup;
 pub mod check;
@@ -18,62 +18,62 @@ use crate::journal::{recovery, store};
 use crate::name::Name;
 use crate::service;
 
-/// Why a command comes to nothing.
+/// Why a command fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such folder.
+    /// The folder does not exist.
     #[error("there is no data directory {}", at.display())]
     Missing {
         /// The folder.
         at: PathBuf,
     },
-    /// It is something else.
-    #[error("{} is no directory; a data directory has deltaq.db in it", at.display())]
+    /// The path is not a folder.
+    #[error("{} is not a directory; a data directory contains deltaq.db", at.display())]
     NotAFolder {
-        /// What was named.
+        /// The path.
         at: PathBuf,
     },
-    /// There is nothing in it.
-    #[error("{} is empty: `deltaq serve --data-dir` makes a store in it", at.display())]
+    /// The folder is empty.
+    #[error("{} is empty: `deltaq serve --data-dir` creates a store in it", at.display())]
     Empty {
         /// The folder.
         at: PathBuf,
     },
-    /// There is something in it, but no database.
-    #[error("{} is no deltaq store: there is no deltaq.db in it", at.display())]
+    /// The folder contains files, but no database.
+    #[error("{} is not a deltaq store: it contains no deltaq.db", at.display())]
     NoStore {
         /// The folder.
         at: PathBuf,
     },
-    /// The database is gone, and what was beside it is there.
+    /// The database is missing, but files that belong to it exist.
     #[error(
-        "deltaq.db is missing in {}, but {beside} is there: put it back, or restore a backup in place of all \
-         that is left",
+        "deltaq.db is missing in {}, but {beside} exists: put deltaq.db back, or replace all remaining files by a \
+         backup",
         at.display()
     )]
     Beheaded {
         /// The folder.
         at: PathBuf,
-        /// The file beside it.
+        /// One of these files.
         beside: &'static str,
     },
-    /// The system does not let us.
+    /// The operating system refuses access.
     #[error("can't read {}", at.display())]
     Unreadable {
         /// The folder or the file.
         at: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The store refuses.
+    /// The store fails.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// A server has the store, which gives what is asked for itself.
+    /// A server uses the store and can do the same itself.
     #[error("{source}; {hint}")]
     Served {
-        /// Who has it.
+        /// Which server.
         source: store::Error,
-        /// What to ask the server for.
+        /// The call to the server.
         hint: String,
     },
     /// No queue has this name.
@@ -83,95 +83,93 @@ pub enum Error {
         name: Name,
         /// The folder.
         at: PathBuf,
-        /// Those that there are, as in "are prices, stock".
+        /// The existing queues, as in "are prices, stock".
         others: String,
     },
     /// The queue can't be loaded.
-    #[error("queue {name} can't be loaded; `deltaq check` tells all that is wrong")]
+    #[error("queue {name} can't be loaded; `deltaq check` lists all damage")]
     Load {
-        /// Its name.
+        /// The name of the queue.
         name: String,
-        /// Which row is wrong, and how.
+        /// The damaged row.
         source: recovery::Error,
     },
     /// The queues can't be loaded.
-    #[error("the queues can't be loaded; `deltaq check` tells all that is wrong")]
+    #[error("the queues can't be loaded; `deltaq check` lists all damage")]
     Recovery(#[source] recovery::Error),
     /// The file can't be written.
     #[error("can't write {}", to.display())]
     Write {
         /// The file.
         to: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file would be among those of the store.
-    #[error("{} is in the data directory: a copy belongs elsewhere, best on another disk", to.display())]
+    /// The file would be in the data directory.
+    #[error("{} is in the data directory: write the copy elsewhere, preferably on another disk", to.display())]
     Within {
         /// The file.
         to: PathBuf,
     },
-    /// There is a file already.
-    #[error("{} is there already, and nothing is written over it", to.display())]
+    /// The file exists.
+    #[error("{} exists already and is not overwritten", to.display())]
     Exists {
         /// The file.
         to: PathBuf,
     },
-    /// Whoever was to read the output has left.
-    #[error("the reader of the output has left: {written} objects were written, and not all are read")]
+    /// The reader of the output has closed it.
+    #[error("the reader closed the output: {written} objects were written, and not all were read")]
     Pipe {
-        /// Objects that were written.
+        /// Number of objects that were written.
         written: u64,
     },
     /// The input can't be read.
-    #[error("can't read the input behind line {line}; nothing was imported")]
+    #[error("can't read the input after line {line}; nothing was imported")]
     Input {
         /// The last line that was read.
         line: usize,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A line of the input is wrong.
     #[error("line {line}: {what}; nothing was imported")]
     Line {
-        /// Its number, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
-    /// The queue does not take the objects.
+    /// The queue refuses the objects.
     #[error("queue {name}: {source}; nothing was imported")]
     Refused {
-        /// Its name.
+        /// The name of the queue.
         name: Name,
-        /// Why.
+        /// The refusal.
         source: service::Error,
     },
     /// The write was not confirmed.
     #[error(
-        "queue {name}: {source}; either all objects are in the queue or none: repeat the import, which does \
-         no harm"
+        "queue {name}: {source}; either all objects were imported or none: repeat the import, which is \
+         safe"
     )]
     Unconfirmed {
-        /// Its name.
+        /// The name of the queue.
         name: Name,
-        /// What the journal said.
+        /// The journal's error.
         source: service::Error,
     },
-    /// The objects are in, and the last checkpoint is not.
-    #[error(
-        "all objects are in the queue, but the store was not closed in good order; the next start takes longer"
-    )]
+    /// The objects are imported, but the last checkpoint is missing.
+    #[error("all objects were imported, but the store was not cleanly closed; the next start takes longer")]
     Closing,
-    /// The metrics, without which no queue runs.
+    /// The metrics can't be set up.
     #[error("can't set up the metrics")]
     Metrics(#[source] metrics_exporter_prometheus::BuildError),
 }
 
-/// Tells a folder without a store from one that may have one.
+/// Checks that the folder may contain a store.
 ///
 /// # Errors
-/// [`Error`] says what there is instead.
+/// [`Error`] describes what is there instead.
 pub fn survey(folder: &Path) -> Result<(), Error> {
     let at = || folder.to_owned();
     let unreadable = |source| Error::Unreadable { at: at(), source };
@@ -182,7 +180,7 @@ pub fn survey(folder: &Path) -> Result<(), Error> {
         Err(said) => return Err(unreadable(said)),
     }
     let database = folder.join("deltaq.db");
-    // To open a pipe may wait for ever.
+    // Opening a pipe could block for ever.
     if fs::metadata(&database).is_ok_and(|found| !found.is_file()) {
         return Err(Error::NoStore { at: at() });
     }

@@ -33,7 +33,7 @@ use crate::journal::recovery::Contents;
 use crate::journal::sqlite::{self, Sqlite};
 use crate::journal::store::Reader;
 use crate::journal::writer;
-use crate::journal::{Journal, Pace};
+use crate::journal::{Journal, WriterOptions};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
@@ -260,7 +260,10 @@ async fn open_journal(
     let opened = Sqlite::open(folder, sync).await;
     let (store, reader, opening) =
         opened.map_err(|source| Error::Store { folder: folder.clone(), source })?;
-    let pace = Pace { uncommitted_bytes_max: settings.storage.max_uncommitted_bytes, ..Pace::default() };
+    let pace = WriterOptions {
+        uncommitted_bytes_max: settings.storage.max_uncommitted_bytes,
+        ..WriterOptions::default()
+    };
     let (observer, unclean) = (Arc::new(metrics.of_journal()), !opening.clean);
     let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
     let opened = writer::open(opened, clock.clone(), observer, cut, pace).await;

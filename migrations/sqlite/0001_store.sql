@@ -1,12 +1,12 @@
--- The first layout: the journal, the checkpoint of keys and queues, and what the store says of itself.
+-- The first layout: the journal, the checkpoint of keys and queues, and the state of the store.
 --
--- Numbers of events, rows and versions stay below 2^63. Times are microseconds since the Unix epoch; one
--- above 2^63 is kept bit for bit, so it reads as a negative number here.
+-- Numbers of events, rows and versions are below 2^63. Times are microseconds since the Unix epoch; a time
+-- above 2^63 is stored bit for bit, so it reads as a negative number here.
 
 -- Tells a deltaq store ("delq") from any other SQLite database.
 PRAGMA application_id = 1684368497;
 
--- What happened, a row for each queue and commit. `events` is a JSON array.
+-- The events, one row per queue and commit. `events` is a JSON array.
 CREATE TABLE journal (
     id INTEGER PRIMARY KEY,
     queue_id INTEGER NOT NULL,
@@ -19,11 +19,11 @@ CREATE TABLE journal (
     events TEXT NOT NULL
 );
 
--- The rows of a queue ascend in first_rv and last_rv alike, so one index finds both.
+-- The rows of a queue ascend in both first_rv and last_rv, so one index serves both.
 CREATE UNIQUE INDEX journal_by_queue ON journal (queue_id, first_rv);
 
--- Keys as of the last checkpoint. `id` is queue_id * 2^32 + the key's slot: rows of a queue lie together
--- and there is no other index, because writing an index in random order is what makes checkpoints slow.
+-- Keys at the last checkpoint. `id` is queue_id * 2^32 + the key's slot, so the rows of a queue are adjacent.
+-- There is no other index, because writing an index in random order makes checkpoints slow.
 CREATE TABLE keys (
     id INTEGER PRIMARY KEY,
     rv INTEGER NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE keys (
     known_object TEXT
 );
 
--- Keys that are gone, until no replay starts before that.
+-- Removed keys, until no replay starts before their removal.
 CREATE TABLE gravestones (
     queue_id INTEGER NOT NULL,
     slot INTEGER NOT NULL,
@@ -47,7 +47,7 @@ CREATE TABLE gravestones (
 
 CREATE INDEX gravestones_by_rv ON gravestones (queue_id, rv);
 
--- Queues as of their last checkpoint, and what is left of deleted ones.
+-- Queues at their last checkpoint, and deleted queues whose rows are not all removed.
 CREATE TABLE queues (
     id INTEGER PRIMARY KEY,
     version INTEGER NOT NULL,
@@ -63,10 +63,10 @@ CREATE TABLE queues (
 
 CREATE UNIQUE INDEX queues_by_name ON queues (name) WHERE deleted = 0;
 
--- One row: whether the store was closed in good order; `next_row`, below which id no journal row comes any
--- more, also when those before it were removed; what rows of deleted queues said before they were removed:
--- the largest id and version of a queue, and `floor`, the largest event, above which new queues start; and
--- room for writing on trial.
+-- One row. `clean`: whether the store was closed cleanly. `next_row`: no later journal row has a smaller id, also
+-- after the removal of earlier rows. `last_queue`, `last_version`: the largest id and version of queues whose
+-- rows were removed. `floor`: the largest event of these queues, above which new queues start.
+-- `probe`: room for a trial write.
 CREATE TABLE store (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     clean INTEGER NOT NULL,
@@ -79,7 +79,7 @@ CREATE TABLE store (
 
 INSERT INTO store (id, clean, next_row, last_queue, last_version, floor) VALUES (1, 1, 1, 0, 0, 0);
 
--- For people: the last acknowledged objects as of the last checkpoint.
+-- For people: the last acknowledged objects at the last checkpoint.
 CREATE VIEW known_objects (queue, key, owner, resource_version, object) AS
 SELECT queues.name, keys.key, keys.owner, keys.known_rv, keys.known_object
 FROM queues

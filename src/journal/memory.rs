@@ -1,4 +1,4 @@
-//! A store in memory that obeys a plan of faults: for tests of everything above a store.
+//! A store in memory with planned faults, for tests of everything above a store.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use tokio::sync::watch;
 
 use super::store::{
     Error, Gravestone, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
-    REMOVED_ROWS_MAX, Reader, Size, Store, Stretch, Writes,
+    REMOVED_ROWS_MAX, Reader, Segment, Size, Store, Writes,
 };
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
 
-/// The rows, and the faults to come. Clones are the same store.
+/// The rows and the planned faults. Clones share one store.
 #[derive(Clone, Debug)]
 pub struct Memory {
     disk: Arc<Mutex<Disk>>,
@@ -22,18 +22,18 @@ pub struct Memory {
     dark: watch::Sender<bool>,
 }
 
-/// What happens to a step instead of what should.
+/// A fault of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing is written; an error is told.
+    /// Nothing is written, and the step fails.
     Refused,
-    /// Nothing is written, because no room is left.
+    /// Nothing is written, because the disk is full.
     Full,
-    /// All is written, and yet an error is told.
+    /// Everything is written, but the step fails.
     Doubted,
-    /// The power goes before anything is written: the step never ends.
+    /// The power fails before anything is written: the step never ends.
     CrashBefore,
-    /// The power goes after all is written: the step never ends.
+    /// The power fails after everything is written: the step never ends.
     CrashAfter,
 }
 
@@ -44,19 +44,19 @@ struct Disk {
     gravestones: Vec<Gravestone>,
     keys: BTreeMap<(QueueId, Slot), KeyRow>,
     next_row: u64,
-    /// What the rows of queues said that were removed.
+    /// The numbers of queues whose rows were removed.
     numbers: Numbers,
     dirty: bool,
 }
 
 #[derive(Debug, Default)]
 struct Plan {
-    /// Writes and reopenings so far.
+    /// Number of writes and reopenings so far.
     steps: u64,
     faults: BTreeMap<u64, Fault>,
-    /// While set, every step fails by it.
+    /// While set, every step has this fault.
     broken: Option<Fault>,
-    /// An error was told, and the store was not opened again since.
+    /// Whether a step has failed since the last reopening.
     failed: bool,
 }
 
@@ -73,7 +73,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// What is on the disk now, in a store of its own: what a restart finds.
+    /// A copy of the present rows as a separate store: what a restart finds.
     #[must_use]
     pub fn restarted(&self) -> Self {
         let copy = lock(&self.disk).clone();
@@ -87,55 +87,55 @@ impl Memory {
         Opening { clean: !disk.dirty, next_row: disk.next_row, numbers: disk.numbers() }
     }
 
-    /// No write ends until [`release`](Self::release).
+    /// Holds back all steps until [`release`](Self::release).
     pub fn hold(&self) {
         self.held.send_replace(true);
     }
 
-    /// Writes end again.
+    /// Lets steps proceed again.
     pub fn release(&self) {
         self.held.send_replace(false);
     }
 
-    /// Every step fails by this fault until [`repair`](Self::repair); one that is held, too.
+    /// Gives every step this fault until [`repair`](Self::repair), including a step that is held back.
     pub fn break_by(&self, fault: Fault) {
         lock(&self.plan).broken = Some(fault);
         self.release();
     }
 
-    /// Steps succeed again, those included for which a fault was planned.
+    /// Removes all faults, including the planned ones.
     pub fn repair(&self) {
         let mut plan = lock(&self.plan);
         plan.broken = None;
         plan.faults.clear();
     }
 
-    /// Plans a fault for the step of this number, counted from 1 over writes and reopenings.
+    /// Plans a fault for the step with this number. Writes and reopenings count, from 1.
     pub fn fault_at(&self, step: u64, fault: Fault) {
         lock(&self.plan).faults.insert(step, fault);
     }
 
-    /// Writes and reopenings so far.
+    /// Number of writes and reopenings so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         lock(&self.plan).steps
     }
 
-    /// All rows of the journal, oldest first.
+    /// All journal rows, oldest first.
     #[must_use]
     pub fn journal_rows(&self) -> Vec<JournalRow> {
         lock(&self.disk).journal.values().cloned().collect()
     }
 
-    /// The rows of the journal from this one on, oldest first.
+    /// The journal rows from this id on, oldest first.
     #[must_use]
     pub fn journal_rows_from(&self, id: u64) -> Vec<JournalRow> {
         lock(&self.disk).journal.range(id..).map(|(_, row)| row.clone()).collect()
     }
 
-    /// Waits until the power has gone by a planned fault.
+    /// Waits until a planned fault has cut the power.
     pub async fn crashed(&self) {
-        // The sender is part of `self`, so this waits for the crash and nothing else.
+        // The sender is part of `self`, so the wait can't fail.
         let _dark = self.dark.subscribe().wait_for(|dark| *dark).await.is_ok();
     }
 
@@ -144,9 +144,9 @@ impl Memory {
         std::future::pending().await
     }
 
-    /// Waits while writes are held, then tells what happens to the next step.
+    /// Waits while steps are held back, then returns the fault of the next step.
     async fn step(&self) -> Option<Fault> {
-        // The sender is part of `self`, so this waits for the release and nothing else.
+        // The sender is part of `self`, so the wait can't fail.
         let mut held = self.held.subscribe();
         let _released = held.wait_for(|held| !held).await.is_ok();
         let mut plan = lock(&self.plan);
@@ -213,7 +213,7 @@ impl Store for Memory {
 }
 
 impl Disk {
-    /// Does all that is asked for, or nothing.
+    /// Applies all changes, or none.
     fn apply(&mut self, writes: Writes) -> Result<(), Error> {
         let mut next = self.next_row;
         for row in &writes.journal {
@@ -268,7 +268,7 @@ impl Disk {
         })
     }
 
-    /// Removes the oldest rows: so many, and no more once these are so many bytes.
+    /// Removes the oldest rows, up to both bounds.
     fn remove_journal(&mut self, goes: impl Fn(&JournalRow) -> bool, rows: u32, bytes: u64) {
         let mut removed = 0;
         let within = |row: &&JournalRow| {
@@ -300,7 +300,7 @@ impl Disk {
         }
     }
 
-    /// What the texts of the rows take.
+    /// Bytes of all texts.
     fn bytes(&self) -> u64 {
         let events = self.journal.values().map(|row| row.events.len());
         let item = |row: &KeyRow| row.item.as_ref().map_or(0, String::len);
@@ -366,14 +366,14 @@ impl Reader for Memory {
         ready((page, None))
     }
 
-    fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {
+    fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
         let disk = lock(&self.disk);
-        let mut all: Vec<Stretch> = Vec::new();
+        let mut all: Vec<Segment> = Vec::new();
         for row in disk.journal.values().filter(|row| row.queue == queue) {
-            let next = Stretch { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 };
+            let next = Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 };
             match all.last_mut() {
                 Some(last) if last.bytes + next.bytes <= bytes => {
-                    *last = Stretch { bytes: last.bytes + next.bytes, ..next };
+                    *last = Segment { bytes: last.bytes + next.bytes, ..next };
                 }
                 _ => all.push(next),
             }

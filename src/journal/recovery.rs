@@ -10,9 +10,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use super::STRETCH_BYTES;
+use super::SEGMENT_BYTES;
 use super::record::{self, Decoder, Identity, QueueRecord};
-use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Stretch};
+use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Segment};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::engine::{Misfit, Queue};
@@ -97,7 +97,7 @@ pub struct Loaded {
     /// The event as of which its checkpoint is.
     pub checkpoint_rv: Rv,
     /// How much of its journal is kept.
-    pub kept: Vec<Stretch>,
+    pub kept: Vec<Segment>,
 }
 
 /// What a store holds, at a glance.
@@ -187,7 +187,7 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     queue.restored().map_err(inconsistent)?;
     let last_rv = replay(reader, row, &mut queue, &floors, &mut decoder, progress).await?;
     queue.check().map_err(inconsistent)?;
-    let kept = reader.stretches(row.id, STRETCH_BYTES).await?;
+    let kept = reader.segments(row.id, SEGMENT_BYTES).await?;
     progress.queues.fetch_add(1, Ordering::Relaxed);
     Ok(Loaded { identity, queue, last_rv, checkpoint_rv, kept })
 }

@@ -1,11 +1,11 @@
-//! The store in SQLite: one database in a folder of its own, with one server at a time.
+//! The SQLite store: one database in a folder of its own, used by one server at a time.
 //!
-//! It is not where anything is cached or decided; rows go in and come out as they are. One connection
-//! writes, one copies the WAL into the database beside it, up to four read.
+//! The store neither caches nor interprets rows. One connection writes, one copies the WAL into the database
+//! beside the writer, and up to four read.
 //!
-//! Invariant: what was acknowledged is in the files that the paths lead to. It is checked after every
-//! commit and held against the mark at every start, because SQLite itself goes on with a file that was
-//! moved away under it, and opens one that was put back to an older state like any other.
+//! Invariant: everything acknowledged is in the files at the store's paths. The store checks this after every
+//! commit and compares the files with the high-water mark at every start. SQLite itself keeps writing to a file
+//! that was moved away, and opens a file that was restored to an older state like any other.
 
 mod backup;
 mod connect;
@@ -32,28 +32,28 @@ use sqlx::{Connection, Row};
 
 pub use self::backup::backup;
 use self::error::{WAY_OUT, database};
-use self::files::{Lock, Opened, Paths};
-use self::mark::{Mark, Reached};
+use self::files::{FileIdentities, Lock, Paths};
+use self::mark::{HighWaterMark, Reached};
 pub use self::reader::SqliteReader;
-pub use self::snapshot::{Found, Link, Placed, Remark, Snapshot, plain};
+pub use self::snapshot::{Finding, Found, Link, Placed, Snapshot, without_advice};
 use self::upkeep::Upkeep;
 use super::store::{Error, Opening, QueueId, Size, Store, Writes};
 
-/// How long a connection that failed may take to end before it counts as stuck.
+/// How long a failed connection may take to close before it counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
 /// When a commit counts as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// When it is on the disk: it outlasts a loss of power.
+    /// Once the disk has it: the commit survives a power loss.
     Full,
-    /// When the system has it: it outlasts the end of the process, but a loss of power may take the
-    /// newest commits, in order.
+    /// Once the operating system has it: the commit survives the process, but a power loss may take the newest
+    /// commits, in order.
     Normal,
 }
 
 impl Sync {
-    /// Its name in settings.
+    /// The name in the settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,25 +63,25 @@ impl Sync {
     }
 }
 
-/// The writer of a store in SQLite.
+/// The writer of a SQLite store.
 pub struct Sqlite {
     paths: Paths,
     sync: Sync,
-    /// None between the end of those that failed and the opening of others.
+    /// `None` after failed connections were closed and before new ones are open.
     connections: Option<Connections>,
-    /// Whether the last write is known to have come to a good end. Otherwise the connection may stand in
-    /// the middle of a transaction, and more may still happen on it.
+    /// Whether the last write is known to have succeeded. Otherwise the connection may be within a transaction
+    /// that is still running.
     is_sound: bool,
-    /// Whether the failure was a want of room. That is told before anything is synced, so the disk holds
-    /// what can be read; and to make sure of it by copying the WAL would take more room than there is.
+    /// Whether the failure was a full disk. SQLite reports it before it syncs, so everything readable is on the
+    /// disk, and copying the WAL to make sure would need room that is missing.
     is_full: bool,
-    /// What went wrong in an upkeep that nobody had asked for.
+    /// The error of a maintenance step that a write has run; the next call of `upkeep` returns it.
     untold: Option<Error>,
-    /// Connections on their way to their end.
+    /// Connections that are being closed.
     closing: Option<BoxFuture<'static, ()>>,
-    mark: Mark,
-    opened: Opened,
-    /// Last, so that it is given up last.
+    mark: HighWaterMark,
+    opened: FileIdentities,
+    /// The last field, so that the lock is released last.
     _lock: Lock,
 }
 
@@ -92,7 +92,7 @@ struct Connections {
 
 impl Connections {
     async fn close(self) {
-        // What was acknowledged is durable, and nothing else counts.
+        // Everything acknowledged is durable already.
         let _ = self.writer.close().await;
         self.upkeep.close().await;
     }
@@ -105,14 +105,13 @@ impl fmt::Debug for Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the store in a folder, makes it if there is none, and holds it until it is dropped. Nothing
-    /// is changed before all checks have passed, so that files can be put back after a refusal; but what
-    /// a start left half done is taken back.
+    /// Opens the store in a folder, creates it if it is missing, and locks it until it is dropped. Nothing is
+    /// changed before all checks have passed, so that files can be restored after a refusal. The only exception:
+    /// an interrupted creation is rolled back.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process holds it; [`Error::Newer`]; [`Error::Damaged`] if the check of
-    /// the database finds something, or less is there than was acknowledged; and [`Error::Full`] and
-    /// [`Error::Failed`].
+    /// [`Error::Locked`] if another process holds it; [`Error::Newer`]; [`Error::Damaged`] if the database fails
+    /// its check or lacks acknowledged rows; [`Error::Full`]; [`Error::Failed`].
     pub async fn open(folder: &Path, sync: Sync) -> Result<(Self, Arc<SqliteReader>, Opening), Error> {
         let paths = Paths::new(folder)?;
         paths.make_folder()?;
@@ -132,10 +131,10 @@ impl Sqlite {
         let mut writer = connect::writer(&paths, sync).await?;
         connect::migrate(&mut writer, found.is_none()).await?;
         let state = connect::state(&mut writer).await?;
-        let mark = Mark::start(&paths.mark, state.reached, sync, boot)?;
+        let mark = HighWaterMark::start(&paths.mark, state.reached, sync, boot)?;
         let upkeep = Upkeep::new(connect::writer(&paths, sync).await?);
         files::sync_folder(&paths.folder)?;
-        let opened = Opened::remember(&paths)?;
+        let opened = FileIdentities::remember(&paths)?;
         let reader = Arc::new(SqliteReader::new(paths.clone()));
         let connections = Some(Connections { writer, upkeep });
         let store = Self {
@@ -153,8 +152,8 @@ impl Sqlite {
         Ok((store, reader, state.opening))
     }
 
-    /// Closes what is open. Only then is the outcome of the last write settled: a connection that hangs
-    /// in it may still come to its end, so nothing is opened beside it.
+    /// Closes the connections. Only then is the outcome of the last write settled: a connection that hangs in it
+    /// may still complete it, so no other connection is opened before.
     async fn close_connections(&mut self) -> Result<(), Error> {
         if let Some(connections) = self.connections.take() {
             self.closing = Some(Box::pin(connections.close()));
@@ -169,7 +168,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Opens everything anew, as [`reopen`](Store::reopen) does.
+    /// Opens the connections anew, for [`reopen`](Store::reopen).
     async fn open_again(&mut self) -> Result<(), Error> {
         self.is_sound = false;
         self.opened.check()?;
@@ -179,7 +178,7 @@ impl Sqlite {
         let reached = settle(&mut writer, self.mark.reached(), self.is_full).await?;
         self.mark.set(&self.paths.mark, reached)?;
         let upkeep = Upkeep::new(connect::writer(&self.paths, self.sync).await?);
-        self.opened = Opened::remember(&self.paths)?;
+        self.opened = FileIdentities::remember(&self.paths)?;
         self.connections = Some(Connections { writer, upkeep });
         self.untold = None;
         self.is_sound = true;
@@ -201,17 +200,17 @@ impl Store for Sqlite {
         let row = writes.journal.iter().map(|row| row.id).fold(before.row, u64::max);
         let version = writes.queues.iter().map(|row| row.version).fold(before.version, u64::max);
         if connections.upkeep.note_bytes(write::bytes(&writes)) {
-            // No commit fails for this; whoever asks for the upkeep next is told.
+            // A failed step does not fail the commit; the next call of `upkeep` returns the error.
             let stepped = connections.upkeep.step(&self.paths, &mut connections.writer).await;
             self.untold = stepped.err().or(self.untold.take());
         }
-        // Also for whoever drops this future: the write may or may not happen then.
+        // If this future is dropped from here on, the outcome of the write is unknown.
         self.is_sound = false;
         let written = write::commit(&mut connections.writer, writes, row + 1).await;
         let written = written.map_err(|said| database("write", said));
         self.is_full = matches!(written, Err(Error::Full { .. }));
         written?;
-        // Only now: the mark must not say more than is durable.
+        // The mark follows the commit: it must never be ahead of what is durable.
         self.mark.set(&self.paths.mark, Reached { row, version })?;
         self.opened.check()?;
         self.is_sound = true;
@@ -251,7 +250,7 @@ impl Store for Sqlite {
             if let Some(Connections { mut writer, upkeep }) = self.connections.take() {
                 upkeep.close().await;
                 if copies {
-                    // What is left in the WAL is as durable there, and copied by the next who opens it.
+                    // Rows that remain in the WAL are durable there; the next start copies them.
                     let _ = copy_all(&mut writer).await;
                 }
                 let _ = writer.close().await;
@@ -261,9 +260,9 @@ impl Store for Sqlite {
     }
 }
 
-/// Makes durable what can be read, and tells how far that goes. After a failed sync the system may show
-/// more than the disk holds; copied into the database and synced anew, it is there, and the WAL starts
-/// from nothing.
+/// Makes everything readable durable, and returns how far it reaches. After a failed sync the operating system
+/// may return data that the disk lacks. Copying the WAL into the database and syncing the database writes that
+/// data again.
 async fn settle(
     writer: &mut SqliteConnection,
     acknowledged: Reached,
@@ -282,7 +281,7 @@ async fn settle(
     Ok(here)
 }
 
-/// Copies the whole WAL into the database.
+/// Copies the whole WAL into the database and truncates it.
 async fn copy_all(writer: &mut SqliteConnection) -> Result<(), Error> {
     let failed = |said| database("copy the WAL into the database", said);
     let row = sqlx::query(sql::CHECKPOINT_ALL).fetch_one(writer).await.map_err(failed)?;

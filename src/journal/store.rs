@@ -169,7 +169,7 @@ pub type History = (Vec<JournalRow>, Option<Rv>);
 
 /// How much of the journal a stretch of a queue's rows takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Segment {
     /// The last event of its last row.
     pub last_rv: Rv,
     /// When that event happened.
@@ -346,7 +346,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// last of these rows, so that it can be seen that the next one follows.
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>>;
 
-    /// How much of a queue's journal is kept, oldest first, in stretches of up to `bytes` each (a
+    /// How much of a queue's journal is kept, oldest first, in segments of up to `bytes` each (a
     /// larger row is a stretch by itself).
-    fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>>;
+    fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>>;
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::books::Book;
-use super::checkpoint::Checkpoint;
-use super::gather::{Batch, Gathering};
+use super::checkpointer::Checkpoint;
+use super::commit_queue::{Batch, CommitQueue};
+use super::grouped_batch::{GroupedBatch, QueueLogs};
+use super::queue_log::QueueLog;
 use super::recovery::{self, Contents, on_own_thread};
 use super::store::{self, Opening, QueueId, Reader, Store, Writes};
-use super::work::{Books, Work};
-use super::{Error, Journal, Observer, Pace};
+use super::{Error, Journal, Observer, WriterOptions};
 use crate::causes::with_causes;
 use crate::clock::Clock;
 use crate::engine::delta::Rv;
@@ -46,12 +46,12 @@ const TRIMMED_QUEUES: usize = 16;
 #[derive(Debug)]
 pub struct Writer<S> {
     store: S,
-    gathering: Arc<Gathering>,
+    commit_queue: Arc<CommitQueue>,
     observer: Arc<dyn Observer>,
     clock: Clock,
     cut: CancellationToken,
     next_row: u64,
-    books: Books,
+    logs: QueueLogs,
     checkpoint: Option<Checkpoint>,
     /// Bytes of events since the last checkpoint began.
     growth: u64,
@@ -59,7 +59,7 @@ pub struct Writer<S> {
     growth_max: u64,
     /// How many of these the checkpoint that runs makes up for.
     growth_covered: u64,
-    pace: Pace,
+    pace: WriterOptions,
     /// No checkpoint begins before this instant.
     next_checkpoint_us: u64,
     /// How long none began after the last one that failed.
@@ -81,20 +81,20 @@ pub async fn open<S: Store>(
     clock: Clock,
     observer: Arc<dyn Observer>,
     cut: CancellationToken,
-    pace: Pace,
+    pace: WriterOptions,
 ) -> Result<(Journal, Writer<S>, Contents), recovery::Error> {
     let reading = reader.clone();
     let contents = on_own_thread(async move { recovery::contents(reading.as_ref()).await }).await?;
-    let gathering = Arc::new(Gathering::new(opening.numbers, pace.uncommitted_bytes_max));
-    let journal = Journal { gathering: gathering.clone(), floor: opening.numbers.floor, reader };
+    let commit_queue = Arc::new(CommitQueue::new(opening.numbers, pace.uncommitted_bytes_max));
+    let journal = Journal { commit_queue: commit_queue.clone(), floor: opening.numbers.floor, reader };
     let writer = Writer {
         store,
-        gathering,
+        commit_queue,
         observer,
         clock,
         cut,
         next_row: opening.next_row,
-        books: Books::new(),
+        logs: QueueLogs::new(),
         checkpoint: None,
         growth: 0,
         growth_max: pace.growth_bytes_min,
@@ -119,19 +119,19 @@ pub async fn abandon(writing: JoinHandle<()>) {
 impl<S: Store> Writer<S> {
     /// Writes until the journal is closed and all that was gathered is committed.
     pub async fn run(mut self) {
-        let _alarm = Alarm(self.gathering.clone());
+        let _alarm = Alarm(self.commit_queue.clone());
         // Before anything else is written: what is not closed in good order must show.
         while !self.write_or_fail(Writes { clean: Some(false), ..Writes::default() }).await {
-            if self.cut.is_cancelled() || self.gathering.is_closed() {
+            if self.cut.is_cancelled() || self.commit_queue.is_closed() {
                 return self.store.close().await;
             }
         }
-        while !self.gathering.is_closed() {
+        while !self.commit_queue.is_closed() {
             if !self.turn().await {
-                self.gathering.wait(UPKEEP_PERIOD).await;
+                self.commit_queue.wait(UPKEEP_PERIOD).await;
             }
         }
-        while let Some(batch) = self.gathering.take() {
+        while let Some(batch) = self.commit_queue.take() {
             self.commit(batch).await;
         }
         self.end().await;
@@ -139,7 +139,7 @@ impl<S: Store> Writer<S> {
 
     /// Does what is next; tells whether there was anything.
     async fn turn(&mut self) -> bool {
-        let batch = self.gathering.take();
+        let batch = self.commit_queue.take();
         let idle = batch.is_none();
         if let Some(batch) = batch {
             self.commit(batch).await;
@@ -171,11 +171,11 @@ impl<S: Store> Writer<S> {
     /// that all is in order. None of that if the store takes nothing: what was acknowledged is in it.
     async fn end(mut self) {
         self.finish_checkpoint().await;
-        if self.checkpoint.is_none() && !self.gathering.is_down() {
+        if self.checkpoint.is_none() && !self.commit_queue.is_down() {
             self.begin_checkpoint();
         }
         self.finish_checkpoint().await;
-        if self.gathering.is_in_good_order() {
+        if self.commit_queue.is_in_good_order() {
             self.write_or_fail(Writes { clean: Some(true), ..Writes::default() }).await;
         }
         self.store.close().await;
@@ -190,7 +190,7 @@ impl<S: Store> Writer<S> {
     /// Commits a batch and tells those who wait for it; says whether it is durable.
     async fn commit(&mut self, mut batch: Batch) -> bool {
         let begun_us = self.clock.monotonic_us();
-        let mut work = Work::of(mem::take(&mut batch.ops));
+        let mut work = GroupedBatch::of(mem::take(&mut batch.ops));
         let events = work.events();
         let mut writes = work.writes(&mut self.next_row);
         self.growth += writes.journal.iter().map(|row| row.events.len() as u64).sum::<u64>();
@@ -206,7 +206,7 @@ impl<S: Store> Writer<S> {
         for queue in &work.released {
             self.checkpoint.iter_mut().for_each(|checkpoint| checkpoint.release(*queue));
         }
-        self.deleted.extend(work.enter(&mut self.books, self.pace.stretch_bytes));
+        self.deleted.extend(work.enter(&mut self.logs, self.pace.segment_bytes));
         batch.end(Ok(()));
         self.trimmed(&trims);
         if events > 0 {
@@ -217,35 +217,35 @@ impl<S: Store> Writer<S> {
 
     fn begin_checkpoint(&mut self) {
         self.growth_covered = mem::take(&mut self.growth);
-        let queues = self.books.keys().copied().collect();
+        let queues = self.logs.keys().copied().collect();
         self.checkpoint = Some(Checkpoint::new(queues, self.clock.monotonic_us(), self.pace.clone()));
     }
 
     /// One slice of the checkpoint. It is written after all that it may know of.
     async fn slice(&mut self) {
         let Some(checkpoint) = &mut self.checkpoint else { return };
-        let mut writes = checkpoint.next(&self.books, &self.gathering);
-        for _ in 0..self.gathering.len() {
-            let Some(batch) = self.gathering.take() else { break };
+        let mut writes = checkpoint.next(&self.logs, &self.commit_queue);
+        for _ in 0..self.commit_queue.len() {
+            let Some(batch) = self.commit_queue.take() else { break };
             if !self.commit(batch).await {
                 return;
             }
         }
         // A queue whose deletion has just been committed must not come back by its checkpoint.
-        writes.retain(|queue| self.books.contains_key(&queue));
+        writes.retain(|queue| self.logs.contains_key(&queue));
         let begun_us = self.clock.monotonic_us();
         if !self.write_or_fail(writes).await {
             return;
         }
         let took = self.clock.since(begun_us);
         for done in self.checkpoint.iter_mut().flat_map(|checkpoint| checkpoint.wrote(took)) {
-            if let Some(book) = self.books.get_mut(&done.queue) {
-                book.checkpoint_rv = done.rv;
-                book.live_bytes = done.live_bytes;
+            if let Some(log) = self.logs.get_mut(&done.queue) {
+                log.checkpoint_rv = done.rv;
+                log.live_bytes = done.live_bytes;
             }
         }
         if let Some(ended) = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended()) {
-            let live: u64 = self.books.values().map(|book| book.live_bytes).sum();
+            let live: u64 = self.logs.values().map(|log| log.live_bytes).sum();
             self.growth_max = self.pace.growth_bytes_min.max(live / 2);
             self.checkpoint_wait = Duration::ZERO;
             self.observer.checkpointed(self.clock.since(ended.begun_us()));
@@ -256,7 +256,7 @@ impl<S: Store> Writer<S> {
     fn add_trims(&self, writes: &mut Writes) {
         let now = Time::from_micros(self.clock.wall_us());
         for row in &writes.journal {
-            let rv = self.books.get(&row.queue).and_then(|book| book.expendable(now));
+            let rv = self.logs.get(&row.queue).and_then(|log| log.expendable(now));
             let trim = rv.map(|rv| (row.queue, rv));
             if trim.is_some() && trim.as_ref() != writes.trimmed.last() {
                 writes.trimmed.extend(trim);
@@ -266,8 +266,8 @@ impl<S: Store> Writer<S> {
 
     fn trimmed(&mut self, trims: &[(QueueId, Rv)]) {
         for (queue, rv) in trims {
-            if let Some(book) = self.books.get_mut(queue) {
-                book.trimmed(*rv);
+            if let Some(log) = self.logs.get_mut(queue) {
+                log.trimmed(*rv);
             }
         }
     }
@@ -275,7 +275,7 @@ impl<S: Store> Writer<S> {
     /// Removes what is too old and what deleted queues have left, and keeps the files in bounds.
     async fn upkeep(&mut self) {
         let now = Time::from_micros(self.clock.wall_us());
-        let old = self.books.iter().filter_map(|(queue, book)| Some((*queue, book.expendable(now)?)));
+        let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.expendable(now)?)));
         let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
         self.add_deleted(&mut writes).await;
         let trims = writes.trimmed.clone();
@@ -286,7 +286,7 @@ impl<S: Store> Writer<S> {
         self.trimmed(&trims);
         match self.store.upkeep().await {
             Ok(size) => {
-                let lag = self.books.values().map(Book::lag).sum();
+                let lag = self.logs.values().map(QueueLog::lag).sum();
                 self.observer.sized(size.bytes, lag);
             }
             Err(error) => self.fail_and_reopen(&error, None).await,
@@ -332,21 +332,21 @@ impl<S: Store> Writer<S> {
             self.checkpoint_wait = (self.checkpoint_wait * 2).clamp(CHECKPOINT_WAIT_MIN, CHECKPOINT_WAIT_MAX);
             self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(micros(self.checkpoint_wait));
         }
-        self.gathering.go_down(Error::from(error), batch);
+        self.commit_queue.go_down(Error::from(error), batch);
         let mut wait = RETRY_MIN;
         let mut told = error.to_string();
         loop {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(wait) => {}
-                () = self.gathering.closing().cancelled() => {}
+                () = self.commit_queue.closing().cancelled() => {}
                 () = self.cut.cancelled() => return,
             }
             wait = (wait * 2).min(RETRY_MAX);
             // Asked before: it may be closed while this is tried.
-            let is_closed = self.gathering.is_closed();
+            let is_closed = self.commit_queue.is_closed();
             let Err(error) = self.store.reopen().await else { break };
-            self.gathering.go_down(Error::from(&error), None);
+            self.commit_queue.go_down(Error::from(&error), None);
             if is_closed {
                 return;
             }
@@ -354,13 +354,13 @@ impl<S: Store> Writer<S> {
                 tracing::error!(error = %with_causes(&error), "the journal is still down");
             }
         }
-        self.gathering.come_up();
+        self.commit_queue.come_up();
         tracing::info!("the journal is back");
     }
 }
 
 /// Lets nobody wait for a writer that has panicked.
-struct Alarm(Arc<Gathering>);
+struct Alarm(Arc<CommitQueue>);
 
 impl Drop for Alarm {
     fn drop(&mut self) {

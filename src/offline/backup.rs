@@ -1,4 +1,4 @@
-//! `deltaq backup`: a copy of a store, also of one in use, that is checked row by row.
+//! `deltaq backup`: copies a store, which may be in use, and checks every row of the copy.
 
 use std::fs;
 use std::io;
@@ -9,11 +9,12 @@ use super::{Error, survey};
 use crate::clock::Clock;
 use crate::journal::sqlite;
 
-/// Copies the store in `folder` to the file `to`, then looks at every row of the copy, and whether less is
-/// there than the store had acknowledged; tells its bytes and what was found. A copy with damage is kept: it is the best there is.
+/// Copies the store in `folder` to the file `to`, then checks every row of the copy and compares the copy with
+/// the store's high-water mark. Returns the bytes of the copy and the findings. A damaged copy is kept, because
+/// it may be the best one available.
 ///
 /// # Errors
-/// [`Error::Exists`]; what [`survey`] says; and whatever the store fails with, which leaves no file.
+/// [`Error::Exists`]; the errors of [`survey`]; and any error of the store, after which the copy is removed.
 pub async fn backup(
     folder: &Path,
     to: &Path,

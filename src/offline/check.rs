@@ -1,8 +1,8 @@
-//! `deltaq check`: all that is wrong with a store, not only the first of it.
+//! `deltaq check`: lists all damage of a store.
 //!
-//! Every row of every table is read and held against its checksum, its format and the rows around it; then
-//! each queue is loaded as at a start. Nothing is changed and nothing is held but the instant that is
-//! looked at. It is no repair: what is damaged is told, and what can be done.
+//! The check reads every row of every table and compares it with its checksum, its format and the neighbouring
+//! rows. Then it loads each queue as a start does. It works on a snapshot and changes nothing. It repairs
+//! nothing: it reports the damage and the remedy.
 
 mod links;
 mod rows;
@@ -19,62 +19,62 @@ use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::journal::record::Decoder;
 use crate::journal::recovery::{self, Progress};
-use crate::journal::sqlite::{Remark, Snapshot, plain};
+use crate::journal::sqlite::{Finding, Snapshot, without_advice};
 use crate::journal::store::{self, QueueId, QueueRow};
 
-/// How thoroughly a store is looked at.
+/// How thoroughly a store is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Every row by itself and between the others.
+    /// Every row by itself and in relation to its neighbours.
     Rows,
-    /// Also every queue as a whole, loaded one after the other.
+    /// In addition, every queue as a whole, by loading it.
     Queues,
 }
 
-/// What was found, in numbers.
+/// The result of a check, in numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Queues that are not deleted.
+    /// Number of queues that are not deleted.
     pub queues: u64,
-    /// Keys: those of the queues as they were loaded, or else rows of them.
+    /// Number of keys of the loaded queues, or of key rows if no queues were loaded.
     pub keys: u64,
-    /// Rows of the journal.
+    /// Number of journal rows.
     pub journal_rows: u64,
-    /// Events in them.
+    /// Number of events in these rows.
     pub events: u64,
-    /// Findings of damage.
+    /// Number of findings of damage.
     pub damage: u64,
-    /// Those among them that only touch the history of keys.
+    /// Findings among them that affect only the history of keys.
     pub history_only: u64,
-    /// Queues that can be loaded, by name, if there is damage.
+    /// The names of the queues that can be loaded.
     pub whole: Vec<String>,
-    /// How long it took.
+    /// The duration of the check.
     pub took: Duration,
 }
 
-/// What a finding means for the next start.
+/// The consequence of a finding for the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
-    /// A queue can't be loaded, or not be trusted.
+    /// A queue can't be loaded or trusted.
     State,
-    /// The state is behind it: only the history of keys is touched.
+    /// The checkpoint is newer than the damaged row, so only the history of keys is affected.
     History,
 }
 
-/// A queue, as far as it is known.
+/// What is known of a queue.
 #[derive(Debug, Default)]
 struct Known {
     name: Option<String>,
     is_deleted: bool,
-    /// The row, if the queue can be loaded by it.
+    /// The queue's row, if it is good.
     row: Option<QueueRow>,
-    /// The event as of which the row is.
+    /// The event at which the checkpoint began.
     checkpoint_rv: Rv,
-    /// The newest event that a row of the checkpoint knows of.
+    /// The newest event in any row of the checkpoint.
     newest_rv: Rv,
-    /// Up to which event keys were gone.
+    /// For each tombstone, the event that removed its key.
     floors: HashMap<Key, Rv>,
-    /// Whether something was found that a load would stumble over.
+    /// Whether the damage can make a load fail.
     is_damaged: bool,
 }
 
@@ -83,30 +83,30 @@ struct Examiner<'a> {
     tell: &'a mut dyn FnMut(String),
     decoder: Decoder,
     queues: BTreeMap<QueueId, Known>,
-    /// Rows of the journal that can't be trusted to say what is before and behind them.
+    /// Journal rows whose position can't be trusted.
     damaged_rows: HashSet<u64>,
     report: Report,
 }
 
-/// Looks for damage in the store in a folder. A server may have it: then it is looked at as of now.
+/// Checks the store in a folder. A server may use it meanwhile.
 ///
 /// # Errors
-/// What [`survey`] says; [`Error::Store`] if nothing can be looked at at all.
+/// The errors of [`survey`]; [`Error::Store`] if nothing can be read.
 pub async fn check(folder: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -> Result<Report, Error> {
     survey(folder)?;
     let snapshot = Snapshot::take(folder).await.map_err(unadvised)?;
     if let Some(holder) = snapshot.server() {
-        tell(format!("note: {holder} has the store; this is what it held when the check began"));
+        tell(format!("note: {holder} uses the store; this is its content when the check began"));
     }
     let report = examine(&snapshot, Depth::Queues, clock, tell).await;
     snapshot.close().await;
     Ok(report)
 }
 
-/// Looks for damage in a backup.
+/// Checks a backup.
 ///
 /// # Errors
-/// [`Error::Store`] if nothing can be looked at at all.
+/// [`Error::Store`] if nothing can be read.
 pub async fn check_backup(file: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -> Result<Report, Error> {
     let unreadable = |source| Error::Unreadable { at: file.to_owned(), source };
     std::fs::File::open(file).map_err(unreadable)?;
@@ -116,18 +116,18 @@ pub async fn check_backup(file: &Path, clock: &Clock, tell: &mut dyn FnMut(Strin
     Ok(report)
 }
 
-/// Others send to `deltaq check`, which this is.
+/// Removes the advice to run `deltaq check`, which is what runs here.
 fn unadvised(error: store::Error) -> Error {
     match error {
         store::Error::Damaged { .. } => {
-            let found = format!("{}: nothing can be read. Restore a backup", plain(&error));
+            let found = format!("{}: nothing can be read. Restore a backup", without_advice(&error));
             store::Error::Damaged { found }.into()
         }
         error => error.into(),
     }
 }
 
-/// Looks for damage; `tell` hears of each finding as it comes, one line each.
+/// Checks a snapshot; `tell` receives each finding at once, as one line.
 pub async fn examine(
     snapshot: &Snapshot,
     depth: Depth,
@@ -156,10 +156,10 @@ pub async fn examine(
 
 impl Examiner<'_> {
     async fn look_at_the_whole(&mut self) {
-        for remark in self.snapshot.remarks() {
-            match remark {
-                Remark::Damage(what) => self.damage(None, Weight::State, &what),
-                Remark::Note(what) => (self.tell)(format!("note: {what}")),
+        for finding in self.snapshot.findings() {
+            match finding {
+                Finding::Damage(what) => self.damage(None, Weight::State, &what),
+                Finding::Note(what) => (self.tell)(format!("note: {what}")),
             }
         }
         let found = self.snapshot.integrity().await;
@@ -179,10 +179,10 @@ impl Examiner<'_> {
         }
     }
 
-    /// SQLite itself can't read on.
+    /// SQLite itself can't continue to read.
     fn unreadable(&mut self, place: &str, error: &store::Error) {
         let error = match error {
-            store::Error::Damaged { .. } => plain(error),
+            store::Error::Damaged { .. } => without_advice(error),
             error => with_causes(error),
         };
         self.damage(None, Weight::State, &format!("{place}: can't be read to its end: {error}"));
@@ -204,7 +204,7 @@ impl Examiner<'_> {
         (self.tell)(format!("{label}: {place}{what}"));
     }
 
-    /// Loads a queue as a start would.
+    /// Loads a queue as a start does.
     async fn load(&mut self, id: QueueId) {
         let Some(known) = self.queues.get_mut(&id) else { return };
         let (Some(row), was_damaged) = (known.row.take(), known.is_damaged) else { return };
@@ -213,11 +213,11 @@ impl Examiner<'_> {
                 self.report.keys += loaded.queue.keys() as u64;
                 self.report.whole.push(row.name.to_string());
             }
-            // Of damage that was told already it would only tell the first again.
+            // The load would only repeat damage that was reported already.
             Err(_) if was_damaged => {}
             Err(error) => {
                 let what = match &error {
-                    recovery::Error::Read(error @ store::Error::Damaged { .. }) => plain(error),
+                    recovery::Error::Read(error @ store::Error::Damaged { .. }) => without_advice(error),
                     error => with_causes(error),
                 };
                 self.damage(Some(id), Weight::State, &format!("it can't be loaded: {what}"));
@@ -227,13 +227,13 @@ impl Examiner<'_> {
 }
 
 impl Report {
-    /// Whether nothing is damaged.
+    /// Whether there is no damage.
     #[must_use]
     pub const fn is_good(&self) -> bool {
         self.damage == 0
     }
 
-    /// What can be done, if there is damage.
+    /// The remedy, if there is damage.
     #[must_use]
     pub fn advice(&self) -> Option<String> {
         if self.is_good() {

@@ -1,4 +1,4 @@
-//! `deltaq export`: the known objects of a queue, a line each.
+//! `deltaq export`: writes the known objects of a queue, one per line.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -10,17 +10,17 @@ use super::{Error, survey};
 use crate::engine::Queue;
 use crate::engine::known::Known;
 use crate::journal::recovery::{self, Progress};
-use crate::journal::sqlite::{Remark, Snapshot};
+use crate::journal::sqlite::{Finding, Snapshot};
 use crate::name::Name;
 
-/// Bytes that are written at a time.
+/// How many bytes are written at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Loads a queue of a store that no server has, without changing the store. `warn` hears of what is
-/// missing in the store as a whole.
+/// Loads a queue of a store that no server uses, without changing the store. `warn` receives the damage of the
+/// store as a whole.
 ///
 /// # Errors
-/// [`Error::Served`], [`Error::NoQueue`], [`Error::Load`], or what is wrong with the store.
+/// [`Error::Served`], [`Error::NoQueue`], [`Error::Load`], or an error of the store.
 pub async fn load(folder: &Path, name: &Name, warn: &mut dyn FnMut(String)) -> Result<Queue, Error> {
     survey(folder)?;
     let snapshot = Snapshot::take(folder).await?;
@@ -37,13 +37,14 @@ async fn load_from(
 ) -> Result<Queue, Error> {
     snapshot.refuse_server().map_err(|source| {
         let path = format!("/v1/queues/{name}/known");
-        let hint =
-            format!("it gives them itself: curl -H 'accept: application/x-ndjson' localhost:7070{path}");
+        let hint = format!(
+            "the server exports them itself: curl -H 'accept: application/x-ndjson' localhost:7070{path}"
+        );
         Error::Served { source, hint }
     })?;
-    for remark in snapshot.remarks() {
-        if let Remark::Damage(what) = remark {
-            warn(format!("{what}. What is there is exported"));
+    for finding in snapshot.findings() {
+        if let Finding::Damage(what) = finding {
+            warn(format!("{what}. The remaining objects are exported"));
         }
     }
     let rows = snapshot.reader().queues().await?;
@@ -63,11 +64,11 @@ async fn load_from(
     Ok(loaded.queue)
 }
 
-/// So many names of other queues are shown.
+/// Most names of other queues in an error.
 const NAMES_SHOWN: usize = 20;
 
-/// Writes the known objects to a new file that only its owner may read; tells how many there are. What
-/// can't be written to its end is removed.
+/// Writes the known objects to a new file that only its owner may read. Returns their number. An incomplete file
+/// is removed.
 ///
 /// # Errors
 /// [`Error::Exists`] and [`Error::Write`].
@@ -83,23 +84,23 @@ pub fn to_file(queue: &Queue, to: &Path) -> Result<u64, Error> {
         .and_then(|()| out.flush())
         .and_then(|()| out.get_ref().sync_all());
     if done.is_err() {
-        // Why it can't be written is worth more than why a part of it stays.
+        // The first error matters more than a failure to remove the incomplete file.
         let _ = fs::remove_file(to);
     }
     done.map(|()| written).map_err(failed)
 }
 
-/// Writes the known objects to the standard output; tells how many there are.
+/// Writes the known objects to the standard output. Returns their number.
 ///
 /// # Errors
-/// [`Error::Pipe`] if the reader has left, else [`Error::Write`].
+/// [`Error::Pipe`] if the reader has closed the output, otherwise [`Error::Write`].
 pub fn to_stdout(queue: &Queue) -> Result<u64, Error> {
     let mut out = BufWriter::with_capacity(CHUNK_BYTES, io::stdout().lock());
     let mut written = 0;
     let done = lines(queue, &mut out, &mut written).and_then(|()| out.flush());
     done.map(|()| written).map_err(|source| match source.kind() {
         io::ErrorKind::BrokenPipe => {
-            // What is left in the buffer has nowhere to go.
+            // Nobody reads the rest of the buffer.
             let _ = out.into_parts();
             Error::Pipe { written }
         }
@@ -125,8 +126,8 @@ fn line(key: &str, known: &Known, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, source)?;
     }
     out.write_all(b",\"object\":")?;
-    // A line break in an object stands between its members, where a space means the same: within a text
-    // JSON has it escaped.
+    // A raw line break in an object is insignificant white space, because JSON strings contain line breaks only
+    // escaped. A space replaces it.
     for (index, part) in known.object.as_str().split('\n').enumerate() {
         if index > 0 {
             out.write_all(b" ")?;

@@ -1,6 +1,6 @@
-//! `deltaq import`: known objects into a store, by the same service that answers `/seed`.
+//! `deltaq import`: adds known objects to a store, with the service that also implements `/seed`.
 //!
-//! All of them are one commit, so that nothing but all or none is in the store, however this ends.
+//! The import is one commit, so that either all objects or none are in the store, however the command ends.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::engine::Seed;
 use crate::engine::config::Config;
 use crate::engine::refusal::Refusal;
-use crate::journal::Pace;
+use crate::journal::WriterOptions;
 use crate::journal::sqlite::{Sqlite, Sync};
 use crate::journal::store::Reader;
 use crate::journal::writer;
@@ -25,24 +25,24 @@ use crate::service::{self, FirstCommand, Limits, Registry};
 
 /// How much longer than its object a line may be, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
-/// Longest time for the last checkpoint, once the objects are in.
+/// The time limit of the last checkpoint.
 const CLOSING_MAX: Duration = Duration::from_hours(1);
 
-/// What a queue that does not exist is made with, and how a line is read.
+/// How to create a missing queue and how to read a line.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The settings of a new queue.
     pub defaults: Config,
     /// Most queues.
     pub max_queues: usize,
-    /// Reads a line by the settings of the queue; the text says what is wrong with it.
+    /// Reads a line by the settings of the queue. The error describes what is wrong with the line.
     pub read: fn(&str, &Config) -> Result<Seed, String>,
 }
 
-/// Reads all of `input` into the queue; tells how many lines there were.
+/// Imports all of `input` into the queue. Returns the number of objects.
 ///
 /// # Errors
-/// [`Error::Line`], [`Error::Input`] and [`Error::Refused`] have changed nothing.
+/// [`Error::Line`], [`Error::Input`] and [`Error::Refused`] leave the store unchanged.
 pub async fn import(
     folder: &Path,
     name: &Name,
@@ -94,7 +94,7 @@ fn seeds(
     let bytes_max = config.max_object_bytes.saturating_add(ENVELOPE_BYTES_MAX);
     loop {
         let mut line = Vec::new();
-        // One more for the end of the line, and one that is too many.
+        // One more byte for the line break, and one to detect a line that is too long.
         let mut bounded = std::io::Read::take(&mut input, bytes_max as u64 + 2);
         let got = bounded.read_until(b'\n', &mut line);
         let got = got.map_err(|source| Error::Input { line: number, source })?;
@@ -121,7 +121,7 @@ fn seeds(
     }
 }
 
-/// A service without HTTP.
+/// The service without HTTP.
 struct Running {
     registry: Arc<Registry>,
     shutdown: Shutdown,
@@ -135,13 +135,13 @@ impl Running {
         let (unclean, shutdown) = (!opening.clean, Shutdown::manual(CLOSING_MAX));
         let observer = Arc::new(metrics.of_journal());
         let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
-        let opened = writer::open(opened, clock.clone(), observer, cut, Pace::default()).await;
+        let opened = writer::open(opened, clock.clone(), observer, cut, WriterOptions::default()).await;
         let (journal, writer, contents) = opened.map_err(Error::Recovery)?;
         let writing = shutdown.spawn_last("journal writer", writer.run());
         let limits = Limits { auto_create: true, max_queues: rules.max_queues, max_waiters: 0 };
         let (clock, journal) = (clock.clone(), Some(journal));
         let registry = Registry::new(limits, rules.defaults, clock, journal, shutdown.clone(), metrics);
-        // No worker can reach it, so no lease must end.
+        // No worker can reach the service, so no lease must end.
         let registry = registry.without_tasks();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
         // All queues, because the store is closed cleanly only if each of them is.
@@ -152,8 +152,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Ends it as a server ends, but waits for no journal that is down. Tells whether the store was closed
-    /// in good order.
+    /// Ends the service as a server does, but does not wait for a journal that is down. Returns whether the
+    /// store was cleanly closed.
     async fn close(self) -> bool {
         let Self { registry, shutdown, mut writing } = self;
         shutdown.signal();

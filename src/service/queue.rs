@@ -25,13 +25,13 @@ use crate::engine::delta::Rv;
 use crate::engine::time::Time;
 use crate::journal::recovery::Loaded;
 use crate::journal::store::QueueId;
-use crate::journal::{Commit, Journal, Naming};
+use crate::journal::{Commit, Journal, QueueMeta};
 use crate::lifecycle::Shutdown;
 
 /// A queue that runs, shared through its `Arc`.
 #[derive(Debug)]
 pub struct Handle {
-    naming: Naming,
+    meta: QueueMeta,
     pub(super) context: Context,
     time: QueueClock,
     state: Mutex<State>,
@@ -91,7 +91,7 @@ pub struct Document {
 
 impl Handle {
     /// A queue that was created or loaded; it is durable once `commit` has come.
-    pub(super) fn new(naming: Naming, mut queue: Queue, commit: Commit, context: Context) -> Self {
+    pub(super) fn new(meta: QueueMeta, mut queue: Queue, commit: Commit, context: Context) -> Self {
         let mut commits = Commits::new(queue.resource_version());
         if context.journal.is_some() {
             queue.journaled();
@@ -100,7 +100,7 @@ impl Handle {
             commits.newest = commit;
         }
         Self {
-            naming,
+            meta,
             time: QueueClock::new(context.clock.clone(), queue.last_at()),
             context,
             config: ArcSwap::new(queue.config().clone()),
@@ -115,7 +115,7 @@ impl Handle {
     /// A queue that was loaded from the journal. Live leases get their full length again, a Replace that was cut off is
     /// noted, and after an unclean end the numbers skip ahead.
     pub(super) fn loaded(
-        naming: Naming,
+        meta: QueueMeta,
         loaded: Loaded,
         failures: u64,
         unclean: bool,
@@ -123,7 +123,7 @@ impl Handle {
     ) -> Self {
         let commit = context.journal.as_ref().map(|(journal, _)| journal.resume(&loaded, failures));
         let last_rv = loaded.last_rv;
-        let handle = Self::new(naming, loaded.queue, Commit::done(), context);
+        let handle = Self::new(meta, loaded.queue, Commit::done(), context);
         let mut state = handle.lock();
         state.queue.set_committed(last_rv);
         state.commits.resume(last_rv, failures, commit.unwrap_or_default());
@@ -141,26 +141,26 @@ impl Handle {
     /// The queue's name.
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.naming.name
+        &self.meta.name
     }
 
     /// The id of the lease with this token.
     #[must_use]
     pub fn lease_id(&self, token: Rv) -> LeaseId {
-        LeaseId { incarnation: self.naming.incarnation, token }
+        LeaseId { incarnation: self.meta.incarnation, token }
     }
 
     /// The token of a lease's id; 0, which no lease has, for an id that is not of this queue.
     #[must_use]
     pub fn token(&self, id: &str) -> Rv {
-        let own = LeaseId::parse(id).filter(|id| id.incarnation == self.naming.incarnation);
+        let own = LeaseId::parse(id).filter(|id| id.incarnation == self.meta.incarnation);
         own.map_or(0, |id| id.token)
     }
 
     /// Tells this queue from earlier and later ones of the same name.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        self.naming.incarnation
+        self.meta.incarnation
     }
 
     /// The present time of the queue.
@@ -220,10 +220,10 @@ impl Handle {
     /// As [`read`](Self::read).
     pub async fn document(&self) -> Result<Document, Error> {
         let document = |state: &State, moment: Moment| Document {
-            name: self.naming.name.clone(),
-            incarnation: self.naming.incarnation,
+            name: self.meta.name.clone(),
+            incarnation: self.meta.incarnation,
             auto_created: state.queue.is_auto_created(),
-            created_at: self.naming.created_at,
+            created_at: self.meta.created_at,
             config: state.queue.config().clone(),
             status: state.queue.status(moment.now),
             moment,
@@ -271,7 +271,7 @@ impl Handle {
         let state = self.open()?;
         let last_rv = state.queue.resource_version();
         let commit = match self.journal() {
-            Some((journal, id)) => journal.delete(*id, self.naming.clone(), last_rv, failures),
+            Some((journal, id)) => journal.delete(*id, self.meta.clone(), last_rv, failures),
             None => Commit::done(),
         };
         self.end(state, &Error::QueueDeleted, &commit);

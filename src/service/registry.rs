@@ -21,7 +21,7 @@ use crate::engine::{Queue, Seed};
 use crate::journal::record::Identity;
 use crate::journal::recovery::{Loaded, Progress};
 use crate::journal::store::QueueId;
-use crate::journal::{self, Commit, Journal, Live, Naming};
+use crate::journal::{self, Commit, Journal, Live, QueueMeta};
 use crate::lifecycle::Shutdown;
 
 /// Bounds on queues.
@@ -216,15 +216,15 @@ impl Registry {
         if auto_created {
             queue.set_auto_created();
         }
-        let naming = Naming { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
+        let meta = QueueMeta { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
         let (journal, commit) = match &self.journal {
             Some(journal) => {
-                let (id, commit) = journal.create(naming.clone(), queue.queue_state(), failures);
+                let (id, commit) = journal.create(meta.clone(), queue.queue_state(), failures);
                 (Some((journal.clone(), id)), commit)
             }
             None => (None, Commit::done()),
         };
-        let handle = Arc::new(Handle::new(naming, queue, commit, self.context(name, journal)));
+        let handle = Arc::new(Handle::new(meta, queue, commit, self.context(name, journal)));
         self.start(&mut queues, &handle);
         Ok((handle, true))
     }
@@ -249,8 +249,8 @@ impl Registry {
     pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, failures: u64) {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let context = self.context(&name, Some((journal.clone(), id)));
-        let naming = Naming { name, incarnation, created_at };
-        let handle = Arc::new(Handle::loaded(naming, loaded, failures, self.is_unclean(), context));
+        let meta = QueueMeta { name, incarnation, created_at };
+        let handle = Arc::new(Handle::loaded(meta, loaded, failures, self.is_unclean(), context));
         self.start(&mut self.queues.write(), &handle);
     }
 

@@ -13,23 +13,23 @@
 
 mod alarm;
 mod client;
+mod counters;
 mod cycles;
+mod faulty_proxy;
 mod history;
 mod judge;
-mod liar;
 mod load;
 mod look;
 mod producer;
 mod queues;
 mod reading;
 pub(crate) mod server;
-mod tally;
 pub(crate) mod wire;
 mod worker;
 
 use self::cycles::{Plan, Report, run};
+use self::faulty_proxy::ProxyFault;
 use self::judge::Rule;
-use self::liar::Lie;
 use self::server::Store;
 
 /// How often the server is killed, unless the environment says otherwise.
@@ -77,7 +77,7 @@ fn kill_nine_cycles() {
     let report = run(&Plan { seed: seed(), cycles, store, kills: true, lie: None });
     is_clean(&report);
     for happened in WITNESSED.iter().filter(|_| cycles >= CYCLES) {
-        assert!(report.tally.of(happened) > 0, "no {happened}: {}", report.summary());
+        assert!(report.counters.of(happened) > 0, "no {happened}: {}", report.summary());
     }
 }
 
@@ -96,14 +96,14 @@ fn a_server_that_keeps_nothing_goes_red() {
 
 #[test]
 fn adds_that_are_answered_and_never_done_go_red() {
-    let lie = Some(Lie::Adds);
+    let lie = Some(ProxyFault::Adds);
     let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, lie });
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
 }
 
 #[test]
 fn acks_that_are_answered_and_never_done_go_red() {
-    let lie = Some(Lie::Acks);
+    let lie = Some(ProxyFault::Acks);
     let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, lie });
     assert!(report.has(Rule::LostAck), "{}", report.summary());
 }
@@ -111,13 +111,13 @@ fn acks_that_are_answered_and_never_done_go_red() {
 #[test]
 fn adds_that_are_answered_before_their_commit_go_red() {
     let store = Store::folder("adds");
-    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, lie: Some(Lie::Adds) });
+    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, lie: Some(ProxyFault::Adds) });
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
 }
 
 #[test]
 fn acks_that_are_answered_before_their_commit_go_red() {
     let store = Store::folder("acks");
-    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, lie: Some(Lie::Acks) });
+    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, lie: Some(ProxyFault::Acks) });
     assert!(report.has(Rule::LostAck), "{}", report.summary());
 }

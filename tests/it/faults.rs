@@ -1,8 +1,8 @@
-//! Disks that fail, fill up, become read-only or go away under a server, and a process that ends at any
-//! of its writes: nothing that was acknowledged is lost, what happens is told, and it heals by itself.
+//! Disks that fail, fill up, become read-only or disappear under a server, and a process that ends at any of its
+//! writes. Nothing acknowledged is lost, callers get clear problems, and the server recovers by itself.
 //!
-//! The faults come from outside of the binary: a library that is loaded before libc (`shim.c`), and a
-//! small file system in a namespace of its own.
+//! The faults come from outside the binary: a preloaded library (`shim.c`), and a small file system in a
+//! namespace of its own.
 
 mod disk;
 mod stalled;
@@ -22,27 +22,27 @@ use crate::crash::wire::{Connection, Message};
 
 /// The path of the queue of these tests.
 const QUEUE: &str = "/v1/queues/q";
-/// How often a request is repeated until a server has healed, which tries every 2 s at least.
+/// How often a request is repeated until a server has recovered; it tries at least every 2 s.
 const REPEATS: usize = 30;
-/// How long a caller is told to wait before it repeats.
+/// The wait that a problem asks for.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a server is to suffer.
+/// The faults of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// `fail`, `short`, `kill_before` or `kill_after`.
     pub(crate) kind: &'static str,
     /// `write`, `sync` or `any`.
     pub(crate) calls: &'static str,
-    /// The first call that is hit, from 1.
+    /// The first call that fails, from 1.
     pub(crate) from: u64,
-    /// How many are hit.
+    /// How many calls fail.
     pub(crate) count: u64,
-    /// What `fail` says.
+    /// The error of `fail`.
     pub(crate) errno: i32,
 }
 
-/// The library, built once.
+/// The preloaded library, built once.
 fn shim() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -58,7 +58,7 @@ fn shim() -> &'static Path {
 }
 
 impl Plan {
-    /// Puts the plan into effect for a process; with a `switch`, while that file exists.
+    /// Applies the plan to a process; with a `switch`, while that file exists.
     pub(crate) fn set(&self, command: &mut Command, folder: &Path, switch: Option<&Path>) {
         command.env("LD_PRELOAD", shim()).env("FAULTS_FOLDER", folder);
         command.env("FAULTS_KIND", self.kind).env("FAULTS_CALLS", self.calls);
@@ -79,7 +79,7 @@ pub(crate) fn place(test: &str) -> (Store, PathBuf, PathBuf) {
     (store, folder, switch)
 }
 
-/// One request on a connection of its own; status and body.
+/// Sends one request on its own connection. Returns status and body.
 fn call(server: &Spawned, message: &Message) -> std::io::Result<(u16, Value)> {
     let answer = Connection::open(server.api)?.call(message)?;
     let body = serde_json::from_slice(&answer.body).unwrap_or_default();
@@ -90,7 +90,7 @@ fn add(key: &str) -> Message {
     Message::post(format!("{QUEUE}/add"), &json!({"key": key, "text": "x".repeat(100)}))
 }
 
-/// Adds a key, once, and says whether it was acknowledged. All else must be a clear problem.
+/// Adds a key once. Returns whether it was acknowledged; every other reply must be a clear problem.
 fn try_add(server: &Spawned, key: &str) -> bool {
     let (status, body) = call(server, &add(key)).expect("an answer");
     match status {
@@ -105,7 +105,7 @@ fn try_add(server: &Spawned, key: &str) -> bool {
     }
 }
 
-/// Adds a key until it is acknowledged; waits in between as long as the answer says.
+/// Adds a key until it is acknowledged, with the requested waits.
 fn add_in_the_end(server: &Spawned, key: &str) {
     for _ in 0..REPEATS {
         if try_add(server, key) {
@@ -116,7 +116,7 @@ fn add_in_the_end(server: &Spawned, key: &str) {
     panic!("it does not heal:\n{}", server.last_words());
 }
 
-/// All keys that wait.
+/// All waiting keys.
 fn keys(server: &Spawned) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     let mut next = String::new();
@@ -131,7 +131,7 @@ fn keys(server: &Spawned) -> BTreeSet<String> {
     }
 }
 
-/// All of `acknowledged` must be there.
+/// Checks that no key of `acknowledged` is lost.
 fn expect_all(server: &Spawned, acknowledged: &BTreeSet<String>, when: &str) {
     let found = keys(server);
     let lost: Vec<_> = acknowledged.difference(&found).collect();

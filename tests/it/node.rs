@@ -9,7 +9,7 @@ use deltaq::journal::memory::Memory;
 use deltaq::journal::recovery;
 use deltaq::journal::store::{Opening, Reader, Store};
 use deltaq::journal::writer;
-use deltaq::journal::{Observer, Pace};
+use deltaq::journal::{Observer, WriterOptions};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
 use deltaq::service::{Limits, Registry};
@@ -38,7 +38,7 @@ pub(crate) async fn start(
     shutdown: &Shutdown,
     growth_bytes_min: u64,
 ) -> Result<Arc<Registry>, recovery::Error> {
-    let pace = Pace { growth_bytes_min, ..Pace::default() };
+    let pace = WriterOptions { growth_bytes_min, ..WriterOptions::default() };
     let node = start_on(memory.clone(), memory.opening(), clock, shutdown, pace).await?;
     Ok(node.registry)
 }
@@ -49,7 +49,7 @@ pub(crate) async fn start_on<S: Store + Reader + Clone>(
     opening: Opening,
     clock: &Clock,
     shutdown: &Shutdown,
-    pace: Pace,
+    pace: WriterOptions,
 ) -> Result<Node, recovery::Error> {
     let reader: Arc<dyn Reader> = Arc::new(store.clone());
     start_opened((store, reader, opening), clock, shutdown, pace).await
@@ -60,7 +60,7 @@ pub(crate) async fn start_opened<S: Store>(
     opened: (S, Arc<dyn Reader>, Opening),
     clock: &Clock,
     shutdown: &Shutdown,
-    pace: Pace,
+    pace: WriterOptions,
 ) -> Result<Node, recovery::Error> {
     let unclean = !opened.2.clean;
     let cut = shutdown.cut().clone();

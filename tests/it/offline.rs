@@ -1,5 +1,5 @@
-//! `deltaq check`, `backup`, `export` and `import`: the real binary over real files, and the SQL of the
-//! documents over the same.
+//! `deltaq check`, `backup`, `export` and `import`: the binary on real files, and the SQL of the documentation
+//! on the same files.
 
 mod damage;
 mod documents;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
-/// A folder that is removed with its owner.
+/// A folder that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -35,7 +35,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A store that nobody has opened but a server, which has stopped.
+    /// A store that a server created and closed.
     fn store(&self, name: &str) -> PathBuf {
         let folder = self.path(name);
         Server::start(&folder).stop();
@@ -49,7 +49,7 @@ impl Drop for Scratch {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 struct Ran {
     code: Option<i32>,
@@ -58,14 +58,14 @@ struct Ran {
 }
 
 impl Ran {
-    /// What it printed, if all was well.
+    /// The output of a successful command.
     #[track_caller]
     fn printed(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{self:?}");
         self.stdout
     }
 
-    /// Its one line of last words, if it failed.
+    /// The one-line error of a failed command.
     #[track_caller]
     fn failed(self) -> String {
         assert_eq!((self.code, self.stderr.lines().count()), (Some(1), 1), "{self:?}");
@@ -73,7 +73,7 @@ impl Ran {
     }
 }
 
-/// Runs `deltaq` with words and paths, and `input` on its standard input.
+/// Runs `deltaq` with words, paths and standard input.
 fn run_with(words: &str, paths: &[&Path], input: &str) -> Ran {
     run_slowly(words, paths, vec![input.to_owned()], Duration::ZERO)
 }
@@ -85,7 +85,7 @@ fn run_slowly(words: &str, paths: &[&Path], parts: Vec<String>, pause: Duration)
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("the binary runs");
     let mut stdin = process.stdin.take().expect("a pipe");
-    // It may end without reading.
+    // The command may end without reading its input.
     let writer = std::thread::spawn(move || {
         for part in parts {
             if stdin.write_all(part.as_bytes()).is_err() {
@@ -108,10 +108,10 @@ fn check(folder: &Path) -> Ran {
     run("check --data-dir", &[folder])
 }
 
-/// A server on a store, until it is stopped or killed; dropping it kills it.
+/// A server on a store. Dropping it kills it.
 struct Server {
     process: Child,
-    /// Kept open, so that the server can go on writing its log.
+    /// Kept open, so that the server can write its log.
     _log: BufReader<ChildStderr>,
     api: String,
 }
@@ -138,7 +138,7 @@ impl Server {
         self.process.id()
     }
 
-    /// A request on a connection of its own; the status and the body.
+    /// Sends a request on its own connection. Returns status and body.
     fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         call(&self.api, method, path, body)
     }
@@ -151,7 +151,7 @@ impl Server {
         serde_json::from_str(&answer).unwrap_or_default()
     }
 
-    /// Acknowledges all that waits.
+    /// Pops and acknowledges all waiting keys.
     fn work(&self, queue: &str) {
         loop {
             let popped = self.post(&format!("{queue}/pop?max=1000"), "{}");
@@ -164,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Ends it in good order.
+    /// Stops the server cleanly.
     fn stop(mut self) {
         let pid = self.pid().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status();
@@ -173,7 +173,7 @@ impl Server {
         assert!(ended.success(), "{ended}");
     }
 
-    /// Ends it as a crash does.
+    /// Kills the server.
     fn kill(mut self) {
         self.process.kill().expect("it is ours");
         let _ = self.process.wait();
@@ -203,7 +203,7 @@ fn call(api: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-/// A store in which every kind of row is, closed in good order.
+/// A store with every kind of row, after a kill.
 fn full_store(scratch: &Scratch, name: &str) -> PathBuf {
     let folder = scratch.path(name);
     let server = Server::start(&folder);
@@ -239,7 +239,7 @@ async fn open(folder: &Path) -> SqliteConnection {
     SqliteConnection::connect_with(&options).await.expect("a database")
 }
 
-/// Changes the database behind the back of the store.
+/// Changes the database directly.
 async fn change(folder: &Path, text: &str) {
     let mut connection = open(folder).await;
     sqlx::raw_sql(sqlx::AssertSqlSafe(text.to_owned())).execute(&mut connection).await.expect(text);

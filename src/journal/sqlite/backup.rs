@@ -1,4 +1,4 @@
-//! A copy of a store that may be in use.
+//! Copies a store that may be in use.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,19 +10,19 @@ use super::files::{self, Paths};
 use super::{Snapshot, connect, mark, sql};
 use crate::journal::store::Error;
 
-/// Writes a copy of the store in `folder` to the file `to`, as it is at one instant, and checks it; tells
-/// its size in bytes, and lets look at the copy, held against what the store had acknowledged. As
-/// `deltaq.db` in an empty folder the copy is a store.
+/// Copies the store in `folder`, as of one instant, to the file `to`, and checks the copy. Returns its size in
+/// bytes and a snapshot of the copy that knows the store's high-water mark. The copy becomes a store as
+/// `deltaq.db` in an empty folder.
 ///
-/// A server may use the store meanwhile. Its commits go on, but until the copy is complete its WAL grows.
+/// A server may use the store meanwhile. It continues to commit, but its WAL grows until the copy is complete.
 ///
 /// # Errors
-/// [`Error::Failed`] if there is a file `to` already, or none to copy, or the copy can't be read;
-/// [`Error::Full`] if there is no room for it. No part of a copy is left behind then.
+/// [`Error::Failed`] if the file `to` exists, if there is no store, or if the copy can't be read;
+/// [`Error::Full`] if the disk is full. A partial copy is removed.
 pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> {
     let paths = Paths::new(folder)?;
     paths.expect_regular()?;
-    // Before the copy, which then must hold what it says.
+    // The mark is read before the copy is made, so the copy must reach it.
     let mark = mark::read_beside_server(&paths.mark);
     let to = std::path::absolute(to).map_err(|said| file("find", to, said))?;
     let mut source = connect::reader(&paths.database).await?;
@@ -31,8 +31,8 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> 
         return Err(Error::Failed { doing, source: None });
     }
     connect::refuse_newer(&mut source, &paths).await?;
-    // SQLite writes into a file that is empty and refuses any other. So the copy is never open to others,
-    // nor takes the place of anything.
+    // SQLite copies into an empty file only. The file is created first, so that no other user can ever read it
+    // and nothing is overwritten.
     files::create(&to)?;
     let copied = async {
         let bytes = copy(source, &to).await?;
@@ -40,7 +40,7 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> 
     };
     let copied = copied.await;
     if copied.is_err() {
-        // The reason why there is no copy is worth more than the reason why a part of it stays.
+        // The first error matters more than a failure to remove the partial copy.
         let _ = fs::remove_file(&to);
     }
     copied
@@ -55,7 +55,7 @@ async fn copy(mut source: sqlx::SqliteConnection, to: &Path) -> Result<u64, Erro
     let copy = File::open(to).map_err(failed)?;
     copy.sync_all().map_err(failed)?;
     to.parent().map_or(Ok(()), files::sync_folder)?;
-    // Nobody else has the copy: without looking for others SQLite makes no files beside it.
+    // No other process uses the copy. An immutable database needs no files beside it.
     let mut check = connect::reading(to)
         .immutable(true)
         .connect()

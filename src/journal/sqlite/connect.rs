@@ -1,4 +1,4 @@
-//! Connections to the database, and what is looked at before anything is written to it.
+//! Opens connections, and checks and migrates the database.
 
 use std::borrow::Cow;
 use std::fs;
@@ -15,30 +15,30 @@ use super::mark::Reached;
 use super::{Sync, sql};
 use crate::journal::store::{Error, Numbers, Opening};
 
-/// What a store of this program bears in its head: "delq".
+/// The application id in the header of the database: "delq".
 const APPLICATION_ID: i64 = 1_684_368_497;
 
-/// Bytes of a page of the database; fixed when it is made.
+/// Bytes of a database page, fixed when the database is created.
 pub(super) const PAGE_BYTES: u64 = 4_096;
-/// Bytes of a page in the WAL, with its head.
+/// Bytes of a page in the WAL, including its header.
 pub(super) const FRAME_BYTES: u64 = PAGE_BYTES + 24;
 
-/// The WAL file is cut to this size when it has grown beyond it. Below it stays as long as it was, since
-/// writing over what is there takes less than making a file longer.
+/// The WAL file is truncated to this size when it starts over. A smaller file keeps its size, because
+/// overwriting costs less than growing a file.
 const WAL_FILE_BYTES_MAX: u64 = 48 << 20;
 
-/// All migrations that ever were, oldest first. One that was released is never changed.
+/// All migrations, oldest first. A released migration never changes.
 const MIGRATIONS: &[(i64, &str, &str)] =
     &[(1, "store", include_str!("../../../migrations/sqlite/0001_store.sql"))];
 
-/// What a store says of itself.
+/// What the database says about itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) opening: Opening,
     pub(super) reached: Reached,
 }
 
-/// Options that all connections share.
+/// The options of all connections.
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
@@ -49,17 +49,17 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Options of a connection that can't write.
+/// The options of a read-only connection.
 pub(super) fn reading(path: &Path) -> SqliteConnectOptions {
     options(path).read_only(true).row_buffer_size(1_024)
 }
 
-/// Opens a connection that only reads.
+/// Opens a read-only connection.
 pub(super) async fn reader(path: &Path) -> Result<SqliteConnection, Error> {
     reading(path).connect().await.map_err(|said| database(format!("open {}", path.display()), said))
 }
 
-/// Opens a connection that writes; the file must be there. Checkpoints are left to the upkeep.
+/// Opens a connection that writes an existing file. It runs no WAL checkpoints of its own.
 pub(super) async fn writer(paths: &Paths, sync: Sync) -> Result<SqliteConnection, Error> {
     let synchronous = match sync {
         Sync::Full => SqliteSynchronous::Full,
@@ -73,8 +73,8 @@ pub(super) async fn writer(paths: &Paths, sync: Sync) -> Result<SqliteConnection
     options.connect().await.map_err(|said| database(format!("open {}", paths.database.display()), said))
 }
 
-/// A start that was cut off while it made the database, or turned a backup into one with a WAL, leaves
-/// what SQLite takes that back with. Only a connection that may write does.
+/// Rolls back an interrupted start: one that was creating the database, or switching a backup to WAL mode,
+/// leaves a rollback journal. Only a writing connection applies it.
 pub(super) async fn roll_back(paths: &Paths) -> Result<(), Error> {
     if fs::metadata(&paths.rollback).map_or(0, |found| found.len()) == 0 || !paths.database.exists() {
         return Ok(());
@@ -85,7 +85,7 @@ pub(super) async fn roll_back(paths: &Paths) -> Result<(), Error> {
     read.map(drop).map_err(|said| database("take back what a start left half done", said))
 }
 
-/// Looks at a store without changing it: none if there is nothing yet.
+/// Reads the state of a store without changing it. `None` if there is no store yet.
 pub(super) async fn inspect(paths: &Paths) -> Result<Option<State>, Error> {
     let path = &paths.database;
     let bytes = |path| fs::metadata(path).map_or(0, |found| found.len());
@@ -101,7 +101,7 @@ pub(super) async fn inspect(paths: &Paths) -> Result<Option<State>, Error> {
     }
     let mut connection = reader(path).await?;
     let answer = inspect_with(&mut connection, paths).await;
-    // Reading is all it did, so there is nothing that closing could fail to do.
+    // A connection that only reads has nothing to lose.
     let _ = connection.close().await;
     answer
 }
@@ -119,7 +119,7 @@ async fn inspect_with(connection: &mut SqliteConnection, paths: &Paths) -> Resul
     state(connection).await.map(Some)
 }
 
-/// Whether there is a store in the file; an error if there is something else.
+/// Whether the file contains a store. A database of another program is an error.
 pub(super) async fn is_store(connection: &mut SqliteConnection, paths: &Paths) -> Result<bool, Error> {
     let doing = || format!("read {}", paths.database.display());
     let row = sqlx::query(sql::TABLES).fetch_one(connection).await;
@@ -135,7 +135,7 @@ pub(super) async fn is_store(connection: &mut SqliteConnection, paths: &Paths) -
     }
 }
 
-/// Refuses a store that knows migrations which this program doesn't.
+/// Refuses a store with migrations that this program doesn't know.
 pub(super) async fn refuse_newer(connection: &mut SqliteConnection, paths: &Paths) -> Result<(), Error> {
     let known = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
     let found = sqlx::query_scalar::<_, i64>(sql::VERSION).fetch_one(connection).await;
@@ -143,18 +143,19 @@ pub(super) async fn refuse_newer(connection: &mut SqliteConnection, paths: &Path
     if found > known { Err(Error::Newer { at: paths.folder.clone(), found, known }) } else { Ok(()) }
 }
 
-/// What a check of the database finds.
+/// Runs a check of the database. Returns the damage.
 pub(super) async fn findings(
     connection: &mut SqliteConnection,
     check: &'static str,
 ) -> Result<Vec<String>, Error> {
     let rows = sqlx::query_scalar::<_, String>(check).fetch_all(connection).await;
     let rows = rows.map_err(|said| database("check the database", said))?;
-    // A finding begins with the name of the schema and may span lines.
+    // SQLite's text may span lines.
     Ok(rows.iter().filter(|row| *row != "ok").map(|row| row.trim().replace('\n', ", ")).collect())
 }
 
-/// Brings the store to the newest layout. What is new gets its layout first, while it has no tables.
+/// Migrates the store to the newest version. The page layout of a new database must be set before its first
+/// table.
 pub(super) async fn migrate(connection: &mut SqliteConnection, is_new: bool) -> Result<(), Error> {
     if is_new {
         let laid_out = sqlx::raw_sql(sql::LAYOUT).execute(&mut *connection).await;
@@ -173,14 +174,14 @@ pub(super) async fn migrate(connection: &mut SqliteConnection, is_new: bool) -> 
     })
 }
 
-/// What leads from nothing to the newest layout, step by step.
+/// The migrations from an empty database to the newest version.
 pub(super) fn migrations() -> impl Iterator<Item = Migration> {
     MIGRATIONS.iter().map(|(version, name, text)| {
         Migration::new(*version, Cow::Borrowed(*name), MigrationType::Simple, text.into_sql_str(), false)
     })
 }
 
-/// Reads what the store says of itself.
+/// Reads what the database says about itself.
 pub(super) async fn state(connection: &mut SqliteConnection) -> Result<State, Error> {
     let failed = |said| database("read the state of the store", said);
     let row = sqlx::query(sql::STATE).fetch_optional(connection).await.map_err(failed)?;
@@ -199,7 +200,8 @@ fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     Ok(State { opening, reached: Reached { row: next_row.saturating_sub(1), version: numbers.version } })
 }
 
-/// Makes the file of a new database, closed to others: SQLite gives the files beside it the same mode.
+/// Creates the file of a new database, readable by its owner only. SQLite gives the files beside it the same
+/// mode.
 pub(super) fn create_if_missing(paths: &Paths) -> Result<(), Error> {
     match fs::exists(&paths.database) {
         Ok(true) => Ok(()),

@@ -1,18 +1,18 @@
-//! From what SQLite and the system say to what a store says. Their words stay in `source`.
+//! Converts errors of SQLite and of the file system into errors of a store. Their texts stay in `source`.
 
 use std::io;
 use std::path::Path;
 
 use crate::journal::store::Error;
 
-// Result codes of SQLite, <https://www.sqlite.org/rescode.html>: the lower eight bits are the primary code.
+// SQLite's result codes, <https://www.sqlite.org/rescode.html>. The lower eight bits are the primary code.
 const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const NOT_A_DATABASE: i32 = 26;
-/// The file beside the WAL that all connections share could not grow.
+/// The shared-memory file beside the WAL could not grow.
 const IOERR_SHMSIZE: i32 = 10 + (19 << 8);
 
-/// What became of `doing` something with the database.
+/// The error of an operation on the database; `doing` names the operation.
 pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
     if let sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) = &error {
         let doing = doing.into();
@@ -36,7 +36,7 @@ pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
     }
 }
 
-/// What became of `doing` something with a file.
+/// The error of an operation on a file; `doing` names the operation.
 pub(super) fn file(doing: &str, path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -46,5 +46,5 @@ pub(super) fn file(doing: &str, path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// What can be done about damage.
+/// The remedy for damage.
 pub(super) const WAY_OUT: &str = "Restore a backup; `deltaq check` tells what can still be read";

@@ -1,8 +1,7 @@
-//! The files of a store: who may read them, who holds them, and whether they are still those that were
-//! opened.
+//! The files of a store: their permissions, their lock, and their identities.
 //!
-//! SQLite trusts its files: it goes on with a database that was moved away under it, and answers
-//! commits that nobody will find again. So paths are held against the files behind them.
+//! SQLite trusts its files: it keeps committing to a database that was moved away, and these commits are lost.
+//! So the store checks that its paths still lead to the files that it opened.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -12,24 +11,24 @@ use std::path::{Path, PathBuf};
 use super::error;
 use crate::journal::store::{Error, Holder};
 
-/// Whoever can read the files can read every object.
+/// Every object can be read from these files.
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// Where the files of a store are.
+/// The paths of a store's files.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
     pub(super) folder: PathBuf,
     pub(super) database: PathBuf,
     pub(super) wal: PathBuf,
-    /// What SQLite needs to take back a change that was cut off before the database had its WAL.
+    /// SQLite's rollback journal, which exists only while a database is not in WAL mode yet.
     pub(super) rollback: PathBuf,
     pub(super) lock: PathBuf,
     pub(super) mark: PathBuf,
 }
 
 impl Paths {
-    /// In the folder. Absolute, because SQLite takes a name that begins with "file:" for a URI.
+    /// The paths are absolute, because SQLite takes a name that begins with "file:" for a URI.
     pub(super) fn new(folder: &Path) -> Result<Self, Error> {
         let folder = std::path::absolute(folder).map_err(|said| error::file("find", folder, said))?;
         let within = |name: &str| folder.join(name);
@@ -43,14 +42,14 @@ impl Paths {
         })
     }
 
-    /// Refuses files that are none, such as pipes.
+    /// Refuses paths that lead to something else than a regular file.
     pub(super) fn expect_regular(&self) -> Result<(), Error> {
         [&self.database, &self.wal, &self.rollback, &self.lock, &self.mark]
             .into_iter()
             .try_for_each(|path| expect_regular(path))
     }
 
-    /// Bytes of all files on disk.
+    /// Bytes of the database and its WAL.
     pub(super) fn bytes(&self) -> u64 {
         [&self.database, &self.wal]
             .iter()
@@ -59,8 +58,8 @@ impl Paths {
             .sum()
     }
 
-    /// Makes the folder, if it isn't there. One that is there keeps its permissions, because it may be
-    /// the root of a volume, or shared on purpose; the files in it are closed to others in any case.
+    /// Creates the folder if it is missing. An existing folder keeps its permissions, because it may be the root
+    /// of a volume or shared on purpose; its files are not accessible to others in any case.
     pub(super) fn make_folder(&self) -> Result<(), Error> {
         let folder = &self.folder;
         let failed = |said| error::file("make the folder", folder, said);
@@ -85,7 +84,7 @@ impl Paths {
         }
     }
 
-    /// Takes from others what they may do with the files that are there.
+    /// Removes the permissions of other users from existing files.
     pub(super) fn tighten(&self) -> Result<(), Error> {
         let mut shared = self.database.clone().into_os_string();
         shared.push("-shm");
@@ -102,7 +101,7 @@ impl Paths {
     }
 }
 
-/// Refuses what is not an ordinary file: to open a pipe may wait for ever.
+/// Refuses a path that leads to something else than a regular file. Opening a pipe could block for ever.
 pub(super) fn expect_regular(path: &Path) -> Result<(), Error> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(Error::Failed {
@@ -113,27 +112,27 @@ pub(super) fn expect_regular(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether the path leads to this open file.
+/// Whether the path leads to the open file.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
-    let opened = file.metadata().map(|found| Identity { device: found.dev(), inode: found.ino() });
+    let opened = file.metadata().map(|found| FileIdentity { device: found.dev(), inode: found.ino() });
     opened.is_ok_and(|opened| identity(path).is_ok_and(|found| found == opened))
 }
 
-/// Makes names in a folder durable.
+/// Makes the names in a folder durable.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder)
         .and_then(|file| file.sync_all())
         .map_err(|said| error::file("sync the folder", folder, said))
 }
 
-/// Makes an empty file that only the owner may read, whatever the umask; there must be none.
+/// Creates an empty file that only its owner may read, whatever the umask. The file must not exist.
 pub(super) fn create(path: &Path) -> Result<(), Error> {
     let failed = |said| error::file("create", path, said);
     let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).map_err(failed)?;
     file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)
 }
 
-/// Opens a file to read and write; makes it like [`create`] if there is none.
+/// Opens a file for reading and writing, created as by [`create`] if it is missing.
 pub(super) fn open_or_create(path: &Path) -> Result<File, Error> {
     let failed = |said| error::file("open", path, said);
     let mut options = OpenOptions::new();
@@ -143,22 +142,22 @@ pub(super) fn open_or_create(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Keeps other servers off the store for as long as it lives, however the process ends.
+/// The lock of a store. It excludes other servers until it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Held for its lock; never read.
+    /// Holds the lock; never read.
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock, or tells who has it.
+    /// Takes the lock, or returns its holder.
     pub(super) fn take(paths: &Paths) -> Result<Self, Error> {
         let mut file = open_or_create(&paths.lock)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = match file.try_lock_shared() {
-                    // Who only looks does not write down who it is: there stands the server of before.
+                    // A reader does not write its process id. The file still contains that of the last server.
                     Ok(()) => Holder::Onlooker,
                     Err(_) => holder(&mut file),
                 };
@@ -173,25 +172,25 @@ impl Lock {
     }
 }
 
-/// Who wrote itself into the file of the lock.
+/// The process id in the lock file.
 fn holder(file: &mut File) -> Holder {
     let mut text = String::new();
     let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
     pid.map_or(Holder::Unknown, Holder::Process)
 }
 
-/// Whether a store is in use, as those see it who only look at it.
+/// Whether a store is in use, from the point of view of a reading command.
 #[derive(Debug)]
 pub(super) enum Use {
-    /// It is not, and no server starts for as long as this lives. Without the file of the lock no server
-    /// ever ran here, and nothing is held.
+    /// No server uses the store, and none can start while this value exists. Without a lock file no server ever
+    /// ran here, and nothing is locked.
     Nobody(Option<File>),
-    /// A server has it, or another that writes.
+    /// A server, or another writing process, uses the store.
     Server(Holder),
 }
 
 impl Use {
-    /// Looks at the lock without writing to its file. Others may look at the same time.
+    /// Checks the lock without writing to its file. Several readers can hold it at the same time.
     pub(super) fn look(paths: &Paths) -> Result<Self, Error> {
         let mut file = match File::open(&paths.lock) {
             Ok(file) => file,
@@ -206,22 +205,22 @@ impl Use {
     }
 }
 
-/// Which file it is, whatever its name.
+/// Identifies a file independently of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
 }
 
-/// The files that a store was opened with.
+/// The identities of the files that a store was opened with.
 #[derive(Debug)]
-pub(super) struct Opened {
-    /// The path of each, and which file it was.
-    files: Vec<(PathBuf, Identity)>,
+pub(super) struct FileIdentities {
+    /// The path and the identity of each file.
+    files: Vec<(PathBuf, FileIdentity)>,
 }
 
-impl Opened {
-    /// Remembers the files as they are now. SQLite must have opened them.
+impl FileIdentities {
+    /// Records the files at their present paths. SQLite must have opened them.
     pub(super) fn remember(paths: &Paths) -> Result<Self, Error> {
         let remember = |path: &PathBuf| {
             let identity = identity(path).map_err(|said| error::file("look at", path, said))?;
@@ -231,7 +230,7 @@ impl Opened {
         Ok(Self { files: files.collect::<Result<_, Error>>()? })
     }
 
-    /// Whether the paths still lead to the same files.
+    /// Checks that the paths still lead to the same files.
     pub(super) fn check(&self) -> Result<(), Error> {
         for (path, opened) in &self.files {
             let became = match identity(path) {
@@ -250,14 +249,13 @@ impl Opened {
         Ok(())
     }
 
-    /// From now on the WAL may be another file: SQLite removes it with the last connection and makes a
-    /// new one with the next.
+    /// Forgets the WAL: SQLite removes it with the last connection and creates another one with the next.
     pub(super) fn forget_wal(&mut self, paths: &Paths) {
         self.files.retain(|(path, _)| *path != paths.wal);
     }
 }
 
-fn identity(path: &Path) -> io::Result<Identity> {
+fn identity(path: &Path) -> io::Result<FileIdentity> {
     let found = fs::metadata(path)?;
-    Ok(Identity { device: found.dev(), inode: found.ino() })
+    Ok(FileIdentity { device: found.dev(), inode: found.ino() })
 }

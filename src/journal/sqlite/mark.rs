@@ -1,8 +1,9 @@
-//! How far the store had come when it last said that something is durable, kept beside the database.
+//! The high-water mark: how far the store had come at its last acknowledged commit, in a file beside the
+//! database.
 //!
-//! A WAL that was cut off or lost, or a database that was put back to an older state, opens like a good
-//! one. The mark tells: what was acknowledged can't be less than what it says. It is not synced with each
-//! commit, so after a loss of power it may be older than the store, which is harmless; it is never newer.
+//! A truncated or missing WAL, or a database that was restored to an older state, opens without an error. The
+//! mark reveals it: everything up to the mark was acknowledged. The mark is not synced with each commit. After a
+//! power loss it may be behind the store, which is harmless; it is never ahead.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +14,7 @@ use super::files;
 use super::{Sync, error};
 use crate::journal::store::Error;
 
-/// How far a store is.
+/// How far a store has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
     /// The id of the last journal row.
@@ -23,7 +24,7 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// What is missing in a store that has come to `here`, in words; none if nothing is.
+    /// Describes what a store that has come to `here` lacks. `None` if it lacks nothing.
     pub(super) fn missing_at(self, here: Self) -> Option<String> {
         let rows = self.row.saturating_sub(here.row);
         let versions = self.version.saturating_sub(here.version);
@@ -35,13 +36,13 @@ impl Reached {
     }
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) reached: Reached,
     /// How the last commit was made durable.
     pub(super) sync: Sync,
-    /// Names the start of the machine in which it was written; empty if that can't be told.
+    /// The boot id of the machine at the last commit; empty if it is unknown.
     pub(super) boot: String,
 }
 
@@ -49,8 +50,7 @@ pub(super) struct Record {
 const BOOT_BYTES: usize = 36;
 
 impl Record {
-    /// A line of text that has always the same length, so that writing one over another leaves nothing
-    /// of it.
+    /// A line of text. Its length is constant, so that one line overwrites another completely.
     fn to_line(&self) -> String {
         let Self { reached: Reached { row, version }, sync, boot } = self;
         let sync = sync.name();
@@ -61,7 +61,7 @@ impl Record {
         format!("{text}check={sum:08x}\n")
     }
 
-    /// None if the line is not one that was written here.
+    /// Parses a line. `None` if it is not a valid one.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("deltaq-mark 1 ")?.split_whitespace();
         let mut value = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
@@ -74,13 +74,13 @@ impl Record {
         (record.to_line() == line).then_some(record)
     }
 
-    /// Whether a loss of power since then explains that the newest commits are missing.
+    /// Whether a power loss since the last commit explains missing commits.
     fn may_have_lost_power(&self, boot: &str) -> bool {
         self.sync == Sync::Normal && (self.boot.is_empty() || self.boot != boot)
     }
 }
 
-/// Reads the mark; none if there is no such file.
+/// Reads the mark. `None` if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
     files::expect_regular(path)?;
     let line = match fs::read(path) {
@@ -97,12 +97,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
     })
 }
 
-/// As [`read`]; once more if it fails, because a server may have been about to write it.
+/// As [`read`], with a second attempt, because a server may be writing the line.
 pub(super) fn read_beside_server(path: &Path) -> Result<Option<Record>, Error> {
     read(path).or_else(|_| read(path))
 }
 
-/// Refuses a store that has come to `here` only, if more was acknowledged.
+/// Refuses a store that has come to `here`, if more was acknowledged.
 pub(super) fn hold_against(path: &Path, mark: &Record, here: Reached, boot: &str) -> Result<(), Error> {
     let Some(missing) = mark.reached.missing_at(here) else { return Ok(()) };
     if mark.may_have_lost_power(boot) {
@@ -122,22 +122,22 @@ pub(super) fn hold_against(path: &Path, mark: &Record, here: Reached, boot: &str
     })
 }
 
-/// The file, open to be written again and again.
+/// The mark of an open store.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct HighWaterMark {
     file: File,
     record: Record,
 }
 
-impl Mark {
-    /// Opens the file and makes it durable once: from then on it is one block that is written over, of
-    /// which a loss of power leaves either the old text or the new. A new one is there whole or not at all.
+impl HighWaterMark {
+    /// Opens the file, or creates it, and syncs it once. Later writes overwrite one block, of which a power loss
+    /// leaves either the old or the new content.
     pub(super) fn start(path: &Path, reached: Reached, sync: Sync, boot: String) -> Result<Self, Error> {
         let record = Record { reached, sync, boot };
         if path.exists() { Self::write_whole(path, record) } else { Self::create(path, record) }
     }
 
-    /// Makes a new file, complete before it has its name.
+    /// Creates the file under another name and renames it, so that it is never incomplete.
     fn create(path: &Path, record: Record) -> Result<Self, Error> {
         let draft = path.with_extension("mark-new");
         let mark = Self::write_whole(&draft, record)?;
@@ -154,13 +154,13 @@ impl Mark {
         Ok(mark)
     }
 
-    /// How far the store is known to have come.
+    /// How far the store has come.
     pub(super) fn reached(&self) -> Reached {
         self.record.reached
     }
 
-    /// Records how far the store has come. A mark that was removed or replaced is written anew: the writer
-    /// knows what it said.
+    /// Records how far the store has come. If the file was removed or replaced, it is created again: the writer
+    /// knows its content.
     pub(super) fn set(&mut self, path: &Path, reached: Reached) -> Result<(), Error> {
         self.record.reached = reached;
         if files::is_at(&self.file, path) {
@@ -177,7 +177,7 @@ impl Mark {
     }
 }
 
-/// Names this start of the machine; empty if the system doesn't tell.
+/// The boot id of the machine; empty if the system has none.
 pub(super) fn boot_id() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let id = text.trim();

@@ -20,7 +20,7 @@ use super::{connect, rows, sql};
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
 use crate::journal::store::{
-    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Stretch,
+    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment,
 };
 
 /// Most statements that read at once; others wait for their turn.
@@ -216,15 +216,15 @@ impl Lanes {
         Ok((rows, range.has_more.then_some(oldest)))
     }
 
-    async fn read_stretches(&self, queue: QueueId, bytes: u64) -> Result<Vec<Stretch>, Error> {
-        let query = sqlx::query(sql::STRETCHES).bind(queue.0);
-        self.some("measure the journal", query, |stretches: &mut Vec<Stretch>, row| {
+    async fn read_segments(&self, queue: QueueId, bytes: u64) -> Result<Vec<Segment>, Error> {
+        let query = sqlx::query(sql::SEGMENTS).bind(queue.0);
+        self.some("measure the journal", query, |segments: &mut Vec<Segment>, row| {
             let next = rows::stretch(&row)?;
-            match stretches.last_mut() {
+            match segments.last_mut() {
                 Some(last) if last.bytes.saturating_add(next.bytes) <= bytes => {
-                    *last = Stretch { bytes: last.bytes + next.bytes, ..next };
+                    *last = Segment { bytes: last.bytes + next.bytes, ..next };
                 }
-                _ => stretches.push(next),
+                _ => segments.push(next),
             }
             Ok(true)
         })
@@ -304,7 +304,7 @@ impl Reader for SqliteReader {
         Box::pin(self.0.read_history(queue, from, bytes))
     }
 
-    fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {
-        Box::pin(self.0.read_stretches(queue, bytes))
+    fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
+        Box::pin(self.0.read_segments(queue, bytes))
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of tables into rows of the journal. Columns are taken by their place in the statement.
+//! Converts SQLite's rows into the store's rows. Columns are read by their position in the statement.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use sqlx::{Decode, Row};
 
 use super::write::slot_of;
 use crate::engine::time::Time;
-use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow, Stretch};
+use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow, Segment};
 
-/// Why a row can't be read: a value of another kind than its column takes.
+/// A row, or an error for a value whose type does not fit its column.
 type Read<T> = Result<T, sqlx::Error>;
 
-/// A column without a look at its declared type: SQLite has none for what is computed.
+/// Reads a column without checking its declared type, which computed columns lack.
 fn column<'r, T: Decode<'r, sqlx::Sqlite>>(row: &'r SqliteRow, index: usize) -> Read<T> {
     row.try_get_unchecked(index)
 }
 
-/// A whole number that was written bit for bit.
+/// An unsigned number that was stored bit for bit.
 pub(super) fn number(row: &SqliteRow, index: usize) -> Read<u64> {
     column(row, index).map(i64::cast_unsigned)
 }
@@ -88,12 +88,12 @@ pub(super) fn queue_row(row: &SqliteRow) -> Read<QueueRow> {
     })
 }
 
-/// One row by itself.
-pub(super) fn stretch(row: &SqliteRow) -> Read<Stretch> {
-    Ok(Stretch { last_rv: number(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
+/// The size of one row.
+pub(super) fn stretch(row: &SqliteRow) -> Read<Segment> {
+    Ok(Segment { last_rv: number(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
 }
 
-/// The first event of a row, and how many bytes of events it has.
+/// The first event of a row, and the bytes of its events.
 pub(super) fn extent(row: &SqliteRow) -> Read<(u64, u64)> {
     Ok((number(row, 0)?, number(row, 1)?))
 }

@@ -1,7 +1,7 @@
-//! A store as it is at one instant, to be looked at as a whole, damaged or not.
+//! A read-only view of a whole store at one instant, damaged or not.
 //!
-//! It changes nothing and takes nothing from anybody: a server may go on with the store meanwhile, only
-//! its WAL grows until this is closed. All is read on one connection, in one transaction.
+//! A snapshot changes nothing. A server can continue to use the store; only its WAL grows until the snapshot is
+//! closed. All rows are read on one connection, in one transaction.
 
 use std::fmt;
 use std::fs;
@@ -21,45 +21,45 @@ use crate::journal::store::{Error, Gravestone, Holder, JournalRow, KeyRow, Queue
 
 use super::reader::SqliteReader;
 
-/// A row of a table, or why it can't be read.
+/// A row of a table, or the reason why it can't be read.
 #[derive(Debug)]
 pub struct Found<T> {
     /// The rowid.
     pub id: i64,
-    /// What stands there. The text names the column that holds what it can't hold.
+    /// The row. The error names the column with an impossible value.
     pub row: Result<T, String>,
 }
 
-/// A row of the journal, or why its text can't be read; and where it belongs.
+/// A journal row, or the reason why its text can't be read, with its queue and position.
 #[derive(Debug)]
 pub struct Placed {
     /// The queue.
     pub queue: QueueId,
-    /// Its last event.
+    /// The last event.
     pub last_rv: Rv,
     /// The row.
     pub row: Result<JournalRow, String>,
 }
 
-/// Where a row of a queue's journal stands between the others.
+/// The position of a row in a queue's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The row.
     pub id: u64,
-    /// The last event before it.
+    /// The last event before the row.
     pub prev_rv: Rv,
-    /// Its first event.
+    /// The first event.
     pub first_rv: Rv,
-    /// Its last event.
+    /// The last event.
     pub last_rv: Rv,
 }
 
-/// What is to be said of a store as a whole.
+/// A finding about a store as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remark {
-    /// It is damaged.
+pub enum Finding {
+    /// The store is damaged.
     Damage(String),
-    /// Worth to know, and no damage.
+    /// Useful information; no damage.
     Note(String),
 }
 
@@ -70,12 +70,12 @@ pub struct Snapshot {
     mark: Result<Option<Record>, Error>,
     state: Result<State, Error>,
     usage: Use,
-    /// Whether the mark may have been read some time before the rows are from.
+    /// Whether the mark may be older than the rows.
     has_older_mark: bool,
-    /// Whether it is a copy of a store, and not the store itself.
+    /// Whether this is a copy of a store.
     is_copy: bool,
-    /// Files that were not there before and are there for this alone.
-    litter: Vec<PathBuf>,
+    /// Files that SQLite created for this snapshot alone.
+    temp_files: Vec<PathBuf>,
 }
 
 impl fmt::Debug for Snapshot {
@@ -88,21 +88,21 @@ impl fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at the store in a folder.
+    /// Opens a snapshot of the store in a folder.
     ///
     /// # Errors
-    /// [`Error::Newer`]; [`Error::Damaged`] if nothing at all can be read; [`Error::Failed`].
+    /// [`Error::Newer`]; [`Error::Damaged`] if nothing can be read; [`Error::Failed`].
     pub async fn take(folder: &Path) -> Result<Self, Error> {
         let paths = Paths::new(folder)?;
         paths.expect_regular()?;
         let usage = Use::look(&paths)?;
-        // Before the database, so that what it says can't be newer than what is seen there.
+        // The mark is read before the database, so that it can't be ahead of it.
         let mark = mark::read_beside_server(&paths.mark);
         let is_quiet = matches!(usage, Use::Nobody(_)) && !bytes_beside(&paths.database);
         Self::open(paths, mark, usage, is_quiet).await
     }
 
-    /// Looks at a backup, which is one file that nobody writes.
+    /// Opens a snapshot of a backup, which is a single file without a writer.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -113,7 +113,7 @@ impl Snapshot {
         Self::of_copy(paths, Ok(None)).await
     }
 
-    /// Looks at a copy of a store, which is one file, against the mark of the store.
+    /// Opens a snapshot of a copy, with the mark of the store that it was copied from.
     pub(super) async fn of_copy(paths: Paths, mark: Result<Option<Record>, Error>) -> Result<Self, Error> {
         let is_quiet = !bytes_beside(&paths.database);
         let copy = Self::open(paths, mark, Use::Nobody(None), is_quiet).await?;
@@ -126,11 +126,11 @@ impl Snapshot {
         usage: Use,
         is_quiet: bool,
     ) -> Result<Self, Error> {
-        // Few rows at a time, because they may be long. With nothing beside the database and nobody at it,
-        // SQLite needs to make no file, so that it can be read where nothing can be written.
+        // Few rows at a time, because they may be long. A database without a WAL and without a server is
+        // immutable: SQLite then creates no files, so that a read-only folder can be read.
         let options = connect::reading(&paths.database).row_buffer_size(8).immutable(is_quiet);
-        let litter = ["-shm", "-wal"].map(|end| beside(&paths.database, end)).into_iter();
-        let litter: Vec<PathBuf> = litter.filter(|path| !path.exists()).collect();
+        let temp_files = ["-shm", "-wal"].map(|end| beside(&paths.database, end)).into_iter();
+        let temp_files: Vec<PathBuf> = temp_files.filter(|path| !path.exists()).collect();
         if fs::metadata(beside(&paths.database, "-journal")).is_ok_and(|found| found.len() > 0) {
             let doing = format!(
                 "read {}: a start was cut off while it made the store or opened a backup. Start the server again, \
@@ -144,22 +144,22 @@ impl Snapshot {
         let looked = look(&mut connection, &paths).await;
         if let Err(error) = looked {
             let _ = connection.close().await;
-            remove(&usage, &litter);
+            remove(&usage, &temp_files);
             return Err(error);
         }
         let state = connect::state(&mut connection).await;
         let reader = SqliteReader::snapshot(paths.clone(), connection);
         let has_older_mark = matches!(usage, Use::Server(_));
-        Ok(Self { paths, reader, mark, state, usage, has_older_mark, is_copy: false, litter })
+        Ok(Self { paths, reader, mark, state, usage, has_older_mark, is_copy: false, temp_files })
     }
 
-    /// Ends it.
+    /// Closes the snapshot.
     pub async fn close(self) {
         self.reader.close().await;
-        remove(&self.usage, &self.litter);
+        remove(&self.usage, &self.temp_files);
     }
 
-    /// Who writes the store now.
+    /// The server that uses the store.
     #[must_use]
     pub fn server(&self) -> Option<Holder> {
         match &self.usage {
@@ -168,7 +168,7 @@ impl Snapshot {
         }
     }
 
-    /// Fails if a server has the store.
+    /// Fails if a server uses the store.
     ///
     /// # Errors
     /// [`Error::Locked`].
@@ -179,13 +179,13 @@ impl Snapshot {
         }
     }
 
-    /// The rows, as recovery reads them.
+    /// Reads rows as recovery does.
     #[must_use]
     pub fn reader(&self) -> &dyn Reader {
         &self.reader
     }
 
-    /// What SQLite finds in its pages and indexes.
+    /// Runs SQLite's integrity check. Returns the damage.
     ///
     /// # Errors
     /// If the check itself fails.
@@ -193,52 +193,52 @@ impl Snapshot {
         self.reader.integrity_check().await
     }
 
-    /// What the mark and the store say of each other, and whether the store was closed in good order.
+    /// Compares the mark with the store, and reports whether the store was cleanly closed.
     #[must_use]
-    pub fn remarks(&self) -> Vec<Remark> {
+    pub fn findings(&self) -> Vec<Finding> {
         let state = match &self.state {
             Ok(state) => state,
-            Err(error) => return vec![Remark::Damage(plain(error))],
+            Err(error) => return vec![Finding::Damage(without_advice(error))],
         };
-        let mut remarks = Vec::new();
-        // A backup is taken from a store that is open, so it never says that it was closed in good order.
+        let mut findings = Vec::new();
+        // A backup is taken from an open store, so it is never marked as cleanly closed.
         let is_backup = matches!(self.mark, Ok(None));
         if self.server().is_none() && !self.is_copy && !is_backup && !state.opening.clean {
-            let text = "the store was not closed in good order (kill -9, loss of power): the next start replays \
+            let text = "the store was not closed cleanly (kill -9, power loss): the next start replays \
                         its journal";
-            remarks.push(Remark::Note(text.to_owned()));
+            findings.push(Finding::Note(text.to_owned()));
         }
-        remarks.extend(self.remark_of_mark(state));
-        remarks
+        findings.extend(self.finding_of_mark(state));
+        findings
     }
 
-    fn remark_of_mark(&self, state: &State) -> Option<Remark> {
+    fn finding_of_mark(&self, state: &State) -> Option<Finding> {
         let mark = match &self.mark {
             Ok(Some(mark)) => mark,
             Ok(None) => {
                 let text = "there is no deltaq.mark, as in a restored backup: nothing says whether the newest rows \
                             are missing";
-                return Some(Remark::Note(text.to_owned()));
+                return Some(Finding::Note(text.to_owned()));
             }
-            Err(error) => return Some(Remark::Damage(plain(error))),
+            Err(error) => return Some(Finding::Damage(without_advice(error))),
         };
         let here = state.reached;
         if let Err(error) = mark::hold_against(&self.paths.mark, mark, here, &mark::boot_id()) {
-            return Some(Remark::Damage(plain(&error)));
+            return Some(Finding::Damage(without_advice(&error)));
         }
         if let Some(missing) = mark.reached.missing_at(here) {
             let text = format!(
                 "{missing} that were acknowledged are missing: a loss of power took them, as sync = \"normal\" allows"
             );
-            return Some(Remark::Note(text));
+            return Some(Finding::Note(text));
         }
         let behind = here.missing_at(mark.reached).filter(|_| !self.has_older_mark);
         behind.map(|rows| {
-            Remark::Note(format!("deltaq.mark is behind by {rows}, as after a loss of power: harmless"))
+            Finding::Note(format!("deltaq.mark is behind by {rows}, as after a loss of power: harmless"))
         })
     }
 
-    /// How the layout differs from what this program makes; nothing if it doesn't.
+    /// Compares the schema with the one that this program creates. Returns the differences.
     ///
     /// # Errors
     /// [`Error::Damaged`] and [`Error::Failed`].
@@ -285,10 +285,10 @@ impl Snapshot {
             .await
     }
 
-    /// Looks at every row of table `queues`.
+    /// Visits every row of table `queues`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where SQLite can't read on; [`Error::Failed`].
+    /// [`Error::Damaged`] where SQLite can't continue to read; [`Error::Failed`].
     pub async fn queues(&self, visit: impl FnMut(Found<QueueRow>)) -> Result<(), Error> {
         let read = |row: &SqliteRow| match rows::number(row, 5)? {
             0 | 1 => rows::queue_row(row),
@@ -297,7 +297,7 @@ impl Snapshot {
         self.scan(&sql::SCAN_QUEUES, read, visit).await
     }
 
-    /// Looks at every row of table `journal`.
+    /// Visits every row of table `journal`.
     ///
     /// # Errors
     /// As [`queues`](Self::queues).
@@ -309,7 +309,7 @@ impl Snapshot {
         self.scan(&sql::SCAN_JOURNAL, read, visit).await
     }
 
-    /// Looks at every row of table `keys`; the keys of a queue come one after the other.
+    /// Visits every row of table `keys`, grouped by queue.
     ///
     /// # Errors
     /// As [`queues`](Self::queues).
@@ -330,7 +330,7 @@ impl Snapshot {
         self.scan(&sql::SCAN_GRAVESTONES, read, visit).await
     }
 
-    /// Looks at the row of table `store`, of which there must be one.
+    /// Visits every row of table `store`, which must be a single one.
     ///
     /// # Errors
     /// As [`queues`](Self::queues).
@@ -350,7 +350,7 @@ impl Snapshot {
         self.scan(&sql::SCAN_STORE, read, visit).await
     }
 
-    /// How the rows of a queue's journal follow each other, oldest first.
+    /// Visits the positions of a queue's journal rows, oldest first.
     ///
     /// # Errors
     /// As [`queues`](Self::queues).
@@ -389,19 +389,19 @@ fn unread(said: &sqlx::Error) -> String {
     format!("a value can't be read: {said}")
 }
 
-/// Numbers of rows stay below 2^63.
+/// Row ids are below 2^63.
 const MAX_ROW: u64 = i64::MAX as u64;
 
-/// What is wrong with the store, without what can be done about it: whoever checks says that at the end.
+/// The text of an error without the remedy for damage, which `deltaq check` prints once at its end.
 #[must_use]
-pub fn plain(error: &Error) -> String {
+pub fn without_advice(error: &Error) -> String {
     match error {
         Error::Damaged { found } => found.trim_end_matches(WAY_OUT).trim_end_matches(". ").to_owned(),
         error => error.to_string(),
     }
 }
 
-/// The first column that holds a value of a type that is never written there.
+/// Describes the first value whose type is never written to its column.
 fn misfit(scan: &Scan, types: &str) -> Option<String> {
     let mut found = types.split(' ').zip(scan.columns);
     found.find_map(|(found, (column, allowed))| {
@@ -430,7 +430,7 @@ fn migration_row(row: &SqliteRow) -> Result<(i64, bool, Vec<u8>), sqlx::Error> {
     Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?, row.try_get_unchecked(2)?))
 }
 
-/// What the migrations make of nothing.
+/// The schema that the migrations create in an empty database.
 async fn expected_schema() -> Result<Vec<Made>, Error> {
     let failed = |said| database("lay out a store in memory", said);
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.map_err(failed)?;
@@ -447,15 +447,15 @@ fn beside(database: &Path, end: &str) -> PathBuf {
     path.into()
 }
 
-/// Whether something that belongs to the database stands in a file beside it.
+/// Whether the database has a WAL with content.
 fn bytes_beside(database: &Path) -> bool {
     fs::metadata(beside(database, "-wal")).is_ok_and(|found| found.len() > 0)
 }
 
-/// Removes what was made to read, unless a server could have come to use it.
-fn remove(usage: &Use, litter: &[PathBuf]) {
+/// Removes the files that SQLite created for the snapshot, unless a server may use them by now.
+fn remove(usage: &Use, temp_files: &[PathBuf]) {
     if matches!(usage, Use::Nobody(Some(_))) {
-        for path in litter {
+        for path in temp_files {
             let _ = fs::remove_file(path);
         }
     }

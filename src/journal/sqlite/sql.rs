@@ -1,18 +1,18 @@
-//! Every statement that is sent to SQLite.
+//! All SQL statements.
 //!
-//! Texts are few and bounded, because each stays prepared on its connection: rows are written in chunks
-//! of the sizes named here. One query may hold several statements, which saves a way to the connection's
-//! thread and back for each; their parameters are counted through.
+//! The number of texts is bounded, because each text stays prepared on its connection. Rows are therefore
+//! written in chunks of fixed sizes. A query may contain several statements, which saves round trips to the
+//! connection's thread; their parameters are numbered consecutively.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-/// How many journal rows a commit of one statement may have.
+/// Most journal rows of a commit that is one statement.
 pub(super) const SHORT_ROWS_MAX: usize = 8;
-/// Sizes of chunks, largest first.
+/// The sizes of chunks, largest first.
 pub(super) const CHUNKS: [usize; 3] = [64, 8, 1];
 
-/// Statements that write 64, 8 and 1 rows.
+/// Statements for 64, 8 and 1 rows.
 type Chunked = [String; CHUNKS.len()];
 
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -33,7 +33,7 @@ pub(super) static SHORT: LazyLock<[String; SHORT_ROWS_MAX]> = LazyLock::new(|| {
 
 pub(super) static JOURNAL: LazyLock<Chunked> = LazyLock::new(|| chunked(JOURNAL_INSERT, JOURNAL_COLUMNS, ""));
 
-// Not "OR REPLACE", which would silently remove another live queue of the same name.
+// "OR REPLACE" would silently remove another live queue of the same name.
 pub(super) static QUEUES: LazyLock<Chunked> = LazyLock::new(|| {
     chunked(
         "INSERT INTO queues \
@@ -68,11 +68,11 @@ pub(super) static FORGOTTEN: LazyLock<Chunked> = LazyLock::new(|| {
     })
 });
 
-/// A queue, an event, most rows.
+/// Parameters: queue, event, most rows.
 pub(super) const OUTLIVED: &str = "DELETE FROM gravestones WHERE rowid IN \
      (SELECT rowid FROM gravestones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";
 
-/// A queue, an event, most rows, most bytes. The first row goes whatever its size.
+/// Parameters: queue, event, most rows, most bytes. The first row is removed whatever its size.
 pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
      SELECT id FROM (\
          SELECT id, bytes, sum(bytes) OVER (ORDER BY first_rv) AS total FROM (\
@@ -81,63 +81,64 @@ pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
          )\
      ) WHERE total <= ?4 OR total = bytes)";
 
-/// The queue's first slot, its last, most rows.
+/// Parameters: first slot, last slot, most rows.
 pub(super) const SWEPT_KEYS: &str = "DELETE FROM keys WHERE id IN \
      (SELECT id FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)";
 
-/// A queue, most rows.
+/// Parameters: queue, most rows.
 pub(super) const SWEPT_GRAVESTONES: &str = "DELETE FROM gravestones WHERE rowid IN \
      (SELECT rowid FROM gravestones WHERE queue_id = ?1 ORDER BY rv LIMIT ?2)";
 
-/// A queue, most rows.
+/// Parameters: queue, most rows.
 pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
      (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY first_rv LIMIT ?2)";
 
-/// A queue, its first slot, its last.
+/// Parameters: queue, first slot, last slot.
 pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE queue_id = ?1) \
      OR EXISTS (SELECT 1 FROM gravestones WHERE queue_id = ?1) \
      OR EXISTS (SELECT 1 FROM keys WHERE id BETWEEN ?2 AND ?3)";
 
 pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";
-/// Keeps what the rows of deleted queues say, before they are removed.
+/// Retains the numbers of deleted queues, before their rows are removed.
 pub(super) const KEEP_NUMBERS: &str = "UPDATE store SET \
      last_queue = max(last_queue, coalesce((SELECT max(id) FROM queues), 0)), \
      last_version = max(last_version, coalesce((SELECT max(version) FROM queues), 0)), \
      floor = max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0))";
 pub(super) const CLEAN: &str = "UPDATE store SET clean = ?1";
 
-/// Two transactions: room is taken and given back. Random, so that no file system can make it small.
+/// Two transactions: one takes room, one frees it. The blob is random, so that no file system compresses it.
 pub(super) const PROBE: &str =
     "UPDATE store SET probe = randomblob(65536); UPDATE store SET probe = NULL WHERE probe IS NOT NULL";
 
-/// What the store says of itself, and the newest of what it holds.
+/// What the database says about itself, and its largest numbers.
 pub(super) const STATE: &str = "SELECT clean, \
      max(next_row, coalesce((SELECT max(id) + 1 FROM journal), 1)), \
      max(last_queue, coalesce((SELECT max(id) FROM queues), 0)), \
      max(last_version, coalesce((SELECT max(version) FROM queues), 0)), \
      max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0)) FROM store";
 
-/// How many tables there are, and whose. The list of migrations comes first, alone, when a store is made.
+/// The number of tables, and the application id. A store that is being created has only the table of migrations
+/// at first.
 pub(super) const TABLES: &str = "SELECT (SELECT count(*) FROM sqlite_schema \
      WHERE tbl_name <> '_sqlx_migrations'), application_id FROM pragma_application_id";
 pub(super) const VERSION: &str = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
 
-/// Up to that many findings, or "ok". No quick check, which takes as long and does not see an index that
-/// leads elsewhere: whoever reads by it would miss a row.
+/// Up to that many problems, or "ok". `quick_check` takes as long and misses an index whose entries lead to
+/// wrong rows.
 pub(super) const SHORT_CHECK: &str = "PRAGMA integrity_check(8)";
 pub(super) const INTEGRITY_CHECK: &str = "PRAGMA integrity_check(100)";
 
-/// Makes the file able to shrink; only a file without tables heeds it.
+/// Enables the file to shrink. It has an effect only before the first table.
 pub(super) const LAYOUT: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL";
-/// Changes nothing in a store that was opened before; a backup comes without a WAL.
+/// Switches a new database or a backup to WAL mode.
 pub(super) const WAL: &str = "PRAGMA journal_mode = WAL";
 
-/// Copies nothing: tells how many pages the WAL holds and how many of them the database has already;
-/// then the free pages and all pages.
+/// Returns the pages in the WAL and how many of them are copied, then the free pages, then all pages. Copies
+/// nothing.
 pub(super) const MEASURE: &str = "PRAGMA wal_checkpoint(NOOP); PRAGMA freelist_count; PRAGMA page_count";
 pub(super) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) const CHECKPOINT_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
-/// Waits for readers that still need the WAL, but not for long.
+/// Waits for readers of the WAL, but not for long.
 pub(super) const RESTART: &str =
     "PRAGMA busy_timeout = 3; PRAGMA wal_checkpoint(RESTART); PRAGMA busy_timeout = 5000";
 pub(super) const RESTART_PATIENTLY: &str =
@@ -151,44 +152,44 @@ pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, cre
 pub(super) const READ_GRAVESTONES: &str =
     "SELECT slot, rv, checksum, key FROM gravestones WHERE queue_id = ?1 ORDER BY rv, slot";
 
-/// The first slot, the last, most rows.
+/// Parameters: first slot, last slot, most rows.
 pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, item, known_object \
      FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
 
-/// A queue, an event. Starts at the row that holds the event, which may have more behind it.
+/// Parameters: queue, event. Starts at the row that contains the event, which may contain later events too.
 pub(super) const MEASURE_JOURNAL: &str = "SELECT first_rv, octet_length(events) FROM journal \
      WHERE queue_id = ?1 AND last_rv > ?2 AND first_rv >= coalesce((SELECT first_rv FROM journal \
          WHERE queue_id = ?1 AND first_rv <= ?2 ORDER BY first_rv DESC LIMIT 1), 0) \
      ORDER BY first_rv";
 
-/// A queue, the `first_rv` of the first row and of the last.
+/// Parameters: queue, the `first_rv` of the first row and of the last row.
 pub(super) const READ_JOURNAL: &str = "SELECT id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events \
      FROM journal WHERE queue_id = ?1 AND first_rv BETWEEN ?2 AND ?3 ORDER BY first_rv";
 
-/// A queue, the largest `first_rv`.
+/// Parameters: queue, largest `first_rv`.
 pub(super) const MEASURE_HISTORY: &str = "SELECT first_rv, octet_length(events) FROM journal \
      WHERE queue_id = ?1 AND first_rv <= ?2 ORDER BY first_rv DESC";
 
-/// A queue, the `first_rv` of the first row and of the last.
+/// Parameters: queue, the `first_rv` of the first row and of the last row.
 pub(super) const READ_HISTORY: &str = "SELECT id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events \
      FROM journal WHERE queue_id = ?1 AND first_rv BETWEEN ?2 AND ?3 \
      ORDER BY first_rv DESC";
 
-/// `octet_length` needs no look at the pages that a long text overflows into.
-pub(super) const STRETCHES: &str =
+/// `octet_length` does not read the overflow pages of a long text.
+pub(super) const SEGMENTS: &str =
     "SELECT last_rv, at, octet_length(events) FROM journal WHERE queue_id = ?1 ORDER BY first_rv";
 
-/// A transaction that reads: all of it sees the store as of its first statement.
+/// Begins a transaction that reads: all its statements see the store as of the first one.
 pub(super) const BEGIN_READING: &str = "BEGIN";
 
-/// A table as it is looked through row by row, damaged ones included.
+/// Reads a table row by row, including damaged rows.
 pub(super) struct Scan {
-    /// Its name.
+    /// The name of the table.
     pub(super) table: &'static str,
-    /// Its columns, and which types of values each may hold.
+    /// The columns, and the types of values that each can contain.
     pub(super) columns: &'static [(&'static str, &'static str)],
-    /// Selects the columns, then the rowid, then the types of the values, one word each. Without indexes,
-    /// which may be damaged by themselves.
+    /// Selects the columns, then the rowid, then the types of the values, one word each. Indexes are not used,
+    /// because they may be damaged.
     pub(super) text: String,
 }
 
@@ -282,11 +283,11 @@ pub(super) static SCAN_STORE: LazyLock<Scan> = LazyLock::new(|| {
     )
 });
 
-/// A queue.
+/// Parameter: queue.
 pub(super) const LINKS: &str =
     "SELECT id, prev_rv, first_rv, last_rv FROM journal WHERE queue_id = ?1 ORDER BY first_rv";
 
-/// What the migrations have made.
+/// The schema that the migrations have created.
 pub(super) const SCHEMA: &str = "SELECT type, name, sql FROM sqlite_schema \
      WHERE name NOT LIKE 'sqlite_%' AND name <> '_sqlx_migrations' ORDER BY type, name";
 pub(super) const MIGRATED: &str = "SELECT version, success, checksum FROM _sqlx_migrations ORDER BY version";
@@ -295,7 +296,7 @@ fn chunked(head: &str, columns: usize, tail: &str) -> Chunked {
     CHUNKS.map(|count| format!("{head}{}{tail}", rows(columns, count)))
 }
 
-/// As in `(?, ?), (?, ?)`.
+/// Placeholders such as `(?, ?), (?, ?)`.
 fn rows(columns: usize, count: usize) -> String {
     let row = format!("({})", vec!["?"; columns].join(", "));
     let mut text = String::with_capacity((row.len() + 2) * count);

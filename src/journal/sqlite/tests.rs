@@ -1,4 +1,4 @@
-//! What is true of the store in SQLite only; what is true of every store is in the suite.
+//! Tests of the SQLite store alone. The suite contains the rules of every store.
 
 mod files;
 mod losses;
@@ -13,7 +13,7 @@ use super::*;
 use crate::journal::store::suite::{Place, journal_row, queue_row};
 use crate::journal::store::{Holder, JournalRow, QueueId, Reader, suite};
 
-/// A folder that is removed with its owner.
+/// A folder that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -27,7 +27,7 @@ impl Scratch {
         Self(folder)
     }
 
-    /// The data directory; it is made by the store.
+    /// The data directory, which the store creates.
     fn data(&self) -> PathBuf {
         self.0.join("data")
     }

@@ -1,15 +1,14 @@
-//! Keeps the files from growing without bound: copies the WAL into the database, and gives pages back
-//! that nobody uses.
+//! Bounds the files: copies the WAL into the database (a WAL checkpoint) and frees unused pages.
 //!
-//! Copying goes on beside the writer, on a connection of its own, and doesn't hold commits up. But the WAL
-//! starts over only when all of it is copied and nobody reads in it, and while commits keep coming the
-//! copy never quite catches up. So when the WAL is large and little is left to copy, the writer copies
-//! that little itself, between two commits; the next commit then writes at the front of the WAL again.
+//! A passive checkpoint runs on a connection of its own and does not block commits. But the WAL starts over only
+//! when all of it is copied and no reader uses it, and under a steady load the passive checkpoint never quite
+//! catches up. So when the WAL is large and little is left to copy, the writer runs a restart checkpoint between
+//! two commits; the next commit then writes to the beginning of the WAL.
 //!
-//! Commits that come faster than the disk takes the copies have to wait for them in the end.
+//! If commits arrive faster than the disk can copy them, they have to wait in the end.
 //!
-//! A reader that stays within one statement for long (a backup) keeps the WAL from starting over. It then
-//! grows, for as long as the reader stays, and is cut when it has started over.
+//! A statement that reads for long (a backup) prevents the WAL from starting over. The WAL then grows until the
+//! statement ends, and is truncated afterwards.
 
 use std::fs;
 use std::pin::Pin;
@@ -24,96 +23,96 @@ use super::files::Paths;
 use super::{connect, sql};
 use crate::journal::store::{Error, Size};
 
-/// From so much on, what the WAL has and the database hasn't is copied.
+/// A passive checkpoint starts when this much of the WAL is not copied.
 const COPY_BYTES: u64 = 8 << 20;
-/// From so much on the WAL is to start over.
+/// From this size on, the WAL should start over.
 const RESTART_BYTES: u64 = 32 << 20;
-/// So much may be left to copy for the writer: a few milliseconds.
+/// The writer copies this much at most, which takes a few milliseconds.
 const REST_BYTES_MAX: u64 = 2 << 20;
-/// From so much on the writer waits longer for readers to leave the WAL.
+/// From this size on, the writer waits longer for readers.
 const PATIENT_BYTES: u64 = 48 << 20;
-/// From so much on the writer copies whatever is left, because commits come faster than copies.
+/// From this size on, the writer copies any amount, because commits arrive faster than copies.
 const HASTY_BYTES: u64 = 60 << 20;
-/// What did not start the WAL over is tried again when it has grown by so much.
+/// A restart checkpoint that failed is repeated when the WAL has grown by this much.
 const RETRY_BYTES: u64 = 4 << 20;
-/// After a write of about so many bytes the writer itself takes a step.
+/// The writer runs a maintenance step whenever it has written about this much.
 const STEP_BYTES: u64 = 4 << 20;
-/// Fewer free pages than this are kept for what comes.
+/// Up to this many free bytes are kept for later writes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
-/// The connection comes back with how it went.
+/// The connection and the result of its checkpoint.
 type Copied = (SqliteConnection, Result<(), sqlx::Error>);
 type Copying = Pin<Box<dyn Future<Output = Copied> + Send>>;
 
-/// The connection beside the writer.
+/// The connection for passive checkpoints.
 enum Beside {
     Idle(SqliteConnection),
     Copying(Copying),
-    /// Only between two of the others.
+    /// A placeholder during a transition.
     Gone,
 }
 
-/// How the WAL and the database are.
+/// The sizes of the WAL and of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Measure {
-    /// Bytes of the WAL that count.
+    /// Bytes of the WAL that are in use.
     wal: u64,
-    /// How many of them the database has.
+    /// Bytes among them that are copied.
     copied: u64,
-    /// Bytes of the database that are free.
+    /// Free bytes of the database.
     free: u64,
     /// Bytes of the database.
     all: u64,
 }
 
-/// What is to be done.
+/// The next maintenance step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Copy beside the writer.
+    /// Run a passive checkpoint.
     Copy,
-    /// Copy the rest on the writer's connection and start the WAL over.
+    /// Run a restart checkpoint on the writer's connection.
     Restart {
         /// Whether to wait longer for readers.
         patiently: bool,
     },
-    /// Give pages back.
+    /// Free unused pages.
     Shrink,
     Nothing,
 }
 
-/// What the upkeep knows from one call to the next.
+/// The state of the maintenance.
 pub(super) struct Upkeep {
     beside: Beside,
     free: u64,
-    /// How much of the WAL was copied when the last copy began.
+    /// How much of the WAL was copied when the last passive checkpoint began.
     copied_before: u64,
-    /// What could be done about the WAL is done: there is nothing more before it has grown to this.
+    /// No checkpoint runs before the WAL has grown to this size, because readers block it.
     blocked_until: u64,
-    /// About how many bytes the WAL took since the last step; rather too many.
+    /// An upper estimate of the bytes written to the WAL since the last step.
     written: u64,
 }
 
 impl Upkeep {
-    /// Starts with a connection that can write.
+    /// Uses `connection` for passive checkpoints.
     pub(super) fn new(connection: SqliteConnection) -> Self {
         Self { beside: Beside::Idle(connection), free: 0, copied_before: 0, blocked_until: 0, written: 0 }
     }
 
-    /// Notes that so many bytes are to be written; tells whether a step is due: however seldom the upkeep is asked
-    /// for, the WAL stays bounded.
+    /// Counts bytes that are about to be written. Returns whether a step is due, so that the WAL stays bounded
+    /// however rarely the writer is idle.
     pub(super) fn note_bytes(&mut self, bytes: u64) -> bool {
         self.written = self.written.saturating_add(bytes);
         self.written >= STEP_BYTES
     }
 
-    /// Takes a step, if there is one to take.
+    /// Runs a step, if there is one to run.
     pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
         self.written = 0;
-        // The file is cut when the WAL starts over, so it is this large only while the WAL is.
+        // The file is truncated when the WAL starts over, so its size bounds that of the WAL.
         if fs::metadata(&paths.wal).map_or(0, |file| file.len()) < HASTY_BYTES {
             self.collect().await?;
         } else {
-            // Commits come faster than the disk takes them: they wait for it.
+            // Commits arrive faster than the disk can copy them, so they wait.
             self.collect_at_last().await?;
         }
         if let Beside::Idle(connection) = &mut self.beside {
@@ -127,8 +126,8 @@ impl Upkeep {
                 Step::Restart { patiently } => {
                     let restarted = restart(writer, patiently).await;
                     restarted.map_err(|said| database("start the WAL over", said))?;
-                    // If it came to nothing, because of a reader, it won't soon come to anything; and if
-                    // it did, it shows with the next commit, whenever that comes.
+                    // If a reader has blocked it, a repetition would soon be blocked again. If it has succeeded,
+                    // the next commit shows it.
                     self.blocked_until = now.wal + RETRY_BYTES;
                 }
                 Step::Shrink => {
@@ -141,10 +140,10 @@ impl Upkeep {
         Ok(Size { bytes: paths.bytes(), free: self.free })
     }
 
-    /// Begins to copy what the WAL has. SQLite's thread goes on with it while nobody asks.
+    /// Starts a passive checkpoint. The connection's thread runs it while this future is not polled.
     async fn copy(&mut self, now: Measure) -> Result<(), Error> {
         if now.copied > 0 && now.copied == self.copied_before {
-            // The last copy got nowhere, because of a reader: this one wouldn't either.
+            // A reader blocked the last checkpoint and would block this one too.
             self.blocked_until = now.wal + COPY_BYTES;
         }
         self.copied_before = now.copied;
@@ -155,18 +154,18 @@ impl Upkeep {
             let copied = sqlx::query(sql::CHECKPOINT).execute(&mut connection).await;
             (connection, copied.map(drop))
         }));
-        // The first look sends the statement off.
+        // The first poll sends the statement.
         self.collect().await
     }
 
-    /// Looks whether a copy has come to its end.
+    /// Checks whether the passive checkpoint has ended.
     async fn collect(&mut self) -> Result<(), Error> {
         let Beside::Copying(copying) = &mut self.beside else { return Ok(()) };
         let looked = std::future::poll_fn(|context| Poll::Ready(copying.as_mut().poll(context))).await;
         if let Poll::Ready(copied) = looked { self.copied(copied) } else { Ok(()) }
     }
 
-    /// Waits until a copy has come to its end.
+    /// Waits until the passive checkpoint has ended.
     async fn collect_at_last(&mut self) -> Result<(), Error> {
         let Beside::Copying(copying) = &mut self.beside else { return Ok(()) };
         let copied = copying.await;
@@ -178,14 +177,14 @@ impl Upkeep {
         copied.map_err(|said| database("copy the WAL into the database", said))
     }
 
-    /// Waits for what is under way, and closes the connection.
+    /// Waits for the passive checkpoint and closes the connection.
     pub(super) async fn close(self) {
         let connection = match self.beside {
             Beside::Idle(connection) => connection,
             Beside::Copying(copying) => copying.await.0,
             Beside::Gone => return,
         };
-        // It has nothing that could be lost.
+        // The connection has nothing to lose.
         let _ = connection.close().await;
     }
 }
@@ -208,7 +207,7 @@ async fn measure(connection: &mut SqliteConnection) -> Result<Measure, sqlx::Err
     let rows = sqlx::query(sql::MEASURE).fetch_all(connection).await?;
     let number = |row: usize, column: usize| {
         let row = rows.get(row).ok_or(sqlx::Error::RowNotFound)?;
-        // It is -1 while there is no WAL.
+        // The number is -1 while there is no WAL.
         row.try_get_unchecked::<i64, usize>(column).map(|number| u64::try_from(number).unwrap_or_default())
     };
     Ok(Measure {
@@ -219,7 +218,7 @@ async fn measure(connection: &mut SqliteConnection) -> Result<Measure, sqlx::Err
     })
 }
 
-/// Copies the rest of the WAL and lets the next commit write at its front, unless a reader is in the way.
+/// Copies the rest of the WAL, so that the next commit writes to its beginning, unless a reader blocks it.
 async fn restart(writer: &mut SqliteConnection, patiently: bool) -> Result<(), sqlx::Error> {
     let text = if patiently { sql::RESTART_PATIENTLY } else { sql::RESTART };
     sqlx::query(text).execute(writer).await.map(drop)

@@ -1,4 +1,4 @@
-//! Rows into one transaction.
+//! Writes rows in one transaction.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use crate::journal::store::{
     Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Writes,
 };
 
-/// About what removing rows of a queue takes.
+/// About how many bytes of WAL it takes to remove rows of a queue.
 const REMOVAL_BYTES: u64 = 1 << 20;
 
 type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
-/// The row of `keys` that a slot has. Bit for bit, so half of the queues have negative ones; within a
-/// queue they ascend with the slots all the same.
+/// The id of a slot's row in `keys`: queue and slot, bit for bit. Half of the queues have negative ids, but the
+/// ids of a queue ascend with its slots.
 pub(super) fn key_id(queue: QueueId, slot: Slot) -> i64 {
     (u64::from(queue.0) << 32 | u64::from(slot)).cast_signed()
 }
 
-/// The slot of a row of `keys`.
+/// The slot of a row in `keys`.
 pub(super) fn slot_of(id: i64) -> Slot {
     let low = id.cast_unsigned() & u64::from(u32::MAX);
-    // The other half of the bits was just taken away.
+    // The value has 32 bits.
     Slot::try_from(low).unwrap_or_default()
 }
 
-/// Refuses numbers that SQLite, whose integers are signed, would put into another order. Times are kept
-/// bit for bit instead: nothing here orders by them, and the end of time is the largest of all.
+/// Refuses numbers from 2^63 on, which SQLite's signed integers would order differently. Times are exempt: no
+/// statement orders by them, and the largest time is used.
 pub(super) fn check(writes: &Writes) -> Result<(), Error> {
     let journal = writes.journal.iter().flat_map(|row| [row.id, row.prev_rv, row.first_rv, row.last_rv]);
     let queues = writes.queues.iter().flat_map(|row| [row.version, row.rv]);
@@ -44,7 +44,7 @@ pub(super) fn check(writes: &Writes) -> Result<(), Error> {
     }
 }
 
-/// How many bytes the WAL takes for it, rather too many than too few.
+/// An upper estimate of the bytes that the write adds to the WAL.
 pub(super) fn bytes(writes: &Writes) -> u64 {
     let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
     let key = |row: &KeyRow| text(&row.known_object) + row.item.as_ref().map_or(0, String::len);
@@ -58,8 +58,8 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
 }
 
-/// Writes all or nothing; no journal row gets an id below `next_row` any more. After an error the
-/// connection may still be within the transaction.
+/// Writes all or nothing. Later journal rows have ids from `next_row` on. After an error the connection may
+/// still be within the transaction.
 pub(super) async fn commit(
     connection: &mut SqliteConnection,
     writes: Writes,
@@ -113,7 +113,7 @@ async fn write_all(
         run(connection, query).await?;
     }
     if !(trimmed.is_empty() && swept.is_empty()) {
-        // With the last row its id would be forgotten.
+        // Without this, the largest id would be lost with the last row.
         run(connection, sqlx::query(sql::NEXT_ROW).bind(next_row.cast_signed())).await?;
     }
     for (queue, rv) in trimmed {
@@ -134,7 +134,7 @@ async fn write_all(
     Ok(())
 }
 
-/// Whether there are rows of the queue, but its own.
+/// Whether the queue has rows besides its own row.
 pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) -> Result<bool, sqlx::Error> {
     let query = sqlx::query_scalar(sql::HAS_ROWS).bind(queue.0);
     query.bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).fetch_one(connection).await
@@ -149,7 +149,7 @@ async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> 
     Ok(())
 }
 
-/// A bound for numbers that are all below 2^63.
+/// The number as a bound for columns whose numbers are below 2^63.
 pub(super) fn bound(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -206,11 +206,11 @@ mod tests {
     #[tokio::test]
     async fn no_answer_is_no_success() {
         let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        // Nothing is sent back for a text without a statement, as for one in which SQLite's thread dies.
+        // A text without a statement brings no result, like a statement during which SQLite's thread dies.
         assert!(sqlx::query("").execute(&mut connection).await.is_ok());
         let silent = run(&mut connection, sqlx::query("")).await;
         assert!(matches!(silent, Err(sqlx::Error::WorkerCrashed)), "{silent:?}");
-        // What comes before the answer that it is done is not that answer.
+        // A row is not the result of its statement.
         run(&mut connection, sqlx::query("SELECT 1 UNION SELECT 2")).await.unwrap();
         assert!(run(&mut connection, sqlx::query("SELECT abs(-9223372036854775808)")).await.is_err());
     }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(bytes(&none), 0);
         let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1, 1..=1, "a") }];
         assert!(bytes(&Writes { journal, ..none.clone() }) >= 10_000);
-        // A key in another place than the one before takes a page.
+        // Keys that are far apart take a page each.
         let keys = (0..100).map(|slot| key_row(1, slot * 1_000, "a", 1)).collect();
         assert!(bytes(&Writes { keys, ..none.clone() }) >= 100 * PAGE_BYTES);
         let queue = QueueId(1);

@@ -1,5 +1,5 @@
-//! What every store must do, whatever it keeps its rows in. An adapter has a [`Place`] and says
-//! `suite!(its_place)` in its tests; each rule is a test of its own then.
+//! The rules of every store. A store implements [`Place`] and calls `suite!(its_place)` in its tests, which
+//! creates one test per rule.
 
 mod reading;
 mod removing;
@@ -21,32 +21,32 @@ pub(crate) trait Place {
     async fn open(&self) -> (Self::Store, Arc<dyn Reader>, Opening);
 }
 
-/// Makes a test of each rule; `$place` is an expression that makes a new, empty place.
+/// Creates a test for each rule; `$place` is an expression that creates an empty place.
 macro_rules! suite {
     ($place:expr) => {
         $crate::journal::store::suite::suite!(@ $place;
             a_new_store_is_empty_and_clean,
-            what_is_written_is_read_and_kept,
-            rows_take_the_place_of_those_with_the_same_id_or_slot,
+            written_rows_are_read_and_survive_a_restart,
+            rows_replace_rows_of_the_same_id_or_slot,
             a_gravestone_removes_the_row_of_its_slot,
             the_fields_are_written_in_order,
-            a_write_happens_whole_or_not_at_all,
-            many_rows_go_in_one_write,
-            texts_of_all_kinds_come_back_as_they_were,
+            writes_are_atomic,
+            one_write_takes_many_rows,
+            texts_are_returned_unchanged,
             gravestones_that_are_outlived_go,
-            rows_that_are_trimmed_go,
-            one_write_removes_no_more_than_it_may,
-            sweeping_a_queue_leaves_the_others,
+            trimmed_rows_are_removed,
+            one_write_removes_a_bounded_number_of_rows,
+            sweeping_a_queue_leaves_other_queues_alone,
             only_deleted_queues_are_forgotten,
-            numbers_of_forgotten_queues_are_kept,
+            numbers_of_forgotten_queues_are_retained,
             row_ids_never_start_over,
-            reopening_keeps_everything,
+            reopening_keeps_all_rows,
             keys_come_in_pages,
             the_journal_comes_in_pages,
             the_journal_starts_within_a_row,
-            history_comes_newest_first_and_goes_on_below,
-            stretches_cover_the_journal,
-            upkeep_tells_the_size,
+            history_is_paged_newest_first,
+            segments_cover_the_journal,
+            upkeep_returns_the_size,
         );
     };
     (@ $place:expr; $($rule:ident),* $(,)?) => {$(
@@ -58,7 +58,7 @@ macro_rules! suite {
 }
 pub(crate) use suite;
 
-/// A row whose events are a text of so many bytes that tells of the key.
+/// A row whose events name the key.
 pub(crate) fn journal_row(id: u64, queue: u32, rvs: std::ops::RangeInclusive<Rv>, key: &str) -> JournalRow {
     JournalRow {
         id,
@@ -73,7 +73,7 @@ pub(crate) fn journal_row(id: u64, queue: u32, rvs: std::ops::RangeInclusive<Rv>
     }
 }
 
-/// As many rows of a queue, with one event each, from the first rv and id 1 on.
+/// This many rows of a queue, with one event each, from event 1 and id 1 on.
 fn journal_rows(queue: u32, count: u64) -> Vec<JournalRow> {
     (1..=count).map(|rv| journal_row(rv, queue, rv..=rv, "a")).collect()
 }

@@ -1,18 +1,18 @@
-//! The rows of a queue's journal between each other, and against what its checkpoint knows.
+//! Checks that the rows of a queue's journal are consecutive and reach its checkpoint.
 
 use super::{Examiner, Weight};
 use crate::engine::delta::Rv;
 use crate::journal::sqlite::Link;
 use crate::journal::store::QueueId;
 
-/// Where the last row ended that was seen.
+/// The end of the previous row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// There was none yet.
+    /// There is no previous row.
     Nothing,
-    /// With this event.
+    /// The row ends with this event.
     At(Rv),
-    /// It is damaged, so that nobody knows.
+    /// The row is damaged, so its end is unknown.
     Unknown,
 }
 
@@ -63,8 +63,8 @@ impl Examiner<'_> {
         }
     }
 
-    /// The checkpoint is written behind the journal, so it can't know of what the journal doesn't. An empty
-    /// journal is one whose rows were all removed in their time.
+    /// The checkpoint is written after the journal, so it can't contain later events. An empty journal is fine:
+    /// all its rows may have been trimmed.
     fn reaches(&mut self, queue: QueueId, end: End) {
         let Some(known) = self.queues.get(&queue) else { return };
         let end_rv = match end {

@@ -1,5 +1,4 @@
-//! Every row by itself: what its columns hold, its checksum, its format, its text, and whether what it
-//! names is there.
+//! Checks every row by itself: its columns, its checksum, its format, its text, and its references.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use crate::journal::sqlite::{Found, Placed};
 use crate::journal::store::{Error, Gravestone, KeyRow, QueueId, QueueRow};
 use crate::name::Name;
 
-/// The keys of the queue whose rows are being read.
+/// The keys of the current queue.
 #[derive(Default)]
 struct Seen {
     queue: Option<QueueId>,
@@ -31,7 +30,7 @@ impl Examiner<'_> {
         });
         let read = read.await;
         if read.is_ok() && rows != 1 {
-            self.damage(None, Weight::State, &format!("table store: it has {rows} rows, and it takes 1"));
+            self.damage(None, Weight::State, &format!("table store: it has {rows} rows instead of 1"));
         }
         self.ended("store", &read);
         let read = snapshot.queues(|found| self.queue(found)).await;
@@ -58,7 +57,7 @@ impl Examiner<'_> {
         let row = match found.row {
             Ok(row) => row,
             Err(what) => {
-                // Its other rows belong to somebody all the same.
+                // The queue's other rows still belong to a known queue.
                 if let Ok(id) = id {
                     self.queues.insert(id, Known { is_damaged: true, ..Known::default() });
                 }
@@ -87,7 +86,7 @@ impl Examiner<'_> {
             self.damage(Some(id), Weight::State, &format!("{place}: {error}"));
         }
         if twin {
-            self.damage(Some(id), Weight::State, &format!("{place}: another queue is called {name}, too"));
+            self.damage(Some(id), Weight::State, &format!("{place}: another queue has the name {name} too"));
         }
         if let Some(known) = self.queues.get_mut(&id).filter(|_| is_whole && !row.deleted) {
             known.row = Some(row);
@@ -174,7 +173,7 @@ impl Examiner<'_> {
         }
     }
 
-    /// What is left of a deleted queue is on its way out.
+    /// The rows of a deleted queue are being removed.
     fn weight_of_state(&self, queue: QueueId) -> Weight {
         let is_deleted = self.queues.get(&queue).is_some_and(|known| known.is_deleted);
         if is_deleted { Weight::History } else { Weight::State }
@@ -182,7 +181,7 @@ impl Examiner<'_> {
 
     fn orphan(&mut self, queue: QueueId, place: &str, is_known: bool) {
         if !is_known {
-            let what = format!("{place}: it belongs to queue {queue}, and table queues has no such row");
+            let what = format!("{place}: it belongs to queue {queue}, which table queues lacks");
             self.damage(None, Weight::State, &what);
         }
     }

@@ -9,14 +9,14 @@ use deltaq::clock::Clock;
 
 use super::alarm::{Alarm, Moment};
 use super::client::Client;
+use super::counters::Counters;
+use super::faulty_proxy::{FaultyProxy, ProxyFault};
 use super::history::{Crash, Epoch, Look, Us};
 use super::judge::{Fault, Judge, Rule};
-use super::liar::{Liar, Lie};
 use super::load::Crew;
 use super::look::{create, drain, look, metrics_of_drained};
 use super::queues::QUEUES;
 use super::server::{End, Spawned, Store};
-use super::tally::Tally;
 
 /// How long the load lasts before a kill, in milliseconds.
 const LOAD_MS: std::ops::Range<u64> = 50..400;
@@ -32,7 +32,7 @@ const STOP_MS: std::ops::Range<u64> = 0..60;
 const STOP: Duration = Duration::from_secs(30);
 /// How long it may take until there is something to lie about.
 const LIE: Duration = Duration::from_secs(5);
-/// Of so many answers the liar makes one up, if nobody is killed.
+/// Of so many answers the proxy makes one up, if nobody is killed.
 const LIES_ONE_IN: u64 = 2;
 /// How many faults of each rule are shown.
 const SHOWN: usize = 4;
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
     pub(crate) cycles: usize,
     pub(crate) store: Store,
     pub(crate) kills: bool,
-    pub(crate) lie: Option<Lie>,
+    pub(crate) lie: Option<ProxyFault>,
 }
 
 /// What came of it.
@@ -55,7 +55,7 @@ pub(crate) struct Report {
     pub(crate) faults: Vec<Fault>,
     pub(crate) cycles: usize,
     pub(crate) calls: usize,
-    pub(crate) tally: Tally,
+    pub(crate) counters: Counters,
     /// How long each start after a kill took until the server was ready.
     pub(crate) restarts: Vec<Us>,
     /// What the server said last.
@@ -70,11 +70,11 @@ impl Report {
 
     /// What happened, in a few lines.
     pub(crate) fn summary(&self) -> String {
-        let Self { cycles, calls, tally, restarts, faults, .. } = self;
+        let Self { cycles, calls, counters, restarts, faults, .. } = self;
         let slowest = restarts.iter().max().copied().unwrap_or_default() / 1_000;
         let mean = restarts.iter().sum::<Us>() / 1_000 / restarts.len().max(1) as u64;
         let mut text = format!("{cycles} cycles, restarts: mean {mean} ms, longest {slowest} ms\n");
-        let _ = writeln!(text, "{calls} calls: {tally}");
+        let _ = writeln!(text, "{calls} calls: {counters}");
         let mut by_rule: BTreeMap<Rule, Vec<&str>> = BTreeMap::new();
         for fault in faults {
             by_rule.entry(fault.rule).or_default().push(&fault.text);
@@ -119,7 +119,7 @@ pub(crate) fn run(plan: &Plan) -> Report {
         run.look(crash, &server);
         run.report.cycles += 1;
         // A forged answer may give itself away by its number before what it hides is missed.
-        let is_enough = |lie: Lie| run.report.has(lie.breaks());
+        let is_enough = |lie: ProxyFault| run.report.has(lie.breaks());
         if !run.report.faults.is_empty() && plan.lie.is_none_or(is_enough) {
             return run.report;
         }
@@ -134,7 +134,7 @@ pub(crate) fn run(plan: &Plan) -> Report {
 }
 
 /// Most servers are killed while they work, some while they write their last checkpoint, and a few are
-/// let end in good order.
+/// stopped cleanly.
 fn end_of(rng: &mut fastrand::Rng) -> End {
     match rng.u32(..10) {
         0..7 => End::Kill,
@@ -148,16 +148,16 @@ impl Run<'_> {
     fn cycle(&mut self, server: Spawned) -> (Spawned, Option<Crash>) {
         let long = if self.rng.u64(..LONG_LOADS) == 0 { LONG_MS } else { 0 };
         let time = Duration::from_millis(self.rng.u64(LOAD_MS) + long);
-        let liar = self.plan.lie.map(|lie| Liar::start(server.api, lie));
-        let address = liar.as_ref().map_or(server.api, |liar| liar.address);
+        let proxy = self.plan.lie.map(|lie| FaultyProxy::start(server.api, lie));
+        let address = proxy.as_ref().map_or(server.api, |proxy| proxy.address);
         let end = if self.plan.lie.is_none() { end_of(&mut self.rng) } else { End::Kill };
         let moment = self.rng.choice(Moment::ALL).filter(|_| self.rng.bool());
         let (kills, clock, alarm) = (self.plan.kills, &self.clock, &self.alarm);
         let left = self.crew.work(address, || {
             std::thread::sleep(time);
-            if let Some(liar) = &liar {
-                liar.lie(if kills { 1 } else { LIES_ONE_IN });
-                liar.has_lied(LIE);
+            if let Some(proxy) = &proxy {
+                proxy.lie(if kills { 1 } else { LIES_ONE_IN });
+                proxy.has_lied(LIE);
             }
             if !kills {
                 return Ok(server);
@@ -195,7 +195,7 @@ impl Run<'_> {
         calls.append(&mut self.watcher.calls);
         self.report.calls += calls.len();
         for call in &calls {
-            self.report.tally.count(call);
+            self.report.counters.count(call);
         }
         match looks {
             Ok(looks) => self.report.faults.extend(self.judge.read(&Epoch { calls, crash, looks })),

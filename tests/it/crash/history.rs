@@ -37,7 +37,7 @@ impl Kind {
     }
 }
 
-/// A delta as it was handed out or shown.
+/// A delta as it was delivered or shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delta {
     pub(crate) kind: Kind,
@@ -164,7 +164,7 @@ pub(crate) enum Settled {
     Stale(Outcome),
 }
 
-/// A key that was handed out.
+/// A key that was delivered.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) id: String,
@@ -189,7 +189,7 @@ pub(crate) enum What {
     Resync,
     /// Parked keys back in line.
     Redrive,
-    /// Keys. `since` is the start of the first pop of this id: what it handed out comes again.
+    /// Keys. `since` is the start of the first pop of this id: what it delivered comes again.
     Pop { id: Option<String>, since: Us, length: Us, with_known: bool, settles: Vec<Settle> },
     /// An end to leases.
     Settle { settles: Vec<Settle> },

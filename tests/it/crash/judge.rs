@@ -95,7 +95,7 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// A judge of empty queues: the name of each, and whether it hands out the newest delta alone.
+    /// A judge of empty queues: the name of each, and whether it delivers only the newest delta.
     pub(crate) fn new(queues: impl Iterator<Item = (&'static str, bool)>) -> Self {
         Self { books: queues.map(|(name, is_latest)| Book::new(name, is_latest)).collect() }
     }

@@ -12,7 +12,7 @@ const BYTES: u64 = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) name: &'static str,
-    /// Whether it hands out the newest delta alone.
+    /// Whether it delivers only the newest delta.
     pub(crate) is_latest: bool,
     /// Who produces. A key belongs to one of them for ever.
     pub(crate) sources: &'static [Option<&'static str>],

@@ -1,4 +1,4 @@
-//! Writes and syncs that fail for a while.
+//! Writes and syncs that fail for some time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::crash::wire::Message;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
-/// More calls than a test makes.
+/// More calls than any test makes.
 const ALL: u64 = 1_000_000;
 
-/// Adds keys before, during and after a fault, and looks at what is there then, and after a kill.
+/// Adds keys before, during and after a fault, and checks the keys then and after a kill.
 fn suffer(test: &str, plan: Plan, expected: Option<u16>) {
     let (store, folder, switch) = place(test);
     let server = Spawned::start_with(&store, |command| plan.set(command, &folder, Some(&switch)));

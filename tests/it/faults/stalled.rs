@@ -1,5 +1,4 @@
-//! A disk that takes no writes for a while: what waits for it stays bounded, and what is refused was
-//! never applied.
+//! A stalled disk: the bytes that wait for it stay bounded, and a refused change has no effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::http::problem::Problem;
 use deltaq::journal::memory::Memory;
-use deltaq::journal::{self, Pace};
+use deltaq::journal::{self, WriterOptions};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Error, FirstCommand, Handle, Name};
 use futures_util::FutureExt as _;
@@ -37,7 +36,7 @@ fn call(key: &str) -> Call {
     }
 }
 
-/// Calls once and leaves at once, as a client does that times out. The error if the call was refused.
+/// Calls once and disconnects at once, as a client that times out. Returns the error if the call was refused.
 fn call_and_leave(handle: &Arc<Handle>, key: &str) -> Option<Error> {
     let produced = handle.produce(&Config::default(), &[call(key)]).now_or_never()?;
     Some(produced.expect_err("nothing is committed"))
@@ -47,7 +46,7 @@ fn call_and_leave(handle: &Arc<Handle>, key: &str) -> Option<Error> {
 async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_disk() {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
     let memory = Memory::default();
-    let pace = Pace { uncommitted_bytes_max: LIMIT, ..Pace::default() };
+    let pace = WriterOptions { uncommitted_bytes_max: LIMIT, ..WriterOptions::default() };
     let node = node::start_on(memory.clone(), memory.opening(), &clock, &shutdown, pace).await;
     let registry = node.expect("the node starts").registry;
     let handle = registry

@@ -1,8 +1,8 @@
-//! The process ends at each of its writes and syncs in turn, during a scripted workload with a Replace,
-//! a last checkpoint, trims and a deletion, and again while it recovers.
+//! The process ends at each of its writes and syncs in turn, during a scripted workload with a Replace, a last
+//! checkpoint, trims and a deletion, and again while it recovers.
 //!
-//! What is there then must be what the acknowledged requests made, or what they and the one under way
-//! made. By default a part of all steps is tried; `DELTAQ_ALL_STEPS=1` tries every one.
+//! The state after the restart must be that after the acknowledged requests, or that after these and the request
+//! in flight. By default some of the steps are tried; `DELTAQ_ALL_STEPS=1` tries all.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,18 +15,18 @@ use crate::crash::wire::Message;
 
 /// Objects of the Replace.
 const LIST: usize = 300;
-/// Steps that are tried, unless all are.
+/// The number of steps that are tried by default.
 const TRIED: u64 = 24;
-/// No workload has as many steps.
+/// More steps than any workload has.
 const STEPS_MAX: u64 = 100_000;
 
-/// What a request of the script needs to know of the answers before it.
+/// What later requests of the script need from earlier replies.
 #[derive(Default)]
 struct Known {
     leases: Vec<String>,
 }
 
-/// The script: requests that can be told apart by what they leave behind.
+/// The script. Each request leaves a different state.
 fn script() -> Vec<fn(&mut Known) -> Message> {
     vec![
         |_| put(&json!({"retention": {"bytes": 0}, "lease": "1h"})),
@@ -70,7 +70,7 @@ fn list() -> Value {
     (0..LIST).map(|number| json!({"key": format!("k{number}"), "n": number})).collect()
 }
 
-/// All that can be seen of the queues and does not change by itself.
+/// The visible state of the queues that does not change by itself.
 fn look(server: &Spawned) -> Value {
     let get = |path: &str| call(server, &Message::get(path.to_owned())).expect("an answer").1;
     let mut seen = json!({
@@ -83,7 +83,7 @@ fn look(server: &Spawned) -> Value {
     seen
 }
 
-/// Takes away what is of an instant or of a number, since both go on over a restart.
+/// Removes instants and event numbers, which differ after a restart.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -97,8 +97,8 @@ fn plain(value: &mut Value) {
     }
 }
 
-/// Runs the script from request `first` on until the server dies or it has ended; says how many requests
-/// were acknowledged, and what was to be seen after each.
+/// Runs the script from request `first` on until it ends or the server dies. Returns the number of acknowledged
+/// requests and the state after each.
 fn run(server: &Spawned, known: &mut Known, looks: bool) -> (usize, Vec<Value>) {
     let mut seen = Vec::new();
     for (index, request) in script().into_iter().enumerate() {
@@ -113,7 +113,7 @@ fn run(server: &Spawned, known: &mut Known, looks: bool) -> (usize, Vec<Value>) 
     (script().len(), seen)
 }
 
-/// What is to be seen after each request of a run without faults; before the first there is nothing.
+/// The state after each request of a run without faults, beginning with the empty state.
 fn expected() -> Vec<Value> {
     let (store, ..) = place("steps-model");
     let server = Spawned::start(&store);
@@ -122,14 +122,14 @@ fn expected() -> Vec<Value> {
     seen
 }
 
-/// Starts a server that dies at a step; none if it dies before it is ready.
+/// Starts a server that dies at a step. `None` if it dies before it is ready.
 fn doomed(store: &Store, folder: &Path, plan: Plan) -> Option<Spawned> {
     let command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
     Spawned::try_start(store, command, |command| plan.set(command, folder, None))
 }
 
-/// One life that ends at `step`, perhaps a second one that ends at `again` while it recovers, and then a
-/// look. Says whether the first life came to that step at all.
+/// Runs a server that dies at `step`, optionally a second one that dies at `again` during its recovery, then
+/// checks the state. Returns whether the first server reached its step.
 fn die_at(expected: &[Value], kind: &'static str, step: u64, again: Option<u64>) -> bool {
     let (store, folder, _) = place(&format!("steps-{kind}-{step}-{}", again.unwrap_or_default()));
     let plan = |from| Plan { kind, calls: "any", from, count: 1, errno: 0 };
@@ -147,7 +147,7 @@ fn die_at(expected: &[Value], kind: &'static str, step: u64, again: Option<u64>)
     let server = Spawned::start(&store);
     let found = look(&server);
     let is = |index: usize| expected.get(index).is_some_and(|state| *state == found);
-    // A Replace that was cut off has queued a part of its list, and its caller repeats it.
+    // An interrupted Replace has queued a part of its list, and its caller repeats it.
     let replaces = script().get(done).is_some_and(|request| {
         request(&mut Known { leases: vec![String::new(); 3] }).path.contains("/replace")
     });
@@ -182,8 +182,8 @@ fn the_process_ends_at_any_write() {
     assert!(step > stride, "no step was tried");
 }
 
-/// A start that makes the store, or makes one of a backup, is not more than any other: what it leaves when
-/// it ends at any write, or when there is no room for any write and some more, the next start goes on from.
+/// The creation of a store, also from a backup, can be interrupted at any write, or run out of disk space at any
+/// write: the next start completes it.
 #[test]
 fn a_first_start_may_end_at_any_write() {
     const ENOSPC: i32 = 28;

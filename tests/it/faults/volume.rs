@@ -1,4 +1,4 @@
-//! A small file system of its own, in a namespace that ends with the test: really full, really read-only.
+//! A small file system in a namespace of its own, which becomes full or read-only.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -11,9 +11,9 @@ use super::{QUEUE, add_in_the_end, call, expect_all, try_add};
 use crate::crash::server::{End, Spawned, Store};
 use crate::crash::wire::Message;
 
-/// Bytes of an object: large, so that the disk is soon full.
+/// Bytes of an object, large enough to fill the disk soon.
 const OBJECT_BYTES: usize = 20_000;
-/// More of them than fit.
+/// More objects than fit.
 const OBJECTS: usize = 2_000;
 
 /// A tmpfs of 24 MiB.
@@ -42,7 +42,7 @@ impl Volume {
         Self { holder, folder }
     }
 
-    /// A command that runs where the volume is to be seen.
+    /// A command that runs in the namespace of the volume.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         let target = self.holder.id().to_string();
@@ -63,7 +63,7 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // Its input ends, and with it the process, the namespace and the file system.
+        // Closing its input ends the process, the namespace and the file system.
         drop(self.holder.stdin.take());
         let _ = self.holder.wait();
         let _ = std::fs::remove_dir(&self.folder);

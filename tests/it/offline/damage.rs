@@ -1,4 +1,4 @@
-//! Damage of every kind, made on purpose, is found and named; and nothing else is.
+//! Every kind of deliberate damage is found and named, and a good store has no findings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,7 +25,7 @@ async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     let Gravestone { queue, slot, key, rv, checksum } = record::gravestone(PRICES, &gone);
     let text = format!("INSERT INTO gravestones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
     change(&folder, &text).await;
-    // A server removes the row of a deleted queue within seconds, so the row is put there by hand.
+    // A server removes the row of a deleted queue within seconds, so the test inserts one.
     let (id, name, created_at) = (QueueId(9), Name::new("old").expect("a name"), Time::from_micros(1));
     let old = Identity { id, version: 9, name, incarnation: Incarnation(1), created_at };
     let row = record::deleted_queue_row(&old, 2);
@@ -45,12 +45,12 @@ async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     folder
 }
 
-/// The lines about damage.
+/// The lines that report damage.
 fn damage(ran: &Ran) -> Vec<&str> {
     ran.stdout.lines().filter(|line| line.starts_with("damage")).collect()
 }
 
-/// The names of the files and what is in them, but for what SQLite keeps in memory through a file.
+/// The names and contents of the files, without SQLite's shared memory.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
     let mut files: Vec<_> = files
@@ -76,18 +76,18 @@ async fn a_good_store_is_good_and_not_touched() {
     let said = check(&stopped).printed();
     assert!(said.contains("no damage: 2 queues, 5 keys in checkpoints, "), "{said}");
     let said = check(&killed).printed();
-    assert!(said.contains("note: the store was not closed in good order"), "{said}");
+    assert!(said.contains("note: the store was not closed cleanly"), "{said}");
     assert!(
         said.contains("no damage: 1 queues, 1 keys in checkpoints, 1 journal rows, 1 events in "),
         "{said}"
     );
     assert_eq!(contents(&stopped), unread);
     assert_eq!(contents(&killed), unread_killed);
-    // Nothing that check, export or a look holds keeps a server off afterwards.
+    // Afterwards no lock keeps a server from starting.
     Server::start(&killed).stop();
 }
 
-/// One more, another text, or a byte of the text another one.
+/// Changes a value: adds to a number, or changes a text.
 async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
     let mut connection = open(folder).await;
     let read = format!("SELECT typeof({column}), CAST({column} AS BLOB) FROM {table} WHERE rowid = {rowid}");
@@ -95,7 +95,7 @@ async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
     let (kind, bytes): (String, Option<Vec<u8>>) = (row.get(0), row.get(1));
     let set = format!("UPDATE {table} SET {column} = ");
     let query = match kind.as_str() {
-        // Far enough to be no other row's number.
+        // Far from the number of any other row.
         "integer" => format!("{set} {column} + 1000 WHERE rowid = {rowid}"),
         "null" => format!("{set} 5 WHERE rowid = {rowid}"),
         _ => format!("{set} CAST(?1 AS TEXT) WHERE rowid = {rowid}"),
@@ -113,8 +113,8 @@ async fn spoil(folder: &Path, table: &str, rowid: i64, column: &str) {
     connection.close().await.expect("a database");
 }
 
-/// A row of each kind and all of its columns: one that a start needs of the journal, one that it does not;
-/// a key with all columns, and one with few; queues that are there and gone.
+/// A row of each kind with all its columns: a journal row that a start needs and one that it does not need, a
+/// key with all columns and one with few, a live queue and a deleted queue.
 async fn targets(folder: &Path) -> Vec<(&'static str, i64, Vec<String>)> {
     let mut connection = open(folder).await;
     let mut targets = Vec::new();
@@ -159,7 +159,7 @@ async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
         }
     }
     assert_eq!(seen.len(), 9 + 9 + 5 + 10, "{seen:?}");
-    // The row that the store has of itself has no checksum, so what can't be is found.
+    // The row of table `store` has no checksum; impossible values are found.
     for change_of in
         ["clean = 2", "next_row = 0", "next_row = 'x'", "floor = -1", "last_queue = 'x'", "probe = 'x'"]
     {
@@ -198,7 +198,7 @@ async fn several_findings_are_all_told_and_history_is_told_apart() {
     let scratch = Scratch::new();
     let bad = store(&scratch, "bad").await;
     for (table, id, _) in targets(&bad).await {
-        // Of the queue `stock` nothing is touched.
+        // The queue `stock` stays undamaged.
         if (table, id >> 32) != ("keys", 2) {
             spoil(&bad, table, id, "checksum").await;
         }
@@ -215,7 +215,7 @@ async fn several_findings_are_all_told_and_history_is_told_apart() {
         ran.stdout
     );
     assert!(ran.stdout.contains("queues that can still be loaded: stock"), "{}", ran.stdout);
-    // What is said is true.
+    // The report is true.
     let out = run("export --queue stock --data-dir", &[&bad]);
     assert_eq!(out.code, Some(0), "{out:?}");
     assert!(run("export --queue prices --data-dir", &[&bad]).failed().contains("prices"));
@@ -267,7 +267,7 @@ async fn a_history_ends_with_an_error_where_it_is_damaged() {
         let (status, newer) = get("");
         let told: Vec<_> = newer["items"].as_array().into_iter().flatten().collect();
         let told: Vec<_> = told.iter().filter_map(|item| item["resource_version"].as_u64()).collect();
-        // A text that can't be read takes the page with it in which it stands.
+        // An unreadable text makes its whole page of rows unreadable.
         if status == 200 {
             assert_eq!(told, [12, 10, 8], "{text}");
             let next = newer["continue"].as_str().expect("there is more");
@@ -300,7 +300,7 @@ async fn rows_that_are_missing_are_found_wherever_they_stood() {
         assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{which}: {ran:?}");
         assert!(ran.stdout.contains(says), "{which}: {ran:?}");
     }
-    // The journal of one queue loses its end while others go on.
+    // The journal of one queue loses its end, and other queues continue.
     copy(&good, &bad);
     change(&bad, "DELETE FROM journal WHERE queue_id = 1 AND first_rv BETWEEN 9 AND 12").await;
     let ran = check(&bad);
@@ -310,7 +310,7 @@ async fn rows_that_are_missing_are_found_wherever_they_stood() {
         .await;
     let ran = check(&bad);
     let found = damage(&ran);
-    assert!(found.iter().any(|line| line.contains("table queues has no such row")), "{ran:?}");
+    assert!(found.iter().any(|line| line.contains("which table queues lacks")), "{ran:?}");
     assert!(found.iter().any(|line| line.contains("table journal, id 3: ")), "{ran:?}");
 }
 
@@ -338,7 +338,7 @@ async fn a_key_that_stands_twice_is_found_with_both_places() {
     assert!(ran.stdout.contains(&says), "{ran:?}");
 }
 
-/// All is read on one connection, ahead of what is done with it.
+/// All queues are loaded on one connection that reads ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_of_a_large_queue_says_nothing_of_the_others() {
     let scratch = Scratch::new();
@@ -397,15 +397,15 @@ fn a_wal_that_was_cut_off_after_a_kill_is_noticed_by_the_mark() {
         ran.stdout.contains("remove") && ran.stdout.contains("deltaq.mark to accept the loss"),
         "{ran:?}"
     );
-    // A copy has what is left, and is not called good.
+    // A copy contains the rest and is reported as damaged.
     let file = scratch.path("copy.db");
     let copied = run("backup --data-dir", &[&folder, Path::new("--to"), &file]);
     assert_eq!((copied.code, damage(&copied)), (Some(1), damage(&ran)), "{copied:?}");
-    // Objects can be taken out all the same, with a warning.
+    // Objects can still be exported, with a warning.
     let out = run("export --queue prices --data-dir", &[&folder]);
     assert_eq!(out.code, Some(0), "{out:?}");
     assert!(out.stderr.starts_with("deltaq: warning: "), "{out:?}");
-    // A mark that can't be read is damage, none at all is a note.
+    // An unreadable mark is damage; a missing mark is a note.
     fs::write(folder.join("deltaq.mark"), "x").expect("a file");
     assert!(check(&folder).stdout.contains("deltaq.mark is not what was written"));
     fs::remove_file(folder.join("deltaq.mark")).expect("a file");

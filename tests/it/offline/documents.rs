@@ -1,4 +1,4 @@
-//! The SQL that docs/backup.md gives to people, run as it stands there.
+//! Runs the SQL of docs/backup.md.
 
 use sqlx::Row as _;
 
@@ -14,7 +14,7 @@ fn blocks(heading: &str) -> Vec<String> {
     blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
-/// All cells as text, as the shell of SQLite shows them.
+/// All cells as text, as SQLite's shell shows them.
 async fn rows(connection: &mut SqliteConnection, text: &str) -> Vec<Vec<String>> {
     let mut as_text = |row: &sqlx::sqlite::SqliteRow| -> Vec<String> {
         let cell = |index| match row.try_get_unchecked::<Option<String>, usize>(index) {
@@ -48,7 +48,7 @@ async fn the_sql_of_the_documents_gives_what_they_say() {
         ["leased", "", ""],
         ["appended", "Added", ""],
     ];
-    // A purge has taken the second delta.
+    // A purge has removed the second delta.
     assert_eq!(told.iter().filter(|row| row[0] != "removed").copied().collect::<Vec<_>>(), expected);
     let times: Vec<&String> = found.iter().map(|row| &row[0]).collect();
     assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:?}");
@@ -70,7 +70,7 @@ async fn the_sql_of_the_documents_gives_what_they_say() {
     let number = |text: &str| text.parse::<u64>().expect("a number");
     assert!(found.iter().all(|row| row[1..].iter().all(|cell| number(cell) > 0)), "{found:?}");
 
-    // Nothing is parked; a key row that is shows up.
+    // Nothing is parked at first; a parked key shows up.
     assert_eq!(rows(&mut connection, parked).await, Vec::<Vec<String>>::new());
     let park =
         r#"UPDATE keys SET item = '{"place":"parked","failures":3,"last_error":"no"}' WHERE key = 'sku-2'"#;

@@ -1,4 +1,4 @@
-//! A store that a server has: what can be done beside it, and what is refused with the server's process.
+//! Commands on a store that a server uses: some work, and the others are refused and name the server's process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -69,7 +69,7 @@ impl Load {
         Self { answered, is_over, thread }
     }
 
-    /// How many keys were answered.
+    /// How many adds were acknowledged.
     fn answered(&self) -> usize {
         self.answered.load(Ordering::SeqCst)
     }
@@ -104,13 +104,13 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
         assert!(said.starts_with(&format!("copied {bytes} bytes to ")), "{said}");
         assert!(said.contains("no damage: 1 queues, "), "{said}");
 
-        // By the steps that the help gives.
+        // Restores as the help describes.
         let restored = scratch.path(&format!("restored-{round}"));
         fs::create_dir(&restored).expect("a folder");
         fs::copy(&file, restored.join("deltaq.db")).expect("a copy");
         for said in [said, check(&restored).printed(), run("check --backup", &[&file]).printed()] {
             assert!(said.contains("no damage: 1 queues, "), "{said}");
-            assert!(!said.contains("good order"), "a backup is no store that was cut off: {said}");
+            assert!(!said.contains("closed cleanly"), "a backup is not a crashed store: {said}");
         }
         let mut connection = open(&restored).await;
         let added = "SELECT event.value ->> '$.data.key' FROM journal, json_each(events) AS event";
@@ -118,7 +118,7 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
         connection.close().await.expect("a database");
         let keys: BTreeSet<usize> = keys.iter().map(|key| key.parse().expect("a number")).collect();
         assert!(keys.len() >= answered && (0..answered).all(|key| keys.contains(&key)), "{answered}");
-        // No more than what came one after the other.
+        // The keys have no gap.
         assert_eq!(keys.last().copied(), Some(keys.len() - 1));
 
         let second = Server::start(&restored);
@@ -127,7 +127,7 @@ async fn a_backup_of_a_store_in_use_holds_all_that_was_answered_before_it_began(
     }
     load.stop();
     server.stop();
-    // A store that is stopped is copied, too.
+    // A stopped store can be copied too.
     let file = scratch.path("stopped.db");
     run("backup --data-dir", &[&folder, Path::new("--to"), &file]).printed();
 }

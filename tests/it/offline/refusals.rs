@@ -1,4 +1,4 @@
-//! Folders that hold no store, or one that is not for this program; exit codes.
+//! Folders without a usable store, and exit codes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use super::*;
 
-/// What each of the commands says to a folder; all of them must fail in one line.
+/// The errors of all commands on a folder. Each must be one line.
 #[track_caller]
 fn refused(scratch: &Scratch, folder: &Path) -> String {
     let to = scratch.path("copy.db");
@@ -31,10 +31,10 @@ async fn what_is_no_store_is_told_in_one_line() {
     assert!(refused(&scratch, &folder).contains("there is no data directory"));
     assert!(!folder.exists(), "nothing is made");
     fs::create_dir(&folder).expect("a folder");
-    assert!(refused(&scratch, &folder).contains("data is empty: `deltaq serve --data-dir` makes a store"));
+    assert!(refused(&scratch, &folder).contains("data is empty: `deltaq serve --data-dir` creates a store"));
     fs::write(folder.join("notes.txt"), "x").expect("a file");
-    assert!(refused(&scratch, &folder).contains("is no deltaq store"));
-    assert!(refused(&scratch, &folder.join("notes.txt")).contains("is no directory"));
+    assert!(refused(&scratch, &folder).contains("is not a deltaq store"));
+    assert!(refused(&scratch, &folder.join("notes.txt")).contains("is not a directory"));
     let names = fs::read_dir(&folder).expect("a folder").count();
     assert_eq!(names, 1, "nothing is left behind");
 
@@ -68,7 +68,7 @@ fn a_store_that_lost_its_database_is_told_from_an_empty_folder() {
     let folder = scratch.store("data");
     fs::remove_file(folder.join("deltaq.db")).expect("a file");
     let said = refused(&scratch, &folder);
-    assert!(said.contains("deltaq.db is missing") && said.contains("is there: put it back"), "{said}");
+    assert!(said.contains("deltaq.db is missing") && said.contains("exists: put deltaq.db back"), "{said}");
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn no_file_is_written_over() {
     fs::write(&to, "mine").expect("a file");
     for words in ["backup --data-dir", "export --queue q --data-dir"] {
         let said = run(words, &[&folder, Path::new("--to"), &to]).failed();
-        assert!(said.contains("precious is there already"), "{said}");
+        assert!(said.contains("precious exists already"), "{said}");
         assert_eq!(fs::read_to_string(&to).expect("a file"), "mine");
     }
-    // Next to the database SQLite, or a start, would take the copy for something else.
+    // Beside the database, SQLite or a start would mistake the copy for another file.
     for name in ["deltaq.db-journal", "copy.db", "../data/copy.db"] {
         let said = run("backup --data-dir", &[&folder, Path::new("--to"), &folder.join(name)]).failed();
         assert!(said.contains("is in the data directory"), "{said}");

@@ -1,4 +1,4 @@
-//! Objects out of one store and into another.
+//! Exports objects from one store and imports them into another.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Odd, and in the order of the keys.
+/// Unusual objects, in the order of their keys.
 const LINES: &str = concat!(
     "{\"key\":\"a \\\"quoted\\\" \\\\ key\",\"object\":{}}\n",
     "{\"key\":\"a/b/../c\",\"source\":\"erp/€ \\\"x\\\"\",\"object\":{ \"n\" :\t1.10000000000000000000000000001e+400 , \"m\":-0.0}}\n",
@@ -34,7 +34,7 @@ fn what_is_exported_is_imported_and_exported_again_byte_for_byte() {
         assert!(said.starts_with("no damage: 1 queues, 5 keys in checkpoints, "), "{said}");
     }
 
-    // The same lines go into a queue of a running server, and a server has what was imported.
+    // A running server accepts the same lines, and a server has the imported objects.
     let server = Server::start(&two);
     server.post("other/seed", LINES);
     for queue in ["prices", "other"] {
@@ -55,7 +55,7 @@ fn a_queue_with_a_schema_is_checked_exported_and_imported_by_it() {
         server.call("PUT", &format!("/v1/queues/{queue}"), rules);
     }
     server.post("from/seed", r#"{"object":{"key":"a","n":1.0,"x":1}}"#);
-    // Its rules are in the journal alone, and have to be read from there.
+    // The queue's schema is only in the journal and must be read from it.
     server.kill();
     let line = "{\"key\":\"a\",\"object\":{\"key\":\"a\",\"n\":1.0,\"unit\":\"kg\"}}\n";
     assert_eq!(run("export --queue from --data-dir", &[&store]).printed(), line);
@@ -76,7 +76,7 @@ fn line_breaks_in_an_object_become_spaces() {
     let server = Server::start(&store);
     server.post("prices/add?source=erp", "{\r\n  \"key\": \"a\",\n  \"text\": \"\\n\"\n}");
     server.work("prices");
-    // What is not acknowledged is no known object.
+    // An object that was not acknowledged is not a known object.
     server.post("prices/add", r#"{"key":"b"}"#);
     server.stop();
     let line = "{\"key\":\"a\",\"source\":\"erp\",\"object\":{\r   \"key\": \"a\",   \"text\": \"\\n\" }}\n";
@@ -122,7 +122,7 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
     assert!(!said.contains("note") && said.contains(": 2 queues, 4 keys in checkpoints, "), "{said}");
 }
 
-/// Nobody can renew or settle a lease meanwhile.
+/// No worker can extend or settle a lease during an import.
 #[tokio::test]
 async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
     let scratch = Scratch::new();
@@ -143,7 +143,7 @@ async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
     let words = "import --queue other --data-dir";
     let said = run_slowly(words, &[&store], lines.into(), Duration::from_millis(1_500)).printed();
     assert_eq!(said, "2 objects are in queue other\n");
-    // It has its full time again, once.
+    // The lease has its full length again, once.
     assert_eq!(told().await, ["appended", "leased", "extended"]);
     let words = "import --queue busy --data-dir";
     let said = run_slowly(words, &[&store], vec![LINES.to_owned()], Duration::from_millis(1_500)).failed();
@@ -163,14 +163,11 @@ fn a_reader_that_leaves_is_no_panic() {
     command.args(["export", "--queue", "q", "--data-dir"]).arg(&store);
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     let mut first = String::new();
-    // The reader is dropped with all that it has not read.
+    // The reader is dropped before it has read everything.
     BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut first).expect("a line");
     assert_eq!(first, "{\"key\":\"0\",\"object\":{\"n\":0}}\n");
     let output = process.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.starts_with("deltaq: the reader of the output has left") && !said.contains("panic"),
-        "{said}"
-    );
+    assert!(said.starts_with("deltaq: the reader closed the output") && !said.contains("panic"), "{said}");
 }

@@ -84,13 +84,13 @@ fn plan() -> Plan {
     };
     Plan {
         queues: [Mode::Delta, Mode::Latest, Mode::Keys].into_iter().enumerate().map(setup).collect(),
-        pace: deltaq::journal::Pace {
+        pace: deltaq::journal::WriterOptions {
             growth_bytes_min: 20_000,
             rows: 250..=500,
             captured: 100,
             looked_at: 300,
-            stretch_bytes: 20_000,
-            ..deltaq::journal::Pace::default()
+            segment_bytes: 20_000,
+            ..deltaq::journal::WriterOptions::default()
         },
         callers: vec![0],
         leaves: 0,

@@ -11,7 +11,7 @@ use deltaq::journal::memory::Memory;
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
 use deltaq::journal::store::{
-    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Size, Store, Stretch, Writes,
+    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, Size, Store, Writes,
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
@@ -248,7 +248,7 @@ impl Reader for Disk {
         self.memory.history(queue, from, bytes)
     }
 
-    fn stretches(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Stretch>, Error>> {
-        self.memory.stretches(queue, bytes)
+    fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
+        self.memory.segments(queue, bytes)
     }
 }

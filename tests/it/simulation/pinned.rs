@@ -17,7 +17,7 @@ use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::{self, Identity};
 use deltaq::journal::store::{Error, KeyRow, QueueId, Reader, Size, Store, Writes};
 use deltaq::journal::writer;
-use deltaq::journal::{self, Journal, Naming};
+use deltaq::journal::{self, Journal, QueueMeta};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{FirstCommand, Handle, Incarnation, Name, PopCall, Registry};
 use futures_util::future::join_all;
@@ -31,11 +31,16 @@ use crate::node::{self, Node};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-async fn start(world: &World, disk: &Disk, pace: journal::Pace) -> Arc<Registry> {
+async fn start(world: &World, disk: &Disk, pace: journal::WriterOptions) -> Arc<Registry> {
     start_until(world, disk, pace, &Shutdown::manual(SECOND)).await
 }
 
-async fn start_until(world: &World, disk: &Disk, pace: journal::Pace, shutdown: &Shutdown) -> Arc<Registry> {
+async fn start_until(
+    world: &World,
+    disk: &Disk,
+    pace: journal::WriterOptions,
+    shutdown: &Shutdown,
+) -> Arc<Registry> {
     let node = node::start_on(disk.clone(), disk.memory.opening(), &world.clock, shutdown, pace).await;
     node.expect("the node starts").registry
 }
@@ -45,7 +50,7 @@ fn story(tell: impl AsyncFnOnce(&Arc<World>, &Disk, &Registry)) {
     let world = Arc::new(World::new(false));
     let disk = Disk::new(Pace::Instant);
     on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         tell(&world, &disk, &registry).await;
     });
 }
@@ -122,8 +127,12 @@ fn a_checkpoint_does_not_bring_a_deleted_queue_back() {
         let world = Arc::new(World::new(false));
         let disk = Disk::new(Pace::Steady(Duration::from_millis(1)));
         on_a_runtime(&world, async {
-            let pace =
-                journal::Pace { growth_bytes_min: 1, rows: 1..=1, captured: 10, ..journal::Pace::default() };
+            let pace = journal::WriterOptions {
+                growth_bytes_min: 1,
+                rows: 1..=1,
+                captured: 10,
+                ..journal::WriterOptions::default()
+            };
             let registry = start(&world, &disk, pace).await;
             let handle = queue(&registry);
             for key in ["a", "b", "c", "d", "e"] {
@@ -147,7 +156,7 @@ fn a_timer_that_waits_for_a_commit_sleeps() {
         let world = Arc::new(World::new(false));
         let disk = Disk::new(Pace::Instant);
         on_a_runtime(&world, async {
-            let registry = start(&world, &disk, journal::Pace::default()).await;
+            let registry = start(&world, &disk, journal::WriterOptions::default()).await;
             let handle = queue(&registry);
             add(&handle, "a").await.expect("it is added");
             disk.memory.hold();
@@ -166,7 +175,7 @@ fn checkpoints_go_on_once_a_queue_was_loaded_again() {
     let world = Arc::new(World::new(false));
     let disk = Disk::new(Pace::Instant);
     on_a_runtime(&world, async {
-        let pace = journal::Pace { growth_bytes_min: 1, ..journal::Pace::default() };
+        let pace = journal::WriterOptions { growth_bytes_min: 1, ..journal::WriterOptions::default() };
         let registry = start(&world, &disk, pace).await;
         let handle = queue(&registry);
         add(&handle, "a").await.expect("it is added");
@@ -187,7 +196,8 @@ fn a_stop_leaves_nothing_to_replay_though_a_checkpoint_runs() {
     let world = Arc::new(World::new(false));
     let disk = Disk::new(Pace::Steady(Duration::from_millis(1)));
     on_a_runtime(&world, async {
-        let pace = journal::Pace { growth_bytes_min: 1, rows: 1..=1, ..journal::Pace::default() };
+        let pace =
+            journal::WriterOptions { growth_bytes_min: 1, rows: 1..=1, ..journal::WriterOptions::default() };
         let shutdown = Shutdown::manual(SECOND * 5);
         let node = node::start_on(disk.clone(), disk.memory.opening(), &world.clock, &shutdown, pace).await;
         let node = node.expect("the node starts");
@@ -212,7 +222,7 @@ fn a_store_that_fails_at_its_first_write_is_not_taken_for_closed() {
     let disk = Disk::new(Pace::Instant);
     disk.memory.fault_at(1, Fault::Refused);
     on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         tokio::time::sleep(SECOND * 10).await;
         add(&queue(&registry), "a").await.expect("the journal is back");
         assert!(!disk.memory.opening().clean);
@@ -229,7 +239,7 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
         queue(registry).read(|queue, _| queue.resource_version()).await.expect("it is there")
     };
     let before = on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         add(&queue(&registry), "a").await.expect("it is added");
         rv(&registry).await
     });
@@ -238,7 +248,7 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
         // The first write notes that the store is in use, the second is the skip.
         disk.memory.fault_at(2, Fault::Refused);
         let shutdown = Shutdown::manual(SECOND);
-        let registry = start_until(&world, &disk, journal::Pace::default(), &shutdown).await;
+        let registry = start_until(&world, &disk, journal::WriterOptions::default(), &shutdown).await;
         tokio::time::sleep(SECOND * 10).await;
         assert_eq!(registry.journal().expect("it has one").check(), Ok(1));
         assert!(rv(&registry).await >= before + (1 << 20));
@@ -251,7 +261,7 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
                 disk.memory.fault_at(disk.memory.steps() + step, Fault::Refused);
             }
             let shutdown = Shutdown::manual(SECOND);
-            let pace = journal::Pace::default();
+            let pace = journal::WriterOptions::default();
             let node =
                 node::start_on(disk.clone(), disk.memory.opening(), &world.clock, &shutdown, pace).await;
             close(node.expect("the node starts")).await;
@@ -295,7 +305,7 @@ fn a_checkpoint_that_fails_is_tried_again_later_each_time() {
     on_a_runtime(&world, async {
         let memory = Memory::default();
         let opened = (Narrow(memory.clone()), Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
-        let pace = journal::Pace { growth_bytes_min: 1, ..journal::Pace::default() };
+        let pace = journal::WriterOptions { growth_bytes_min: 1, ..journal::WriterOptions::default() };
         let shutdown = Shutdown::manual(SECOND);
         let node = node::start_opened(opened, &world.clock, &shutdown, pace).await.expect("the node starts");
         let (handle, mut added) = (queue(&node.registry), 0);
@@ -342,11 +352,11 @@ fn events_that_rest_on_lost_ones_are_not_taken() {
         let commit = journal.append(id, 1, vec![paused(2)], before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
         let (name, created_at) = (Name::new("other").expect("it is a name"), Time::from_micros(1));
-        let naming = Naming { name, incarnation: handle.incarnation(), created_at };
+        let meta = QueueMeta { name, incarnation: handle.incarnation(), created_at };
         let state = Queue::new(Arc::default(), 0, created_at).queue_state();
-        let (other, commit) = journal.create(naming.clone(), state, before);
+        let (other, commit) = journal.create(meta.clone(), state, before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
-        let commit = journal.delete(other, naming, 1, before);
+        let commit = journal.delete(other, meta, 1, before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
     });
 }
@@ -365,7 +375,7 @@ fn nothing_is_kept_of_a_deleted_queue_but_the_floor_of_numbers() {
         handle.read(|queue, _| queue.resource_version()).await.expect("it is there")
     };
     let newest = on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         let mut newest = 0;
         for name in ["q", "q", "other", "q"] {
             let handle = queue_named(&registry, name);
@@ -383,14 +393,14 @@ fn nothing_is_kept_of_a_deleted_queue_but_the_floor_of_numbers() {
     let (name, created_at) = (Name::new("q").expect("it is a name"), Time::from_micros(1));
     let old = Identity { id: QueueId(2), version: 3, name, incarnation: Incarnation(1), created_at };
     on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         let rv = rv(&queue(&registry)).await;
         assert!((newest..newest + 9).contains(&rv), "{rv} follows {newest}");
         let queues = vec![record::deleted_queue_row(&old, newest + 9)];
         disk.memory.clone().write(Writes { queues, ..Writes::default() }).await.expect("it is written");
     });
     on_a_runtime(&world, async {
-        let registry = start(&world, &disk, journal::Pace::default()).await;
+        let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         assert_eq!(rows().await, [(5, false)]);
         assert!(rv(&queue_named(&registry, "new")).await >= newest + 9);
     });
@@ -402,7 +412,7 @@ fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_
     let world = Arc::new(World::new(false));
     let disk = Disk::new(Pace::Instant);
     on_a_runtime(&world, async {
-        let pace = journal::Pace { growth_bytes_min: 1, ..journal::Pace::default() };
+        let pace = journal::WriterOptions { growth_bytes_min: 1, ..journal::WriterOptions::default() };
         let registry = start(&world, &disk, pace).await;
         let queues = ["a", "b", "c"].map(|name| queue_named(&registry, name));
         for handle in &queues {
@@ -437,7 +447,7 @@ fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_
 async fn written_by<S: Store>(world: &World, store: S, memory: &Memory) -> (Journal, JoinHandle<()>) {
     let shutdown = Shutdown::manual(SECOND * 60);
     let opened = (store, Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
-    let (observer, pace) = (Arc::new(node::NoopObserver), journal::Pace::default());
+    let (observer, pace) = (Arc::new(node::NoopObserver), journal::WriterOptions::default());
     let opened = writer::open(opened, world.clock.clone(), observer, shutdown.cut().clone(), pace).await;
     let (journal, writer, _) = opened.expect("it is empty");
     (journal, shutdown.spawn_last("journal writer", writer.run()))
@@ -562,7 +572,7 @@ fn a_replace_does_not_wait_for_the_journal_while_the_process_drains() {
     let disk = Disk::new(Pace::Instant);
     on_a_runtime(&world, async {
         let shutdown = Shutdown::manual(SECOND * 600);
-        let registry = start_until(&world, &disk, journal::Pace::default(), &shutdown).await;
+        let registry = start_until(&world, &disk, journal::WriterOptions::default(), &shutdown).await;
         let (handle, other) = (queue(&registry), queue_named(&registry, "other"));
         add(&handle, "a").await.expect("it is added");
         let goes_on = Arc::new(AtomicBool::new(false));

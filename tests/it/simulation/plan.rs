@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use deltaq::engine::config::{Config, Mode, Retention};
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
-use deltaq::journal::Pace;
+use deltaq::journal::WriterOptions;
 use deltaq::service::Name;
 use fastrand::Rng;
 
@@ -24,7 +24,7 @@ pub(super) struct Setup {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) queues: Vec<Setup>,
-    pub(super) pace: Pace,
+    pub(super) pace: WriterOptions,
     /// Calls of each caller.
     pub(super) callers: Vec<u32>,
     /// How often a caller leaves before its answer, in percent.
@@ -45,13 +45,13 @@ impl Plan {
     pub(super) fn of(rng: &mut Rng) -> Self {
         let queues = (0..rng.usize(2..=4)).map(|index| setup(rng, index)).collect();
         let rows = rng.usize(1..8);
-        let pace = Pace {
+        let pace = WriterOptions {
             growth_bytes_min: rng.u64(300..6_000),
             rows: rows..=rows + rng.usize(..16),
             captured: rng.usize(1..6),
             looked_at: rng.usize(1..10),
-            stretch_bytes: rng.u64(100..1_500),
-            ..Pace::default()
+            segment_bytes: rng.u64(100..1_500),
+            ..WriterOptions::default()
         };
         Self {
             queues,

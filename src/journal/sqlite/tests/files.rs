@@ -1,4 +1,4 @@
-//! Who may read the files, who holds them, and what is refused at the start.
+//! Permissions, the lock, and what is refused at a start.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn mode(path: &Path) -> u32 {
 const NAMES: [&str; 5] = ["deltaq.db", "deltaq.db-wal", "deltaq.db-shm", "deltaq.lock", "deltaq.mark"];
 
 #[tokio::test]
-async fn nobody_else_may_read_the_files() {
+async fn only_the_owner_may_read_the_files() {
     let scratch = Scratch::new();
     let (mut store, _, _) = scratch.open().await;
     store.write(rows(1..=1)).await.unwrap();
@@ -19,7 +19,7 @@ async fn nobody_else_may_read_the_files() {
     }
     store.close().await;
 
-    // Files that were opened to others are closed at the next start; the folder is left as it is.
+    // A start removes the permissions of other users from the files, but not from the folder.
     let names = ["deltaq.db", "deltaq.lock", "deltaq.mark"];
     for name in names {
         fs::set_permissions(scratch.file(name), fs::Permissions::from_mode(0o644)).unwrap();
@@ -34,7 +34,7 @@ async fn nobody_else_may_read_the_files() {
 }
 
 #[tokio::test]
-async fn a_second_server_is_refused_with_the_process_of_the_first() {
+async fn a_second_server_is_refused_and_the_first_one_named() {
     let scratch = Scratch::new();
     let (store, _, _) = scratch.open().await;
     let Err(Error::Locked { at, holder }) = Sqlite::open(&scratch.data(), Sync::Full).await else {
@@ -45,11 +45,11 @@ async fn a_second_server_is_refused_with_the_process_of_the_first() {
     let pid = format!("is in use by process {}", std::process::id());
     assert!(said.contains(&pid) && said.contains(scratch.data().to_str().unwrap()), "{said}");
     store.close().await;
-    // What a process leaves that was killed is no lock.
+    // The lock file of a killed process is no lock.
     fs::write(scratch.file("deltaq.lock"), "1\n").unwrap();
     let (store, _, _) = scratch.open().await;
     store.close().await;
-    // Nor is it who holds the store if one does that only looks.
+    // A reading command is not mistaken for that process.
     let looks = Snapshot::take(&scratch.data()).await.unwrap();
     let said = scratch.refusal(Sync::Full).await;
     assert!(
@@ -84,7 +84,7 @@ async fn a_store_of_a_newer_program_is_refused_with_both_versions() {
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_refused_and_left_alone() {
+async fn other_files_are_refused_and_left_unchanged() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.data()).unwrap();
     let garbage = vec![b'x'; 10_000];
@@ -129,7 +129,7 @@ async fn a_damaged_page_is_found_at_the_start() {
             Err(error) => panic!("{error}"),
         }
     }
-    // SQLite finds out about every page but such as nothing leads to.
+    // SQLite detects damage of every page that is in use.
     assert!(refused + 3 > good.len() / 4_096, "{refused} of {} pages", good.len() / 4_096);
     fs::write(scratch.file("deltaq.db"), &good).unwrap();
     let snapshot = Snapshot::take(&scratch.data()).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_damaged_page_is_found_at_the_start() {
     store.close().await;
 }
 
-/// Whoever reads by it would not find an acknowledged row.
+/// A damaged index would hide acknowledged rows.
 #[tokio::test]
 async fn no_bit_of_an_index_can_hide_a_row() {
     let scratch = Scratch::new();
@@ -213,7 +213,7 @@ async fn a_backup_of_a_store_in_use_is_a_store() {
 }
 
 #[tokio::test]
-async fn people_find_the_known_objects_in_a_view() {
+async fn a_view_shows_the_known_objects() {
     let scratch = Scratch::new();
     let (mut store, _, _) = scratch.open().await;
     let unknown = crate::journal::store::KeyRow { known_object: None, ..suite::key_row(1, 1, "b", 5) };

@@ -1,8 +1,8 @@
-//! Files that are lost, put back or taken away; writes that fail.
+//! Lost, restored and moved files; failed writes.
 
 use super::*;
 
-/// A store with rows 1 to 9, and a copy of its folder as it was at row 5.
+/// A store with rows 1 to 9, and a copy of its folder from the time of row 5.
 async fn with_older_copy(sync: Sync) -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let older = scratch.0.join("older");
@@ -14,7 +14,7 @@ async fn with_older_copy(sync: Sync) -> (Scratch, PathBuf) {
     (scratch, older)
 }
 
-/// Puts database and WAL back to what they were.
+/// Restores database and WAL from the copy.
 fn put_back(scratch: &Scratch, older: &Path) {
     for name in ["deltaq.db", "deltaq.db-wal"] {
         fs::copy(older.join(name), scratch.file(name)).unwrap();
@@ -46,7 +46,7 @@ async fn a_lost_wal_or_database_is_refused_and_can_be_put_back() {
         let scratch = Scratch::new();
         let (mut store, _, _) = scratch.open().await;
         store.write(rows(1..=5)).await.unwrap();
-        // As they are when the process is killed.
+        // The files as a killed process leaves them.
         let killed = scratch.0.join("killed");
         copy_folder(&scratch.data(), &killed);
         store.close().await;
@@ -83,7 +83,7 @@ async fn an_empty_folder_with_a_mark_is_refused() {
 }
 
 #[tokio::test]
-async fn a_list_of_queues_that_was_put_back_is_noticed() {
+async fn a_restored_older_list_of_queues_is_detected() {
     let scratch = Scratch::new();
     let older = scratch.0.join("older");
     let (mut store, _, _) = scratch.open().await;
@@ -97,18 +97,18 @@ async fn a_list_of_queues_that_was_put_back_is_noticed() {
 }
 
 #[tokio::test]
-async fn with_normal_sync_a_loss_of_power_may_take_the_newest_rows() {
+async fn with_normal_sync_a_power_loss_may_take_the_newest_rows() {
     let (scratch, older) = with_older_copy(Sync::Normal).await;
     put_back(&scratch, &older);
     let said = scratch.refusal(Sync::Normal).await;
     assert!(said.contains("4 journal rows"), "the machine was not started anew: {said}");
-    // The mark of another start of the machine, as far as this one.
+    // The same mark, written before a reboot.
     let other = "00000000-0000-0000-0000-000000000000".to_owned();
     let reached = Reached { row: 9, version: 0 };
-    drop(Mark::start(&scratch.file("deltaq.mark"), reached, Sync::Full, other.clone()).unwrap());
+    drop(HighWaterMark::start(&scratch.file("deltaq.mark"), reached, Sync::Full, other.clone()).unwrap());
     let said = scratch.refusal(Sync::Normal).await;
     assert!(said.contains("4 journal rows"), "those rows were synced: {said}");
-    drop(Mark::start(&scratch.file("deltaq.mark"), reached, Sync::Normal, other).unwrap());
+    drop(HighWaterMark::start(&scratch.file("deltaq.mark"), reached, Sync::Normal, other).unwrap());
     let (store, reader, _) = Sqlite::open(&scratch.data(), Sync::Full).await.unwrap();
     assert_eq!(last_rv(&reader).await, Some(5));
     store.close().await;
@@ -117,7 +117,7 @@ async fn with_normal_sync_a_loss_of_power_may_take_the_newest_rows() {
 }
 
 #[tokio::test]
-async fn a_mark_that_is_not_what_was_written_is_damage() {
+async fn a_changed_mark_is_damage() {
     let (scratch, _) = with_older_copy(Sync::Full).await;
     for text in ["", "garbage", "deltaq-mark 1 row=1"] {
         fs::write(scratch.file("deltaq.mark"), text).unwrap();
@@ -133,9 +133,9 @@ async fn a_mark_that_is_not_what_was_written_is_damage() {
     store.close().await;
 }
 
-/// To open a pipe for reading waits until somebody writes to it.
+/// Opening a pipe for reading blocks until it has a writer.
 #[tokio::test]
-async fn a_pipe_in_place_of_a_file_is_refused_and_holds_nothing_up() {
+async fn a_pipe_in_place_of_a_file_is_refused_at_once() {
     for name in ["deltaq.db", "deltaq.lock", "deltaq.mark"] {
         let (scratch, _) = with_older_copy(Sync::Full).await;
         fs::remove_file(scratch.file(name)).unwrap();
@@ -170,7 +170,7 @@ async fn a_mark_that_is_removed_or_replaced_under_the_open_store_is_written_agai
 }
 
 #[tokio::test]
-async fn a_file_that_is_taken_away_under_the_open_store_is_noticed_at_the_next_write() {
+async fn a_file_that_is_moved_from_an_open_store_is_detected_at_the_next_write() {
     for name in ["deltaq.db", "deltaq.db-wal", "deltaq.lock"] {
         for replaced in [false, true] {
             let scratch = Scratch::new();
@@ -187,7 +187,7 @@ async fn a_file_that_is_taken_away_under_the_open_store_is_noticed_at_the_next_w
             assert!(said.contains(word) && said.contains(name), "{said}");
             assert!(store.write(rows(3..=3)).await.is_err(), "{name}");
             assert!(matches!(store.reopen().await, Err(Error::Replaced { .. })), "{name}");
-            // The very file is put back, and nothing is lost.
+            // The same file is put back, and nothing is lost.
             fs::rename(&aside, &file).unwrap();
             store.reopen().await.unwrap();
             store.write(rows(3..=3)).await.unwrap();
@@ -200,23 +200,23 @@ async fn a_file_that_is_taken_away_under_the_open_store_is_noticed_at_the_next_w
 }
 
 #[tokio::test]
-async fn after_a_write_that_failed_the_store_goes_on_once_reopened() {
+async fn reopening_continues_after_a_failed_write() {
     let scratch = Scratch::new();
     let (mut store, reader, _) = scratch.open().await;
     store.write(rows(1..=2)).await.unwrap();
     let other = Paths::new(&scratch.data()).unwrap();
     for id in 3..6 {
-        // The second row is there already, so the first one is written and taken back.
+        // The second row exists already, so the first row is rolled back.
         let twice =
             Writes { journal: [rows(id..=id).journal, rows(2..=2).journal].concat(), ..Writes::default() };
-        // By one statement, which is a transaction by itself, and as one of several.
+        // As a single statement, and as a transaction of several statements.
         let clean = (id % 2 == 0).then_some(false);
         let twice = Writes { clean, ..twice };
         let failed = store.write(twice).await;
         assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
         store.reopen().await.unwrap();
         assert_eq!(last_rv(&reader).await, Some(id - 1));
-        // Nobody holds on to the transaction that failed.
+        // The failed transaction holds no lock.
         let mut connection = connect::writer(&other, Sync::Full).await.unwrap();
         sqlx::query(sql::BEGIN).execute(&mut connection).await.unwrap();
         connection.close().await.unwrap();
@@ -229,7 +229,7 @@ async fn after_a_write_that_failed_the_store_goes_on_once_reopened() {
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_waits_for_is_settled_by_reopening() {
+async fn reopening_settles_a_dropped_write() {
     let scratch = Scratch::new();
     let (mut store, reader, _) = scratch.open().await;
     for round in 0..50_u64 {
@@ -248,7 +248,7 @@ async fn a_write_that_nobody_waits_for_is_settled_by_reopening() {
             }
         }
         if store.write(rows(id..=id)).await.is_ok() {
-            // The first one was never looked at, or had come to its end before it was left.
+            // The first write was never polled, or was complete when it was dropped.
             continue;
         }
         store.reopen().await.unwrap();
@@ -273,11 +273,11 @@ async fn numbers_that_sqlite_cannot_order_are_refused_before_anything_happens() 
 }
 
 #[tokio::test]
-async fn a_store_without_room_says_so_and_goes_on_when_there_is_some() {
+async fn a_full_disk_is_reported_and_writes_continue_when_there_is_room() {
     let scratch = Scratch::new();
     let (mut store, reader, _) = scratch.open().await;
     store.write(rows(1..=1)).await.unwrap();
-    // What SQLite answers is the same as for a full disk.
+    // SQLite's error is the same as for a full disk.
     let connections = store.connections.as_mut().unwrap();
     sqlx::raw_sql("PRAGMA max_page_count = 1").execute(&mut connections.writer).await.unwrap();
     let row = JournalRow { events: "e".repeat(1 << 20), ..journal_row(2, 1, 2..=2, "a") };

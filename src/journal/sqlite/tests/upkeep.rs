@@ -1,4 +1,4 @@
-//! Files do not grow without bound.
+//! The files stay bounded.
 
 use super::*;
 use crate::journal::store::KeyRow;
@@ -9,14 +9,14 @@ fn bytes(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-/// A row of a queue with so many bytes of events.
+/// A journal row with this many bytes of events.
 fn large(id: u64, bytes: usize) -> Writes {
     let row = JournalRow { events: "e".repeat(bytes), ..journal_row(id, 1, id..=id, "a") };
     Writes { journal: vec![row], ..Writes::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_wal_stays_bounded_while_others_read() {
+async fn the_wal_stays_bounded_under_readers() {
     let scratch = Scratch::new();
     let (mut store, reader, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
     let read = |_| {
@@ -30,7 +30,7 @@ async fn the_wal_stays_bounded_while_others_read() {
     let reads: tokio::task::JoinSet<()> = (0..2).map(read).collect();
     let mut most = 0;
     for id in 1..=3_000 {
-        // The upkeep is never asked for.
+        // `upkeep` is never called.
         store.write(large(id, 100_000)).await.unwrap();
         most = most.max(bytes(&scratch.file("deltaq.db-wal")));
     }
@@ -40,7 +40,7 @@ async fn the_wal_stays_bounded_while_others_read() {
 }
 
 #[tokio::test]
-async fn a_reader_that_stays_blocks_nobody_and_the_wal_shrinks_when_it_leaves() {
+async fn a_long_reader_blocks_no_write_and_the_wal_shrinks_afterwards() {
     let scratch = Scratch::new();
     let (mut store, _, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
     store.write(large(1, 100)).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_reader_that_stays_blocks_nobody_and_the_wal_shrinks_when_it_leaves() 
 }
 
 #[tokio::test]
-async fn pages_that_nobody_uses_are_given_back() {
+async fn unused_pages_are_freed() {
     let scratch = Scratch::new();
     let (mut store, reader, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
     let item = "i".repeat(100_000);
@@ -84,7 +84,7 @@ async fn pages_that_nobody_uses_are_given_back() {
     assert!(most > 60 * MIB, "{} MiB were free", most / MIB);
     assert!(size.free <= 16 * MIB, "{} MiB are free", size.free / MIB);
     assert_eq!(reader.keys(QueueId(1), 0, 1_000).await.unwrap().len(), 100);
-    // Copies all of the WAL.
+    // Copies the whole WAL.
     store.reopen().await.unwrap();
     assert!(bytes(&scratch.file("deltaq.db")) < 30 * MIB, "{} MiB", bytes(&scratch.file("deltaq.db")) / MIB);
     store.close().await;

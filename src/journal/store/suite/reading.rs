@@ -1,4 +1,4 @@
-//! Pages fit together.
+//! Pages are complete and consecutive.
 
 use super::*;
 
@@ -6,7 +6,7 @@ pub(crate) async fn keys_come_in_pages(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let rows: Vec<_> = (0..20).map(|n| key_row(2, n * 3, &format!("key {n}"), n.into())).collect();
     let mut all = rows.clone();
-    // Backwards, and between two other queues.
+    // Read backwards, and between the rows of two other queues.
     all.reverse();
     all.extend([key_row(1, Slot::MAX, "a", 1), key_row(3, 0, "a", 1)]);
     store.write(Writes { keys: all, ..Writes::default() }).await.unwrap();
@@ -62,7 +62,7 @@ pub(crate) async fn the_journal_starts_within_a_row(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn history_comes_newest_first_and_goes_on_below(place: &impl Place) {
+pub(crate) async fn history_is_paged_newest_first(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let rows: Vec<_> = (1..=30).map(|n| journal_row(n, 1, n * 2 - 1..=n * 2, "a")).collect();
     let bytes = rows.iter().map(|row| row.events.len()).max().unwrap();
@@ -73,7 +73,7 @@ pub(crate) async fn history_comes_newest_first_and_goes_on_below(place: &impl Pl
         loop {
             let (page, next) = reader.history(QueueId(1), from, some).await.unwrap();
             assert!(page.iter().map(|row| row.events.len()).sum::<usize>() <= (some + bytes).max(2 * bytes));
-            // Each begins with the last row of the page before.
+            // Each page begins with the last row of the page before.
             assert_eq!(found.pop(), page.first().filter(|_| pages > 0).cloned());
             found.extend(page);
             pages += 1;
@@ -92,7 +92,7 @@ pub(crate) async fn history_comes_newest_first_and_goes_on_below(place: &impl Pl
     store.close().await;
 }
 
-pub(crate) async fn stretches_cover_the_journal(place: &impl Place) {
+pub(crate) async fn segments_cover_the_journal(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let sizes = [100_usize, 100, 50, 1_000, 10, 240, 1, 250, 3];
     let rows = (1..).zip(sizes).map(|(n, bytes)| {
@@ -102,12 +102,12 @@ pub(crate) async fn stretches_cover_the_journal(place: &impl Place) {
     let mut rows: Vec<_> = rows.collect();
     rows.push(journal_row(50, 2, 1..=1, "a"));
     store.write(journal(rows)).await.unwrap();
-    let stretch = |n: u64, bytes| Stretch { last_rv: n * 5, at: Time::from_micros(1_000 + n), bytes };
+    let stretch = |n: u64, bytes| Segment { last_rv: n * 5, at: Time::from_micros(1_000 + n), bytes };
     assert_eq!(
-        reader.stretches(QueueId(1), 250).await.unwrap(),
+        reader.segments(QueueId(1), 250).await.unwrap(),
         [stretch(3, 250), stretch(4, 1_000), stretch(6, 250), stretch(7, 1), stretch(8, 250), stretch(9, 3)]
     );
-    assert_eq!(reader.stretches(QueueId(1), u64::MAX).await.unwrap(), [stretch(9, 1_754)]);
-    assert_eq!(reader.stretches(QueueId(1), 0).await.unwrap().len(), 9);
+    assert_eq!(reader.segments(QueueId(1), u64::MAX).await.unwrap(), [stretch(9, 1_754)]);
+    assert_eq!(reader.segments(QueueId(1), 0).await.unwrap().len(), 9);
     store.close().await;
 }

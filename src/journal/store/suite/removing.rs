@@ -1,4 +1,4 @@
-//! What is to go goes, in short steps, and nothing else does.
+//! Rows are removed as requested, in short steps, and no other rows.
 
 use super::*;
 
@@ -20,7 +20,7 @@ pub(crate) async fn gravestones_that_are_outlived_go(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn rows_that_are_trimmed_go(place: &impl Place) {
+pub(crate) async fn trimmed_rows_are_removed(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let rows = vec![
         journal_row(1, 1, 1..=3, "a"),
@@ -30,7 +30,7 @@ pub(crate) async fn rows_that_are_trimmed_go(place: &impl Place) {
     ];
     store.write(journal(rows)).await.unwrap();
     let trim = |rv| Writes { trimmed: vec![(QueueId(1), rv)], ..Writes::default() };
-    // A row stays while any of its events does.
+    // A row stays while any of its events is retained.
     store.write(trim(2)).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [3, 6, 7]);
     store.write(trim(5)).await.unwrap();
@@ -41,7 +41,7 @@ pub(crate) async fn rows_that_are_trimmed_go(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn one_write_removes_no_more_than_it_may(place: &impl Place) {
+pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let most = u64::from(REMOVED_ROWS_MAX);
     let writes = Writes {
@@ -60,7 +60,7 @@ pub(crate) async fn one_write_removes_no_more_than_it_may(place: &impl Place) {
     store.write(remove).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [most + 2]);
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 1);
-    // Three rows, each by itself larger than what goes at once: they go one by one.
+    // Three rows, each larger than the bound of one write: they are removed one by one.
     let events = "e".repeat(usize::try_from(REMOVED_BYTES_MAX).unwrap() + 1);
     let large = |id| JournalRow { events: events.clone(), ..journal_row(id, 2, id..=id, "a") };
     let next = most + 3;
@@ -73,7 +73,7 @@ pub(crate) async fn one_write_removes_no_more_than_it_may(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn sweeping_a_queue_leaves_the_others(place: &impl Place) {
+pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let rows = |queue: u32| {
         let first = u64::from(queue) * 10;
@@ -121,8 +121,8 @@ pub(crate) async fn only_deleted_queues_are_forgotten(place: &impl Place) {
     store.close().await;
 }
 
-/// What a new queue is numbered by must not fall when the last of the deleted ones is forgotten.
-pub(crate) async fn numbers_of_forgotten_queues_are_kept(place: &impl Place) {
+/// The numbers for new queues must not decrease when the last deleted queue is forgotten.
+pub(crate) async fn numbers_of_forgotten_queues_are_retained(place: &impl Place) {
     let numbers = async || {
         let (store, _, opening) = place.open().await;
         store.close().await;
@@ -165,7 +165,7 @@ pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
     assert_eq!(next_row().await, 9);
     let (mut store, reader, _) = place.open().await;
     store.write(journal(vec![journal_row(9, 1, 2..=2, "a")])).await.unwrap();
-    // Written and swept at once.
+    // Written and removed in one write.
     let row = journal_row(10, 3, 1..=1, "a");
     store
         .write(Writes { swept: vec![(QueueId(1), 9), (QueueId(3), 9)], ..journal(vec![row]) })

@@ -1,4 +1,4 @@
-//! What is written is there, whole, and stays.
+//! Writes are complete, atomic and permanent.
 
 use super::*;
 
@@ -10,12 +10,12 @@ pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     assert_eq!(keys(&reader, 1).await, []);
     assert_eq!(all_rows(&reader, 1).await, []);
     assert_eq!(reader.history(QueueId(1), Rv::MAX, 100).await.unwrap(), (Vec::new(), None));
-    assert_eq!(reader.stretches(QueueId(1), 100).await.unwrap(), []);
+    assert_eq!(reader.segments(QueueId(1), 100).await.unwrap(), []);
     store.write(Writes::default()).await.unwrap();
     store.close().await;
 }
 
-pub(crate) async fn what_is_written_is_read_and_kept(place: &impl Place) {
+pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Place) {
     let writes = Writes {
         journal: vec![journal_row(1, 1, 1..=4, "a"), journal_row(2, 2, 1..=1, "b")],
         queues: vec![queue_row(1, 1, "one"), QueueRow { deleted: true, ..queue_row(2, 2, "two") }],
@@ -51,7 +51,7 @@ pub(crate) async fn what_is_written_is_read_and_kept(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn rows_take_the_place_of_those_with_the_same_id_or_slot(place: &impl Place) {
+pub(crate) async fn rows_replace_rows_of_the_same_id_or_slot(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let first = Writes {
         queues: vec![queue_row(1, 1, "one"), queue_row(2, 2, "two")],
@@ -59,7 +59,7 @@ pub(crate) async fn rows_take_the_place_of_those_with_the_same_id_or_slot(place:
         ..Writes::default()
     };
     store.write(first.clone()).await.unwrap();
-    // Another key in the slot of the former, and a queue with the name of one that goes with it.
+    // Another key in the same slot, and a queue whose name a deletion in the same write frees.
     let deleted = QueueRow { deleted: true, ..queue_row(1, 3, "one") };
     let again = Writes {
         queues: vec![deleted.clone(), queue_row(3, 4, "one")],
@@ -83,7 +83,7 @@ pub(crate) async fn a_gravestone_removes_the_row_of_its_slot(place: &impl Place)
     assert_eq!(keys(&reader, 1).await, rows[..1]);
     assert_eq!(keys(&reader, 2).await, rows[2..]);
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), stones);
-    // A slot may be used and left again; each time counts.
+    // A slot may be used and freed several times; each tombstone counts.
     let again = gravestone(1, 1, "z", 9);
     store.write(Writes { gravestones: vec![again.clone()], ..Writes::default() }).await.unwrap();
     assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 3);
@@ -112,11 +112,11 @@ pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn a_write_happens_whole_or_not_at_all(place: &impl Place) {
+pub(crate) async fn writes_are_atomic(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let first = Writes { queues: vec![queue_row(1, 1, "one")], ..journal(journal_rows(1, 2)) };
     store.write(first.clone()).await.unwrap();
-    // Two live queues of one name: the last field that is written is the wrong one.
+    // Two live queues with the same name: only the last field of the write is wrong.
     let wrong =
         Writes { queues: vec![queue_row(2, 2, "one")], ..journal(vec![journal_row(3, 1, 3..=3, "a")]) };
     store.write(wrong).await.unwrap_err();
@@ -127,7 +127,7 @@ pub(crate) async fn a_write_happens_whole_or_not_at_all(place: &impl Place) {
     assert_eq!(reader.queues().await.unwrap(), first.queues);
     store.write(good).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [1, 2, 3]);
-    // Nor can a journal row be written twice.
+    // A journal row can't be written twice either.
     store
         .write(journal(vec![journal_row(5, 1, 4..=4, "a"), journal_row(4, 1, 9..=9, "a")]))
         .await
@@ -137,7 +137,7 @@ pub(crate) async fn a_write_happens_whole_or_not_at_all(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn many_rows_go_in_one_write(place: &impl Place) {
+pub(crate) async fn one_write_takes_many_rows(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let mut next = 1;
     for count in [1, 7, 8, 9, 63, 64, 65, 200] {
@@ -162,7 +162,7 @@ pub(crate) async fn many_rows_go_in_one_write(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn texts_of_all_kinds_come_back_as_they_were(place: &impl Place) {
+pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let texts = ["", "\0", "a\0b\u{1}", "\"\\'%_`", "näïve 🦀\u{10ffff}", "\r\n\t", "x'00'", "1e5", "NULL"];
     let large = "z".repeat(3 << 20);
@@ -193,7 +193,7 @@ pub(crate) async fn texts_of_all_kinds_come_back_as_they_were(place: &impl Place
     store.close().await;
 }
 
-pub(crate) async fn reopening_keeps_everything(place: &impl Place) {
+pub(crate) async fn reopening_keeps_all_rows(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     store.reopen().await.unwrap();
     let writes = Writes {
@@ -215,7 +215,7 @@ pub(crate) async fn reopening_keeps_everything(place: &impl Place) {
     store.close().await;
 }
 
-pub(crate) async fn upkeep_tells_the_size(place: &impl Place) {
+pub(crate) async fn upkeep_returns_the_size(place: &impl Place) {
     let (mut store, _, _) = place.open().await;
     let before = store.upkeep().await.unwrap();
     let rows = (0..100).map(|n| KeyRow { item: Some("i".repeat(10_000)), ..key_row(1, n, "a", 1) });

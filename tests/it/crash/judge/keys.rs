@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::super::history::{Act, Call, Delta, Key, KnownValue, Look, Rv, Us, What};
-use super::leases::{Fate, Held, Leases};
+use super::leases::{Held, LeaseEnd, Leases};
 use super::numbers::{Bounds, Numbers};
 use super::states::Candidate;
 use super::{Findings, Rule, Touch};
@@ -171,18 +171,18 @@ impl KeyBook {
     /// deltas have surely come back.
     fn settle_holder(&mut self, leases: &Leases, shown: &[Delta], still_leased: bool) -> bool {
         let Some(held) = self.holder.as_ref().and_then(|id| leases.get(id)) else { return false };
-        let fate = self.holder.as_ref().map_or(Fate::Kept, |id| leases.fate(id));
+        let end_of = self.holder.as_ref().map_or(LeaseEnd::Kept, |id| leases.end_of(id));
         let came_back = shown.iter().any(|delta| held.deltas.iter().any(|other| other.rv == delta.rv));
-        match fate {
-            Fate::Kept => return true,
-            Fate::Doubtful if still_leased => return false,
-            Fate::Doubtful if came_back => return false,
-            Fate::Doubtful if self.may_hide(held, shown) => {
+        match end_of {
+            LeaseEnd::Kept => return true,
+            LeaseEnd::Doubtful if still_leased => return false,
+            LeaseEnd::Doubtful if came_back => return false,
+            LeaseEnd::Doubtful if self.may_hide(held, shown) => {
                 // It can't be told, and does not matter but for the known object.
                 self.known.push(acknowledged(held));
                 self.was_leased = false;
             }
-            Fate::Acked | Fate::Doubtful => {
+            LeaseEnd::Acked | LeaseEnd::Doubtful => {
                 self.known = vec![acknowledged(held)];
                 self.acked = held.deltas.last().map_or(self.acked, |newest| newest.rv);
                 self.was_leased = false;

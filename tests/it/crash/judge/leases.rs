@@ -50,7 +50,7 @@ pub(super) struct Held {
 
 /// Whether the deltas of a lease are acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum LeaseEnd {
     Acked,
     Kept,
     /// An acknowledgement has no answer.
@@ -72,11 +72,11 @@ impl Leases {
         self.held.get(id)
     }
 
-    pub(super) fn fate(&self, id: &str) -> Fate {
+    pub(super) fn end_of(&self, id: &str) -> LeaseEnd {
         match self.held.get(id) {
-            Some(Held { done: Some(Outcome::Acked), .. }) => Fate::Acked,
-            Some(Held { done: None, doubtful, .. }) if doubtful.contains(&Way::Ack) => Fate::Doubtful,
-            _ => Fate::Kept,
+            Some(Held { done: Some(Outcome::Acked), .. }) => LeaseEnd::Acked,
+            Some(Held { done: None, doubtful, .. }) if doubtful.contains(&Way::Ack) => LeaseEnd::Doubtful,
+            _ => LeaseEnd::Kept,
         }
     }
 
@@ -238,7 +238,7 @@ impl Leases {
             let (one, two) = (&self.held[first], &self.held[second]);
             let key = &one.key;
             if one.cannot_have_ended_by(two.answered) {
-                found.add(Rule::TwoHolders, format!("{key}: {first} lives and {second} is handed out"));
+                found.add(Rule::TwoHolders, format!("{key}: {first} lives and {second} is delivered"));
             }
             if one.last_ok.is_some_and(|at| at > two.answered) {
                 found.add(Rule::TwoHolders, format!("{key}: {first} is found alive after {second} was"));
@@ -304,7 +304,7 @@ fn check_same(held: &Held, lease: &Lease, found: &mut Findings) {
     }
     if let Some(done) = held.done {
         let rule = if done == Outcome::Acked { Rule::LostAck } else { Rule::LostSettle };
-        found.add(rule, format!("{} was {done:?} and is handed out again", lease.id));
+        found.add(rule, format!("{} was {done:?} and is delivered again", lease.id));
     }
 }
 

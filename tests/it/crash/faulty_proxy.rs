@@ -17,12 +17,12 @@ use super::wire::{Connection, Message, Raw};
 
 /// What it lies about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lie {
+pub(crate) enum ProxyFault {
     Adds,
     Acks,
 }
 
-impl Lie {
+impl ProxyFault {
     /// The rule that it breaks.
     pub(crate) fn breaks(self) -> Rule {
         match self {
@@ -34,7 +34,7 @@ impl Lie {
 
 /// The proxy. Dropping it ends all its connections.
 #[derive(Debug)]
-pub(crate) struct Liar {
+pub(crate) struct FaultyProxy {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ pub(crate) struct Liar {
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
-    lie: Lie,
+    lie: ProxyFault,
     /// Of so many calls that it could lie about, it lies about one; 0 is none.
     one_in: AtomicU64,
     could: AtomicU64,
@@ -57,9 +57,9 @@ struct Shared {
     newest: Mutex<HashMap<String, u64>>,
 }
 
-impl Liar {
+impl FaultyProxy {
     /// Stands before the service at `upstream`. It is honest until it is told to lie.
-    pub(crate) fn start(upstream: SocketAddr, lie: Lie) -> Self {
+    pub(crate) fn start(upstream: SocketAddr, lie: ProxyFault) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (tell, told) = sync_channel(1);
@@ -89,7 +89,7 @@ impl Liar {
     }
 }
 
-impl Drop for Liar {
+impl Drop for FaultyProxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
         // Wakes the thread that accepts; it then ends the others.
@@ -149,7 +149,7 @@ impl Shared {
     fn forged(&self, request: &Raw) -> Option<Raw> {
         let (queue, verb) = parts(request)?;
         let body = match (self.lie, verb) {
-            (Lie::Adds, "add" | "update") => {
+            (ProxyFault::Adds, "add" | "update") => {
                 let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
                 let newest = newest.get_mut(queue)?;
                 self.is_due().then(|| {
@@ -157,7 +157,7 @@ impl Shared {
                     json!({ "resource_version": *newest, "queued": 1, "ignored": 0 })
                 })
             }
-            (Lie::Acks, "ack") => {
+            (ProxyFault::Acks, "ack") => {
                 let body: Value = serde_json::from_slice(&request.body).ok()?;
                 let ok = |lease: &Value| json!({ "lease": lease, "as": "ack", "result": "ok" });
                 let settled: Vec<Value> = body["leases"].as_array()?.iter().map(ok).collect();

@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::gather::Gathering;
+use super::commit_queue::CommitQueue;
+use super::grouped_batch::QueueLogs;
 use super::store::{QueueId, QueueRow, Writes};
-use super::work::Books;
-use super::{Live, Pace, record};
+use super::{Live, WriterOptions, record};
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{Gone, KeyState};
@@ -25,7 +25,7 @@ const ROW_BYTES: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     begun_us: u64,
-    pace: Pace,
+    pace: WriterOptions,
     /// Room of a slice, in short rows, so that writing it takes about as long as it should.
     rows: usize,
     todo: VecDeque<QueueId>,
@@ -55,7 +55,7 @@ struct Current {
 }
 
 impl Checkpoint {
-    pub(super) fn new(queues: VecDeque<QueueId>, begun_us: u64, pace: Pace) -> Self {
+    pub(super) fn new(queues: VecDeque<QueueId>, begun_us: u64, pace: WriterOptions) -> Self {
         let rows = *pace.rows.start();
         Self { begun_us, pace, rows, todo: queues, current: None, completed: Vec::new() }
     }
@@ -70,11 +70,11 @@ impl Checkpoint {
     }
 
     /// Captures the next slice. It may only be written after all events that have gathered by now.
-    pub(super) fn next(&mut self, books: &Books, gathering: &Gathering) -> Writes {
+    pub(super) fn next(&mut self, logs: &QueueLogs, commit_queue: &CommitQueue) -> Writes {
         let mut writes = Writes::default();
         let mut room = self.rows;
         while room > 0 {
-            let Some(mut current) = self.current.take().or_else(|| self.begin(books, gathering)) else {
+            let Some(mut current) = self.current.take().or_else(|| self.begin(logs, commit_queue)) else {
                 break;
             };
             let Some(left) = current.fill(&mut writes, room, &self.pace) else { continue };
@@ -117,18 +117,18 @@ impl Checkpoint {
         self.completed.retain(|completed| completed.queue != queue);
     }
 
-    fn begin(&mut self, books: &Books, gathering: &Gathering) -> Option<Current> {
+    fn begin(&mut self, logs: &QueueLogs, commit_queue: &CommitQueue) -> Option<Current> {
         loop {
             let queue = self.todo.pop_front()?;
-            let Some((book, live)) = books.get(&queue).zip(gathering.live(queue)) else { continue };
+            let Some((log, live)) = logs.get(&queue).zip(commit_queue.live(queue)) else { continue };
             let mut state = None;
             live.with(&mut |queue| {
-                if queue.resource_version() > book.checkpoint_rv {
+                if queue.resource_version() > log.checkpoint_rv {
                     state = Some(queue.begin_checkpoint());
                 }
             });
             if let Some(state) = state {
-                let row = record::queue_row(&book.identity, &state);
+                let row = record::queue_row(&log.identity, &state);
                 let (gone, keys) = (Vec::new().into_iter(), Vec::new().into_iter());
                 return Some(Current { live, row, gone, keys, captured_all: false });
             }
@@ -151,7 +151,7 @@ fn size(bytes: usize) -> usize {
 impl Current {
     /// Adds rows to a slice for which there is `room`; says how much room is left, none if the slice must end. None
     /// if the queue is gone.
-    fn fill(&mut self, writes: &mut Writes, room: usize, pace: &Pace) -> Option<usize> {
+    fn fill(&mut self, writes: &mut Writes, room: usize, pace: &WriterOptions) -> Option<usize> {
         let mut left = room;
         let mut has_keys = false;
         while left > 0 {
@@ -178,7 +178,7 @@ impl Current {
         Some(left)
     }
 
-    fn capture(&mut self, pace: &Pace) -> Option<()> {
+    fn capture(&mut self, pace: &WriterOptions) -> Option<()> {
         let mut slice = None;
         self.live.with(&mut |queue| slice = Some(queue.capture(pace.captured, pace.looked_at)));
         let slice = slice?;
@@ -203,7 +203,7 @@ impl fmt::Debug for Completed {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
-    use super::super::{Book, record::Identity, store::Numbers};
+    use super::super::{QueueLog, record::Identity, store::Numbers};
     use super::*;
     use crate::engine::Queue;
     use crate::engine::key::Key;
@@ -234,14 +234,15 @@ mod tests {
         let id = QueueId(1);
         let (name, created_at) = (Name::new("q").unwrap(), Time::from_micros(1));
         let identity = Identity { id, version: 1, name, incarnation: Incarnation(1), created_at };
-        let books = Books::from([(id, Book::new(identity, 0, queue.config().retention))]);
+        let logs = QueueLogs::from([(id, QueueLog::new(identity, 0, queue.config().retention))]);
         let live: Arc<dyn Live> = Arc::new(Running(Mutex::new(queue)));
-        let gathering = Gathering::new(Numbers::default(), usize::MAX);
-        gathering.attach(id, Arc::downgrade(&live));
-        let mut checkpoint = Checkpoint::new([id].into(), 0, Pace { rows: 250..=250, ..Pace::default() });
+        let commit_queue = CommitQueue::new(Numbers::default(), usize::MAX);
+        commit_queue.attach(id, Arc::downgrade(&live));
+        let mut checkpoint =
+            Checkpoint::new([id].into(), 0, WriterOptions { rows: 250..=250, ..WriterOptions::default() });
         let mut slices = Vec::new();
         while !checkpoint.has_ended() {
-            slices.push(checkpoint.next(&books, &gathering).keys.len());
+            slices.push(checkpoint.next(&logs, &commit_queue).keys.len());
             checkpoint.wrote(Duration::ZERO);
         }
         assert_eq!(slices.iter().sum::<usize>(), 100, "{slices:?}");

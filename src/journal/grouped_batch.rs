@@ -1,24 +1,24 @@
-//! A batch taken apart: what is written for it, and what the books say once it is.
+//! A batch taken apart: what is written for it, and what the logs say once it is.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::books::Book;
-use super::gather::Op;
+use super::commit_queue::Op;
+use super::queue_log::QueueLog;
 use super::record;
-use super::store::{JournalRow, QueueId, QueueRow, Stretch, Writes};
+use super::store::{JournalRow, QueueId, QueueRow, Segment, Writes};
 use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
 
 /// What the writer knows, by queue.
-pub(super) type Books = BTreeMap<QueueId, Book>;
+pub(super) type QueueLogs = BTreeMap<QueueId, QueueLog>;
 
 /// The ops of a batch, by kind.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct GroupedBatch {
     /// Rows of queues that came into being or are gone, in that order.
     queues: Vec<QueueRow>,
-    opened: Vec<Book>,
+    opened: Vec<QueueLog>,
     /// For each queue, the last event before and all its events: one row of the journal, if it is not
     /// too long.
     appended: Vec<(QueueId, Rv, Vec<Event>)>,
@@ -27,10 +27,10 @@ pub(super) struct Work {
     retentions: Vec<(QueueId, Retention)>,
     deleted: Vec<QueueId>,
     pub(super) released: Vec<QueueId>,
-    rows: Vec<(QueueId, Stretch)>,
+    rows: Vec<(QueueId, Segment)>,
 }
 
-impl Work {
+impl GroupedBatch {
     pub(super) fn of(ops: Vec<Op>) -> Self {
         let mut work = Self::default();
         for op in ops {
@@ -46,11 +46,11 @@ impl Work {
 
     fn take(&mut self, op: Op) {
         match op {
-            Op::Create { book, state } => {
-                self.queues.push(record::queue_row(&book.identity, &state));
-                self.opened.push(*book);
+            Op::Create { log, state } => {
+                self.queues.push(record::queue_row(&log.identity, &state));
+                self.opened.push(*log);
             }
-            Op::Open(book) => self.opened.push(*book),
+            Op::Open(log) => self.opened.push(*log),
             Op::Append { queue, prev_rv, events } => {
                 let settings = events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Configured { config } => Some(config.retention),
@@ -88,25 +88,25 @@ impl Work {
 
     /// Bytes of events that were replayed for queues that are opened: the journal has grown by them.
     pub(super) fn replayed_bytes(&self) -> u64 {
-        self.opened.iter().map(Book::lag_bytes).sum()
+        self.opened.iter().map(QueueLog::lag_bytes).sum()
     }
 
-    /// Enters it all in the books, once it is durable. Tells which queues are gone.
-    pub(super) fn enter(self, books: &mut Books, stretch_bytes: u64) -> Vec<QueueId> {
-        books.extend(self.opened.into_iter().map(|book| (book.identity.id, book)));
+    /// Enters it all in the logs, once it is durable. Tells which queues are gone.
+    pub(super) fn enter(self, logs: &mut QueueLogs, segment_bytes: u64) -> Vec<QueueId> {
+        logs.extend(self.opened.into_iter().map(|log| (log.identity.id, log)));
         for (queue, retention) in self.retentions {
-            books.entry(queue).and_modify(|book| book.retention = retention);
+            logs.entry(queue).and_modify(|log| log.retention = retention);
         }
         for (queue, row) in self.rows {
-            books.entry(queue).and_modify(|book| book.add(row, stretch_bytes));
+            logs.entry(queue).and_modify(|log| log.add(row, segment_bytes));
         }
         for queue in self.deleted.iter().chain(&self.released) {
-            books.remove(queue);
+            logs.remove(queue);
         }
         self.deleted
     }
 }
 
-fn stretch(row: &JournalRow) -> Stretch {
-    Stretch { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 }
+fn stretch(row: &JournalRow) -> Segment {
+    Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 }
 }

@@ -7,9 +7,9 @@ use super::history::{Act, Answer, Call, Outcome, Settled, Way, What};
 
 /// How often each thing has happened.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(BTreeMap<&'static str, usize>);
+pub(crate) struct Counters(BTreeMap<&'static str, usize>);
 
-impl Tally {
+impl Counters {
     /// Counts what a call did, or may have done.
     pub(crate) fn count(&mut self, call: &Call) {
         let Some(reply) = call.reply() else {
@@ -60,7 +60,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (name, count) in &self.0 {

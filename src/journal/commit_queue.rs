@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::books::Book;
+use super::queue_log::QueueLog;
 use super::record::Identity;
 use super::store::{Numbers, QueueId};
-use super::{Commit, Error, Health, Live, Naming, Outcome, record};
+use super::{Commit, Error, Health, Live, Outcome, QueueMeta, record};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
@@ -30,9 +30,9 @@ const POINTER_BYTES: usize = 64;
 #[derive(Debug)]
 pub(super) enum Op {
     /// A queue was created.
-    Create { book: Box<Book>, state: Box<QueueState> },
+    Create { log: Box<QueueLog>, state: Box<QueueState> },
     /// A queue was loaded.
-    Open(Box<Book>),
+    Open(Box<QueueLog>),
     /// Events of a queue, and the last one before them.
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
     /// A queue is gone.
@@ -97,7 +97,7 @@ impl Drop for Batch {
 
 /// Between those who append and the one who writes.
 #[derive(Debug)]
-pub(super) struct Gathering {
+pub(super) struct CommitQueue {
     state: Mutex<State>,
     /// About how many bytes all batches hold, the one that is being committed included.
     uncommitted: Arc<AtomicUsize>,
@@ -118,7 +118,7 @@ struct State {
     closed: Option<u64>,
 }
 
-impl Gathering {
+impl CommitQueue {
     pub(super) fn new(numbers: Numbers, uncommitted_max: usize) -> Self {
         let state = State { batches: VecDeque::new(), numbers, down: None, failures: 0, closed: None };
         Self {
@@ -166,8 +166,8 @@ impl Gathering {
         self.lives().get(&queue).and_then(Weak::upgrade)
     }
 
-    pub(super) fn open(&self, book: Book, failures: u64) -> Commit {
-        self.push_to(&mut self.lock(), Op::Open(Box::new(book)), 0, failures)
+    pub(super) fn open(&self, log: QueueLog, failures: u64) -> Commit {
+        self.push_to(&mut self.lock(), Op::Open(Box::new(log)), 0, failures)
     }
 
     pub(super) fn release(&self, queue: QueueId, failures: u64) -> Commit {
@@ -180,15 +180,15 @@ impl Gathering {
         self.push_to(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, failures)
     }
 
-    pub(super) fn create(&self, naming: Naming, content: QueueState, failures: u64) -> (QueueId, Commit) {
+    pub(super) fn create(&self, meta: QueueMeta, content: QueueState, failures: u64) -> (QueueId, Commit) {
         let bytes = QUEUE_ROW_BYTES + config_bytes(&content.config);
         let mut state = self.lock();
         state.numbers.queue += 1;
         state.numbers.version += 1;
-        let identity = naming.identity(QueueId(state.numbers.queue), state.numbers.version);
+        let identity = meta.identity(QueueId(state.numbers.queue), state.numbers.version);
         let id = identity.id;
-        let book = Box::new(Book::new(identity, content.rv, content.config.retention));
-        let create = Op::Create { book, state: Box::new(content) };
+        let log = Box::new(QueueLog::new(identity, content.rv, content.config.retention));
+        let create = Op::Create { log, state: Box::new(content) };
         (id, self.push_to(&mut state, create, bytes, failures))
     }
 
@@ -197,10 +197,10 @@ impl Gathering {
         let _ = self.push_to(&mut self.lock(), Op::FoundDeleted(queues), 0, failures);
     }
 
-    pub(super) fn delete(&self, queue: QueueId, naming: Naming, last_rv: Rv, failures: u64) -> Commit {
+    pub(super) fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, failures: u64) -> Commit {
         let mut state = self.lock();
         state.numbers.version += 1;
-        let identity = naming.identity(queue, state.numbers.version);
+        let identity = meta.identity(queue, state.numbers.version);
         self.detach(queue);
         let delete = Op::Delete { identity: Box::new(identity), last_rv };
         self.push_to(&mut state, delete, QUEUE_ROW_BYTES, failures)

@@ -4,20 +4,20 @@ use std::collections::VecDeque;
 
 use super::record::Identity;
 use super::recovery::Loaded;
-use super::store::{QueueId, Stretch};
+use super::store::{QueueId, Segment};
 use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
 use crate::name::{Incarnation, Name};
 
-/// The journal is trimmed in stretches of about this many bytes.
-pub(super) const STRETCH_BYTES: u64 = 256 << 10;
+/// The journal is trimmed in segments of about this many bytes.
+pub(super) const SEGMENT_BYTES: u64 = 256 << 10;
 /// Without a setting, a queue's journal keeps at least this many bytes, and as many as its live state.
 pub(super) const KEPT_BYTES_MIN: u64 = 64 << 20;
 
 /// What a queue is called, which of its name it is, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Naming {
+pub struct QueueMeta {
     /// Its name.
     pub name: Name,
     /// Which of the queues of its name it is.
@@ -26,7 +26,7 @@ pub struct Naming {
     pub created_at: Time,
 }
 
-impl Naming {
+impl QueueMeta {
     /// With what the store adds to it.
     pub(super) fn identity(self, id: QueueId, version: u64) -> Identity {
         let Self { name, incarnation, created_at } = self;
@@ -36,7 +36,7 @@ impl Naming {
 
 /// What the writer knows of a queue.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct QueueLog {
     pub(super) identity: Identity,
     /// The event from which a replay would start.
     pub(super) checkpoint_rv: Rv,
@@ -45,13 +45,13 @@ pub(super) struct Book {
     /// Bytes of the queue's state as of its last checkpoint.
     pub(super) live_bytes: u64,
     pub(super) retention: Retention,
-    kept: VecDeque<Stretch>,
+    kept: VecDeque<Segment>,
     /// Invariant: the sum over `kept`.
     kept_bytes: u64,
 }
 
-impl Book {
-    /// The book of a queue without a journal, as of `rv`.
+impl QueueLog {
+    /// The log of a queue without a journal, as of `rv`.
     pub(super) fn new(identity: Identity, rv: Rv, retention: Retention) -> Self {
         Self {
             identity,
@@ -64,15 +64,15 @@ impl Book {
         }
     }
 
-    /// The book of a queue as it was loaded.
+    /// The log of a queue as it was loaded.
     pub(super) fn of(loaded: &Loaded) -> Self {
         let retention = loaded.queue.config().retention;
-        let mut book = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, retention);
-        book.last_rv = loaded.last_rv;
-        book.live_bytes = loaded.queue.live_bytes();
-        book.kept = loaded.kept.iter().copied().collect();
-        book.kept_bytes = book.kept.iter().map(|stretch| stretch.bytes).sum();
-        book
+        let mut log = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, retention);
+        log.last_rv = loaded.last_rv;
+        log.live_bytes = loaded.queue.live_bytes();
+        log.kept = loaded.kept.iter().copied().collect();
+        log.kept_bytes = log.kept.iter().map(|stretch| stretch.bytes).sum();
+        log
     }
 
     /// Bytes of events that a replay would apply, about.
@@ -87,12 +87,12 @@ impl Book {
     }
 
     /// A row was committed.
-    pub(super) fn add(&mut self, row: Stretch, stretch_bytes: u64) {
+    pub(super) fn add(&mut self, row: Segment, segment_bytes: u64) {
         self.last_rv = row.last_rv;
         self.kept_bytes += row.bytes;
         match self.kept.back_mut() {
-            Some(last) if last.bytes + row.bytes <= stretch_bytes => {
-                *last = Stretch { bytes: last.bytes + row.bytes, ..row };
+            Some(last) if last.bytes + row.bytes <= segment_bytes => {
+                *last = Segment { bytes: last.bytes + row.bytes, ..row };
             }
             _ => self.kept.push_back(row),
         }
