@@ -1,4 +1,4 @@
-//! The calls of a caller: each tells the ledger what it sends, and what it was answered.
+//! The calls of a caller. Each is recorded in the ledger with its answer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use futures_util::poll;
 use super::Violation;
 use super::caller::{Caller, Lease, Target};
 use super::ledger::{Kind, View};
-use super::plan::{Setup, millis};
+use super::plan::{Setup, how, millis};
 use super::world::Fate;
 
 type Sent = Vec<(String, u64, Kind)>;
@@ -590,13 +590,4 @@ impl Caller {
 
 fn wishes(rng: &mut Rng) -> Wishes {
     Wishes { max_deletes: (rng.u8(..3) == 0).then(|| rng.u64(..8)), dry_run: rng.u8(..5) == 0 }
-}
-
-fn how(rng: &mut Rng) -> How {
-    match rng.u8(..10) {
-        0..6 => How::Ack,
-        6..8 => How::Nack { delay: (rng.u8(..3) == 0).then(|| millis(rng, 0..3_000)), error: None },
-        8 => How::Release,
-        _ => How::Reject { error: None },
-    }
 }

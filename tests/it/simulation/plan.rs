@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq::engine::command::How;
 use deltaq::engine::config::{Config, Mode, Retention};
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq::journal::WriterOptions;
@@ -39,6 +40,16 @@ pub(super) struct Plan {
 
 pub(super) fn millis(rng: &mut Rng, range: Range<u64>) -> Duration {
     Duration::from_millis(rng.u64(range))
+}
+
+/// A random way to settle a lease.
+pub(super) fn how(rng: &mut Rng) -> How {
+    match rng.u8(..10) {
+        0..6 => How::Ack,
+        6..8 => How::Nack { delay: (rng.u8(..3) == 0).then(|| millis(rng, 0..3_000)), error: None },
+        8 => How::Release,
+        _ => How::Reject { error: None },
+    }
 }
 
 impl Plan {
