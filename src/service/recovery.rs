@@ -55,15 +55,19 @@ impl Handle {
         !state.deleted && state.lost == Some(Loss::Panic)
     }
 
-    /// Goes on with the queue as it was loaded. Waiting pops get keys of the loaded state.
+    /// Goes on with the queue as it was loaded, if it is still lost. Waiting pops get keys of the loaded state.
     fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, failures: u64, unclean: bool) {
-        let commit = journal.resume(&loaded, failures);
-        if matches!(commit.outcome(), Some(Err(_))) {
-            // The journal has failed again, so the queue will be loaded again.
-            return;
-        }
         let unlocked = {
             let mut state = self.lock();
+            if state.deleted || state.lost.is_none() {
+                // Another recovery was faster: what was loaded here is older than the queue.
+                return;
+            }
+            let commit = journal.resume(&loaded, failures);
+            if matches!(commit.outcome(), Some(Err(_))) {
+                // The journal has failed again, so the queue will be loaded again.
+                return;
+            }
             let now = self.now();
             let last_rv = loaded.last_rv;
             self.metrics().absorb(&mut state.queue);
