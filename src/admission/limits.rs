@@ -26,7 +26,7 @@ pub const VIOLATIONS_OBJECT_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of faults that are collected to name violations. For an object that may have more, none is named.
 pub const FAULTS_MAX: u64 = 200_000;
 /// Longest text about a violation, in characters.
-pub const VIOLATION_CHARS_MAX: usize = 300;
+pub const VIOLATION_CHARS_MAX: usize = 200;
 /// Maximum number of calls on one queue whose objects are admitted concurrently. Each occupies a thread.
 pub const ADMISSIONS_MAX: usize = 2;
 /// Maximum number of calls on one queue that wait for admission.

@@ -367,8 +367,12 @@ impl<'j, 's> Reader<'j, 's> {
             let below = match next {
                 Ok(Some(name)) => {
                     is_beside = self.is_envelope && depth == 1 && name != "object";
+                    let is_too_long = is_beside && name.len() > ENVELOPE_BYTES_MAX;
                     let below = descend(self.spec, live, depth, name);
                     let name = shared(self.text, name);
+                    if is_too_long {
+                        self.check_beside(start)?;
+                    }
                     if let Err(reason) = seen.insert(self.text, start, name) {
                         return Err(self.error_at(quote_behind(self.text, start), reason));
                     }

@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use futures_util::FutureExt as _;
 
 use super::body::Incoming;
-use super::operations::Answer;
+use super::operations::{Answer, Operation};
 use super::params::{Params, path_key, queue_name};
 use super::problem::Problem;
 use super::state::AppState;
@@ -48,6 +48,9 @@ impl QueueCall {
 
 impl ReadCall {
     fn of(visit: Arc<Visit>, request: Request) -> Result<Self, Problem> {
+        if visit.operation().is_some_and(Operation::names_queue) {
+            queue_name(visit.queue_name(), request.uri().path())?;
+        }
         let params = visit.params(request.uri())?;
         let (parts, _body) = request.into_parts();
         Ok(Self { state: visit.state.clone(), params, headers: parts.headers, visit, uri: parts.uri })

@@ -77,8 +77,9 @@ pub fn document(limits: &HttpLimits, has_tokens: bool) -> Value {
             make_optional(body);
         }
         let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
-        for (_, response) in responses.into_iter().flatten() {
-            add_request_id(response);
+        if let Some(responses) = responses {
+            responses.insert("default".to_owned(), json!({ "$ref": "#/components/responses/Problem" }));
+            responses.values_mut().for_each(add_request_id);
         }
     }
     document

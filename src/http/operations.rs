@@ -179,9 +179,14 @@ fn queue_of(segment: &str) -> Option<Name> {
 }
 
 impl Operation {
+    /// Whether its path names a queue.
+    pub(super) fn names_queue(&self) -> bool {
+        matches!(self.permission, Permission::OnQueue(_))
+    }
+
     /// Whether queues must be loaded before it is answered.
     pub(super) fn needs_queues(&self) -> bool {
-        matches!(self.permission, Permission::OnQueue(_)) || self.id == Some("list_queues")
+        self.names_queue() || self.id == Some("list_queues")
     }
 
     /// Whether its `wait` parameter comes on top of the time that it may take.

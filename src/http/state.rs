@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
 use super::budget::Budgets;
 use super::connection::BodyRateLimit;
+use super::openapi;
 use super::request_metrics::RequestMetrics;
 use crate::access::Access;
 use crate::audit::Audit;
@@ -42,13 +44,15 @@ struct Own {
     /// How many there have been.
     ids: AtomicU64,
     parts: Arc<Parts>,
+    /// The OpenAPI document, without and with tokens, from its first request on.
+    openapi: Arc<[OnceLock<Bytes>; 2]>,
 }
 
 impl AppState {
     /// The same for a connection, with counts of its own.
     pub(super) fn for_connection(&self) -> Self {
         let prefix = format!("{}-", self.request_id());
-        Self::new(prefix, Arc::clone(&self.0.parts))
+        Self::new(prefix, Arc::clone(&self.0.parts), Arc::clone(&self.0.openapi))
     }
 
     /// The id of another request that brings none.
@@ -57,8 +61,16 @@ impl AppState {
         [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
     }
 
-    fn new(id_prefix: String, parts: Arc<Parts>) -> Self {
-        Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), parts }))
+    fn new(id_prefix: String, parts: Arc<Parts>, openapi: Arc<[OnceLock<Bytes>; 2]>) -> Self {
+        Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), parts, openapi }))
+    }
+
+    /// The OpenAPI document of this server, which is written once: that takes some milliseconds.
+    pub(super) fn openapi(&self) -> Bytes {
+        let has_tokens = !self.gate.access.lets_everybody_in();
+        let [open, guarded] = &*self.0.openapi;
+        let written = if has_tokens { guarded } else { open };
+        written.get_or_init(|| openapi::document(&self.limits, has_tokens).to_string().into()).clone()
     }
 
     /// What comes of a task in the runtime of the process: one that may compute for long would hold up all connections of
@@ -73,7 +85,7 @@ impl AppState {
 
 impl From<Parts> for AppState {
     fn from(parts: Parts) -> Self {
-        Self::new(format!("{:x}-", parts.started_us), Arc::new(parts))
+        Self::new(format!("{:x}-", parts.started_us), Arc::new(parts), Arc::default())
     }
 }
 

@@ -54,7 +54,13 @@ fn name(status: u16) -> String {
 /// One response for each status that has problems.
 pub(super) fn shared() -> Map<String, Value> {
     let statuses: BTreeSet<u16> = Code::ALL.iter().map(|code| code.status()).collect();
-    statuses.into_iter().map(|status| (name(status), response(status))).collect()
+    let any = json!({
+        "description": "A problem of any other status.",
+        "headers": { "x-request-id": { "$ref": "#/components/headers/RequestId" } },
+        "content": { "application/problem+json": { "schema": { "$ref": "#/components/schemas/ProblemDocument" } } },
+    });
+    let by_status = statuses.into_iter().map(|status| (name(status), response(status)));
+    std::iter::once(("Problem".to_owned(), any)).chain(by_status).collect()
 }
 
 fn response(status: u16) -> Value {

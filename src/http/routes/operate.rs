@@ -10,7 +10,7 @@ use crate::duration;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
 use crate::http::call::ReadCall;
-use crate::http::openapi;
+use crate::http::counted::json;
 use crate::http::openapi::answers::{Always, NotFound, Unavailable};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::terms::RawObject;
@@ -97,11 +97,8 @@ pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result
         Always,
     )
 )]
-pub(in crate::http) async fn openapi_json(
-    ReadCall { state, .. }: ReadCall,
-) -> Result<Json<serde_json::Value>, Problem> {
-    let has_tokens = !state.gate.access.lets_everybody_in();
-    Ok(Json(openapi::document(&state.limits, has_tokens)))
+pub(in crate::http) async fn openapi_json(ReadCall { state, .. }: ReadCall) -> Response {
+    json(state.openapi().into())
 }
 
 /// What a problem means and what to do.

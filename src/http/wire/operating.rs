@@ -57,7 +57,7 @@ pub struct ViolationDocument {
     pub pointer: String,
     /// The keyword of the schema that says so (RFC 6901).
     pub schema_pointer: String,
-    /// What is wrong, in at most 300 characters.
+    /// What is wrong, in at most 200 characters.
     pub detail: String,
 }
 

@@ -1,4 +1,4 @@
-//! The calls that go past the router are answered as the router has them answered, to which an encoded name leads.
+//! A queue's name in a path may be percent-encoded: the replies and the metrics are the same.
 
 use std::collections::HashSet;
 
