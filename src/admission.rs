@@ -1,12 +1,12 @@
-//! What a queue asks of objects before it takes them: members that are pruned, defaults that are
-//! filled in, and a JSON Schema that they must satisfy.
+//! Admission: what a queue does to objects before it accepts them. Members are pruned, defaults are filled in, and the result
+//! must satisfy a JSON Schema.
 //!
-//! It runs before anything else is read of an object, so keys, sizes and comparisons see the result. It
-//! is compiled once, with the settings that it is part of, and knows nothing but its own text: no file and
-//! no network. What it does not touch of an object keeps its text.
+//! Admission runs before the engine sees an object, so keys, sizes and comparisons refer to the result. It is compiled once,
+//! together with the settings that it is part of. It reads no file and no network. The untouched parts of an object keep their
+//! text.
 //!
-//! Invariant: what has been admitted is admitted again unchanged. Defaults are filled in to the end, into
-//! filled values, too, and never where something is pruned.
+//! Invariant: an admitted object is admitted again unchanged. Defaults are filled in completely, also into filled-in values, and
+//! never where a member is pruned.
 
 mod cost;
 mod defaults;
@@ -33,39 +33,39 @@ use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::{self, Object};
 
-/// What is done to each object of a queue, and asked of it.
+/// The admission of a queue.
 ///
-/// Invariant: there is a schema or something to prune.
+/// Invariant: there is a schema or a pointer to prune.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Admission {
     schema: Option<Arc<Schema>>,
     prune: Vec<Pointer>,
 }
 
-/// Why settings are refused.
+/// The reason for which the settings are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The schema is longer than [`SCHEMA_BYTES_MAX`].
     #[error("it has {bytes} bytes; at most {SCHEMA_BYTES_MAX} are allowed")]
     SchemaTooLong {
-        /// Bytes of the schema, without blanks between its tokens.
+        /// Length of the schema in bytes, without white space between its tokens.
         bytes: usize,
     },
-    /// The text of the schema is no JSON object that could stand in a body.
+    /// The text of the schema is not a JSON object.
     #[error("{0}")]
     SchemaText(#[from] object::SyntaxError),
-    /// The schema is none.
+    /// The schema is not valid.
     #[error("{}{detail}", place(.pointer))]
     Schema {
-        /// Where in the schema; empty if that is not known.
+        /// The place in the schema; empty if it is not known.
         pointer: String,
-        /// What is wrong there.
+        /// What is wrong.
         detail: String,
     },
-    /// The schema has more subschemas than [`SUBSCHEMAS_MAX`], or more references by names that stand for many.
+    /// The schema has more subschemas than [`SUBSCHEMAS_MAX`], or too many references by names with many targets.
     #[error("it has more than {SUBSCHEMAS_MAX} subschemas, or too many references to them")]
     TooManySubschemas,
-    /// Subschemas apply others to the same value, and those do, more than [`IN_PLACE_DEPTH_MAX`] times.
+    /// The schema applies subschemas to the same value in a chain longer than [`IN_PLACE_DEPTH_MAX`].
     #[error(
         "it applies subschemas to the same value in a chain of more than {IN_PLACE_DEPTH_MAX} (by $ref, allOf, anyOf and the like)"
     )]
@@ -75,7 +75,7 @@ pub enum Error {
         "a subschema applies itself to the same value (by $ref, allOf, anyOf and the like), which has no end"
     )]
     Circle,
-    /// One value could be evaluated more than [`IN_PLACE_EVALUATIONS_MAX`] times.
+    /// The schema can evaluate one value more than [`IN_PLACE_EVALUATIONS_MAX`] times.
     #[error(
         "it could evaluate one value more than {IN_PLACE_EVALUATIONS_MAX} times (subschemas in $ref, allOf, anyOf and the like, multiplied out)"
     )]
@@ -83,10 +83,10 @@ pub enum Error {
     /// The schema has more regular expressions than [`PATTERNS_MAX`].
     #[error("it has {patterns} patterns; at most {PATTERNS_MAX} are allowed")]
     TooManyPatterns {
-        /// How many.
+        /// Number of patterns.
         patterns: usize,
     },
-    /// The defaults of the schema bring others with them that have no end, or are too long.
+    /// The defaults contain one another without end, or are too long.
     #[error(
         "its defaults, filled into one another and for each reference to them, have no end or more than {DEFAULTS_BYTES_MAX} bytes"
     )]
@@ -94,13 +94,13 @@ pub enum Error {
     /// There are more pointers than [`PRUNE_POINTERS_MAX`].
     #[error("it has {pointers} pointers; at most {PRUNE_POINTERS_MAX} are allowed")]
     TooManyPointers {
-        /// How many.
+        /// Number of pointers.
         pointers: usize,
     },
-    /// A pointer can't be read.
+    /// A pointer is not valid.
     #[error("{0}")]
     Pointer(String),
-    /// A pointer would remove what the key is read from.
+    /// A pointer would remove the key.
     #[error("{pointer:?} would remove the key's {key:?}")]
     PrunesKey {
         /// The pointer.
@@ -120,7 +120,7 @@ impl Error {
         }
     }
 
-    /// The bound that was passed, if one was.
+    /// The limit that was exceeded, if any.
     #[must_use]
     pub const fn limit(&self) -> Option<usize> {
         match self {
@@ -135,7 +135,7 @@ impl Error {
         }
     }
 
-    /// Where in the schema it is wrong, if that is known.
+    /// The place in the schema, if it is known.
     #[must_use]
     pub fn pointer(&self) -> Option<&str> {
         match self {
@@ -149,22 +149,22 @@ fn place(pointer: &str) -> String {
     if pointer.is_empty() { String::new() } else { format!("at {pointer:?}: ") }
 }
 
-/// Why an object is not taken.
+/// The reason for which an object is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It does not satisfy the schema.
+    /// The object does not satisfy the schema.
     #[error("it does not satisfy the queue's schema: {}", summary(.0))]
     Invalid(Vec<Violation>),
-    /// The defaults that it would get are longer than an object may be.
+    /// With its defaults the object is too long.
     #[error("with the defaults of the queue's schema it has more than {limit} bytes")]
     TooLarge {
-        /// Most bytes of an object.
+        /// Maximum length of an object in bytes.
         limit: usize,
     },
-    /// The defaults that it would get are too deep.
+    /// With its defaults the object is nested too deep.
     #[error("with the defaults of the queue's schema it is nested deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
-    /// It can't be read.
+    /// The object can't be read.
     #[error("it can't be read: {0}")]
     Unreadable(String),
 }
@@ -178,10 +178,10 @@ fn summary(violations: &[Violation]) -> String {
 }
 
 impl Admission {
-    /// Pruning and then the schema; `None` if there is neither.
+    /// An admission that prunes and then applies the schema; `None` if there is neither.
     ///
     /// # Errors
-    /// What is wrong with the pointers, by themselves or for a queue with this `key`.
+    /// What is wrong with the pointers, alone or for a queue with this `key`.
     pub fn new(
         schema: Option<Arc<Schema>>,
         prune: Vec<Pointer>,
@@ -201,23 +201,23 @@ impl Admission {
         Ok((!is_nothing).then_some(Self { schema, prune }))
     }
 
-    /// The schema, if there is one.
+    /// The schema, if any.
     #[must_use]
     pub fn schema(&self) -> Option<&Arc<Schema>> {
         self.schema.as_ref()
     }
 
-    /// What is removed from objects.
+    /// The pointers to pruned members.
     #[must_use]
     pub fn prune(&self) -> &[Pointer] {
         &self.prune
     }
 
-    /// The object as it is to be stored; `None` if nothing of it changes. Without `validates` it need not
-    /// satisfy the schema.
+    /// The admitted object; `None` if admission does not change it. If `validates` is false, the object need not satisfy the
+    /// schema. An object may have up to `bytes_max` bytes.
     ///
     /// # Errors
-    /// Why it can't be stored; `bytes_max` is how long an object may be.
+    /// Why the object is not admitted.
     pub fn admit(&self, object: &Object, validates: bool, bytes_max: usize) -> Result<Option<Object>, Unfit> {
         let unreadable = |error: &dyn fmt::Display| Unfit::Unreadable(error.to_string());
         let mut document = Document::parse(object.as_str()).map_err(|error| unreadable(&error))?;

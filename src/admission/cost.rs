@@ -1,11 +1,10 @@
-//! What checking an object by a schema may cost, told from the schema's text before it is compiled.
+//! The cost of checking an object, computed from the text of the schema before it is compiled.
 //!
-//! A value is checked by a subschema and by those that it applies to the same value: `allOf` and its like,
-//! `if`, `not`, what a reference leads to. Each may do the same, so that a few lines ask for more evaluations
-//! than a computer makes in a year. Here they are multiplied out. What a reference by name leads to is not told
-//! apart: it counts for all places of that name.
+//! A subschema applies others to the same value: `allOf` and its like, `if`, `not`, the target of a reference. They do the same in
+//! turn, so a few lines can ask for more evaluations than a computer makes in a year. This module multiplies them out. A
+//! reference by name counts for all places with that name.
 //!
-//! It is no bound on the time of a whole object: a schema that refers to itself is applied anew on each level.
+//! The result does not bound the time of a whole object: a recursive schema is applied again on each level.
 
 use std::collections::HashMap;
 
@@ -18,15 +17,15 @@ use crate::engine::limits::JSON_DEPTH_MAX;
 /// What a schema asks of each value.
 #[derive(Debug)]
 pub(super) struct Cost {
-    /// For objects of each depth, at most how often one of their values is evaluated: each time may find fault.
+    /// For objects of each depth, the maximum number of evaluations of one of their values. Each evaluation may find a fault.
     by_depth: Vec<u64>,
-    /// Whether there are alternatives. Why none of them holds is told at length.
+    /// Whether the schema has alternatives. The report says at length why none of them holds.
     has_alternatives: bool,
-    /// Regular expressions in it.
+    /// Number of regular expressions.
     pub(super) patterns: usize,
 }
 
-/// What is not known: it may be any.
+/// Unknown: any value is possible.
 impl Default for Cost {
     fn default() -> Self {
         Self { by_depth: Vec::new(), has_alternatives: true, patterns: 0 }
@@ -35,28 +34,28 @@ impl Default for Cost {
 
 #[derive(Debug, Default)]
 struct Subschema {
-    /// Those that it applies to the same value.
+    /// The subschemas that it applies to the same value.
     in_place: Vec<Id>,
-    /// How often it does: `unevaluatedProperties` and `unevaluatedItems` ask again which of them hold.
+    /// How often it applies them: `unevaluatedProperties` and `unevaluatedItems` evaluate them again.
     times: u64,
     members: Below,
     elements: Below,
 }
 
-/// Subschemas for what is in a value.
+/// Subschemas for the parts of a value.
 #[derive(Debug, Default)]
 struct Below {
-    /// One of them for each part.
+    /// One of the subschemas applies to each part.
     either: Vec<Id>,
-    /// Each of them for each part.
+    /// All subschemas apply to each part.
     each: Vec<Id>,
 }
 
 impl Cost {
-    /// That of a schema, which is a whole document.
+    /// The cost of a schema, which is a whole document.
     ///
     /// # Errors
-    /// Which bound it passes.
+    /// The limit that the schema exceeds.
     pub(super) fn of(schema: &Document<'_>) -> Result<Self, Error> {
         let mut graph = Graph::default();
         graph.note_names(schema);
@@ -80,7 +79,7 @@ impl Cost {
         Ok(Self { by_depth, has_alternatives: graph.has_alternatives, patterns: graph.patterns })
     }
 
-    /// At most how many faults may be found in an object.
+    /// Maximum number of faults in an object.
     pub(super) fn faults(&self, document: &Document<'_>) -> u64 {
         let (mut values, mut deepest) = (0_u64, 0);
         let mut todo = vec![(document, 0)];
@@ -96,18 +95,18 @@ impl Cost {
         values.saturating_mul(self.by_depth.get(deepest).copied().unwrap_or(u64::MAX))
     }
 
-    /// Whether it has `anyOf` or `oneOf`.
+    /// Whether the schema has `anyOf` or `oneOf`.
     pub(super) fn has_alternatives(&self) -> bool {
         self.has_alternatives
     }
 }
 
-/// The name of all places that a `$recursiveRef` may lead to; no anchor can have it.
+/// The name of all possible targets of `$recursiveRef`; no anchor can have this name.
 const RECURSIVE: &str = "#recursive";
-/// Most references from subschema to subschema, so that names that stand for many don't fill the memory.
+/// Maximum number of references between subschemas, so that names with many targets don't fill the memory.
 const EDGES_MAX: usize = 10 * SUBSCHEMAS_MAX;
 
-/// The subschemas of a schema, the first of which is the whole one.
+/// The subschemas of a schema. The first is the whole schema.
 #[derive(Default)]
 struct Graph<'s, 'd> {
     all: Vec<Subschema>,
@@ -185,7 +184,7 @@ impl<'s, 'd> Graph<'s, 'd> {
                     found.elements.each.extend(self.id(value, root));
                 }
                 "pattern" => self.patterns += 1,
-                // They apply by reference only.
+                // These apply by reference only.
                 "$defs" | "definitions" => drop(self.parts(value, root)),
                 _ => {}
             }
@@ -193,7 +192,7 @@ impl<'s, 'd> Graph<'s, 'd> {
         found
     }
 
-    /// The subschemas that a member lists, or has by name.
+    /// The subschemas that a member contains as a list or by name.
     fn parts(&mut self, value: &'s Document<'d>, root: &'s Document<'d>) -> Vec<Id> {
         match &value.kind {
             Kind::Object(members) => {
@@ -204,7 +203,7 @@ impl<'s, 'd> Graph<'s, 'd> {
         }
     }
 
-    /// Where a reference may lead, and the schema that references go by there.
+    /// The possible targets of a reference, and the schema that resolves references there.
     fn targets(
         &self,
         root: &'s Document<'d>,
@@ -229,15 +228,15 @@ impl<'s, 'd> Graph<'s, 'd> {
     }
 }
 
-/// What is behind the last slash or hash of a reference.
+/// The part of a reference behind its last slash or hash.
 fn last_part(reference: &str) -> &str {
     reference.rsplit(['/', '#']).find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// The subschemas in an order in which each comes behind those that it applies in place.
+/// The subschemas, each behind those that it applies in place.
 struct Order {
     ids: Vec<Id>,
-    /// How long the longest chain from each is; `None` while it is being found.
+    /// The length of the longest chain from each subschema; `None` while it is being computed.
     heights: HashMap<Id, Option<usize>>,
 }
 
@@ -270,12 +269,12 @@ impl Order {
     }
 }
 
-/// For each depth of a value, the most evaluations by the whole schema on the way to one of its parts.
+/// For each depth of a value, the maximum number of evaluations by the whole schema on the way to one of its parts.
 fn by_depth(all: &[Subschema], order: &[Id]) -> Result<Vec<u64>, Error> {
     let mut below = vec![0_u64; all.len()];
     let mut by_depth = Vec::with_capacity(JSON_DEPTH_MAX + 1);
     for depth in 0..=JSON_DEPTH_MAX {
-        // Of an object, and of an array.
+        // For an object, and for an array.
         let mut now = vec![[0_u64; 2]; all.len()];
         for id in order {
             let Some(subschema) = all.get(*id) else { continue };

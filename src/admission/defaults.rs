@@ -1,9 +1,8 @@
 //! The defaults of a schema, and filling them in.
 //!
-//! They are looked for where a value certainly goes by a subschema: in `properties`,
-//! `additionalProperties` (without `patternProperties` beside it), `items`, `prefixItems`, and through a
-//! `$ref` to a place in the schema itself. Not in what may or may not apply, such as `anyOf` or `if`.
-//! A default fills in an absent member and nothing else, and goes by its own subschema from then on.
+//! Defaults are taken from subschemas that certainly apply to a value: `properties`, `additionalProperties` (without
+//! `patternProperties`), `items`, `prefixItems`, and a `$ref` into the schema itself. Subschemas that may or may not apply, such as
+//! those of `anyOf` or `if`, are ignored. A default only fills in an absent member; its own subschema then applies to it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,27 +16,27 @@ use super::places::{Id, Places, resolve};
 use super::prune::Paths;
 use crate::engine::limits::JSON_DEPTH_MAX;
 
-/// What defaults would pass.
+/// The limit that defaults would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// More bytes than there may be.
+    /// The maximum length.
     Bytes,
-    /// More levels than JSON may have here.
+    /// The maximum depth.
     Depth,
 }
 
-/// The subschemas of a schema that say something of defaults; the first is the whole schema.
+/// The subschemas with defaults. The first is the whole schema.
 #[derive(Debug, Default)]
 pub(super) struct Defaults(Vec<Node>);
 
-/// The subschemas that a value goes by: one, and those that it refers to.
+/// The subschemas that apply to a value: one, and those that it refers to.
 type Layers = SmallVec<[Id; 2]>;
 
 #[derive(Debug, Default)]
 struct Node {
-    /// Itself, and what its `$ref` leads to, one after the other.
+    /// The subschema itself and the targets of its `$ref`, in order.
     layers: Layers,
-    /// Its default, or else that of what it refers to.
+    /// Its default, or else the default of the target of its reference.
     default: Option<Arc<str>>,
     properties: Vec<Property>,
     by_name: HashMap<Box<str>, usize>,
@@ -52,15 +51,15 @@ struct Property {
     name: Box<str>,
     /// The name as the schema writes it, with quotes.
     quoted: Box<str>,
-    /// None if it says nothing, as `true` does.
+    /// `None` if the subschema says nothing, like `true`.
     schema: Option<Id>,
 }
 
 impl Defaults {
-    /// Those of a schema, which is a whole document; `None` if it has none.
+    /// The defaults of a schema, which is a whole document; `None` if it has none.
     ///
     /// # Errors
-    /// [`Overflow`] if they go on without end.
+    /// [`Overflow`] if the defaults have no end.
     pub(super) fn of(schema: &Document<'_>) -> Result<Option<Self>, Overflow> {
         let mut builder = Builder { places: Places::default(), nodes: Vec::new() };
         builder.id(schema, schema);
@@ -78,8 +77,8 @@ impl Defaults {
         defaults.check().map(|()| Some(defaults))
     }
 
-    /// Notes for each node what it refers to in the end. Chains of references are short: what is compiled was found to
-    /// be so by [`Cost`](super::cost::Cost), but for references that the two follow differently.
+    /// Records for each node the final targets of its references. Chains of references are short, as
+    /// [`Cost`](super::cost::Cost) has checked, except for references that the two resolve differently.
     fn layered(mut self) -> Self {
         let layers = |start: Id| {
             let mut layers = Layers::new();
@@ -101,11 +100,10 @@ impl Defaults {
         self
     }
 
-    /// Fills in each default by itself, once for each reference to it, and what an empty object gets, to see that
-    /// there is an end to it.
+    /// Fills in each default alone, once for each reference to it, and an empty object, to check that the defaults have an end.
     ///
-    /// Where a value goes by several subschemas at once, one may fill in what another goes on from; what
-    /// is endless by that alone is not seen here, and ends when an object is filled.
+    /// If several subschemas apply to a value, one may fill in what another continues. Defaults that are endless only in this way
+    /// are not detected here; they end when an object is filled.
     fn check(&self) -> Result<(), Overflow> {
         let mut room = DEFAULTS_BYTES_MAX;
         for node in &self.0 {
@@ -119,10 +117,10 @@ impl Defaults {
         Ok(())
     }
 
-    /// Fills in what is absent and not pruned, at most `bytes_max` bytes.
+    /// Fills in absent members that are not pruned, with at most `bytes_max` bytes.
     ///
     /// # Errors
-    /// [`Overflow`] if that is not enough, or the value would become too deep.
+    /// [`Overflow`] if that does not suffice, or if the value would be nested too deep.
     pub(super) fn fill<'d>(
         &'d self,
         document: &mut Document<'d>,
@@ -177,7 +175,7 @@ impl Defaults {
         Ok(())
     }
 
-    /// Adds the members that a subschema has defaults for and that are absent.
+    /// Adds the absent members for which a subschema has defaults.
     fn add_absent<'d>(
         &'d self,
         node: &'d Node,
@@ -217,7 +215,7 @@ impl Defaults {
         layers.iter().filter_map(|id| self.0.get(*id))
     }
 
-    /// What a value below goes by, that `pick` finds in each of the layers above it.
+    /// The subschemas for a part of a value: `pick` finds them in each of the layers for the whole value.
     fn below(&self, layers: &[Id], pick: impl Fn(&Node) -> Option<Id>) -> Layers {
         let mut below = Layers::new();
         for id in self.nodes(layers).filter_map(pick) {
@@ -270,7 +268,7 @@ impl<'s, 'd> Builder<'s, 'd> {
         if place.member("patternProperties").is_none() {
             node.others = place.member("additionalProperties").and_then(|others| self.id(others, root));
         }
-        // The tuples of older dialects are the prefixItems of today, and additionalItems the items.
+        // The tuples of older dialects are today's `prefixItems`, and `additionalItems` is today's `items`.
         let items = place.member("items");
         let is_tuple = items.is_some_and(|items| items.elements().is_some());
         let first = if is_tuple { items } else { place.member("prefixItems") };

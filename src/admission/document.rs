@@ -1,7 +1,7 @@
-//! A JSON text in parts that can be changed, while all else keeps its text.
+//! A JSON text in parts that can be changed, while everything else keeps its text.
 //!
-//! It is not a document model: numbers and strings are never read, and what is not touched is printed as
-//! it came. Containers that were touched are printed without blanks.
+//! A document is not a document model: numbers and strings are not read, and untouched parts are printed as they came. Changed
+//! containers are printed without white space.
 
 use std::borrow::Cow;
 
@@ -13,17 +13,17 @@ use crate::engine::walk::Walk;
 /// A value of a text.
 #[derive(Debug)]
 pub(super) struct Document<'d> {
-    /// Its text, as long as it is not changed.
+    /// The text of the value, if it is unchanged.
     text: &'d str,
     pub(super) kind: Kind<'d>,
-    /// Whether it, or something in it, is not as the text says.
+    /// Whether the value, or a part of it, differs from the text.
     changed: bool,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug)]
 pub(super) enum Kind<'d> {
-    /// Neither array nor object.
+    /// Neither an array nor an object.
     Scalar,
     Array(Vec<Document<'d>>),
     Object(Vec<Member<'d>>),
@@ -33,13 +33,13 @@ pub(super) enum Kind<'d> {
 #[derive(Debug)]
 pub(super) struct Member<'d> {
     pub(super) name: Cow<'d, str>,
-    /// Its name as it is written, with quotes.
+    /// The name as the text writes it, with quotes.
     pub(super) quoted: &'d str,
     pub(super) value: Document<'d>,
 }
 
 impl<'d> Document<'d> {
-    /// Takes apart a text that is valid JSON.
+    /// Parses a valid JSON text.
     pub(super) fn parse(text: &'d str) -> Result<Self, JiterError> {
         let mut walk = Walk::new(text);
         let peek = walk.peek()?;
@@ -68,22 +68,22 @@ impl<'d> Document<'d> {
         Ok(Self { text, kind, changed: false })
     }
 
-    /// Its text as it came.
+    /// The original text.
     pub(super) fn text(&self) -> &'d str {
         self.text
     }
 
-    /// Whether it is not as its text says.
+    /// Whether the value differs from its text.
     pub(super) fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Notes that it, or something in it, is not as its text says.
+    /// Records that the value, or a part of it, differs from its text.
     pub(super) fn set_changed(&mut self) {
         self.changed = true;
     }
 
-    /// Its members, if it is an object.
+    /// The members of an object.
     pub(super) fn members(&self) -> Option<&[Member<'d>]> {
         match &self.kind {
             Kind::Object(members) => Some(members),
@@ -91,7 +91,7 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// Its elements, if it is an array.
+    /// The elements of an array.
     pub(super) fn elements(&self) -> Option<&[Self]> {
         match &self.kind {
             Kind::Array(elements) => Some(elements),
@@ -99,18 +99,18 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// The value of a member, if it is an object and has it.
+    /// The value of a member, if this is an object that has it.
     pub(super) fn member(&self, name: &str) -> Option<&Self> {
         let found = self.members()?.iter().find(|member| member.name == name);
         found.map(|member| &member.value)
     }
 
-    /// The string that it is, if it is one.
+    /// The value of a string.
     pub(super) fn string(&self) -> Option<Cow<'d, str>> {
         self.text.starts_with('"').then(|| unquote(self.text))
     }
 
-    /// The text of what it has become.
+    /// The text of the changed value.
     pub(super) fn print(&self) -> String {
         let mut out = String::with_capacity(self.text.len());
         self.print_to(&mut out);
@@ -145,8 +145,8 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// The value for a validator, which computes with numbers: whole ones of 64 bits are exact, all others
-    /// are the nearest f64, and those beyond its range are its ends.
+    /// The value for a validator, which computes with numbers: integers of 64 bits are exact, all other numbers are the nearest
+    /// f64, and numbers beyond its range are the largest or smallest f64.
     pub(super) fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Array(elements) => Value::Array(elements.iter().map(Self::to_value).collect()),
@@ -170,7 +170,7 @@ fn members<'d>(text: &'d str, walk: &mut Walk<'d>) -> Result<Vec<Member<'d>>, Ji
     let mut start = walk.index();
     let mut has_more = walk.object()?.is_some();
     while has_more {
-        // Nothing but blanks, a brace or comma, and a colon stands around the name.
+        // Only white space, a brace or comma, and a colon surround the name.
         let around = text.get(start..walk.index()).unwrap_or_default();
         let ends = around.find('"').zip(around.rfind('"'));
         let quoted = ends.and_then(|(first, last)| around.get(first..=last)).unwrap_or_default();
@@ -183,7 +183,7 @@ fn members<'d>(text: &'d str, walk: &mut Walk<'d>) -> Result<Vec<Member<'d>>, Ji
     Ok(members)
 }
 
-/// What a string says that is valid JSON.
+/// The value of a valid JSON string.
 fn unquote(quoted: &str) -> Cow<'_, str> {
     let inside = quoted.trim_matches('"');
     if quoted.contains('\\') {
@@ -204,7 +204,7 @@ fn nearest(text: &str) -> Number {
     Number::from_f64(number.clamp(f64::MIN, f64::MAX)).unwrap_or_else(|| 0.into())
 }
 
-/// The text without blanks between its tokens.
+/// The text without white space between its tokens.
 pub(super) fn compact(text: &str) -> String {
     let mut compact = String::with_capacity(text.len());
     let (mut in_string, mut escaped) = (false, false);

@@ -1,4 +1,4 @@
-//! Where the subschemas of a schema are, and where its references lead.
+//! The places of a schema's subschemas, and the targets of its references.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::engine::key::Pointer;
 /// The number of a subschema.
 pub(super) type Id = usize;
 
-/// Subschemas, numbered as they are found. They are looked at by a list of what is left to do, since references may make
+/// Subschemas, numbered in the order in which they are found. They are visited through a work list, because references may form
 /// long chains.
 #[derive(Debug, Default)]
 pub(super) struct Places<'s, 'd> {
@@ -18,11 +18,11 @@ pub(super) struct Places<'s, 'd> {
     todo: Vec<Place<'s, 'd>>,
 }
 
-/// A subschema: its number, its place, and the schema that references in it go by.
+/// A subschema: its number, its place, and the schema that resolves its references.
 type Place<'s, 'd> = (Id, &'s Document<'d>, &'s Document<'d>);
 
 impl<'s, 'd> Places<'s, 'd> {
-    /// The number of a place, which may be new; `None` if it is no object.
+    /// The number of a place, which may be new; `None` if the place is not an object.
     pub(super) fn id(&mut self, place: &'s Document<'d>, root: &'s Document<'d>) -> Option<Id> {
         place.members()?;
         let next = self.ids.len();
@@ -33,24 +33,24 @@ impl<'s, 'd> Places<'s, 'd> {
         Some(id)
     }
 
-    /// A place that was not looked at yet.
+    /// A place that has not been visited.
     pub(super) fn next(&mut self) -> Option<Place<'s, 'd>> {
         self.todo.pop()
     }
 
-    /// How many were found.
+    /// Number of places.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 }
 
-/// The schema that references at `place` go by: one with an `$id` is a document of its own.
+/// The schema that resolves references at `place`: a schema with an `$id` is a document of its own.
 pub(super) fn root_of<'s, 'd>(place: &'s Document<'d>, root: &'s Document<'d>) -> &'s Document<'d> {
     let id = place.member("$id").and_then(Document::string);
     if id.is_some_and(|id| !id.starts_with('#')) { place } else { root }
 }
 
-/// The place that a reference such as `#/$defs/item` leads to, and the schema that those in it go by.
+/// The target of a reference such as `#/$defs/item`, and the schema that resolves references there.
 pub(super) fn resolve<'s, 'd>(
     root: &'s Document<'d>,
     reference: &str,

@@ -1,21 +1,21 @@
-//! Removing what pointers name.
+//! Pruning: removing the members that pointers name.
 //!
-//! Only members of objects are removed. Elements of arrays are not: those behind would take their places,
-//! and the next time others would go. Pointers lead through arrays to members of what is in them.
+//! Only members of objects are removed. Elements of arrays are not, because the later elements would take their places and be removed
+//! the next time. A pointer may lead through an array to members of its elements.
 
 use smallvec::SmallVec;
 
 use super::document::{Document, Kind};
 use crate::engine::key::Pointer;
 
-/// Pointers, as far as they go on from one place of a document.
+/// Pointers, relative to a place in a document.
 ///
-/// Invariant: each has a token left.
+/// Invariant: each pointer has a token left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paths<'p>(SmallVec<[&'p [Box<str>]; 4]>);
 
 impl<'p> Paths<'p> {
-    /// All of them, from the root on.
+    /// All pointers, relative to the root.
     pub(super) fn of(pointers: &'p [Pointer]) -> Self {
         Self(pointers.iter().map(|pointer| pointer.tokens.as_slice()).collect())
     }
@@ -24,12 +24,12 @@ impl<'p> Paths<'p> {
         self.0.is_empty()
     }
 
-    /// Whether one names the member `name` of this place.
+    /// Whether a pointer names the member `name` of this place.
     pub(super) fn end_at(&self, name: &str) -> bool {
         self.0.iter().any(|tokens| matches!(tokens, [last] if **last == *name))
     }
 
-    /// Those that go on through `name`.
+    /// The pointers that continue through `name`.
     pub(super) fn below(&self, name: &str) -> Self {
         let below = self.0.iter().filter_map(|tokens| match tokens.split_first() {
             Some((first, rest)) if **first == *name && !rest.is_empty() => Some(rest),
@@ -38,7 +38,7 @@ impl<'p> Paths<'p> {
         Self(below.collect())
     }
 
-    /// Those that go on through the element at `index`.
+    /// The pointers that continue through the element at `index`.
     pub(super) fn below_element(&self, index: usize) -> Self {
         if self.is_empty() { Self::default() } else { self.below(&index.to_string()) }
     }

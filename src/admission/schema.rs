@@ -1,4 +1,4 @@
-//! A JSON Schema: what objects are checked against, and the defaults that it has.
+//! A JSON Schema: the check of objects, and the defaults.
 
 use std::fmt::{self, Write};
 
@@ -19,7 +19,7 @@ use super::prune::Paths;
 use crate::engine::key::KeySpec;
 use crate::engine::object;
 
-/// A schema that was compiled. Two are equal if their texts are.
+/// A compiled schema. Two schemas are equal if their texts are.
 pub struct Schema {
     text: Box<RawValue>,
     validator: Validator,
@@ -27,31 +27,30 @@ pub struct Schema {
     defaults: Option<Defaults>,
 }
 
-/// A place where an object does not satisfy a schema.
+/// A violation: a place where an object does not satisfy a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where in the object, as an RFC 6901 pointer.
+    /// The place in the object, as an RFC 6901 pointer.
     pub pointer: String,
-    /// Which keyword of the schema says so, as an RFC 6901 pointer.
+    /// The violated keyword of the schema, as an RFC 6901 pointer.
     pub schema_pointer: String,
     /// What is wrong, in at most [`VIOLATION_CHARS_MAX`] characters.
     pub detail: String,
 }
 
 impl Schema {
-    /// Compiles a schema. Its `$schema` says in which dialect it is written, 2020-12 if it has none; it
-    /// refers to nothing but itself.
+    /// Compiles a schema. `$schema` names its dialect; the default is 2020-12. A schema can refer only to itself.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the schema.
     pub fn compile(text: &str) -> Result<Self, Error> {
         Self::build(text, Cost::of)
     }
 
-    /// Compiles a schema that was taken already, whatever it may cost: a queue must not be lost for it.
+    /// Compiles a schema that was accepted before, without checking its cost: a queue must not be lost because of its schema.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the schema.
     pub fn restore(text: &str) -> Result<Self, Error> {
         Self::build(text, |document| Ok(Cost::of(document).unwrap_or_default()))
     }
@@ -70,7 +69,7 @@ impl Schema {
         let validator = jsonschema::options()
             .with_retriever(Nothing)
             .should_validate_formats(true)
-            // Backtracking could take for ever; this engine is linear in the text.
+            // A backtracking engine could run for ever; this one is linear in the text.
             .with_pattern_options(patterns)
             .build(&document.to_value())
             .map_err(|error| Error::Schema {
@@ -90,13 +89,13 @@ impl Schema {
         Ok(Self { text, validator, cost, defaults })
     }
 
-    /// The text, without blanks between its tokens.
+    /// The text, without white space between its tokens.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.text.get()
     }
 
-    /// The text as a piece of JSON.
+    /// The text as raw JSON.
     #[must_use]
     pub fn as_raw(&self) -> &RawValue {
         &self.text
@@ -115,8 +114,8 @@ impl Schema {
     /// Checks an object.
     ///
     /// # Errors
-    /// Where it is wrong: the first [`VIOLATIONS_MAX`] places, of a large object only the first. None is named where
-    /// more faults than [`FAULTS_MAX`] could have to be found for that: they all are kept until one is told.
+    /// The first [`VIOLATIONS_MAX`] violations; of a large object only the first one. If more than [`FAULTS_MAX`] faults could be
+    /// collected for the report, no violation is named.
     pub(super) fn check(&self, document: &Document<'_>) -> Result<(), Vec<Violation>> {
         let value = document.to_value();
         if self.validator.is_valid(&value) {
@@ -134,7 +133,7 @@ impl Schema {
     }
 }
 
-/// What a schema refers to beside itself.
+/// Resolves references to other documents: there are none.
 struct Nothing;
 
 impl Retrieve for Nothing {
@@ -158,7 +157,7 @@ impl fmt::Debug for Schema {
 }
 
 impl Violation {
-    /// One whose place is not looked for.
+    /// A violation without a known place.
     fn anywhere() -> Self {
         let detail =
             "it does not hold; with alternatives that are nested so deep, the places are not looked for";
@@ -174,7 +173,7 @@ impl Violation {
     }
 }
 
-/// A message that may hold a whole object, cut off.
+/// A message that may contain a whole object, cut off.
 fn shortened(message: &impl fmt::Display) -> String {
     struct Head {
         text: String,
@@ -186,7 +185,7 @@ fn shortened(message: &impl fmt::Display) -> String {
             let taken: String = more.chars().take(self.room).collect();
             self.room -= taken.chars().count();
             self.text.push_str(&taken);
-            // An error is how the rest is not even written.
+            // Returning an error stops the formatting of the rest.
             if taken.len() < more.len() { Err(fmt::Error) } else { Ok(()) }
         }
     }

@@ -1,9 +1,8 @@
-//! A naive model of one queue, written from the rules in `design.md` and from nothing else: plain
-//! maps and lists, clear over fast. The properties run it beside the engine.
+//! A naive model of a queue, written from the rules in `design.md` alone: plain maps and lists, clear rather than fast. The
+//! properties compare the engine with it.
 //!
-//! It is not an engine: it has no events and no replay, it recounts instead of counting, and it
-//! finds what is due by looking at every key. What it shares with the engine is the vocabulary of
-//! answers (`command`, `config`), and the rule that each change takes one number.
+//! The model has no events and no replay. It recounts instead of counting, and examines every key to find what is due. It shares with
+//! the engine the types of commands and settings, and the rule that each change takes one number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +27,7 @@ pub(crate) use sweeps::ModelSweep;
 pub(crate) type Micros = u64;
 /// A key, by its text.
 pub(crate) type Name = &'static str;
-/// A source or nobody.
+/// A source, or none.
 pub(crate) type Who = Option<&'static str>;
 
 /// The objects of the tests: a text, and a number that equal contents share.
@@ -54,7 +53,7 @@ fn same_content(a: Thing, b: Thing) -> bool {
     OBJECTS[usize::from(a)].1 == OBJECTS[usize::from(b)].1
 }
 
-/// The trace of a call, if it named one.
+/// The trace of a call, if the call named one.
 pub(crate) type Traced = Option<u8>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +82,7 @@ pub(crate) struct ModelKnown {
     pub(crate) owner: Who,
 }
 
-/// A turn in the line.
+/// A position in the ready queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Turn {
     pub(crate) rv: u64,
@@ -102,13 +101,13 @@ pub(crate) struct ModelLease {
     pub(crate) token: u64,
     pub(crate) deadline: Micros,
     pub(crate) since: Micros,
-    /// How long it was to last when it was made or extended last.
+    /// The full length of the lease, as of its creation or last extension.
     pub(crate) length: Micros,
     pub(crate) worker: Option<&'static str>,
     pub(crate) pop_id: Option<&'static str>,
     pub(crate) former: Turn,
     pub(crate) dropped_delay: Option<Delay>,
-    /// When news came that makes the key ready once the lease is settled.
+    /// When the first new change arrived that makes the key ready once the lease is settled.
     pub(crate) news: Option<Micros>,
 }
 
@@ -133,7 +132,7 @@ pub(crate) struct Item {
     pub(crate) attempt: u32,
     pub(crate) last_error: Option<Arc<str>>,
     pub(crate) mark: Option<u64>,
-    /// Mode keys: since when a key that waits for nothing remembers its failures.
+    /// Mode keys: since when an otherwise unused key has kept its failures.
     pub(crate) memory: Option<(Micros, u64)>,
 }
 
@@ -190,13 +189,13 @@ impl Item {
         }
     }
 
-    /// Whether the queue has anything of the key, beside a failure count.
+    /// Whether the queue holds more than a failure count for the key.
     pub(crate) fn is_held(&self) -> bool {
         !self.waiting.is_empty() || self.place != Place::Idle || self.delay.is_some() || self.known.is_some()
     }
 }
 
-/// Why the model refuses.
+/// The reason for which the model refuses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Refused {
     WrongMode,
@@ -209,7 +208,7 @@ pub(crate) enum Refused {
     TooManyReplaces,
 }
 
-/// How the latest Replace that began went.
+/// The latest Replace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LastReplace {
     pub(crate) source: Who,
@@ -225,23 +224,23 @@ pub(crate) struct Model {
     pub(crate) rv: u64,
     pub(crate) last_at: Micros,
     pub(crate) config: Config,
-    /// By a produce or pop, and never configured.
+    /// Created by a produce or pop, and not configured since.
     pub(crate) auto_created: bool,
     pub(crate) populated: bool,
     pub(crate) paused: bool,
     pub(crate) closed: bool,
-    /// An aborted first Replace: unsynced until the next one has ended.
+    /// An aborted first Replace: the queue is not synced until the next Replace has ended.
     pub(crate) aborted: bool,
     pub(crate) items: BTreeMap<Name, Item>,
     pub(crate) outcomes: BTreeMap<u64, Outcome>,
-    /// Replaces that were accepted and have not ended, in order.
+    /// Accepted Replaces that have not ended, in order.
     pub(crate) runs: Vec<replace::Run>,
     pub(crate) committed: u64,
     bucket: Option<BucketLevel>,
     pub(crate) next_resync: Option<Micros>,
     pub(crate) resync_due: bool,
     pub(crate) last_replace: Option<LastReplace>,
-    /// Names of the rules that were hit.
+    /// The names of the rules that were reached.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
 
@@ -286,7 +285,7 @@ impl Model {
         self.is_keys() && self.closed
     }
 
-    /// Numbers a change.
+    /// Takes the number of a change.
     fn event(&mut self, at: Micros) -> (u64, Micros) {
         self.rv += 1;
         self.last_at = self.last_at.max(at);
@@ -301,8 +300,7 @@ impl Model {
         self.items.get(key)
     }
 
-    /// Forgets keys of which nothing is left, and starts or ends the day for which a failure count
-    /// without work is kept.
+    /// Removes keys without content, and sets or removes the time at which an otherwise unused failure count expires.
     fn tidy(&mut self, key: Name) {
         let (rv, at) = (self.rv, self.last_at);
         let Some(item) = self.items.get_mut(key) else { return };
@@ -360,7 +358,7 @@ impl Model {
 
     // Time.
 
-    /// Lets everything happen that is due, one after the other, in the order of its time.
+    /// Lets everything happen that is due, in order of time.
     pub(crate) fn advance(&mut self, now: Micros) -> Micros {
         let now = now.max(self.last_at);
         while let Some((time, class, _, key)) = self.next_due() {
@@ -383,8 +381,7 @@ impl Model {
         now
     }
 
-    /// The next thing that happens by itself: its time; 0 for a lease, 1 for a delay, 2 for a
-    /// failure count that is dropped; its number; its key.
+    /// What happens next by itself: its time; 0 for a lease, 1 for a delay, 2 for the expiry of a failure count; its number; its key.
     pub(crate) fn next_due(&self) -> Option<(Micros, u8, u64, Name)> {
         let mut next: Vec<(Micros, u8, u64, Name)> = Vec::new();
         for (key, item) in &self.items {
@@ -501,8 +498,7 @@ pub(crate) fn micros(span: Duration) -> Micros {
 }
 
 impl Item {
-    /// News: an idle or parked key comes in line, a ready one stays where it is, a leased one comes
-    /// in line when it is settled.
+    /// A new change: an idle or parked key becomes ready, a ready key keeps its position, a leased key becomes ready when it is settled.
     fn wake(&mut self, (rv, at): (u64, Micros)) {
         match &mut self.place {
             Place::Idle => self.place = Place::Ready(Turn { rv, since: at, added: at }),
@@ -517,7 +513,7 @@ impl Item {
         }
     }
 
-    /// The key becomes ready at `due`, or earlier if it would have anyway.
+    /// The key becomes ready at `due`, or earlier if it would have become ready anyway.
     fn wait_until(&mut self, due: Micros, rv: u64) {
         if self.is_parked() {
             self.place = Place::Idle;

@@ -1,8 +1,8 @@
-//! Random commands on the engine and on the naive model: the same answers, the same state after
-//! every one, no invariant broken, and the same state again from the events alone.
+//! Random commands run on the engine and on the naive model: both give the same results and the same state after every command, no
+//! invariant is violated, and the events alone give the same state again.
 //!
-//! `DELTAQ_PROPERTY_SEED` runs other cases, `DELTAQ_PROPERTY_COMMANDS` more or fewer of them. A failing
-//! case is shrunk and printed as the text of a test to pin it with.
+//! `DELTAQ_PROPERTY_SEED` runs other cases, `DELTAQ_PROPERTY_COMMANDS` sets their number. A failing case is shrunk and printed as the
+//! text of a test that pins it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,7 @@ const MODES: u64 = 3;
 
 type Hits = BTreeMap<&'static str, u64>;
 
-/// Runs a case; answers the step that failed, and how.
+/// Runs a case. Returns the failed step, and the difference.
 fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, String)> {
     let mut world = World::new(setup);
     for (index, step) in steps.iter().enumerate() {
@@ -41,7 +41,7 @@ fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, Stri
     Ok(())
 }
 
-/// What a step answers; a panic is one more way to differ.
+/// The result of a step; a panic is a difference, too.
 fn caught(step: impl FnOnce() -> Result<(), Difference>) -> Result<(), Difference> {
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -49,7 +49,7 @@ fn caught(step: impl FnOnce() -> Result<(), Difference>) -> Result<(), Differenc
     })
 }
 
-/// Leaves out what is not needed for the case to fail.
+/// Removes the steps that the failure does not need.
 fn shrink<T: Clone>(steps: &[T], fails: impl Fn(&[T]) -> Option<(usize, Difference)>) -> (Vec<T>, String) {
     let mut steps = steps.to_vec();
     let mut failure = String::from("it does not fail again");
@@ -121,7 +121,7 @@ fn check_mode(mode: Mode, rules: &[&str]) {
     assert!(missed.is_empty() || commands < COMMANDS, "never hit in mode {mode:?}: {missed:?}");
 }
 
-/// What random commands must come across, or the properties say nothing about it.
+/// What the random commands must reach, or the properties would say nothing about it.
 const RULES: &[&str] = &[
     "a delay fires",
     "a delay fires beside ready",
@@ -156,7 +156,7 @@ const RULES: &[&str] = &[
     "the resync timer fires",
 ];
 
-/// The same for the modes that have objects.
+/// The same for the modes with objects.
 const OBJECT_RULES: &[&str] = &[
     "Delete of a key whose lease deletes it",
     "Delete of an absent key",

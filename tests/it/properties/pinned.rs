@@ -7,7 +7,7 @@ use super::script::{Change, Command, MAX, Setup, Step};
 use super::{Hits, run};
 use crate::model::{ModelCall, ModelReplace, Name, Thing};
 
-/// Settings in which nothing is tight.
+/// Settings without tight limits.
 const PLAIN: Setup = Setup {
     mode: Mode::Delta,
     auto_created: false,
@@ -50,14 +50,14 @@ fn pop() -> Command {
     Command::Pop { max: 1, max_bytes: MAX, with_known: false, lease: None, worker: None, id: None }
 }
 
-/// Deadlines were counted from a clock that was set back, below the last event: leases were too short.
+/// Deadlines were computed with a clock that was behind the last event, so leases were too short.
 #[test]
 fn a_lease_has_its_full_length_though_the_clock_was_set_back() {
     pin(PLAIN, &[step(100, produce(&[call("a", Some(0))])), step(-90, pop()), step(999, Command::Wait)]);
 }
 
-/// An invariant said that no list is longer than the cap. It failed, and with it the next start, once the
-/// cap of a queue with long lists was lowered.
+/// An invariant said that no list is longer than the cap. The invariant, and with it the next start, failed after the cap of a
+/// queue with long lists was lowered.
 #[test]
 fn a_cap_may_be_lowered_under_a_longer_list() {
     let added = call("a", Some(0));
@@ -70,7 +70,7 @@ fn a_cap_may_be_lowered_under_a_longer_list() {
     pin(PLAIN, &steps);
 }
 
-/// A closed queue of mode keys refused adds at `max_keys`, which it ignores anyway.
+/// A closed queue in mode keys refused adds at `max_keys`, although it ignores adds anyway.
 #[test]
 fn a_closed_queue_of_mode_keys_is_never_full() {
     let setup = Setup { mode: Mode::Keys, max_keys: 1, ..PLAIN };
@@ -82,8 +82,8 @@ fn a_closed_queue_of_mode_keys_is_never_full() {
     pin(setup, &steps);
 }
 
-/// An aborted first Replace lost the marks of what it had queued; a repeated one with `only_changed` had
-/// no reason to queue it again, and the queue counted as synced before anything was acknowledged.
+/// An aborted first Replace lost the pending deltas of the initial list. The repeated Replace with `only_changed` had no reason to
+/// queue them again, so the queue counted as synced before anything was acknowledged.
 #[test]
 fn marks_outlive_an_aborted_first_replace() {
     let list = ModelReplace {
@@ -112,7 +112,7 @@ fn marks_outlive_an_aborted_first_replace() {
     pin(PLAIN, &steps);
 }
 
-/// Each period that passed without a command gave a Resync of its own: a day of them at once.
+/// Each period without a command caused a Resync of its own: after a day, all of them at once.
 #[test]
 fn one_resync_makes_up_for_many_missed_periods() {
     let setup = Setup { resync_period: Some(500), ..PLAIN };

@@ -1,6 +1,5 @@
-//! Random commands, checkpoints in slices between them, and crashes at any point: what comes of the
-//! rows and events that were written by then is the state that the queue had, and a queue that goes
-//! on from there still agrees with the model.
+//! Random commands, with checkpoints in chunks between them and crashes at any point. The rows and events that were written until
+//! the crash give the state that the queue had, and a queue that continues from there still agrees with the model.
 
 use std::collections::VecDeque;
 
@@ -13,20 +12,19 @@ use super::world::{Difference, Past, World};
 use super::{Hits, SEED, STEPS_PER_CASE, caught, knob, shrink};
 
 const CASES: u64 = 1_500;
-/// How many steps a crash takes back at most.
+/// Maximum number of steps that a crash undoes.
 const PASTS_MAX: usize = 6;
 
-/// What happens next. All numbers are taken modulo what there is, so that they still mean something
-/// when other moves are left out.
+/// The next move. All numbers are taken modulo what exists, so that they keep a meaning when other moves are removed.
 #[derive(Clone, Debug)]
 enum Move {
     /// A command.
     Command(Step),
-    /// The next part of a checkpoint.
+    /// The next chunk of a checkpoint.
     Part { rows: usize, looks: usize, pieces: usize },
-    /// What a crash right now would leave, with this many of the last transactions and events lost.
+    /// Rebuilds what a crash at this point would leave, without this many of the last transactions and events.
     Probe { writes: usize, events: usize },
-    /// A crash. The last transactions are lost, and the last steps.
+    /// A crash, which undoes the last transactions and steps.
     Crash { writes: usize, steps: usize, unclean: bool },
 }
 
@@ -107,7 +105,7 @@ impl Case {
         Ok(())
     }
 
-    /// The queue that comes of the first transactions and events; it has to be the one that was.
+    /// The queue that the first transactions and events give. It must be equal to the queue at that time.
     fn rebuild(&mut self, writes: usize, events: usize) -> Result<deltaq::engine::Queue, Difference> {
         let queue = self.store.recover(writes, &self.world.events[..events])?;
         let was = self.world.as_of(events).image();
@@ -127,7 +125,7 @@ fn run(setup: Setup, moves: &[Move], hits: &mut Hits) -> Result<(), (usize, Diff
     Ok(())
 }
 
-/// What random cases must come across.
+/// What the random cases must reach.
 const RULES: &[&str] = &[
     "a checkpoint is completed",
     "a checkpoint is cut off",
