@@ -252,7 +252,7 @@ impl Queue {
             pop_id: pop_id.clone(),
             former,
             dropped_delay: None,
-            news: None,
+            new_change: None,
         };
         self.schedule.lease(slot, schedule_state, lease, keeps_delay);
         entry.leased = std::mem::take(&mut entry.waiting);

@@ -115,7 +115,7 @@ impl Queue {
             Place::Ready(_) => rule(waits, "is ready with nothing to deliver")?,
             Place::Parked => rule(waits, "is parked with nothing to deliver")?,
             Place::Leased(lease) => {
-                let has_reason = lease.news.is_some() || schedule_state.delay().is_some();
+                let has_reason = lease.new_change.is_some() || schedule_state.delay().is_some();
                 rule(
                     waits == has_reason,
                     "is leased, but deltas wait without a new change or delay, or the reverse",
@@ -170,7 +170,7 @@ fn count(entry: &Entry, sizes: &mut IndexSizes) {
         Place::Leased(lease) => {
             sizes.leases += 1;
             sizes.tokens += 1;
-            sizes.leased_with_news += usize::from(lease.news.is_some());
+            sizes.leased_with_changes += usize::from(lease.new_change.is_some());
         }
     }
 }

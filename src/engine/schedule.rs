@@ -102,7 +102,7 @@ pub struct Lease {
     /// The delay that the delivery removed.
     pub dropped_delay: Option<Delay>,
     /// When the first new change arrived that is not part of the lease and is not delayed.
-    pub news: Option<Time>,
+    pub new_change: Option<Time>,
 }
 
 /// The indexes over the [`ScheduleState`]s of all keys.
@@ -119,7 +119,7 @@ pub struct Schedule {
     /// Number of idle keys with a delay: the keys in the state "delayed".
     idle_delayed: usize,
     /// Number of leased keys with a new change behind the lease.
-    leased_with_news: usize,
+    leased_with_changes: usize,
     /// How often a key got work (client-go's adds), since the process started.
     adds: u64,
 }
@@ -244,7 +244,7 @@ impl Schedule {
     /// client-go's depth: ready keys, and leased keys that become ready when they are settled.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.ready.len() + self.leased_with_news
+        self.ready.len() + self.leased_with_changes
     }
 
     /// client-go's adds: how often a key got work.
@@ -263,7 +263,7 @@ impl Schedule {
             parked: self.parked.len(),
             failure_expiries: self.failure_expiries.len(),
             idle_delayed: self.idle_delayed,
-            leased_with_news: self.leased_with_news,
+            leased_with_changes: self.leased_with_changes,
         }
     }
 
@@ -290,9 +290,9 @@ impl Schedule {
             Place::Idle => self.enqueue(slot, state, event, None),
             Place::Ready(_) => {}
             Place::Leased(lease) => {
-                if lease.news.is_none() {
-                    lease.news = Some(event.at);
-                    self.leased_with_news += 1;
+                if lease.new_change.is_none() {
+                    lease.new_change = Some(event.at);
+                    self.leased_with_changes += 1;
                     self.adds += 1;
                 }
             }
@@ -357,7 +357,7 @@ impl Schedule {
 
     /// Ends the lease. The key becomes ready if a new change arrived during the lease, else idle.
     pub fn settle(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) {
-        if let Some(added) = self.end_lease(slot, state).news {
+        if let Some(added) = self.end_lease(slot, state).new_change {
             self.enqueue(slot, state, event, Some(added));
         }
     }
@@ -365,7 +365,7 @@ impl Schedule {
     /// Ends the lease; the key goes to the tail of the ready queue.
     pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) {
         let lease = self.end_lease(slot, state);
-        self.enqueue(slot, state, event, lease.news);
+        self.enqueue(slot, state, event, lease.new_change);
     }
 
     /// Ends an undelivered lease: the key gets its former position again.
@@ -394,8 +394,8 @@ impl Schedule {
         self.set_delay(slot, state, None);
         match &mut state.place {
             Place::Leased(lease) => {
-                if lease.news.take().is_some() {
-                    self.leased_with_news -= 1;
+                if lease.new_change.take().is_some() {
+                    self.leased_with_changes -= 1;
                 }
             }
             Place::Ready(_) => self.leave_ready(state),
@@ -467,8 +467,8 @@ impl Schedule {
         self.leases.remove(&(lease.deadline, lease.token, slot));
         self.tokens.remove(&lease.token);
         self.leased_since_us -= u128::from(lease.since.as_micros());
-        if lease.news.is_some() {
-            self.leased_with_news -= 1;
+        if lease.new_change.is_some() {
+            self.leased_with_changes -= 1;
         }
         lease
     }
@@ -577,5 +577,5 @@ pub(super) struct IndexSizes {
     pub(super) parked: usize,
     pub(super) failure_expiries: usize,
     pub(super) idle_delayed: usize,
-    pub(super) leased_with_news: usize,
+    pub(super) leased_with_changes: usize,
 }

@@ -152,7 +152,7 @@ fn waits(entry: &Entry) -> bool {
         Place::Ready(_) => true,
         Place::Idle => entry.schedule_state.delay().is_some(),
         Place::Leased(lease) => {
-            !entry.waiting.is_empty() || lease.news.is_some() || entry.schedule_state.delay().is_some()
+            !entry.waiting.is_empty() || lease.new_change.is_some() || entry.schedule_state.delay().is_some()
         }
     }
 }

@@ -222,10 +222,10 @@ impl Queue {
     ) -> Ending {
         let schedule_state = &entry.schedule_state;
         let failures = schedule_state.failures.saturating_add(1);
-        let news = entry.lease().news.is_some();
+        let new_change = entry.lease().new_change.is_some();
         let delays_are_adds = self.config.rules().delays_are_adds;
         let too_often = self.config.max_failures > 0 && failures >= self.config.max_failures;
-        let asks_limiter = delay.is_none() && if news { delays_are_adds } else { !too_often };
+        let asks_limiter = delay.is_none() && if new_change { delays_are_adds } else { !too_often };
         let wait = match delay {
             Some(delay) => delay,
             None if asks_limiter => {
@@ -235,7 +235,7 @@ impl Queue {
         };
         let due = (!wait.is_zero()).then(|| now.plus(wait));
         let disposition = match due {
-            _ if news => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
+            _ if new_change => Disposition::Tail { due: due.filter(|_| delays_are_adds) },
             _ if too_often && schedule_state.delay().is_some() => Disposition::Delayed,
             _ if too_often => Disposition::Park,
             Some(due) => Disposition::Wait { due },

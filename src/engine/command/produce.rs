@@ -125,7 +125,7 @@ impl Queue {
     fn is_dirty(&self, key: &Key) -> bool {
         match self.table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
             Some(Place::Ready(_)) => true,
-            Some(Place::Leased(lease)) => lease.news.is_some(),
+            Some(Place::Leased(lease)) => lease.new_change.is_some(),
             _ => false,
         }
     }

@@ -16,7 +16,7 @@ pub(in crate::engine) struct Rebuild {
     parked: Vec<(Key, Slot)>,
     failure_expiries: Vec<(Time, Rv, Slot)>,
     idle_delayed: usize,
-    leased_with_news: usize,
+    leased_with_changes: usize,
 }
 
 impl Rebuild {
@@ -29,7 +29,7 @@ impl Rebuild {
                 self.leases.push((lease.deadline, lease.token, slot));
                 self.tokens.push((lease.token, slot));
                 self.leased_since_us += u128::from(lease.since.as_micros());
-                self.leased_with_news += usize::from(lease.news.is_some());
+                self.leased_with_changes += usize::from(lease.new_change.is_some());
             }
             Place::Parked => self.parked.push((key.clone(), slot)),
         }
@@ -53,7 +53,7 @@ impl Rebuild {
             parked: self.parked.into_iter().collect(),
             failure_expiries: self.failure_expiries.into_iter().collect(),
             idle_delayed: self.idle_delayed,
-            leased_with_news: self.leased_with_news,
+            leased_with_changes: self.leased_with_changes,
             adds: 0,
         }
     }

@@ -212,7 +212,7 @@ impl<'a> WireLease<'a> {
             pop_id: lease.pop_id.as_deref().map(Text::of),
             former: WireTurn::of(lease.former),
             dropped_delay: lease.dropped_delay.map(WireDelay::of),
-            news: lease.news.map(Time::as_micros),
+            news: lease.new_change.map(Time::as_micros),
         }
     }
 
@@ -226,7 +226,7 @@ impl<'a> WireLease<'a> {
             pop_id: self.pop_id.as_ref().map(|id| id.as_str().into()),
             former: self.former.read(),
             dropped_delay: self.dropped_delay.map(WireDelay::read),
-            news: self.news.map(Time::from_micros),
+            new_change: self.news.map(Time::from_micros),
         }
     }
 }

@@ -225,7 +225,7 @@ impl Workqueue {
                 }
                 Place::Leased(lease) => {
                     state.processing.insert(name(entry));
-                    if lease.news.is_some() {
+                    if lease.new_change.is_some() {
                         state.dirty.insert(name(entry));
                     }
                 }

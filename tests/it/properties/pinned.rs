@@ -85,7 +85,7 @@ fn a_closed_queue_of_mode_keys_is_never_full() {
 /// An aborted first Replace lost the pending deltas of the initial list. The repeated Replace with `only_changed` had no reason to
 /// queue them again, so the queue counted as synced before anything was acknowledged.
 #[test]
-fn marks_outlive_an_aborted_first_replace() {
+fn the_pending_initial_list_outlives_an_aborted_first_replace() {
     let list = ModelReplace {
         items: vec![("a", 0)],
         source: None,

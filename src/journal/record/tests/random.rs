@@ -229,7 +229,7 @@ impl Dice {
             pop_id: self.maybe(Self::text),
             former: self.turn(),
             dropped_delay: self.maybe(Self::delay),
-            news: self.maybe(Self::time),
+            new_change: self.maybe(Self::time),
         }
     }
 

@@ -302,14 +302,14 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         pop_id: None,
         former: turn,
         dropped_delay: None,
-        news: None,
+        new_change: None,
     };
     let full = Lease {
         worker: Some("worker-1".into()),
         pop_id: Some("p-77".into()),
         former: ReadyPosition { rv: 41, since: at(41), added: at(39) },
         dropped_delay: Some(Delay { due: at(50), rv: 39 }),
-        news: Some(at(43)),
+        new_change: Some(at(43)),
         ..bare.clone()
     };
     [bare, full]
