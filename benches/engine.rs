@@ -1,8 +1,8 @@
-//! The engine alone, on one thread: what a command costs, and what a key takes in memory.
+//! The engine alone, on one thread: the time of a command, and the memory of a key.
 //!
-//! Its parts are measured by divan, each by itself. What has a target is measured as a whole and printed in plain
-//! lines, `<name> <number>`. Of a few rounds the fastest counts for each thousand keys, as other work on the machine
-//! can only make them slower. No figure makes it fail.
+//! divan measures the parts one by one. Figures with a target are printed as plain lines, `<name> <number>`. Each part of a round
+//! counts with its fastest time of several rounds, because other work on the machine can only make it slower. No figure makes the
+//! benchmark fail.
 
 #![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
 
@@ -18,23 +18,23 @@ use deltaq::engine::key::{Key, KeySpec};
 use deltaq::engine::object::{self, Object};
 use deltaq::engine::time::Time;
 use divan::Bencher;
-// Its allocator stands in for the system's in C, and so below the counting one, too.
+// mimalloc replaces the system's allocator, also below the counting allocator.
 use mimalloc as _;
 
 const OBJECT_BYTES: usize = 256;
-/// Keys that cycles go round, all of them known.
+/// Keys of the cycles. All of them are known.
 const CYCLE_KEYS: u64 = 100_000;
 /// Keys of a queue that is filled and drained.
 const FILL_KEYS: u64 = 1_000_000;
-/// Calls that are made ready before they are timed: few enough to be still in the processor's cache, as those are
-/// that a server has just read.
+/// Calls that are prepared before they are timed: few enough to stay in the processor's cache, like the calls that a server has
+/// just read.
 const READY: usize = 1_000;
-/// Of a thousand calls each, in which every one of [`CYCLE_KEYS`] has its turn.
+/// Samples of a thousand calls each, so that each of [`CYCLE_KEYS`] has its turn.
 const SAMPLES: u32 = 100;
 const ROUNDS: usize = 5;
 
 fn main() {
-    // To count what is allocated takes about as long as to allocate it.
+    // Counting allocations takes about as long as allocating.
     allocation_counter::opt_out(|| {
         divan::main();
         println!("cycle_ns {:.0}", cycle_ns());
@@ -44,14 +44,14 @@ fn main() {
     println!("drained_key_bytes {:.1}", drained_key_bytes());
 }
 
-/// Add, pop and ack of one key, in turn of [`CYCLE_KEYS`] that are known.
+/// Time of add, pop and ack of one key, over [`CYCLE_KEYS`] known keys.
 fn cycle_ns() -> f64 {
     let mut bench = Bench::new(true);
     bench.cycles(0..CYCLE_KEYS);
     fastest_ns(|| bench.cycles(0..CYCLE_KEYS), CYCLE_KEYS)
 }
 
-/// Adds of [`FILL_KEYS`] keys, then a pop and an ack of each.
+/// Time of adds of [`FILL_KEYS`] keys and of a pop and an ack of each.
 fn fill_drain_ns() -> f64 {
     let fill_and_drain = || {
         let mut bench = Bench::new(true);
@@ -61,7 +61,7 @@ fn fill_drain_ns() -> f64 {
     fastest_ns(fill_and_drain, FILL_KEYS)
 }
 
-/// What one of `keys` takes, if each part of a round takes as long as in the round where it was fastest.
+/// Time per key, if each part of a round takes as long as in its fastest round.
 fn fastest_ns(mut round: impl FnMut() -> Vec<u64>, keys: u64) -> f64 {
     let mut fastest_us = round();
     for _ in 1..ROUNDS {
@@ -73,14 +73,14 @@ fn fastest_ns(mut round: impl FnMut() -> Vec<u64>, keys: u64) -> f64 {
     sum.as_secs_f64() * 1e9 / f64::from(u32::try_from(keys).expect("it is not that many"))
 }
 
-/// What a key that waits takes beside its object.
+/// Memory of a waiting key without its object.
 fn waiting_key_bytes() -> f64 {
     let mut bench = Bench::new(true);
     let left = left_bytes(|| drop(bench.fill(FILL_KEYS)));
     per_key_bytes(left) - bytes(OBJECT_BYTES)
 }
 
-/// What keys leave behind that are gone: acknowledged in a queue that knows no objects, or deleted in one that does.
+/// Memory that remains per removed key: acknowledged in a queue without known objects, or deleted in a queue with them.
 fn drained_key_bytes() -> f64 {
     let mut bench = Bench::new(false);
     let acked = left_bytes(|| {
@@ -110,7 +110,7 @@ fn bytes(count: usize) -> f64 {
     f64::from(u32::try_from(count).expect("less than 4 GiB"))
 }
 
-/// A queue, used as the service does: after each command its events and durations are taken.
+/// A queue, used like the service does: its events and durations are taken after each command.
 struct Bench {
     queue: Queue,
     now_us: u64,
@@ -125,14 +125,14 @@ impl Bench {
         Self { queue, now_us, clock: Clock::system() }
     }
 
-    /// A queue with this many keys in line.
+    /// A queue with this many ready keys.
     fn filled(keys: u64) -> Self {
         let mut bench = Self::new(true);
         bench.fill(keys);
         bench
     }
 
-    /// Adds keys that are new; answers how long each thousand took, in microseconds, as the next ones do.
+    /// Adds new keys. Returns how long each thousand took, in microseconds; so do the next functions.
     fn fill(&mut self, keys: u64) -> Vec<u64> {
         self.timed(0..keys, Self::add)
     }
@@ -145,7 +145,7 @@ impl Bench {
         })
     }
 
-    /// Pops and acknowledges all that is in line.
+    /// Pops and acknowledges all ready keys.
     fn drain(&mut self) -> Vec<u64> {
         let mut parts_us = Vec::new();
         while self.queue.has_ready() {
@@ -227,13 +227,13 @@ fn call(number: u64) -> Call {
     }
 }
 
-/// A key with its object, neither shared with anything, as they come from a request.
+/// A key and its object, which share nothing with others, as after reading a request.
 fn keyed(number: u64) -> (Key, Object) {
     let text = text(number);
     (Key::new(&name(number)).expect("a key"), Object::from_valid(&text))
 }
 
-/// Names of the same length, in no order.
+/// Names of equal length, in random order.
 fn name(number: u64) -> String {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
     format!("sku-{mixed:010x}")
@@ -255,7 +255,7 @@ fn scan(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| object::scan(divan::black_box(&text), &spec).is_ok());
 }
 
-/// Of a key that is known.
+/// Adds a known key.
 #[divan::bench(sample_size = 1_000, sample_count = SAMPLES)]
 fn add(bencher: Bencher<'_, '_>) {
     let mut bench = Bench::filled(CYCLE_KEYS);
@@ -282,7 +282,7 @@ fn ack(bencher: Bencher<'_, '_>) {
         .bench_local_values(|token| bench.ack(token));
 }
 
-/// A Replace of 1,000 objects that are known already.
+/// A Replace of 1,000 known objects.
 #[divan::bench]
 fn replace_unchanged(bencher: Bencher<'_, '_>) {
     use deltaq::engine::command::{Progress, Replace};

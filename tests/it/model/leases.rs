@@ -1,4 +1,4 @@
-//! Pop, settle, expiry, give back, extend.
+//! Pop, settle, expiry, undelivered leases, extend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{
     Item, Micros, Model, ModelDelta, ModelKnown, ModelLease, Name, Place, Refused, Turn, bytes_of, micros,
 };
 
-/// A key that was handed out.
+/// A delivered key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelItem {
     pub(crate) key: Name,
@@ -59,7 +59,7 @@ impl Model {
     pub(super) fn backoff(&self, key: Name, failures: u32, now: Micros) -> Micros {
         let limiter = &self.config.rate_limiter;
         if limiter.bucket.is_some() || limiter.jitter > 0.0 {
-            // What these do is held against recorded tables elsewhere.
+            // The conformance tests compare these limiters with recorded tables.
             return micros(limiter.wait(key, failures, self.bucket, Time::from_micros(now)).0);
         }
         let mut wait = 0;
@@ -75,7 +75,7 @@ impl Model {
         limiter.max_wait.map_or(wait, |max| wait.min(micros(max)))
     }
 
-    /// Who asks the rate limiters takes a token out of the bucket that all keys share.
+    /// Each use of the rate limiters takes a token out of the bucket that all keys share.
     pub(super) fn take_token(&mut self, at: Micros) {
         self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, Time::from_micros(at)).1;
         self.hit("the rate limiters are asked");
@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// A leased key as its worker sees it.
+    /// A leased key, as its worker sees it.
     fn handed_out(&self, key: Name) -> ModelItem {
         let item = &self.items[key];
         let lease = item.lease().expect("the key was handed out");
@@ -213,7 +213,7 @@ impl Model {
         ModelSettled::Ok { worked: at.saturating_sub(since) }
     }
 
-    /// Ends the lease; what was leased is applied to the known objects.
+    /// Ends the lease; the leased deltas are applied to the known objects.
     fn ack(&mut self, key: Name, stamp: (u64, Micros), forget: bool) {
         let store = self.config.known_objects;
         let item = self.item(key);
@@ -272,7 +272,7 @@ impl Model {
         let merged = cap(&mut item.waiting, deltas_max, bytes_max);
         item.failures = failures;
         item.last_error = error;
-        // In mode keys the delayed entry is itself an Add; in the others deltas stand behind it.
+        // In mode keys the delayed entry is itself an Add; in the other modes deltas wait behind it.
         let later = item.delay.is_some();
         let rule = if let Some(added) = lease.news {
             item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
@@ -345,7 +345,7 @@ impl Model {
         self.hit("a lease expires");
     }
 
-    /// Leases whose reply could not be written: as if they had not been.
+    /// Ends leases whose reply could not be written, as if they had never existed.
     pub(crate) fn give_back(&mut self, now: Micros, tokens: &[u64]) {
         let now = now.max(self.last_at);
         for token in tokens {
@@ -393,7 +393,7 @@ impl Model {
         answers
     }
 
-    /// Nobody could reach the queue: each lease lasts its full length from now on, or longer.
+    /// The server was down: each lease lasts at least its full length from now on.
     pub(super) fn renew_leases(&mut self, now: Micros) {
         let mut leases: Vec<(u64, Name)> =
             self.items.iter().filter_map(|(key, item)| Some((item.lease()?.token, *key))).collect();

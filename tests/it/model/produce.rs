@@ -18,7 +18,7 @@ pub(crate) struct ModelCall {
     pub(crate) trace: Traced,
 }
 
-/// What is about to be appended.
+/// A delta that is to be appended.
 pub(super) struct New {
     pub(super) kind: DeltaKind,
     pub(super) thing: Thing,
@@ -30,7 +30,7 @@ pub(super) struct New {
 }
 
 impl Model {
-    /// All calls in order, or none. Answers how many were accepted and how many ignored.
+    /// Applies all calls in order, or none. Returns how many were accepted and how many ignored.
     pub(crate) fn produce(&mut self, now: Micros, calls: &[ModelCall]) -> Result<(u64, u64), Refused> {
         let now = self.advance(now);
         self.may_produce(calls)?;
@@ -61,7 +61,7 @@ impl Model {
         self.check_room(adds)
     }
 
-    /// Whether the queue has room for those of `keys` that it does not have.
+    /// Whether the queue has room for the new ones of `keys`.
     pub(super) fn check_room(&mut self, keys: impl Iterator<Item = Name>) -> Result<(), Refused> {
         let held = self.held();
         let wanted = keys.filter(|key| !held.contains(key)).collect::<BTreeSet<_>>().len();
@@ -73,7 +73,7 @@ impl Model {
         Ok(())
     }
 
-    /// Add, Update or Delete in the modes that have deltas.
+    /// Add, Update or Delete in the modes with deltas.
     fn call(&mut self, now: Micros, call: &ModelCall) -> bool {
         let empty = Item::default();
         let item = self.get(call.key).unwrap_or(&empty).clone();
@@ -117,7 +117,7 @@ impl Model {
         true
     }
 
-    /// Says that the queue is populated, when nothing else in the call does.
+    /// Populates the queue, if nothing else in the call does.
     pub(super) fn populate(&mut self, now: Micros) {
         if !self.populated {
             self.event(now);
@@ -148,8 +148,8 @@ impl Model {
         self.hit("mode latest drops an unseen key");
     }
 
-    /// Appends a delta by the dedup rule, and makes the key ready if it is news. False when the
-    /// rule kept the older one.
+    /// Appends a delta by the dedup rule, and makes the key ready if the delta is a new change. Returns false if the rule kept the
+    /// older delta.
     pub(super) fn append(&mut self, now: Micros, key: Name, new: &New, news: bool) -> bool {
         let both_deleted = new.kind == DeltaKind::Deleted
             && self.get(key).and_then(|item| item.waiting.last()).is_some_and(ModelDelta::is_deleted);
@@ -289,7 +289,7 @@ impl Model {
     }
 }
 
-/// The cap on a list that waits: its second and third oldest become one. Answers how often.
+/// Applies the cap to a waiting list: its second and third oldest deltas become one. Returns how often.
 pub(super) fn cap(list: &mut Vec<ModelDelta>, deltas_max: usize, bytes_max: usize) -> u32 {
     let mut merged = 0;
     let bytes = |list: &[ModelDelta]| list.iter().map(|delta| bytes_of(delta.thing)).sum::<usize>();
@@ -301,7 +301,7 @@ pub(super) fn cap(list: &mut Vec<ModelDelta>, deltas_max: usize, bytes_max: usiz
     merged
 }
 
-/// What comes back from a lease, in front of what has come since.
+/// Puts the deltas of a lease back in front of those that came since.
 pub(super) fn put_back(item: &mut Item, latest: bool) -> &'static str {
     let mut older = std::mem::take(&mut item.leased);
     let mut newer = std::mem::take(&mut item.waiting);

@@ -34,22 +34,22 @@ pub(crate) struct Run {
     list: ModelReplace,
     emits_replaced: bool,
     guard: Option<(u64, f64)>,
-    /// Whether it was accepted while the queue was not populated, and none brought that list since.
+    /// Whether it was accepted while the queue was not populated, and no other Replace brought the initial list since.
     first: bool,
     phase: Phase,
     /// Keys with a produce call since the acceptance, and whether the call named a source.
     calls: BTreeMap<Name, bool>,
-    /// Room held for keys of the list; it may be more than the list needs.
+    /// Room that is reserved for listed keys; it may be more than the list needs.
     pub(super) reserved: usize,
-    /// The keys for which it holds room.
+    /// The keys for which room is reserved.
     promised: BTreeSet<Name>,
     counts: ModelReplaced,
     owned: u32,
     deletions: u32,
 }
 
-/// The slices of a Replace. The rules do not say how it is sliced: this is how the engine does it,
-/// so that both are at the same key when another call comes.
+/// The steps of a Replace. The rules do not define them: these are the engine's, so that both are at the same key when another call
+/// comes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Room { next: usize },
@@ -60,7 +60,7 @@ enum Phase {
     Missing { after: Option<Name> },
 }
 
-/// How far a step came.
+/// The progress of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step<T> {
     More,
@@ -100,7 +100,7 @@ impl Model {
         self.runs.iter().map(|run| run.reserved).sum()
     }
 
-    /// Keys for which Replaces hold room and to which they have not come yet.
+    /// Keys for which Replaces have reserved room and which they have not reached.
     pub(crate) fn promised(&self) -> BTreeSet<Name> {
         let mut promised = BTreeSet::new();
         for run in &self.runs {
@@ -224,7 +224,7 @@ impl Model {
         Ok(Step::Done(run.counts))
     }
 
-    /// A crash: what was accepted and has not ended is gone; of what had begun, the end says so.
+    /// A crash: accepted Replaces that have not ended are lost; those that had begun are recorded as aborted.
     pub(crate) fn crash(&mut self, now: Micros, unclean: bool) {
         let runs = std::mem::take(&mut self.runs);
         self.resync_due = false;
@@ -245,7 +245,7 @@ impl Model {
         }
     }
 
-    /// The next keys behind `after`, and the one to go on behind if there may be more.
+    /// The next keys behind `after`, and the key to continue behind if there may be more.
     pub(super) fn slice(&self, after: Option<Name>, budget: usize) -> (Vec<Name>, Option<Name>) {
         let behind = |key: &&Name| after.is_none_or(|after| **key > after);
         let keys: Vec<Name> = self.items.keys().filter(behind).take(budget).copied().collect();
@@ -278,7 +278,7 @@ impl Model {
         Ok(false)
     }
 
-    /// Counts what would be deleted, if somebody wants to know.
+    /// Counts the deletions, if a guard or a dry run needs the number.
     fn replace_count(&mut self, run: &mut Run, after: Option<Name>, budget: usize) -> bool {
         if run.guard.is_some() || run.list.dry_run {
             let (slice, last) = self.slice(after, budget);
@@ -332,13 +332,13 @@ impl Model {
         Ok(true)
     }
 
-    /// One item of the list, at its turn.
+    /// Handles one listed item.
     fn replace_item(&mut self, now: Micros, run: &mut Run, (key, thing): (Name, Thing)) {
         let item = self.get(key).cloned().unwrap_or_default();
         let source = run.list.source;
         let takes_over = source.is_some() && item.owner() != source;
         let from_another = is_from_another(&item, source);
-        // A deletion has no owner, and of an absent key there is nothing to own.
+        // A deletion has no owner, and an absent key has no state to own.
         let has_state = item.newest_thing().is_some() && !item.newest_is_deleted();
         if let Some(named_a_source) = run.calls.get(key).copied() {
             run.counts.skipped += 1;
@@ -385,7 +385,7 @@ impl Model {
         self.hit(rule);
     }
 
-    /// Whether the Replace deletes `key` at its turn.
+    /// Whether the Replace deletes `key`.
     fn is_missing(run: &Run, key: Name, item: &Item) -> bool {
         let has_state = item.newest_thing().is_some();
         has_state
@@ -395,7 +395,7 @@ impl Model {
             && run.list.items.iter().all(|(listed, _)| *listed != key)
     }
 
-    /// A key that is not in the list, at its turn.
+    /// Handles a key that is not listed.
     fn replace_missing(&mut self, now: Micros, run: &mut Run, key: Name) {
         let Some(item) = self.get(key).cloned() else { return };
         if !Self::is_missing(run, key, &item) {

@@ -1,11 +1,11 @@
-//! Resync, purge, redrive, discard, seed: what goes over many keys.
+//! Resync, purge, redrive, discard and seed: commands over many keys.
 
 use deltaq::engine::delta::DeltaKind;
 
 use super::produce::New;
 use super::{Item, Micros, Model, ModelKnown, Name, Place, Refused, Step, Thing, Traced, Who, bytes_of};
 
-/// How far a sliced command is.
+/// The progress of a command that runs in steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModelSweep {
     after: Option<Name>,
@@ -43,7 +43,7 @@ impl Model {
         Ok(if last.is_some() { Step::More } else { Step::Done(sweep.keys) })
     }
 
-    /// Answers keys and deltas. What comes in while it runs stays.
+    /// Returns the numbers of keys and deltas. A change that arrives during the purge stays.
     pub(crate) fn purge_step(
         &mut self,
         now: Micros,
@@ -113,7 +113,7 @@ impl Model {
         true
     }
 
-    /// Answers whether a ready or delayed key was dropped, and how many deltas.
+    /// Returns whether a ready or delayed key was dropped, and how many deltas.
     fn purge_key(&mut self, now: Micros, key: Name) -> (bool, u64) {
         let item = self.item(key).clone();
         if item.is_parked() {

@@ -1,4 +1,4 @@
-//! Answers and states of the engine held against those of the model.
+//! Comparisons of the engine's results and states with those of the model.
 
 use std::num::NonZero;
 
@@ -15,7 +15,7 @@ use deltaq::engine::trace::TraceContext;
 use super::world::Difference;
 use crate::model::{self, ModelReplaced, Name, OBJECTS, Refused};
 
-/// Says what differs; the arguments are written out only then.
+/// Describes a difference; the arguments are formatted only then.
 #[expect(clippy::needless_pass_by_value, reason = "most of what is compared is made for it")]
 pub(super) fn same<E: std::fmt::Debug + PartialEq>(
     what: &str,
@@ -68,7 +68,7 @@ pub(super) fn same_answer<T: std::fmt::Debug + PartialEq>(
     same(what, engine.map_err(|refusal| refused(&refusal)), model)
 }
 
-/// A trace of the model in the engine's words.
+/// A trace of the model as the engine's type.
 pub(super) fn context(number: u8) -> TraceContext {
     let text = format!("00-{:032x}-{:016x}-{number:02x}", u128::from(number) + 1, u64::from(number) + 1);
     TraceContext::parse(&text).expect("it is valid")

@@ -1,5 +1,4 @@
-//! The random cases: settings and steps as plain data, so that a failing case can be shrunk, printed
-//! and pinned.
+//! The random cases: settings and steps as plain data, so that a failing case can be shrunk, printed and pinned.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ pub(crate) struct Setup {
     pub(crate) emit_replaced: bool,
     pub(crate) lease: Micros,
     pub(crate) max_failures: u32,
-    /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both and a cap, 5 a bucket and jitter.
+    /// 0 none, 1 exponential, 2 fast and slow, 3 both, 4 both with a maximum, 5 a bucket and jitter.
     pub(crate) limiter: u8,
     pub(crate) resync_period: Option<Micros>,
     pub(crate) max_keys: usize,
@@ -90,14 +89,14 @@ impl Setup {
     }
 }
 
-/// A lease, named so that the name still means something when other steps are left out.
+/// A lease, named in a way that keeps a meaning when other steps are removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeaseRef {
-    /// The n-th of those that live.
+    /// The n-th live lease.
     Live(usize),
-    /// The n-th that ever was.
+    /// The n-th lease of all.
     Past(usize),
-    /// None that was given.
+    /// A token that was never issued.
     Forged(u64),
 }
 
@@ -169,26 +168,26 @@ impl Command {
     }
 }
 
-/// A command, and how the clock moved before it.
+/// A command, and the step of the clock before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Microseconds, negative when the clock was set back.
+    /// Microseconds, negative when the clock is set back.
     pub(crate) clock: i64,
     pub(crate) command: Command,
-    /// Whether the journal has everything after it.
+    /// Whether the journal has committed everything afterwards.
     pub(crate) commit: bool,
 }
 
-/// What a random case is made of. Each case has its own weights, so that some rest in one corner.
+/// The generator of a random case. Each case has its own weights, so that some stay in one corner.
 pub(crate) struct Author {
     rng: Rng,
-    /// Draws traces alone, so that the cases of a seed are those that they were without.
+    /// Draws traces separately, so that the cases of a seed do not depend on them.
     traces: Rng,
     mode: Mode,
     weights: [u32; 18],
     keys: usize,
     slow: bool,
-    /// What comes next, before anything else.
+    /// Steps that precede all others.
     next: VecDeque<Command>,
 }
 
@@ -372,7 +371,7 @@ impl Author {
     pub(crate) fn step(&mut self) -> Step {
         let command = self.next.pop_front().unwrap_or_else(|| self.any_command());
         if matches!(command, Command::Accept(_)) && self.next.is_empty() && self.rng.bool() {
-            // A Replace that is not disturbed much.
+            // A Replace with few disturbances.
             for _ in 0..self.rng.usize(1..8) {
                 self.next.push_back(Command::Step { run: 0, budget: 1_000 });
             }

@@ -1,5 +1,5 @@
-//! What a journal keeps of one queue's checkpoints, in its plainest form: rows by slot, gravestones,
-//! the state of the last completed one, and the order in which they were written.
+//! A minimal store of one queue's checkpoints: rows by slot, removed keys, the state of the last completed checkpoint, and the order in
+//! which they were written.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use deltaq::engine::event::Event;
 use deltaq::engine::schedule::Slot;
 use deltaq::engine::snapshot::{CheckpointChunk, Gone, KeyState, QueueState};
 
-/// One transaction. The events up to `as_of` are durable before, or with it.
+/// One transaction. The events up to `as_of` are durable before it or with it.
 #[derive(Debug, Default)]
 struct Write {
     as_of: Rv,
@@ -18,7 +18,7 @@ struct Write {
     completed: Option<QueueState>,
 }
 
-/// What is in the store after some of the transactions.
+/// The content of the store after some of the transactions.
 #[derive(Clone, Debug)]
 struct Rows {
     queue: QueueState,
@@ -26,29 +26,29 @@ struct Rows {
     graves: Vec<Gone>,
 }
 
-/// The transactions of a queue's checkpoints, so that a crash can come between any two.
+/// The transactions of a queue's checkpoints, so that a crash can happen between any two.
 #[derive(Debug)]
 pub(crate) struct Store {
     start: Rows,
     /// The event that `start` needs.
     needed: Rv,
     writes: Vec<Write>,
-    /// The state at the beginning of the running checkpoint, and whether all its slices are written.
+    /// The state at the beginning of the running checkpoint, and whether all of its chunks are written.
     running: Option<(QueueState, bool)>,
-    /// How often what came about.
+    /// How often each case occurred.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
 
 impl Store {
-    /// The store of a queue that is new, and journaled from now on.
+    /// The store of a new queue, which is journaled from now on.
     pub(crate) fn new(queue: &mut Queue) -> Self {
         queue.journaled();
         let start = Rows { queue: queue.queue_state(), keys: BTreeMap::new(), graves: Vec::new() };
         Self { start, needed: 0, writes: Vec::new(), running: None, hits: BTreeMap::new() }
     }
 
-    /// Does the next part of a checkpoint: its beginning, a slice in up to `pieces` transactions for
-    /// the gone and for the changed keys each, or its end. Tells whether it was the end.
+    /// Runs the next part of a checkpoint: its beginning, a chunk in up to `pieces` transactions each for the removed and the changed
+    /// keys, or its end. Returns whether it was the end.
     pub(crate) fn part(&mut self, queue: &mut Queue, rows: usize, looks: usize, pieces: usize) -> bool {
         let as_of = queue.resource_version();
         match self.running.take() {
@@ -69,7 +69,7 @@ impl Store {
         false
     }
 
-    /// A whole checkpoint at one go.
+    /// Runs a whole checkpoint.
     pub(crate) fn checkpoint(&mut self, queue: &mut Queue) {
         while !self.part(queue, usize::MAX, usize::MAX, 1) {}
     }
@@ -81,7 +81,7 @@ impl Store {
             self.writes.push(Write { as_of, gone: gone.to_vec(), ..Write::default() });
         }
         let mut keys = slice.keys.chunks(key_size);
-        // The last of the gone may share a transaction with the first of the keys.
+        // The last removed keys may share a transaction with the first changed keys.
         if pieces == 1
             && !slice.gone.is_empty()
             && let Some(last) = self.writes.last_mut()
@@ -93,7 +93,7 @@ impl Store {
         }
     }
 
-    /// How many transactions there are that need no events behind `rv`.
+    /// Number of transactions that need no events behind `rv`.
     pub(crate) fn written_by(&self, rv: Rv) -> usize {
         self.writes.iter().take_while(|write| write.as_of <= rv).count()
     }
@@ -103,13 +103,12 @@ impl Store {
         self.writes[..writes].last().map_or(self.needed, |write| write.as_of)
     }
 
-    /// How many transactions there are.
+    /// Number of transactions.
     pub(crate) fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// The queue that comes of the first transactions and `events`, which go on at least to the event
-    /// that these transactions need.
+    /// The queue that the first transactions and `events` give. The events reach at least the event that these transactions need.
     pub(crate) fn recover(&mut self, writes: usize, events: &[Event]) -> Result<Queue, String> {
         let rows = self.rows(writes)?;
         let mut queue = Queue::restore(rows.queue.clone());
@@ -144,7 +143,7 @@ impl Store {
         Ok(queue)
     }
 
-    /// The process ended: of the transactions only the first came about.
+    /// The process ended: only the first transactions were committed.
     pub(crate) fn cut(&mut self, writes: usize) -> Result<(), String> {
         if self.running.take().is_some() {
             self.hit("a checkpoint is cut off");

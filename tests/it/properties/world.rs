@@ -52,12 +52,12 @@ fn empty(setup: Setup) -> Queue {
     queue
 }
 
-/// What differs, in words.
+/// The difference, in words.
 pub(crate) type Difference = String;
 
 pub(crate) struct World {
     pub(super) engine: Queue,
-    /// What comes of the events alone.
+    /// The result of the events alone.
     twin: Queue,
     pub(crate) model: Model,
     setup: Setup,
@@ -377,7 +377,7 @@ impl World {
             Change::MaxDeltas(n) => setup.max_deltas_per_key = n,
             Change::EmitReplaced(emit) => setup.emit_replaced = emit,
             Change::ResyncPeriod(period) => setup.resync_period = period,
-            // The calls of a case in mode keys carry no objects: there it may only be tried.
+            // The calls of a case in mode keys carry no objects, so here such calls may only be tried.
             Change::Mode(_) if self.setup.mode == Mode::Keys && self.model.held().is_empty() => {}
             Change::Mode(mode) => setup.mode = mode,
             Change::KnownObjects(known) => setup.known_objects = known,
@@ -391,7 +391,7 @@ impl World {
         same_answer("configure", engine, model)
     }
 
-    /// Gives the twin the events, and nothing else.
+    /// Gives the second engine the events, and nothing else.
     fn replay(&mut self) -> Result<(), Difference> {
         for event in self.engine.take_events() {
             let (rv, at) = self.events.last().map_or((0, time(START)), |last| (last.rv, last.at));

@@ -1,11 +1,11 @@
-//! The end of the process, and its start from what was written by then.
+//! The end of the process, and its start from what was written until then.
 
 use deltaq::engine::Queue;
 
 use super::{Difference, Setup, World, empty, same, time};
 use crate::model::Model;
 
-/// A point to which a world can come back.
+/// A point to which a world can return.
 pub(crate) struct Past {
     model: Model,
     setup: Setup,
@@ -13,7 +13,7 @@ pub(crate) struct Past {
 }
 
 impl World {
-    /// The process ends and starts again: what is not in the events is gone.
+    /// The process ends and starts again: what is not in the events is lost.
     pub(super) fn crash(&mut self, unclean: bool) -> Result<(), Difference> {
         let engine = self.as_of(self.events.len());
         same("after a crash", engine.image(), self.engine.image())?;
@@ -38,13 +38,12 @@ impl World {
         queue
     }
 
-    /// What it takes to come back to this point.
+    /// What returning to this point needs.
     pub(crate) fn past(&self) -> Past {
         Past { model: self.model.clone(), setup: self.setup, events: self.events.len() }
     }
 
-    /// The process ends and starts again with `engine`; nobody knows of what happened after `past`,
-    /// but those who got an answer then.
+    /// The process ends and starts again with `engine`. What happened after `past` is forgotten, except by callers that got a reply.
     pub(crate) fn fall_back(&mut self, past: Past, engine: Queue, unclean: bool) -> Result<(), Difference> {
         self.twin = self.as_of(past.events);
         self.events.truncate(past.events);
