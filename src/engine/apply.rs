@@ -77,7 +77,7 @@ impl Queue {
     /// # Errors
     /// [`Misfit`] if the event does not fit the state of the queue. The state is then undefined.
     pub fn replay(&mut self, event: &Event, removed_at: Rv) -> Result<u32, Misfit> {
-        // A key without an entry has seen nothing, so an event that is passed over must not make an entry.
+        // A key without an entry has seen nothing, so an ignored event must not make an entry.
         let key = event.kind.key().filter(|_| event.rv > removed_at);
         let slot = key.map(|key| self.table.find_or_insert(key));
         let is_newer = |slot: &Slot| self.table.at(*slot).is_some_and(|entry| event.rv > entry.changed);
@@ -371,7 +371,7 @@ impl Queue {
             }
             Ending::Undelivered => {
                 merged = entry.waiting.put_back(leased, latest_only, cap);
-                self.schedule.give_back(slot, schedule_state);
+                self.schedule.restore_position(slot, schedule_state);
             }
         }
         if unmark {

@@ -369,7 +369,7 @@ impl Schedule {
     }
 
     /// Ends an undelivered lease: the key gets its former position again.
-    pub fn give_back(&mut self, slot: Slot, state: &mut ScheduleState) {
+    pub fn restore_position(&mut self, slot: Slot, state: &mut ScheduleState) {
         let lease = self.end_lease(slot, state);
         state.attempt = state.attempt.saturating_sub(1);
         self.ready.insert(lease.former.rv, slot);

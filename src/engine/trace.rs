@@ -21,7 +21,7 @@ pub type Trace = Arc<TraceContext>;
 
 impl TraceContext {
     /// Reads the value of a header `traceparent`. Of a version that is not known yet, what stands in front is
-    /// read as version 00. `None` if it is not valid, which is to be passed over.
+    /// read as version 00. `None` if it is not valid, which is then ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         const LENGTH: usize = 55;

@@ -81,7 +81,7 @@ impl State {
             // Leases of a failed commit are gone. The queue was loaded again since, and their numbers may be given anew.
             if commit.outcome().is_none_or(|outcome| outcome.is_ok()) {
                 tokens.retain(|token| !self.repeated.contains(token));
-                self.queue.give_back(now, &tokens);
+                self.queue.return_undelivered(now, &tokens);
             }
         }
     }

@@ -30,7 +30,7 @@ use http::HttpFifos;
 use report::Report;
 
 /// What the project's own DeltaFIFO traces come to, however they are replayed.
-const FIFO_COUNTS: &str = "24195 steps compared, 0 passed over
+const FIFO_COUNTS: &str = "24195 steps compared, 0 ignored
   2255 times: 1. has_synced and is_in_initial_list after a requeue in the initial list
   2 times: 3. add_if_not_present, by hand
   4 times: 4. a tombstone without object carries the newest one";
@@ -57,7 +57,7 @@ fn workqueue_at_the_engine() {
     pin(
         own,
         &report,
-        "12000 steps compared, 0 passed over
+        "12000 steps compared, 0 ignored
   41 times: 5. get after shutdown waits for items in process",
     );
 }
@@ -69,7 +69,7 @@ fn rate_limiters_of_the_engine() {
     pin(
         own,
         &report,
-        "2280 steps compared, 0 passed over
+        "2280 steps compared, 0 ignored
   77 times: 6. a negative wait is the maximum here
   11 times: no difference, but calls were left out of the recording",
     );

@@ -108,7 +108,7 @@ pub(crate) struct ModelLease {
     pub(crate) former: Turn,
     pub(crate) dropped_delay: Option<Delay>,
     /// When the first new change arrived that makes the key ready once the lease is settled.
-    pub(crate) news: Option<Micros>,
+    pub(crate) new_change: Option<Micros>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -504,7 +504,7 @@ impl Item {
             Place::Idle => self.place = Place::Ready(Turn { rv, since: at, added: at }),
             Place::Ready(_) => {}
             Place::Leased(lease) => {
-                lease.news.get_or_insert(at);
+                lease.new_change.get_or_insert(at);
             }
             Place::Parked => {
                 self.place = Place::Ready(Turn { rv, since: at, added: at });

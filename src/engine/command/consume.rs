@@ -155,7 +155,7 @@ impl Queue {
 
     /// Ends leases whose reply could not be written, as if they had never existed. That includes leases that are past their
     /// deadline.
-    pub fn give_back(&mut self, now: Time, tokens: &[Rv]) {
+    pub fn return_undelivered(&mut self, now: Time, tokens: &[Rv]) {
         let now = now.max(self.last_at);
         for token in tokens {
             if let Some((slot, key)) = self.lease_of(*token) {

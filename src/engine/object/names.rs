@@ -77,7 +77,7 @@ fn name_at(text: &str, start: u32) -> Cow<'_, str> {
     }
 }
 
-/// The part of `text` that a walk over it has handed out, which lives as long as the text; a copy of what had to be
+/// The part of `text` that a walk has returned, which lives as long as the text; a copy of what had to be
 /// unescaped and so stands elsewhere. To copy all names and strings took a third of a scan.
 pub(super) fn shared<'j>(text: &'j str, part: &str) -> Cow<'j, str> {
     let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr());

@@ -13,7 +13,7 @@ use super::synced::SyncRule;
 
 /// What the replay asks of a queue.
 pub(crate) trait Fifo {
-    /// Names a key that was handed out.
+    /// Names a key that was delivered.
     type Lease;
 
     /// Puts known objects in place.
@@ -62,7 +62,7 @@ pub(crate) enum Popped<L> {
     Closed,
 }
 
-/// A key that was handed out.
+/// A key that was delivered.
 pub(crate) struct Item<L> {
     pub(crate) key: String,
     pub(crate) lease: L,
@@ -279,12 +279,12 @@ impl<F: Fifo> Replay<'_, F> {
             match self.step(step) {
                 Ok(Next::Step) => self.report.compared += 1,
                 Ok(Next::Stop) => {
-                    self.report.passed_over += left;
+                    self.report.ignored += left;
                     return;
                 }
                 Err(error) => {
                     self.report.wrong.push(format!("{}, step {index}, {:?}: {error}", trace.name, step.op));
-                    self.report.passed_over += left;
+                    self.report.ignored += left;
                     return;
                 }
             }

@@ -1,7 +1,7 @@
 //! Reads recorded documents: the project's own, or those of the folder in `DELTAQ_CONFORMANCE_DIR`.
 //!
 //! The beginning of a file's name says what it holds, its end how it is packed. A file that has one
-//! of our beginnings and an end that we can't read fails the test, so that nothing is passed over.
+//! of our beginnings and an end that we can't read fails the test, so that nothing is ignored.
 
 use std::fs::File;
 use std::io::Read;

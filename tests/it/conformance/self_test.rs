@@ -90,7 +90,7 @@ fn a_refused_call_does_not_populate() {
     ])));
     assert_eq!(report.wrong, [""; 0]);
     // has_synced after the first two steps, the pop's flag and that of its event.
-    let counts = "3 steps compared, 0 passed over\n  4 times: 2. a refused call does not populate";
+    let counts = "3 steps compared, 0 ignored\n  4 times: 2. a refused call does not populate";
     assert_eq!(report.to_string(), counts);
 }
 
@@ -121,6 +121,6 @@ fn tombstones_without_object_carry_the_newest() {
     let report = replay(trace(&steps.collect()));
     assert_eq!(report.wrong, [""; 0]);
     let counts =
-        "4 steps compared, 0 passed over\n  4 times: 4. a tombstone without object carries the newest one";
+        "4 steps compared, 0 ignored\n  4 times: 4. a tombstone without object carries the newest one";
     assert_eq!(report.to_string(), counts);
 }

@@ -149,9 +149,9 @@ impl Model {
         item.leased = std::mem::take(&mut item.waiting);
         item.attempt += 1;
         let dropped_delay = if keys_mode { None } else { item.delay.take() };
-        let (since, length, news) = (at, deadline - at, None);
+        let (since, length, new_change) = (at, deadline - at, None);
         let lease =
-            ModelLease { token, deadline, since, length, worker, pop_id, former, dropped_delay, news };
+            ModelLease { token, deadline, since, length, worker, pop_id, former, dropped_delay, new_change };
         item.place = Place::Leased(lease);
         self.tidy(key);
         if dropped_delay.is_some() {
@@ -162,7 +162,7 @@ impl Model {
     /// A leased key, as its worker sees it.
     fn handed_out(&self, key: Name) -> ModelItem {
         let item = &self.items[key];
-        let lease = item.lease().expect("the key was handed out");
+        let lease = item.lease().expect("the key was delivered");
         ModelItem {
             key,
             token: lease.token,
@@ -232,16 +232,16 @@ impl Model {
             item.failures = 0;
             item.last_error = None;
         }
-        if let Some(added) = lease.news {
+        if let Some(added) = lease.new_change {
             item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
         }
         let later = item.place == Place::Idle && !item.waiting.is_empty();
         if marked {
             self.hit(if covered { "ack ends the mark" } else { "ack leaves the mark of a newer delta" });
         }
-        self.hit(match (lease.news.is_some(), later) {
-            (true, _) => "ack with news: to the tail",
-            (_, true) => "ack with delayed news",
+        self.hit(match (lease.new_change.is_some(), later) {
+            (true, _) => "ack with a new change: to the tail",
+            (_, true) => "ack with delayed new change",
             _ => "ack with nothing newer",
         });
     }
@@ -259,9 +259,9 @@ impl Model {
         let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let max_failures = self.config.max_failures;
         let failures = self.items[key].failures + 1;
-        let has_news = self.items[key].lease().is_some_and(|lease| lease.news.is_some());
+        let has_new_change = self.items[key].lease().is_some_and(|lease| lease.new_change.is_some());
         let too_often = max_failures > 0 && failures >= max_failures;
-        let asks = delay.is_none() && if has_news { keys_mode } else { !too_often };
+        let asks = delay.is_none() && if has_new_change { keys_mode } else { !too_often };
         let wait = delay.unwrap_or_else(|| self.backoff(key, failures, base));
         if asks {
             self.take_token(stamp.1);
@@ -274,15 +274,15 @@ impl Model {
         item.last_error = error;
         // In mode keys the delayed entry is itself an Add; in the other modes deltas wait behind it.
         let later = item.delay.is_some();
-        let rule = if let Some(added) = lease.news {
+        let rule = if let Some(added) = lease.new_change {
             item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
             if keys_mode && wait > 0 {
                 item.wait_until(base + wait, stamp.0);
             }
-            "failed with news: to the tail"
+            "failed with a new change: to the tail"
         } else if too_often {
             if later {
-                "failed too often with delayed news: delayed"
+                "failed too often with delayed new change: delayed"
             } else {
                 item.place = Place::Parked;
                 if item.mark.take().is_some() {
@@ -296,7 +296,7 @@ impl Model {
             "failed with no delay: to the tail"
         } else if later {
             item.wait_until(base + wait, stamp.0);
-            "failed with delayed news: the earlier of both"
+            "failed with delayed new change: the earlier of both"
         } else {
             item.wait_until(base + wait, stamp.0);
             "failed: waits for the rate limiter or the delay"
@@ -315,7 +315,7 @@ impl Model {
         let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
         let seam = put_back(item, latest);
         cap(&mut item.waiting, deltas_max, bytes_max);
-        let added = lease.news.unwrap_or(stamp.1);
+        let added = lease.new_change.unwrap_or(stamp.1);
         item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
         self.hit(seam);
         self.hit("release");
@@ -333,7 +333,7 @@ impl Model {
         item.mark = None;
         item.last_error = error;
         self.hit(seam);
-        self.hit(if lease.news.is_some() { "reject with news" } else { "reject" });
+        self.hit(if lease.new_change.is_some() { "reject with a new change" } else { "reject" });
     }
 
     pub(super) fn expire(&mut self, key: Name) {
@@ -346,7 +346,7 @@ impl Model {
     }
 
     /// Ends leases whose reply could not be written, as if they had never existed.
-    pub(crate) fn give_back(&mut self, now: Micros, tokens: &[u64]) {
+    pub(crate) fn return_undelivered(&mut self, now: Micros, tokens: &[u64]) {
         let now = now.max(self.last_at);
         for token in tokens {
             let Some(key) = self.leased_key(*token) else { continue };

@@ -150,7 +150,7 @@ impl Model {
 
     /// Appends a delta by the dedup rule, and makes the key ready if the delta is a new change. Returns false if the rule kept the
     /// older delta.
-    pub(super) fn append(&mut self, now: Micros, key: Name, new: &New, news: bool) -> bool {
+    pub(super) fn append(&mut self, now: Micros, key: Name, new: &New, new_change: bool) -> bool {
         let both_deleted = new.kind == DeltaKind::Deleted
             && self.get(key).and_then(|item| item.waiting.last()).is_some_and(ModelDelta::is_deleted);
         let older_is_tombstone = both_deleted
@@ -192,18 +192,18 @@ impl Model {
             None => item.wake((rv, at)),
         }
         self.tidy(key);
-        self.count_append(&before, new, news, both_deleted, merged);
+        self.count_append(&before, new, new_change, both_deleted, merged);
         true
     }
 
-    fn count_append(&mut self, before: &Item, new: &New, news: bool, both_deleted: bool, merged: u32) {
+    fn count_append(&mut self, before: &Item, new: &New, new_change: bool, both_deleted: bool, merged: u32) {
         if both_deleted {
             self.hit("of two deletions the newer stays");
         }
         if merged > 0 {
             self.hit("the cap merges");
         }
-        if !news {
+        if !new_change {
             return;
         }
         let old_owner = before.owner();
@@ -212,18 +212,20 @@ impl Model {
         }
         let failed = before.failures > 0;
         self.hit(match (&before.place, new.due.is_some()) {
-            (Place::Leased(_), false) => "news behind a lease",
-            (Place::Leased(_), true) => "delayed news behind a lease",
-            (Place::Parked, false) => "news for a parked key",
-            (Place::Parked, true) => "delayed news for a parked key",
-            (Place::Ready(_), false) => "news for a ready key",
-            (Place::Ready(_), true) => "delayed news for a ready key",
-            (Place::Idle, false) if before.delay.is_some() && failed => "news for a key in backoff",
-            (Place::Idle, false) if before.delay.is_some() => "news for a delayed key",
-            (Place::Idle, true) if before.delay.is_some() && failed => "delayed news for a key in backoff",
-            (Place::Idle, true) if before.delay.is_some() => "delayed news for a delayed key",
-            (Place::Idle, false) => "news for an idle key",
-            (Place::Idle, true) => "delayed news for an idle key",
+            (Place::Leased(_), false) => "new change behind a lease",
+            (Place::Leased(_), true) => "delayed new change behind a lease",
+            (Place::Parked, false) => "new change for a parked key",
+            (Place::Parked, true) => "delayed new change for a parked key",
+            (Place::Ready(_), false) => "new change for a ready key",
+            (Place::Ready(_), true) => "delayed new change for a ready key",
+            (Place::Idle, false) if before.delay.is_some() && failed => "new change for a key in backoff",
+            (Place::Idle, false) if before.delay.is_some() => "new change for a delayed key",
+            (Place::Idle, true) if before.delay.is_some() && failed => {
+                "delayed new change for a key in backoff"
+            }
+            (Place::Idle, true) if before.delay.is_some() => "delayed new change for a delayed key",
+            (Place::Idle, false) => "new change for an idle key",
+            (Place::Idle, true) => "delayed new change for an idle key",
         });
     }
 
@@ -245,7 +247,7 @@ impl Model {
         let mut delay = call.delay.unwrap_or(0);
         let dirty = match &self.item(call.key).place {
             Place::Ready(_) => true,
-            Place::Leased(lease) => lease.news.is_some(),
+            Place::Leased(lease) => lease.new_change.is_some(),
             _ => false,
         };
         if dirty && delay == 0 && !call.rate_limited {

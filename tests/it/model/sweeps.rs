@@ -109,7 +109,7 @@ impl Model {
             trace,
         };
         self.append(now, key, &new, false);
-        self.hit("Resync hands out a key");
+        self.hit("Resync delivers a key");
         true
     }
 
@@ -121,7 +121,7 @@ impl Model {
         }
         let deltas = item.waiting.len() as u64;
         if let Some(lease) = item.lease() {
-            if item.waiting.is_empty() && lease.news.is_none() && item.delay.is_none() {
+            if item.waiting.is_empty() && lease.new_change.is_none() && item.delay.is_none() {
                 return (false, 0);
             }
             self.event(now);
@@ -129,7 +129,7 @@ impl Model {
             item.waiting.clear();
             item.delay = None;
             if let Place::Leased(lease) = &mut item.place {
-                lease.news = None;
+                lease.new_change = None;
                 if item.mark.is_some_and(|mark| mark > lease.token) {
                     item.mark = None;
                 }

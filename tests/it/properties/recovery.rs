@@ -131,9 +131,9 @@ const RULES: &[&str] = &[
     "a checkpoint is cut off",
     "a key that was gone comes back",
     "an event of a key is replayed",
-    "an event of a key that was gone is passed over",
+    "an event of a key that was gone is ignored",
     "an event of the queue is replayed",
-    "an event that a row has seen is passed over",
+    "an event that a row has seen is ignored",
 ];
 
 fn check_mode(mode: Mode) {

@@ -150,7 +150,7 @@ pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Dif
                 && model::micros(engine.length) == model.length
                 && engine.worker.as_deref() == model.worker
                 && engine.pop_id.as_deref() == model.pop_id
-                && engine.new_change.map(Time::as_micros) == model.news
+                && engine.new_change.map(Time::as_micros) == model.new_change
         }
         _ => false,
     };

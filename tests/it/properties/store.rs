@@ -118,7 +118,7 @@ impl Store {
         };
         for (slot, state) in &rows.keys {
             if floor(state.key.as_str()) > state.rv {
-                return Err(format!("the row of {} outlives its gravestone", state.key));
+                return Err(format!("the row of {} outlives its tombstone row", state.key));
             }
             queue.restore_key(*slot, state.clone())?;
         }
@@ -129,9 +129,9 @@ impl Store {
             let row = event.kind.key().and_then(|key| rows.keys.values().find(|row| row.key == *key));
             let hit = match event.kind.key() {
                 None => "an event of the queue is replayed",
-                Some(_) if event.rv <= floor => "an event of a key that was gone is passed over",
+                Some(_) if event.rv <= floor => "an event of a key that was gone is ignored",
                 Some(_) if row.is_some_and(|row| event.rv <= row.rv) => {
-                    "an event that a row has seen is passed over"
+                    "an event that a row has seen is ignored"
                 }
                 Some(_) if floor > 0 => "a key that was gone comes back",
                 Some(_) => "an event of a key is replayed",
@@ -160,7 +160,7 @@ impl Store {
             for gone in &write.gone {
                 let row = rows.keys.remove(&gone.slot);
                 if row.is_some_and(|row| row.key != gone.key) {
-                    return Err(format!("the gravestone of {} removes another key's row", gone.key));
+                    return Err(format!("the tombstone row of {} removes another key's row", gone.key));
                 }
                 rows.graves.push(gone.clone());
             }

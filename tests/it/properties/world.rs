@@ -119,8 +119,8 @@ impl World {
             Command::Settle(settles) => self.settle(settles),
             Command::GiveBack(leases) => {
                 let tokens: Vec<u64> = leases.iter().map(|lease| self.token(*lease)).collect();
-                self.engine.give_back(time(self.now), &tokens);
-                self.model.give_back(self.now, &tokens);
+                self.engine.return_undelivered(time(self.now), &tokens);
+                self.model.return_undelivered(self.now, &tokens);
                 Ok(())
             }
             Command::Extend { leases, lease } => self.extend(leases, *lease),

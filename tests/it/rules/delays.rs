@@ -46,7 +46,7 @@ fn at_most_a_thousand_due_keys_are_processed_before_each_command() {
     assert_eq!(
         fixture.ready_queue().len(),
         DUE_AT_A_TIME - 1,
-        "one who waits is served without another thousand"
+        "a waiting pop is delivered without another thousand"
     );
     fixture.wait(0);
     assert_eq!(fixture.ready_queue(), names.get(1..).expect("many"));

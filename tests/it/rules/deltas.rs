@@ -114,7 +114,7 @@ fn of_two_deletions_at_the_seam_one_stays() {
         fixture.call(ProduceCall::new(DeltaKind::Deleted, "a", Some(7)));
         fixture.nack(&item);
         assert_eq!(fixture.waiting("a"), expected);
-        assert_eq!(fixture.place("a"), "ready", "news came during the lease");
+        assert_eq!(fixture.place("a"), "ready", "a new change came during the lease");
     }
 }
 

@@ -126,7 +126,7 @@ fn an_undelivered_lease_leaves_no_trace() {
     fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
     let item = fixture.pop();
     fixture.call(updated("a", 2));
-    fixture.queue.give_back(fixture.now(), &[item.token]);
+    fixture.queue.return_undelivered(fixture.now(), &[item.token]);
     fixture.settle_down();
     assert_eq!(fixture.ready_queue(), ["a", "b"], "it has its former turn");
     assert_eq!(fixture.settle(item.token, How::Ack), stale(Outcome::Unknown));
@@ -142,7 +142,7 @@ fn an_undelivered_lease_restores_its_delay() {
     fixture.call(updated("a", 2).after(500));
     let item = fixture.pop();
     assert_eq!(fixture.due_in("a"), None, "handing out drops a delay");
-    fixture.queue.give_back(fixture.now(), &[item.token]);
+    fixture.queue.return_undelivered(fixture.now(), &[item.token]);
     fixture.settle_down();
     assert_eq!(fixture.due_in("a"), Some(500));
 }

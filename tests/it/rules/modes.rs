@@ -77,7 +77,7 @@ fn delete_latest_drops_a_key_whose_only_lease_was_never_delivered() {
     let mut fixture = latest();
     fixture.call(added("a", 1));
     let item = fixture.pop();
-    fixture.queue.give_back(fixture.now(), &[item.token]);
+    fixture.queue.return_undelivered(fixture.now(), &[item.token]);
     fixture.call(deleted("a"));
     assert_eq!(fixture.place("a"), "absent");
 }

@@ -261,7 +261,7 @@ fn a_tombstone_row_names_the_event_that_removed_the_key_and_covers_it() {
     };
     let mut queue = Queue::restore(before);
     queue.replay(&again(3), 3).expect("the event fits");
-    assert!(queue.table().is_empty(), "what is passed over makes no entry");
+    assert!(queue.table().is_empty(), "what is ignored makes no entry");
     queue.replay(&again(4), 3).expect("the event fits");
     assert_eq!(queue.table().len(), 1);
 }

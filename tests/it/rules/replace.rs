@@ -259,7 +259,7 @@ fn without_known_objects_a_replace_covers_waiting_leased_and_parked_keys() {
     fixture.call(added("waiting", 1));
     let answer = fixture.replace(list(&[])).expect("no guard");
     assert_eq!(counts(&answer), replaced([0, 3, 0, 0, 0]));
-    assert_eq!(fixture.ready_queue(), ["waiting", "parked"], "the deletion is news for a parked key");
+    assert_eq!(fixture.ready_queue(), ["waiting", "parked"], "the deletion is a new change for a parked key");
 }
 
 /// An object too large to be compared under the lock, in one of two ways to write it.
