@@ -13,6 +13,21 @@ use super::numbers::{Bounds, Numbers};
 use super::states::Candidate;
 use super::{Findings, Rule, Touch};
 
+/// An expected known object: its value, and its version as far as the judge can tell. The version is the number of the ack,
+/// which no reply shows before the object is listed; the ack is newer than the acknowledged deltas.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    value: u64,
+    rv: Rv,
+    is_exact: bool,
+}
+
+impl Expected {
+    fn fits(self, value: u64, rv: Rv) -> bool {
+        value == self.value && if self.is_exact { rv == self.rv } else { rv >= self.rv }
+    }
+}
+
 /// What is known of a key.
 #[derive(Debug)]
 pub(super) struct KeyBook {
@@ -27,8 +42,8 @@ pub(super) struct KeyBook {
     attempt: u64,
     /// Whether a worker has seen what `base` holds.
     was_leased: bool,
-    /// What the known object may be: its number, and the event that brought it.
-    known: Vec<Option<(u64, Rv)>>,
+    /// What the known object may be.
+    known: Vec<Option<Expected>>,
     /// The newest delta that is known to be acknowledged.
     acked: Rv,
     /// What was answered in this epoch and not shown yet.
@@ -106,7 +121,7 @@ impl KeyBook {
         self.see(at, shown, found);
         self.check_owed(at, shown, found);
         if let Some(KnownValue(known)) = held.known
-            && !self.known.iter().any(|allowed| allowed.map(|(value, _)| value) == known)
+            && !self.known.iter().any(|expected| expected.map(|expected| expected.value) == known)
         {
             found.add(Rule::WrongKnown, format!("{id} shows {known:?}, not {:?}", self.known));
         }
@@ -128,16 +143,20 @@ impl KeyBook {
             self.holder = None;
         }
         let known = look.known.get(name).copied();
-        if !self.known.contains(&known) {
+        let fits = |expected: &Option<Expected>| match (expected, known) {
+            (Some(expected), Some((value, rv))) => expected.fits(value, rv),
+            (expected, known) => expected.is_none() && known.is_none(),
+        };
+        if !self.known.iter().any(fits) {
             found.add(Rule::WrongKnown, format!("known is {known:?}, not {:?}", self.known));
         }
-        self.known = vec![known];
+        self.known = vec![known.map(|(value, rv)| Expected { value, rv, is_exact: true })];
         self.horizon = look.rv;
     }
 
     /// The state that the newest delta says, else the known object.
     pub(super) fn newest_state(&self) -> Option<u64> {
-        let known = || self.known.first().copied().flatten().map(|(value, _)| value);
+        let known = || self.known.first().copied().flatten().map(|expected| expected.value);
         self.base.last().map_or_else(known, Delta::state)
     }
 
@@ -280,9 +299,9 @@ impl KeyBook {
 }
 
 /// What is known once the deltas of a lease are acknowledged.
-fn acknowledged(held: &Held) -> Option<(u64, Rv)> {
+fn acknowledged(held: &Held) -> Option<Expected> {
     let newest = held.deltas.last()?;
-    newest.state().map(|value| (value, newest.rv))
+    newest.state().map(|value| Expected { value, rv: newest.rv, is_exact: false })
 }
 
 /// Cuts deltas apart, but for deletions that stand side by side.
