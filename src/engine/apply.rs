@@ -77,7 +77,7 @@ impl Queue {
     /// # Errors
     /// [`Misfit`] if the event does not fit the state of the queue. The state is then undefined.
     pub fn replay(&mut self, event: &Event, removed_at: Rv) -> Result<u32, Misfit> {
-        // A key without an entry has seen nothing, so an ignored event must not make an entry.
+        // An ignored event must not make an entry for its key.
         let key = event.kind.key().filter(|_| event.rv > removed_at);
         let slot = key.map(|key| self.table.find_or_insert(key));
         let is_newer = |slot: &Slot| self.table.at(*slot).is_some_and(|entry| event.rv > entry.changed);
@@ -426,7 +426,7 @@ impl Queue {
         }
         if entry.schedule_state.failures == 0 {
             let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
-            self.checkpoints.note_gone(entry, slot, stamp.rv);
+            self.checkpoints.note_removed(entry, slot, stamp.rv);
         } else if entry.schedule_state.failure_expiry().is_none() {
             let until = stamp.at.plus(Duration::from_secs(FAILURE_EXPIRY_SECS));
             self.schedule.set_failure_expiry(slot, &mut entry.schedule_state, Some((until, stamp.rv)));

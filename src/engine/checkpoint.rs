@@ -7,9 +7,9 @@
 //! Invariants, over all keys and with B the event at which the last completed checkpoint began:
 //! - a key without a row was created after B, so replay creates it;
 //! - the row of a key that has not changed since B is up to date;
-//! - the row at a slot belongs to the key at that slot, which then `has_row`, or to a key in `gone`. Each chunk contains
-//!   all of `gone`, so no later row finds its slot, or its key at another slot, occupied;
-//! - a key that is removed during a checkpoint is in `gone` even without a row: after that checkpoint, replay may start
+//! - the row at a slot belongs to the key at that slot, which then `has_row`, or to a key in `removed`. Each chunk contains
+//!   all of `removed`, so no later row finds its slot, or its key at another slot, occupied;
+//! - a key that is removed during a checkpoint is in `removed` even without a row: after that checkpoint, replay may start
 //!   at an event of this key.
 
 use std::num::NonZero;
@@ -17,7 +17,7 @@ use std::num::NonZero;
 use super::delta::Rv;
 use super::queue::Queue;
 use super::schedule::Slot;
-use super::snapshot::{CheckpointChunk, Gone, KeyState, QueueState};
+use super::snapshot::{CheckpointChunk, KeyState, QueueState, RemovedKey};
 use super::table::Entry;
 
 /// Approximate size of a settled lease in a checkpoint, in bytes.
@@ -26,13 +26,13 @@ const SETTLED_BYTES: usize = 16;
 /// What the checkpoints of a queue contain, and what the next one must add.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
-    /// Whether the queue has a journal. Without one, `gone` would only grow.
+    /// Whether the queue has a journal. Without one, `removed` would only grow.
     pub(super) journaled: bool,
     /// The event at which the last completed checkpoint began; 0 before the first one.
     pub(super) begun: Rv,
     pub(super) running: Option<Running>,
     /// Keys that were removed since the last chunk, oldest first.
-    pub(super) gone: Vec<Gone>,
+    pub(super) removed: Vec<RemovedKey>,
     /// The size of all keys, as of the last completed checkpoint.
     pub(super) key_bytes: u64,
 }
@@ -50,9 +50,9 @@ pub(super) struct Running {
 
 impl Checkpoints {
     /// Records that the entry was removed from the table.
-    pub(super) fn note_gone(&mut self, entry: Entry, slot: Slot, rv: Rv) {
+    pub(super) fn note_removed(&mut self, entry: Entry, slot: Slot, rv: Rv) {
         if self.journaled && (entry.has_row || self.running.is_some()) {
-            self.gone.push(Gone { key: entry.key, slot, rv });
+            self.removed.push(RemovedKey { key: entry.key, slot, rv });
         }
     }
 }
@@ -98,19 +98,20 @@ impl Queue {
     /// before or together with its rows. A key that a later chunk removes may have a row in an earlier one; the removal
     /// must not be written before that row, not even in the same transaction.
     pub fn capture(&mut self, rows: usize, looks: usize) -> CheckpointChunk {
-        let gone = std::mem::take(&mut self.checkpoints.gone);
+        let removed = std::mem::take(&mut self.checkpoints.removed);
         let mut keys = Vec::new();
         let since = self.checkpoints.begun;
         let Some(running) = &mut self.checkpoints.running else {
-            return CheckpointChunk { gone, keys, ended: true };
+            return CheckpointChunk { removed, keys, ended: true };
         };
         // The table may have become smaller: it releases all slots when its last key is removed.
         let end = running.end.min(self.table.slots());
         let stop = running.next.saturating_add(looks).min(end);
         let mut left = rows;
         while running.next < stop && left > 0 {
-            let slot = Slot::try_from(running.next).unwrap_or(Slot::MAX);
+            let slot = running.next;
             running.next += 1;
+            let Ok(slot) = Slot::try_from(slot) else { continue };
             let Some(entry) = self.table.at_mut(slot) else { continue };
             running.key_bytes += entry.stored_bytes();
             if entry.changed > since {
@@ -119,7 +120,7 @@ impl Queue {
                 entry.has_row = true;
             }
         }
-        CheckpointChunk { gone, keys, ended: running.next >= end }
+        CheckpointChunk { removed, keys, ended: running.next >= end }
     }
 
     /// The running checkpoint is complete: the store has written all chunks and the state at the beginning.

@@ -51,7 +51,7 @@ impl Queue {
     }
 
     fn check_gone(&self) -> Result<(), String> {
-        let gone = &self.checkpoints.gone;
+        let gone = &self.checkpoints.removed;
         if !gone.is_empty() && !self.checkpoints.journaled {
             return Err(String::from("removed keys are recorded without a journal"));
         }

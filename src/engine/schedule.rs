@@ -13,9 +13,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 use super::delta::Rv;
 use super::key::Key;
-use super::time::Time;
+use super::time::{Time, micros};
 
 mod rebuild;
 
@@ -25,31 +27,39 @@ pub(super) use rebuild::Rebuild;
 pub type Slot = u32;
 
 /// What the schedule knows of one key.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleState {
     /// Where the key is.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub place: Place,
     /// Failures since the key was last acknowledged, forgotten or woken from parked.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub failures: u32,
     /// Deliveries since the last acknowledgement.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub attempt: u32,
     /// Invariant: `None` instead of the default.
+    #[serde(default, deserialize_with = "backoff", skip_serializing_if = "Option::is_none")]
     backoff: Option<Box<Backoff>>,
 }
 
 /// The part of a [`ScheduleState`] that few of many keys need: those that failed or are delayed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     /// When a delay or backoff ends. A key in any place but `Parked` may have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
     /// The error text of the last failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Arc<str>>,
     /// When the failure count of an otherwise unused key expires, and the event that set this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_expiry: Option<(Time, Rv)>,
 }
 
 /// Where a key is; exactly one of these.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Place {
     /// The key waits for its delay, or the queue only keeps its known object or failure count.
     #[default]
@@ -63,7 +73,7 @@ pub enum Place {
 }
 
 /// A position in the ready queue, which is ordered by `rv`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyPosition {
     /// The event that made the key ready.
     pub rv: Rv,
@@ -74,7 +84,7 @@ pub struct ReadyPosition {
 }
 
 /// When a delayed key becomes ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delay {
     /// The instant.
     pub due: Time,
@@ -83,7 +93,7 @@ pub struct Delay {
 }
 
 /// A worker's lease on a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The event that created the lease. It is the fencing token.
     pub token: Rv,
@@ -92,17 +102,31 @@ pub struct Lease {
     /// When the lease was created.
     pub since: Time,
     /// The full length of the lease, as of its creation or last extension.
+    #[serde(rename = "length_us", with = "micros")]
     pub length: Duration,
     /// The worker's name, if the pop gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<Arc<str>>,
     /// The id of the pop that created the lease, if the pop had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pop_id: Option<Arc<str>>,
     /// The key's position in the ready queue before the lease.
     pub former: ReadyPosition,
     /// The delay that the delivery removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped_delay: Option<Delay>,
     /// When the first new change arrived that is not part of the lease and is not delayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub new_change: Option<Time>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Backoff>>, D::Error> {
+    let backoff = Backoff::deserialize(deserializer)?;
+    Ok((backoff != Backoff::default()).then(|| Box::new(backoff)))
 }
 
 /// The indexes over the [`ScheduleState`]s of all keys.

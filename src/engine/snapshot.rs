@@ -63,7 +63,7 @@ pub struct KeyState {
 
 /// A key that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct RemovedKey {
     /// The key.
     pub key: Key,
     /// The slot that the key had.
@@ -77,7 +77,7 @@ pub struct Gone {
 pub struct CheckpointChunk {
     /// Removed keys. The store must remove them before or together with writing `keys`, and after it wrote the `keys` of
     /// all earlier chunks.
-    pub gone: Vec<Gone>,
+    pub removed: Vec<RemovedKey>,
     /// Changed keys and their slots.
     pub keys: Vec<(Slot, KeyState)>,
     /// Whether the checkpoint has looked at all keys.

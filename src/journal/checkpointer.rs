@@ -14,7 +14,7 @@ use super::store::{QueueId, QueueRow, Writes};
 use super::{Live, WriterOptions, record};
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
-use crate::engine::snapshot::{Gone, KeyState};
+use crate::engine::snapshot::{KeyState, RemovedKey};
 
 /// A slice is to take the writer about this long.
 const SLICE: Duration = Duration::from_millis(5);
@@ -49,7 +49,7 @@ pub(super) struct Completed {
 struct Current {
     live: Arc<dyn Live>,
     row: QueueRow,
-    gone: std::vec::IntoIter<Gone>,
+    gone: std::vec::IntoIter<RemovedKey>,
     keys: std::vec::IntoIter<(Slot, KeyState)>,
     captured_all: bool,
 }
@@ -182,7 +182,7 @@ impl Current {
         let mut slice = None;
         self.live.with(&mut |queue| slice = Some(queue.capture(pace.captured, pace.looked_at)));
         let slice = slice?;
-        self.gone = slice.gone.into_iter();
+        self.gone = slice.removed.into_iter();
         self.keys = slice.keys.into_iter();
         self.captured_all = slice.ended;
         Some(())

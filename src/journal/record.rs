@@ -35,7 +35,7 @@ use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
-use crate::engine::snapshot::{Gone, KeyState, QueueState};
+use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::engine::time::Time;
 use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow};
 use crate::name::{Incarnation, Name};
@@ -49,27 +49,27 @@ pub const FORMAT: u32 = 1;
 /// Most bytes of events in one journal row, unless a single event has more.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// Which queue it is.
+/// The facts of a queue that never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number in the store.
+    /// The queue's number in the store.
     pub id: QueueId,
-    /// Grows with each queue that is created or deleted, over all queues.
+    /// A number that grows with each queue that is created or deleted, over all queues.
     pub version: u64,
-    /// Its name.
+    /// The queue's name.
     pub name: Name,
-    /// Tells it from others that had its name.
+    /// Distinguishes the queue from earlier ones of the same name.
     pub incarnation: Incarnation,
-    /// When it came into being.
+    /// When the queue was created.
     pub created_at: Time,
 }
 
-/// A queue as its row has it.
+/// The content of a queue row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueRecord {
-    /// Which queue it is.
+    /// The queue.
     pub identity: Identity,
-    /// The event as of which the row is; the last one of a queue that was deleted.
+    /// The event at which the state was captured; the last event of a deleted queue.
     pub rv: Rv,
     /// The state, unless the queue was deleted.
     pub state: Option<QueueState>,
@@ -78,42 +78,42 @@ pub struct QueueRecord {
 /// Why a row can't be read. The message names the row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A column is not what was written.
+    /// A column differs from the one that was written.
     #[error("{row}: damaged: the checksum is {found:08x}, and that of the other columns {computed:08x}")]
     Damaged {
-        /// Which row it is.
+        /// The row's name.
         row: String,
         /// The checksum in the row.
         found: u32,
-        /// What it would have to be.
+        /// The checksum of the other columns.
         computed: u32,
     },
-    /// It was written by a later version of the service.
+    /// A later version of deltaq wrote the row.
     #[error("{row}: its format is version {format}, and the newest that can be read here is {FORMAT}")]
     Newer {
-        /// Which row it is.
+        /// The row's name.
         row: String,
-        /// The version of its format.
+        /// The version of the row's format.
         format: u32,
     },
-    /// It is whole, but makes no sense.
+    /// The checksum is right, but the content is invalid.
     #[error("{row}: unreadable: {reason}")]
     Unreadable {
-        /// Which row it is.
+        /// The row's name.
         row: String,
         /// What is wrong.
         reason: String,
     },
 }
 
-/// The rows for the next events of a queue, of at most [`ROW_BYTES_MAX`] bytes of events each. The first
-/// gets the number `id`, each other one more; `prev_rv` is the queue's last event before these.
+/// The rows for the next events of a queue, each with at most [`ROW_BYTES_MAX`] bytes of events. The ids of the rows
+/// begin at `id`; `prev_rv` is the queue's last event before these.
 #[must_use]
 pub fn journal_rows(queue: QueueId, id: u64, prev_rv: Rv, events: &[Event]) -> Vec<JournalRow> {
     split(queue, id, prev_rv, events, ROW_BYTES_MAX)
 }
 
-/// The row of a key at its place in the queue's table.
+/// The row of a key at its slot in the queue's table.
 #[must_use]
 pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState) -> KeyRow {
     let known = state.known.as_ref();
@@ -133,11 +133,11 @@ pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState) -> KeyRow {
     row
 }
 
-/// The row that says that a key is gone.
+/// The row that records that a key was removed.
 #[must_use]
-pub fn gravestone(queue: QueueId, gone: &Gone) -> Gravestone {
-    let key = gone.key.as_str().into();
-    let mut row = Gravestone { queue, slot: gone.slot, key, rv: gone.rv, checksum: 0 };
+pub fn gravestone(queue: QueueId, removed: &RemovedKey) -> Gravestone {
+    let key = removed.key.as_str().into();
+    let mut row = Gravestone { queue, slot: removed.slot, key, rv: removed.rv, checksum: 0 };
     row.checksum = checksum::of_gravestone(&row);
     row
 }
@@ -150,15 +150,15 @@ pub fn queue_row(identity: &Identity, state: &QueueState) -> QueueRow {
     any_queue_row(identity, state.rv, json.into_string(), false)
 }
 
-/// Whether a row may hold an event of a key. One of another key may have the same text in its object.
+/// Whether a row may hold an event of a key. False positives are possible: the text may be part of an object.
 #[must_use]
 pub fn may_tell_of(row: &JournalRow, key: &Key) -> bool {
     let key = serde_json::Value::from(key.as_str());
     row.events.contains(&format!("\"key\":{key}"))
 }
 
-/// The row that is left of a queue that was deleted; `last_rv` is its last event. The queue's `version`
-/// in `identity` is the one that it got by that.
+/// The row of a deleted queue; `last_rv` is the queue's last event, and the `version` in `identity` is that of its
+/// deletion.
 #[must_use]
 pub fn deleted_queue_row(identity: &Identity, last_rv: Rv) -> QueueRow {
     any_queue_row(identity, last_rv, "{}".to_owned(), true)
@@ -197,7 +197,7 @@ fn split(queue: QueueId, id: u64, prev_rv: Rv, events: &[Event], bytes_max: usiz
         json.push(if index == first { "[" } else { "," });
         event::encode(event, &mut json);
         if index > first && json.len() + "]".len() > bytes_max {
-            // The event that went past the bound is the first of the next row.
+            // The event that exceeds the bound is the first of the next row.
             let next = json.split_off_array(before);
             close(std::mem::replace(&mut json, next), events.get(first..index).unwrap_or_default());
             first = index;

@@ -60,7 +60,7 @@ pub struct KeyRow {
     pub key: Arc<str>,
     /// The last event of the key that the row knows of.
     pub rv: Rv,
-    /// The delta, or the seed, that the known object came with.
+    /// The event that made the object known: an acknowledgement or a seed.
     pub known_rv: Option<Rv>,
     /// The known object, as it was sent.
     pub known_object: Option<Arc<str>>,

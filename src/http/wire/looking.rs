@@ -26,7 +26,7 @@ pub struct KnownDocument {
     /// Who owns the key.
     #[schema(required = true)]
     pub source: Option<String>,
-    /// The delta, or the seed, that it came with.
+    /// The version of the known object: the number of the ack or seed that made the object known.
     pub resource_version: u64,
     /// The object as it was sent.
     #[schema(value_type = terms::RawObject)]

@@ -1,14 +1,13 @@
 //! The checksum of a row: CRC32C over all its other columns.
 //!
-//! It is not a signature: it tells damage from what was written, not a forger. Its layout is part of no
-//! format version, so that a row of any version can be told to be whole before it is read: a letter for
-//! the kind of row, then each column in the order of the struct. A whole number or a flag takes eight
-//! bytes, little end first. A text is its length in bytes as such a number, and then its UTF-8. A column
-//! that may be null is the number 0, or the number 1 and then its value.
+//! The checksum reveals damage. It is not a signature: anybody can compute it. Its layout belongs to no format version,
+//! so that a row of any version can be checked before it is read: a letter for the kind of row, then each column in the
+//! order of the struct. A whole number or a flag takes eight bytes, little-endian. A text is its length in bytes as such
+//! a number, followed by its UTF-8. A nullable column is the number 0, or the number 1 followed by its value.
 
 use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueRow};
 
-/// A checksum as far as columns have been put in.
+/// The checksum of the columns so far.
 struct Sum(u32);
 
 impl Sum {
@@ -40,14 +39,14 @@ impl Sum {
     }
 }
 
-/// What the checksum of the row must be.
+/// The checksum of the row's other columns.
 pub(super) fn of_journal_row(row: &JournalRow) -> u32 {
     let sum = Sum::new(b'j').number(row.id).number(row.queue.0).number(row.prev_rv).number(row.first_rv);
     let sum = sum.number(row.last_rv).number(row.at.as_micros()).number(row.format).text(&row.events);
     sum.0
 }
 
-/// What the checksum of the row must be.
+/// The checksum of the row's other columns.
 pub(super) fn of_key_row(row: &KeyRow) -> u32 {
     let sum = Sum::new(b'k').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv);
     let sum = sum.optional_number(row.known_rv).optional_text(row.known_object.as_deref());
@@ -55,12 +54,12 @@ pub(super) fn of_key_row(row: &KeyRow) -> u32 {
     sum.number(row.format).0
 }
 
-/// What the checksum of the row must be.
+/// The checksum of the row's other columns.
 pub(super) fn of_gravestone(row: &Gravestone) -> u32 {
     Sum::new(b'g').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv).0
 }
 
-/// What the checksum of the row must be.
+/// The checksum of the row's other columns.
 pub(super) fn of_queue_row(row: &QueueRow) -> u32 {
     let sum = Sum::new(b'q').number(row.id.0).number(row.version).text(&row.name).number(row.incarnation);
     let sum = sum.number(row.created_at.as_micros()).number(row.deleted).number(row.rv);

@@ -110,7 +110,6 @@ impl<'de> Deserialize<'de> for Config {
 }
 
 impl<'a> WireConfig<'a> {
-    /// The settings, to be written.
     fn of(config: &'a Config) -> Self {
         let part = |pointer: &'a Pointer| WirePointer {
             pointer: Text::of(&pointer.text),
@@ -142,7 +141,6 @@ impl<'a> WireConfig<'a> {
         }
     }
 
-    /// The settings that were read.
     fn read(&self) -> Result<Config, String> {
         let part = |part: &WirePointer<'_>| Pointer::parse(part.pointer.as_str(), part.optional);
         let key = self.key.iter().map(part).collect::<Result<_, _>>().and_then(KeySpec::new)?;

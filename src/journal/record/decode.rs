@@ -1,4 +1,4 @@
-//! From rows to engine values: the checksum first, then the format, then the text.
+//! Rows as engine values. The checksum is verified first, then the format, then the text is read.
 
 use super::json::shared_object;
 use super::names::Names;
@@ -8,25 +8,25 @@ use crate::engine::event::{Event, EventKind};
 use crate::engine::key::Key;
 use crate::engine::known::Known;
 use crate::engine::schedule::Slot;
-use crate::engine::snapshot::{Gone, KeyState, QueueState};
+use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueRow};
 use crate::name::{Incarnation, Name};
 
-/// Reads rows. One is used for all rows of a recovery: it holds the names that many of them share.
+/// Reads rows. A recovery uses one decoder for all rows, because it holds the names that many rows share.
 #[derive(Debug, Default)]
 pub struct Decoder {
     names: Names,
 }
 
 impl Decoder {
-    /// A decoder that has seen no names yet.
+    /// A decoder without names.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The events of a row, oldest first: at least one, numbered without a gap from `first_rv` to
-    /// `last_rv` (but for a recovery) and above `prev_rv`.
+    /// The events of a row, oldest first: at least one, with numbers above `prev_rv` that run from `first_rv` to
+    /// `last_rv` without a gap (except before a `Recovered`).
     ///
     /// # Errors
     /// [`Error`] names the row.
@@ -40,7 +40,7 @@ impl Decoder {
         events.map_err(|reason| Error::Unreadable { row: named(), reason })
     }
 
-    /// Whether a row is what was written, without a look at its events.
+    /// Verifies the checksum and the format of a row without reading its events.
     ///
     /// # Errors
     /// [`Error`] names the row.
@@ -48,7 +48,7 @@ impl Decoder {
         check(row.checksum, checksum::of_journal_row(row), row.format, || journal_row_name(row))
     }
 
-    /// The key of a row, and its place in the queue's table.
+    /// The key of a row, and its slot in the queue's table.
     ///
     /// # Errors
     /// [`Error`] names the row.
@@ -61,20 +61,20 @@ impl Decoder {
         }
     }
 
-    /// The key that a gravestone stands for. It has no text in it, so its format is that of the store.
+    /// The removed key of a tombstone row. The row contains no JSON, so it has no format version of its own.
     ///
     /// # Errors
     /// [`Error`] names the row.
-    pub fn gravestone(&mut self, row: &Gravestone) -> Result<Gone, Error> {
-        let named = || format!("gravestone {} (queue {}, key {:?})", row.slot, row.queue, row.key);
+    pub fn gravestone(&mut self, row: &Gravestone) -> Result<RemovedKey, Error> {
+        let named = || format!("tombstone row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
         check(row.checksum, checksum::of_gravestone(row), FORMAT, named)?;
         match Key::from_shared(row.key.clone()) {
-            Ok(key) => Ok(Gone { key, slot: row.slot, rv: row.rv }),
+            Ok(key) => Ok(RemovedKey { key, slot: row.slot, rv: row.rv }),
             Err(error) => Err(Error::Unreadable { row: named(), reason: error.to_string() }),
         }
     }
 
-    /// The queue of a row and its state, or what is left of it.
+    /// The queue of a row, with its state unless the queue was deleted.
     ///
     /// # Errors
     /// [`Error`] names the row.
@@ -108,14 +108,21 @@ impl Decoder {
                 Some(Known { object: shared_object(text.clone())?, rv, owner })
             }
             (None, None, None) => None,
-            _ => return Err("a part of its known object is missing".to_owned()),
+            _ => return Err("a column of its known object is missing".to_owned()),
         };
         let item = match &row.item {
             Some(text) => key::decode(text, &mut self.names)?,
             None => key::Item::default(),
         };
-        let key::Item { waiting, leased, schedule_state, mark } = item;
-        Ok(KeyState { key, rv: row.rv, known, waiting, leased, schedule_state, initial_pending: mark })
+        Ok(KeyState {
+            key,
+            rv: row.rv,
+            known,
+            waiting: item.waiting.into_owned(),
+            leased: item.leased.into_owned(),
+            schedule_state: item.schedule.into_owned(),
+            initial_pending: item.initial_pending,
+        })
     }
 }
 
@@ -134,7 +141,7 @@ fn check(found: u32, computed: u32, format: u32, name: impl Fn() -> String) -> R
     }
 }
 
-/// Only a recovery skips numbers: any other gap would be events that were lost on their way to the row.
+/// Checks the numbers of the events. Only `Recovered` skips numbers; any other gap means lost events.
 fn check_order(row: &JournalRow, events: &[Event]) -> Result<(), String> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return Err("it holds no events".to_owned());
@@ -143,16 +150,20 @@ fn check_order(row: &JournalRow, events: &[Event]) -> Result<(), String> {
         return Err(format!("it holds events {} to {}", first.rv, last.rv));
     }
     if first.rv <= row.prev_rv {
-        return Err(format!("event {} stands behind event {}", first.rv, row.prev_rv));
+        return Err(format!("event {} follows event {}", first.rv, row.prev_rv));
     }
     for (before, event) in events.iter().zip(events.iter().skip(1)) {
         let skips = event.kind == EventKind::Recovered && event.rv > before.rv;
         if before.rv.checked_add(1) != Some(event.rv) && !skips {
-            return Err(format!("event {} stands behind event {}", event.rv, before.rv));
+            return Err(format!("event {} follows event {}", event.rv, before.rv));
         }
     }
     if last.at != row.at {
-        return Err(format!("its last event is of {}, not {}", last.at.as_micros(), row.at.as_micros()));
+        return Err(format!(
+            "its last event is of the time {}, not {}",
+            last.at.as_micros(),
+            row.at.as_micros()
+        ));
     }
     Ok(())
 }

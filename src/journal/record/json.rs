@@ -1,7 +1,6 @@
-//! The pieces of JSON that all records are made of.
+//! The parts of JSON that all records share.
 //!
-//! It is not a document model. Objects are spliced in and cut out as text, never read: what a producer
-//! sent comes back byte for byte.
+//! This module is no document model: objects are written and read as raw text, so they come back byte for byte.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::engine::object::Object;
 
-/// JSON text that grows. It is bytes because that is what serde writes to.
+/// A growing JSON text. It consists of bytes, because serde writes bytes.
 #[derive(Debug, Default)]
 pub(super) struct Json(Vec<u8>);
 
@@ -22,24 +21,23 @@ impl Json {
         Self(Vec::with_capacity(bytes))
     }
 
-    /// Bytes so far.
+    /// The length in bytes.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds text that is a piece of JSON.
+    /// Appends a piece of JSON.
     pub(super) fn push(&mut self, text: &str) {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Adds a value. The types of records have text for names, so that nothing can fail.
-    #[expect(clippy::expect_used, reason = "memory takes every write, and names of members are text")]
+    /// Appends a value. Serializing a record can't fail: the names of its fields are text.
+    #[expect(clippy::expect_used, reason = "a write to memory succeeds, and the names of fields are text")]
     pub(super) fn push_value(&mut self, value: &impl Serialize) {
         serde_json::to_writer(&mut self.0, value).expect("a record can be written to memory");
     }
 
-    /// Cuts the text in two at `at`, where a comma and an element were added: the element begins an
-    /// array of its own.
+    /// Splits the text at `at`, where a comma and an element were appended. The element begins a new array.
     pub(super) fn split_off_array(&mut self, at: usize) -> Self {
         let mut array = self.0.split_off(at);
         if let Some(comma) = array.first_mut() {
@@ -49,13 +47,13 @@ impl Json {
     }
 
     /// The text.
-    #[expect(clippy::expect_used, reason = "serde writes UTF-8, and all else that is added is text")]
+    #[expect(clippy::expect_used, reason = "serde writes UTF-8, and every other piece is a str")]
     pub(super) fn into_string(self) -> String {
         String::from_utf8(self.0).expect("JSON is text")
     }
 }
 
-/// A text that is borrowed from the row, unless an escape stands in it.
+/// A text that borrows from the row unless it contains an escape.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -72,7 +70,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A finite number that is read by the standard library: serde_json by itself may be off by the last bit.
+/// A finite number, parsed by the standard library because serde_json may be off by the last bit.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct Float(pub(super) f64);
@@ -87,27 +85,21 @@ impl<'de> Deserialize<'de> for Float {
     }
 }
 
-/// Whether a member may be left out: reading puts the default in its place.
+/// Whether a field is left out: a reader then uses the default.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A span in whole microseconds, which is all that settings and the engine's own arithmetic know: below
-/// one it is cut off, and what is too long is the longest there is.
+/// A span in whole microseconds, the unit of settings and of the engine; longer spans saturate.
 pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The object that `text` is. Only the first byte is looked at: the row has a checksum.
+/// The known object in `text`. Only the first byte is checked, because the row has a checksum.
 pub(super) fn shared_object(text: Arc<str>) -> Result<Object, String> {
     if text.starts_with('{') {
         Ok(Object::from_shared(text))
     } else {
         Err("its known object is not a JSON object".to_owned())
     }
-}
-
-/// A member that must be there.
-pub(super) fn need<T>(member: Option<T>, name: &str) -> Result<T, String> {
-    member.ok_or_else(|| format!("{name:?} is missing"))
 }

@@ -1,4 +1,4 @@
-//! All of a queue that is not about one key, as JSON.
+//! The state of a queue without its keys, as JSON.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::engine::snapshot::QueueState;
 use crate::engine::time::Time;
 use crate::engine::{Initial, LastReplace};
 
-/// Mirrors [`QueueState`], without `rv`, which has a column.
+/// Mirrors [`QueueState`] without `rv`, which has a column of its own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WireState<'a> {
     last_at: u64,
@@ -61,7 +61,7 @@ struct WireLastReplace<'a> {
     counts: ReplaceCounts,
 }
 
-/// Leases that ended alike, one after the other: mostly all of them.
+/// Consecutive leases with the same outcome; usually all of them.
 #[derive(Debug, Serialize, Deserialize)]
 struct WireSettled {
     #[serde(with = "OutcomeWord")]
@@ -81,7 +81,7 @@ enum OutcomeWord {
 }
 
 impl<'a> WireState<'a> {
-    /// The state, to be written.
+    /// The mirror of `state`, for writing.
     pub(super) fn of(state: &'a QueueState) -> Self {
         let level = |level: BucketLevel| WireLevel { tokens: Float(level.tokens), at: level.at.as_micros() };
         let alike = state.settled.chunk_by(|(_, a), (_, b)| a == b);
@@ -100,7 +100,7 @@ impl<'a> WireState<'a> {
         }
     }
 
-    /// The state that was read, as of `rv`.
+    /// The state at the event `rv`.
     pub(super) fn read(&self, rv: Rv, names: &mut Names) -> QueueState {
         let level =
             |level: &WireLevel| BucketLevel { tokens: level.tokens.0, at: Time::from_micros(level.at) };

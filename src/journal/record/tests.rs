@@ -46,7 +46,7 @@ fn reason(row: &JournalRow) -> String {
 }
 
 #[test]
-fn every_event_comes_back() {
+fn every_event_is_read_back() {
     let events = samples::events(10, samples::kinds());
     assert_eq!(Decoder::new().events(&one_row(&events)), Ok(events.clone()));
     for mut event in events {
@@ -119,7 +119,7 @@ fn a_common_event_is_short() {
 }
 
 #[test]
-fn objects_come_back_byte_for_byte() {
+fn objects_are_read_back_byte_for_byte() {
     let deep = "{\"a\":".repeat(JSON_DEPTH_MAX) + "[ ]" + &"}".repeat(JSON_DEPTH_MAX);
     for text in ["{}", "{\n}", samples::ODD_OBJECT, r#"{"\ud83e\udd80":"\/\u0000"}"#, &deep] {
         let events = samples::events(10, vec![appended(text)]);
@@ -150,7 +150,7 @@ fn long_lists_are_split_by_bytes() {
             read.extend(part);
         }
         assert_eq!(read, events);
-        // No two rows that stand side by side would have fit in one: the brackets become a comma.
+        // No two adjacent rows would have fit into one, where a comma replaces their brackets.
         for pair in rows.windows(2) {
             let first = pair[1]
                 .events
@@ -175,7 +175,7 @@ fn a_row_is_at_most_a_mebibyte_unless_one_event_is_more() {
 }
 
 #[test]
-fn a_key_of_which_only_the_object_is_known_has_no_item() {
+fn a_key_with_only_a_known_object_has_no_item() {
     let items: Vec<_> =
         samples::key_states().iter().map(|state| key_row(QueueId(1), 0, state).item).collect();
     assert_eq!(items.iter().take_while(|item| item.is_none()).count(), 2);
@@ -189,7 +189,7 @@ fn unknown_fields_are_ignored() {
     let events = samples::events(10, samples::kinds());
     for (before, after) in [
         ("\"type\":", format!("{fields}\"type\":")),
-        ("\"data\":{", format!("{fields}\"data\":{{{fields}")),
+        ("\"data\":{\"", format!("{fields}\"data\":{{{fields}\"")),
         ("\"provenance\":{", format!("\"provenance\":{{{fields}")),
         ("\"nacked\":{", format!("\"nacked\":{{{fields}")),
         ("\"wait\":{", format!("\"wait\":{{{fields}")),
@@ -203,6 +203,7 @@ fn unknown_fields_are_ignored() {
     let state = samples::key_states().remove(6);
     let mut row = key_row(QueueId(1), 0, &state);
     let item = row.item.unwrap().replace("{\"place\"", &format!("{{{fields}\"place\""));
+    let item = item.replace("{\"schedule\"", &format!("{{{fields}\"schedule\""));
     row.item = Some(item.replace("{\"rv\":42,", &format!("{{{fields}\"rv\":42,")));
     row.checksum = checksum::of_key_row(&row);
     assert_eq!(Decoder::new().key(&row), Ok((0, state)));
@@ -243,41 +244,45 @@ fn an_unreadable_event_is_refused_and_named() {
 }
 
 #[test]
-fn events_without_order_are_refused() {
+fn events_out_of_order_are_refused() {
     let events = samples::events(10, vec![EventKind::Paused, EventKind::Resumed, EventKind::Closed]);
-    let told = |change: fn(&mut JournalRow)| {
+    let refused = |change: fn(&mut JournalRow)| {
         let mut row = one_row(&events);
         change(&mut row);
         row.checksum = checksum::of_journal_row(&row);
         reason(&row)
     };
-    assert_eq!(told(|row| row.prev_rv = 10), "event 10 stands behind event 10");
-    assert_eq!(told(|row| row.first_rv = 9), "it holds events 10 to 12");
-    assert_eq!(told(|row| row.last_rv = 13), "it holds events 10 to 12");
-    assert!(told(|row| row.at = samples::at(1)).starts_with("its last event is of 1763704802000000"));
+    assert_eq!(refused(|row| row.prev_rv = 10), "event 10 follows event 10");
+    assert_eq!(refused(|row| row.first_rv = 9), "it holds events 10 to 12");
+    assert_eq!(refused(|row| row.last_rv = 13), "it holds events 10 to 12");
+    assert!(
+        refused(|row| row.at = samples::at(1)).starts_with("its last event is of the time 1763704802000000")
+    );
     for number in ["10", "12", "13"] {
         let row = changed(one_row(&events), "\"rv\":11", &format!("\"rv\":{number}"));
-        assert!(reason(&row).contains("stands behind event"), "{number}");
+        assert!(reason(&row).contains("follows event"), "{number}");
     }
 }
 
 #[test]
-fn a_key_with_a_part_missing_is_refused() {
-    let told = |change: fn(&mut KeyRow)| {
+fn a_key_without_a_required_part_is_refused() {
+    fn refused(change: impl FnOnce(&mut KeyRow)) -> String {
         let mut row = key_row(QueueId(3), 7, &samples::key_states()[6]);
         change(&mut row);
         row.checksum = checksum::of_key_row(&row);
         Decoder::new().key(&row).unwrap_err().to_string()
-    };
-    let part = "key row 7 (queue 3, key \"sku-1\"): unreadable: a part of its known object is missing";
-    assert_eq!(told(|row| row.known_rv = None), part);
-    assert_eq!(told(|row| row.known_object = None), part);
+    }
+    let part = "key row 7 (queue 3, key \"sku-1\"): unreadable: a column of its known object is missing";
+    assert_eq!(refused(|row| row.known_rv = None), part);
+    assert_eq!(refused(|row| row.known_object = None), part);
     assert!(
-        told(|row| row.known_object = Some("[]".into())).ends_with("its known object is not a JSON object")
+        refused(|row| row.known_object = Some("[]".into()))
+            .ends_with("its known object is not a JSON object")
     );
-    assert!(told(|row| row.item = Some("{\"place\":\"ready\"}".into())).ends_with("\"turn\" is missing"));
-    assert!(told(|row| row.item = Some("{\"place\":\"leased\"}".into())).ends_with("\"lease\" is missing"));
-    assert!(told(|row| row.key = "a\nb".into()).ends_with("the key contains a control character"));
+    let with_item = |item: &'static str| refused(|row| row.item = Some(item.into()));
+    assert!(with_item("{}").contains("missing field `schedule`"));
+    assert!(with_item("{\"schedule\":{\"place\":{\"ready\":{\"rv\":1}}}}").contains("missing field `since`"));
+    assert!(refused(|row| row.key = "a\nb".into()).ends_with("the key contains a control character"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use deltaq::engine::key::Key;
-use deltaq::engine::snapshot::Gone;
+use deltaq::engine::snapshot::RemovedKey;
 use deltaq::engine::time::Time;
 use deltaq::journal::record::{self, Decoder, Identity};
 use deltaq::journal::recovery::{self, Progress};
@@ -21,7 +21,7 @@ const PRICES: QueueId = QueueId(1);
 /// A store with rows in every table, including gravestones and a deleted queue.
 async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     let folder = full_store(scratch, name);
-    let gone = Gone { key: Key::new("gone").expect("a key"), slot: 70, rv: 8 };
+    let gone = RemovedKey { key: Key::new("gone").expect("a key"), slot: 70, rv: 8 };
     let Gravestone { queue, slot, key, rv, checksum } = record::gravestone(PRICES, &gone);
     let text = format!("INSERT INTO gravestones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
     change(&folder, &text).await;

@@ -72,8 +72,8 @@ async fn the_sql_of_the_documents_gives_what_they_say() {
 
     // Nothing is parked at first; a parked key shows up.
     assert_eq!(rows(&mut connection, parked).await, Vec::<Vec<String>>::new());
-    let park =
-        r#"UPDATE keys SET item = '{"place":"parked","failures":3,"last_error":"no"}' WHERE key = 'sku-2'"#;
+    let park = r#"UPDATE keys SET item =
+        '{"schedule":{"place":"parked","failures":3,"backoff":{"last_error":"no"}}}' WHERE key = 'sku-2'"#;
     sqlx::query(park).execute(&mut connection).await.expect("a change");
     assert_eq!(rows(&mut connection, parked).await, [["prices", "sku-2", "3", "no"]]);
 }

@@ -7,13 +7,13 @@ use deltaq::engine::Queue;
 use deltaq::engine::delta::Rv;
 use deltaq::engine::event::Event;
 use deltaq::engine::schedule::Slot;
-use deltaq::engine::snapshot::{CheckpointChunk, Gone, KeyState, QueueState};
+use deltaq::engine::snapshot::{CheckpointChunk, KeyState, QueueState, RemovedKey};
 
 /// One transaction. The events up to `as_of` are durable before it or with it.
 #[derive(Debug, Default)]
 struct Write {
     as_of: Rv,
-    gone: Vec<Gone>,
+    gone: Vec<RemovedKey>,
     keys: Vec<(Slot, KeyState)>,
     completed: Option<QueueState>,
 }
@@ -23,7 +23,7 @@ struct Write {
 struct Rows {
     queue: QueueState,
     keys: BTreeMap<Slot, KeyState>,
-    graves: Vec<Gone>,
+    graves: Vec<RemovedKey>,
 }
 
 /// The transactions of a queue's checkpoints, so that a crash can happen between any two.
@@ -76,14 +76,14 @@ impl Store {
 
     fn write(&mut self, as_of: Rv, slice: &CheckpointChunk, pieces: usize) {
         let size = |all: usize| all.div_ceil(pieces.max(1)).max(1);
-        let (gone_size, key_size) = (size(slice.gone.len()), size(slice.keys.len()));
-        for gone in slice.gone.chunks(gone_size) {
+        let (gone_size, key_size) = (size(slice.removed.len()), size(slice.keys.len()));
+        for gone in slice.removed.chunks(gone_size) {
             self.writes.push(Write { as_of, gone: gone.to_vec(), ..Write::default() });
         }
         let mut keys = slice.keys.chunks(key_size);
         // The last removed keys may share a transaction with the first changed keys.
         if pieces == 1
-            && !slice.gone.is_empty()
+            && !slice.removed.is_empty()
             && let Some(last) = self.writes.last_mut()
         {
             last.keys = keys.next().unwrap_or_default().to_vec();

@@ -4,7 +4,7 @@ use deltaq::engine::command::Outcome;
 use deltaq::engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded};
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::schedule::Slot;
-use deltaq::engine::snapshot::{Gone, KeyState};
+use deltaq::engine::snapshot::{KeyState, RemovedKey};
 
 use super::*;
 use crate::properties::store::Store;
@@ -246,13 +246,13 @@ fn a_tombstone_row_names_the_event_that_removed_the_key_and_covers_it() {
     fixture.produce([queued("a"), queued("z")]).expect("there is room");
     let before = fixture.queue.queue_state();
     fixture.queue.begin_checkpoint();
-    assert!(fixture.queue.capture(9, 9).gone.is_empty());
+    assert!(fixture.queue.capture(9, 9).removed.is_empty());
     let slot = slot(&fixture, "a");
     let a = fixture.pop();
     fixture.ack(&a);
-    let gone = Gone { key: key("a"), slot, rv: fixture.queue.resource_version() };
-    assert_eq!(fixture.queue.capture(9, 9).gone, [gone]);
-    assert!(fixture.queue.capture(9, 9).gone.is_empty(), "each is told of once");
+    let removed = RemovedKey { key: key("a"), slot, rv: fixture.queue.resource_version() };
+    assert_eq!(fixture.queue.capture(9, 9).removed, [removed]);
+    assert!(fixture.queue.capture(9, 9).removed.is_empty(), "each is told of once");
 
     let again = |rv| Event {
         rv,

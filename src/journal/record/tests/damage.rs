@@ -1,4 +1,4 @@
-//! What is not as it was written is seen, wherever it is.
+//! Damage to any column of any row is found.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::engine::time::Time;
 use crate::journal::record::{self, Decoder, Error, checksum, journal_rows, key_row, queue_row};
 use crate::journal::store::QueueId;
 
-/// The text with one bit changed, for every bit that leaves it text.
+/// The text with one bit flipped, for every bit that leaves valid UTF-8.
 fn flipped(text: &str) -> Vec<String> {
     let mut all = Vec::new();
     for index in 0..text.len() {
@@ -21,7 +21,7 @@ fn flipped(text: &str) -> Vec<String> {
     all
 }
 
-/// Applies changes to copies of a row, one at a time.
+/// Copies of a row, each with one change.
 struct Damage<R> {
     row: R,
     damaged: Vec<R>,
@@ -54,7 +54,7 @@ impl<R: Clone + PartialEq + std::fmt::Debug> Damage<R> {
         self.with(|row| flip(row, u64::MAX >> (64 - bits)));
     }
 
-    fn must_be_seen<T: std::fmt::Debug>(self, read: impl Fn(&R) -> Result<T, Error>) {
+    fn must_be_found<T: std::fmt::Debug>(self, read: impl Fn(&R) -> Result<T, Error>) {
         read(&self.row).unwrap();
         for row in self.damaged {
             assert!(matches!(read(&row), Err(Error::Damaged { .. })), "{row:?}");
@@ -67,7 +67,7 @@ fn low(number: u64) -> u32 {
 }
 
 #[test]
-fn in_a_journal_row() {
+fn damage_to_a_journal_row_is_found() {
     let events = samples::events(10, samples::kinds().split_off(1));
     let mut damage = Damage::new(journal_rows(QueueId(3), 812, 9, &events).remove(0));
     let text = damage.row.events.clone();
@@ -82,11 +82,11 @@ fn in_a_journal_row() {
     });
     damage.number(32, |row, mask| row.format ^= low(mask));
     damage.number(32, |row, mask| row.checksum ^= low(mask));
-    damage.must_be_seen(|row| Decoder::new().events(row));
+    damage.must_be_found(|row| Decoder::new().events(row));
 }
 
 #[test]
-fn in_a_key_row() {
+fn damage_to_a_key_row_is_found() {
     let mut damage = Damage::new(key_row(QueueId(3), 7, &samples::key_states()[6]));
     let row = damage.row.clone();
     damage.text(&row.key, |row, text| row.key = text.into());
@@ -105,23 +105,23 @@ fn in_a_key_row() {
     damage.with(|row| row.item = None);
     damage.with(|row| row.owner = Some("".into()));
     damage.with(|row| std::mem::swap(&mut row.key, row.owner.as_mut().unwrap()));
-    damage.must_be_seen(|row| Decoder::new().key(row));
+    damage.must_be_found(|row| Decoder::new().key(row));
 }
 
 #[test]
-fn in_a_gravestone() {
-    let mut damage = Damage::new(record::gravestone(QueueId(3), &samples::gone()));
+fn damage_to_a_tombstone_row_is_found() {
+    let mut damage = Damage::new(record::gravestone(QueueId(3), &samples::removed()));
     let key: Arc<str> = damage.row.key.clone();
     damage.text(&key, |row, text| row.key = text.into());
     damage.number(32, |row, mask| row.queue.0 ^= low(mask));
     damage.number(32, |row, mask| row.slot ^= low(mask));
     damage.number(64, |row, mask| row.rv ^= mask);
     damage.number(32, |row, mask| row.checksum ^= low(mask));
-    damage.must_be_seen(|row| Decoder::new().gravestone(row));
+    damage.must_be_found(|row| Decoder::new().gravestone(row));
 }
 
 #[test]
-fn in_a_queue_row() {
+fn damage_to_a_queue_row_is_found() {
     let mut damage = Damage::new(queue_row(&samples::identity(), &samples::queue_states()[2]));
     let row = damage.row.clone();
     damage.text(&row.name, |row, text| row.name = text.into());
@@ -136,11 +136,11 @@ fn in_a_queue_row() {
     damage.number(64, |row, mask| row.rv ^= mask);
     damage.number(32, |row, mask| row.format ^= low(mask));
     damage.number(32, |row, mask| row.checksum ^= low(mask));
-    damage.must_be_seen(|row| Decoder::new().queue(row));
+    damage.must_be_found(|row| Decoder::new().queue(row));
 }
 
 #[test]
-fn is_named_with_its_row() {
+fn the_error_names_the_damaged_row() {
     let events = samples::events(10, samples::kinds());
     let mut row = journal_rows(QueueId(3), 812, 9, &events).remove(0);
     let checksum = row.checksum;
@@ -154,10 +154,10 @@ fn is_named_with_its_row() {
             row.checksum
         )
     );
-    let mut row = record::gravestone(QueueId(3), &samples::gone());
+    let mut row = record::gravestone(QueueId(3), &samples::removed());
     row.rv += 1;
     let message = Decoder::new().gravestone(&row).unwrap_err().to_string();
-    assert!(message.starts_with("gravestone 7 (queue 3, key \"sku-1\"): damaged"), "{message}");
+    assert!(message.starts_with("tombstone row 7 (queue 3, key \"sku-1\"): damaged"), "{message}");
     let mut row = queue_row(&samples::identity(), &samples::queue_states()[0]);
     row.rv += 1;
     let message = Decoder::new().queue(&row).unwrap_err().to_string();
@@ -165,7 +165,7 @@ fn is_named_with_its_row() {
 }
 
 #[test]
-fn in_a_schema_that_has_its_checksum() {
+fn an_invalid_schema_with_a_right_checksum_is_refused() {
     let wrong = |right: &str, wrong: &str| {
         let mut row = queue_row(&samples::identity(), &samples::queue_states()[3]);
         assert!(row.state.contains(right), "{}", row.state);
@@ -180,7 +180,7 @@ fn in_a_schema_that_has_its_checksum() {
 }
 
 #[test]
-fn a_row_of_another_version_is_whole_but_not_read() {
+fn a_row_of_an_unknown_version_is_refused() {
     let mut row = key_row(QueueId(3), 7, &samples::key_states()[0]);
     row.format = 2;
     row.checksum = checksum::of_key_row(&row);

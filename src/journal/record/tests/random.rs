@@ -1,4 +1,4 @@
-//! Random events and states from a seed come back from their rows as they were.
+//! Random events and states, drawn from a seed, are read back from their rows unchanged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::journal::store::QueueId;
 
 const STATES: u64 = 2_000;
 
-/// Draws values; every kind of text and number that has a way to go wrong comes up.
+/// Draws values, among them every kind of text and number that is easy to get wrong.
 struct Dice(Rng);
 
 impl Dice {
@@ -339,7 +339,7 @@ impl Dice {
 }
 
 #[test]
-fn events_come_back() {
+fn random_events_are_read_back() {
     let mut decoder = Decoder::new();
     let mut seen = BTreeSet::new();
     for seed in 0..STATES {
@@ -353,7 +353,7 @@ fn events_come_back() {
 }
 
 #[test]
-fn keys_come_back() {
+fn random_keys_are_read_back() {
     let mut decoder = Decoder::new();
     for seed in 0..STATES {
         let state = Dice(Rng::with_seed(seed)).key_state();
@@ -363,7 +363,7 @@ fn keys_come_back() {
 }
 
 #[test]
-fn queues_come_back() {
+fn random_queues_are_read_back() {
     let mut decoder = Decoder::new();
     for seed in 0..STATES {
         let state = Dice(Rng::with_seed(seed)).queue_state();

@@ -16,7 +16,7 @@ use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
-use crate::engine::snapshot::{Gone, KeyState, QueueState};
+use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::{Initial, LastReplace};
@@ -24,14 +24,14 @@ use crate::journal::record::Identity;
 use crate::journal::store::QueueId;
 use crate::name::{Incarnation, Name};
 
-/// What the samples begin at: 2025-11-21T06:00:00Z.
+/// The time of the first sample: 2025-11-21T06:00:00Z.
 pub(super) const START_US: u64 = 1_763_704_800_000_000;
 
-/// An object whose text no parser would write again as it is.
+/// An object whose text no serializer would write in the same way.
 pub(super) const ODD_OBJECT: &str =
     "{ \"key\" : \"sku-1\",\"n\":[1.0e+400, -0.00 ,\t{}], \"caf\\u00e9\": \"\\\"}\",\"object\":{\"rv\":1} }";
 
-/// An instant so many seconds after the start.
+/// The instant this many seconds after the start.
 pub(super) fn at(seconds: u64) -> Time {
     Time::from_micros(START_US + seconds * 1_000_000)
 }
@@ -166,7 +166,7 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     events
 }
 
-/// Settings with everything set, and nothing at its default.
+/// Settings with every field set to a value other than its default.
 pub(super) fn full_config() -> Config {
     let pointers = vec![Pointer::parse("/metadata/namespace", true), Pointer::parse("/a~1b", false)];
     Config {
@@ -202,7 +202,7 @@ pub(super) fn full_config() -> Config {
     }
 }
 
-/// Settings with a schema and something to prune.
+/// Settings with a schema and pruned members.
 pub(super) fn admitting_config() -> Config {
     let schema = r#"{ "required" : ["price"], "properties":{"price":{"minimum":0.10,"default":1e400}} }"#;
     let prune = ["/metadata/managedFields", "/a~1b"];
@@ -224,7 +224,7 @@ pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
     }
 }
 
-/// Keys in every place, the first with nothing but its object.
+/// Keys in every place. The first one has only a known object.
 pub(super) fn key_states() -> Vec<KeyState> {
     let object = Object::from_valid(ODD_OBJECT);
     let plain = KeyState {
@@ -291,7 +291,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
     ]
 }
 
-/// A lease with nothing more than it must have, and one with everything set.
+/// A lease with only its required fields, and one with all fields.
 fn leases(turn: ReadyPosition) -> [Lease; 2] {
     let bare = Lease {
         token: 42,
@@ -315,7 +315,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
     [bare, full]
 }
 
-/// A new queue, and one with everything set.
+/// A new queue, and one with all fields.
 pub(super) fn queue_states() -> Vec<QueueState> {
     let new = QueueState {
         rv: 9,
@@ -384,6 +384,6 @@ pub(super) fn identity() -> Identity {
     }
 }
 
-pub(super) fn gone() -> Gone {
-    Gone { key: key(), slot: 7, rv: 44 }
+pub(super) fn removed() -> RemovedKey {
+    RemovedKey { key: key(), slot: 7, rv: 44 }
 }
