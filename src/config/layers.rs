@@ -186,14 +186,12 @@ impl Fault {
         let mut setting = String::new();
         let mut is_inside_value = false;
         for segment in path {
-            match segment {
-                Segment::Map { key } => setting = join(&setting, &shortened(key)),
-                // An entry of a list or a variant is part of the setting's value.
-                _ => {
-                    is_inside_value = true;
-                    break;
-                }
-            }
+            // An entry of a list or a variant is part of the setting's value.
+            let Segment::Map { key } = segment else {
+                is_inside_value = true;
+                break;
+            };
+            setting = join(&setting, &shortened(key));
         }
         let is_secret = is_within(&setting, "access");
         if is_secret {

@@ -33,7 +33,7 @@ pub struct QueueDefaults {
     pub lease: DurationText,
     /// Failures after which a key is parked; 0 never parks.
     #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
-    #[schema(value_type = u64, minimum = 0, maximum = 4294967295_i64)]
+    #[schema(value_type = u64, minimum = 0, maximum = 4_294_967_295_i64)]
     pub max_failures: u32,
     /// The backoff of a failed key.
     #[serde(deserialize_with = "range::table")]
@@ -48,19 +48,19 @@ pub struct QueueDefaults {
     pub resync_period: Option<DurationText>,
     /// Most keys of the queue, known keys included.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
-    #[schema(minimum = 1, maximum = 1000000000)]
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub max_keys: usize,
     /// Longest object, in bytes of JSON.
     #[serde(deserialize_with = "range::whole::<2, { 1 << 30 }, _, _>")]
-    #[schema(minimum = 2, maximum = 1073741824)]
+    #[schema(minimum = 2, maximum = 1_073_741_824)]
     pub max_object_bytes: usize,
     /// Most waiting deltas of a key; past it the oldest are merged.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000_000, _, _>")]
-    #[schema(minimum = 2, maximum = 1000000000)]
+    #[schema(minimum = 2, maximum = 1_000_000_000)]
     pub max_deltas_per_key: usize,
     /// Most bytes of waiting objects of a key; past it the oldest are merged.
     #[serde(deserialize_with = "range::whole::<1, { 1 << 40 }, _, _>")]
-    #[schema(minimum = 1, maximum = 1099511627776_i64)]
+    #[schema(minimum = 1, maximum = 1_099_511_627_776_i64)]
     pub max_bytes_per_key: usize,
     /// Replace refuses to delete more than this percentage of a source's keys; unset is no limit.
     #[serde(
@@ -76,7 +76,7 @@ pub struct QueueDefaults {
         deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(minimum = 0, maximum = 9223372036854775807_i64)]
+    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
     pub max_deletes: Option<u64>,
     /// How long events are kept.
     #[serde(default, deserialize_with = "range::table")]
@@ -171,7 +171,7 @@ pub struct ItemFastSlow {
     pub slow: DurationText,
     /// Number of failures that count as the first.
     #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
-    #[schema(value_type = u64, minimum = 0, maximum = 4294967295_i64)]
+    #[schema(value_type = u64, minimum = 0, maximum = 4_294_967_295_i64)]
     pub max_fast: u32,
 }
 
@@ -181,11 +181,11 @@ pub struct ItemFastSlow {
 pub struct Bucket {
     /// Tokens added per second.
     #[serde(deserialize_with = "range::positive::<1_000_000_000, _>")]
-    #[schema(exclusive_minimum = 0, maximum = 1000000000)]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub qps: f64,
     /// Most tokens in the bucket.
     #[serde(deserialize_with = "range::whole::<1, U32_MAX, _, _>")]
-    #[schema(value_type = u64, minimum = 1, maximum = 4294967295_i64)]
+    #[schema(value_type = u64, minimum = 1, maximum = 4_294_967_295_i64)]
     pub burst: u32,
 }
 
@@ -207,7 +207,7 @@ pub struct Retention {
         deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(minimum = 0, maximum = 9223372036854775807_i64)]
+    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
     pub bytes: Option<u64>,
 }
 

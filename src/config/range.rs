@@ -370,12 +370,11 @@ fn text<'de, D: Deserializer<'de>, T>(
 }
 
 fn is_host(text: &str) -> bool {
-    match text.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok()),
-        None => {
-            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-            (1..=253).contains(&text.len()) && text.bytes().all(is_allowed)
-        }
+    if let Some(rest) = text.strip_prefix('[') {
+        rest.strip_suffix(']').is_some_and(|ip| ip.parse::<Ipv6Addr>().is_ok())
+    } else {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        (1..=253).contains(&text.len()) && text.bytes().all(is_allowed)
     }
 }
 

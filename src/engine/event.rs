@@ -335,8 +335,9 @@ impl Ending {
     #[must_use]
     pub fn error(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Nacked(Failure { error, .. }) | Self::Expired(Failure { error, .. }) => error.as_ref(),
-            Self::Rejected { error } => error.as_ref(),
+            Self::Nacked(Failure { error, .. })
+            | Self::Expired(Failure { error, .. })
+            | Self::Rejected { error } => error.as_ref(),
             Self::Acked | Self::Done | Self::Released | Self::Undelivered => None,
         }
     }

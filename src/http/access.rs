@@ -26,7 +26,7 @@ fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let gate = &visit.state.gate;
-    if gate.demands_certificates && !visit.peer().is_some_and(|peer| peer.certificate.is_some()) {
+    if gate.demands_certificates && visit.peer().is_none_or(|peer| peer.certificate.is_none()) {
         let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
         return Err(Problem::new(Code::Unauthorized, detail));
     }

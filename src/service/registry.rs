@@ -343,7 +343,7 @@ impl Registry {
     /// Number of leased keys of all queues.
     #[must_use]
     pub fn leased(&self) -> usize {
-        self.handles().iter().map(|handle| handle.leased()).sum()
+        self.handles().iter().map(super::queue::Handle::leased).sum()
     }
 
     /// Ends the journal once all callers are gone: keys that did not reach theirs are given back, and the journal writes what

@@ -113,7 +113,8 @@ async fn half_a_head_takes_little_memory() {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let write = async {
         let mut written = 0;
-        let head = [b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nx: ".as_slice(), &[b'x'; 200_000]].concat();
+        let head =
+            [b"GET /v1/info HTTP/1.1\r\nhost: localhost\r\nx: ".as_slice(), &vec![b'x'; 200_000]].concat();
         while let Ok(bytes @ 1..) = writer.write(&head[written..]).await {
             written += bytes;
         }

@@ -23,7 +23,9 @@ pub(in crate::journal) fn bytes_about(event: &Event) -> usize {
 /// Reads an array of events.
 pub(super) fn decode(text: &str, names: &mut Names) -> Result<Vec<Event>, String> {
     let mut events: Vec<Event> = serde_json::from_str(text).map_err(|error| format!("events: {error}"))?;
-    events.iter_mut().for_each(|event| share_names(&mut event.kind, names));
+    for event in &mut events {
+        share_names(&mut event.kind, names);
+    }
     Ok(events)
 }
 

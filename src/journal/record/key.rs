@@ -20,15 +20,11 @@ pub(super) struct Item<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) initial_pending: Option<Rv>,
     /// Deltas that are not leased, oldest first.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, skip_serializing_if = "<[Delta]>::is_empty")]
     pub(super) waiting: Cow<'a, [Delta]>,
     /// Deltas that a worker holds, oldest first.
-    #[serde(default, skip_serializing_if = "is_empty")]
+    #[serde(default, skip_serializing_if = "<[Delta]>::is_empty")]
     pub(super) leased: Cow<'a, [Delta]>,
-}
-
-fn is_empty(deltas: &Cow<'_, [Delta]>) -> bool {
-    deltas.is_empty()
 }
 
 /// The item of a key; none if all its fields have their defaults.
