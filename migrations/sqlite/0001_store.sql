@@ -37,7 +37,7 @@ CREATE TABLE keys (
 );
 
 -- Removed keys, until no replay starts before their removal.
-CREATE TABLE gravestones (
+CREATE TABLE tombstones (
     queue_id INTEGER NOT NULL,
     slot INTEGER NOT NULL,
     rv INTEGER NOT NULL,
@@ -45,7 +45,7 @@ CREATE TABLE gravestones (
     key TEXT NOT NULL
 );
 
-CREATE INDEX gravestones_by_rv ON gravestones (queue_id, rv);
+CREATE INDEX tombstones_by_rv ON tombstones (queue_id, rv);
 
 -- Queues at their last checkpoint, and deleted queues whose rows are not all removed.
 CREATE TABLE queues (

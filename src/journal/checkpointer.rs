@@ -156,7 +156,7 @@ impl Current {
         let mut has_keys = false;
         while left > 0 {
             if let Some(gone) = self.gone.next() {
-                writes.gravestones.push(record::gravestone(self.row.id, &gone));
+                writes.tombstones.push(record::tombstone(self.row.id, &gone));
                 left -= 1;
             } else if let Some((slot, state)) = self.keys.next() {
                 let row = record::key_row(self.row.id, slot, &state);

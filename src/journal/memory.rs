@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::store::{
-    Error, Gravestone, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
-    REMOVED_ROWS_MAX, Reader, Segment, Size, Store, Writes,
+    Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
+    REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
 };
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
@@ -41,7 +41,7 @@ pub enum Fault {
 struct Disk {
     journal: BTreeMap<u64, JournalRow>,
     queues: BTreeMap<QueueId, QueueRow>,
-    gravestones: Vec<Gravestone>,
+    tombstones: Vec<TombstoneRow>,
     keys: BTreeMap<(QueueId, Slot), KeyRow>,
     next_row: u64,
     /// The numbers of queues whose rows were removed.
@@ -189,7 +189,7 @@ impl Store for Memory {
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
         let disk = lock(&self.disk);
         Ok(disk.journal.values().any(|row| row.queue == queue)
-            || disk.gravestones.iter().any(|stone| stone.queue == queue)
+            || disk.tombstones.iter().any(|row| row.queue == queue)
             || disk.keys.range((queue, 0)..=(queue, Slot::MAX)).next().is_some())
     }
 
@@ -233,13 +233,13 @@ impl Disk {
             self.next_row = self.next_row.max(row.id + 1);
             self.journal.insert(row.id, row);
         }
-        for stone in writes.gravestones {
-            self.keys.remove(&(stone.queue, stone.slot));
-            self.gravestones.push(stone);
+        for row in writes.tombstones {
+            self.keys.remove(&(row.queue, row.slot));
+            self.tombstones.push(row);
         }
         self.keys.extend(writes.keys.into_iter().map(|row| ((row.queue, row.slot), row)));
         for (queue, rv) in writes.outlived {
-            self.remove_gravestones(|stone| stone.queue == queue && stone.rv <= rv, REMOVED_ROWS_MAX);
+            self.remove_tombstones(|row| row.queue == queue && row.rv <= rv, REMOVED_ROWS_MAX);
         }
         for (queue, rv) in writes.trimmed {
             let goes = |row: &JournalRow| row.queue == queue && row.last_rv <= rv;
@@ -282,10 +282,10 @@ impl Disk {
         }
     }
 
-    fn remove_gravestones(&mut self, goes: impl Fn(&Gravestone) -> bool, rows: u32) {
+    fn remove_tombstones(&mut self, goes: impl Fn(&TombstoneRow) -> bool, rows: u32) {
         let mut left = rows;
-        self.gravestones.retain(|stone| {
-            let goes = left > 0 && goes(stone);
+        self.tombstones.retain(|row| {
+            let goes = left > 0 && goes(row);
             left -= u32::from(goes);
             !goes
         });
@@ -293,7 +293,7 @@ impl Disk {
 
     fn sweep(&mut self, queue: QueueId, rows: u32) {
         self.remove_journal(|row| row.queue == queue, rows, u64::MAX);
-        self.remove_gravestones(|stone| stone.queue == queue, rows);
+        self.remove_tombstones(|row| row.queue == queue, rows);
         let keys = self.keys.range((queue, 0)..=(queue, Slot::MAX)).map(|(id, _)| *id).take(rows as usize);
         for id in keys.collect::<Vec<_>>() {
             self.keys.remove(&id);
@@ -319,9 +319,9 @@ impl Reader for Memory {
         ready(lock(&self.disk).queues.values().cloned().collect())
     }
 
-    fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>> {
+    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
         let disk = lock(&self.disk);
-        ready(disk.gravestones.iter().filter(|stone| stone.queue == queue).cloned().collect())
+        ready(disk.tombstones.iter().filter(|row| row.queue == queue).cloned().collect())
     }
 
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {

@@ -37,7 +37,7 @@ use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::engine::time::Time;
-use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow};
+use crate::journal::store::{JournalRow, KeyRow, QueueId, QueueRow, TombstoneRow};
 use crate::name::{Incarnation, Name};
 
 pub use self::decode::Decoder;
@@ -135,10 +135,10 @@ pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState) -> KeyRow {
 
 /// The row that records that a key was removed.
 #[must_use]
-pub fn gravestone(queue: QueueId, removed: &RemovedKey) -> Gravestone {
+pub fn tombstone(queue: QueueId, removed: &RemovedKey) -> TombstoneRow {
     let key = removed.key.as_str().into();
-    let mut row = Gravestone { queue, slot: removed.slot, key, rv: removed.rv, checksum: 0 };
-    row.checksum = checksum::of_gravestone(&row);
+    let mut row = TombstoneRow { queue, slot: removed.slot, key, rv: removed.rv, checksum: 0 };
+    row.checksum = checksum::of_tombstone(&row);
     row
 }
 

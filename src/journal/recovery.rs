@@ -199,8 +199,8 @@ async fn floors(
     decoder: &mut Decoder,
 ) -> Result<HashMap<Key, Rv>, Error> {
     let mut floors = HashMap::new();
-    for stone in reader.gravestones(queue).await? {
-        let gone = decoder.gravestone(&stone)?;
+    for row in reader.tombstones(queue).await? {
+        let gone = decoder.tombstone(&row)?;
         let floor: &mut Rv = floors.entry(gone.key).or_default();
         *floor = gone.rv.max(*floor);
     }

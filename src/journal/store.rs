@@ -76,10 +76,10 @@ pub struct KeyRow {
 
 /// Says that a key was gone as of an event: older events of it must not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gravestone {
+pub struct TombstoneRow {
     /// The queue.
     pub queue: QueueId,
-    /// The slot that the key had. Writing the gravestone removes the row of the slot.
+    /// The slot that the key had. Writing the tombstone removes the row of the slot.
     pub slot: Slot,
     /// The key.
     pub key: Arc<str>,
@@ -128,17 +128,17 @@ pub struct Writes {
     /// Put in place of the rows with the same `id`.
     pub queues: Vec<QueueRow>,
     /// Appended; the key rows of their slots are removed.
-    pub gravestones: Vec<Gravestone>,
+    pub tombstones: Vec<TombstoneRow>,
     /// Put in place of the rows with the same `queue` and `slot`.
     pub keys: Vec<KeyRow>,
-    /// For each queue, gravestones up to this event are removed: the oldest [`REMOVED_ROWS_MAX`] of them,
+    /// For each queue, tombstones up to this event are removed: the oldest [`REMOVED_ROWS_MAX`] of them,
     /// so that one write stays short. What is left does no harm and goes with a later write that says so.
     pub outlived: Vec<(QueueId, Rv)>,
     /// For each queue, journal rows with a `last_rv` up to this one are removed: the oldest ones, up to
     /// [`REMOVED_ROWS_MAX`] and about [`REMOVED_BYTES_MAX`] of events, at least one. What is left goes with
     /// a later write that says so.
     pub trimmed: Vec<(QueueId, Rv)>,
-    /// Of these queues, up to so many key rows, gravestones and journal rows each are removed, and at most
+    /// Of these queues, up to so many key rows, tombstones and journal rows each are removed, and at most
     /// [`REMOVED_ROWS_MAX`]. Nothing happens to a queue that has none.
     pub swept: Vec<(QueueId, u32)>,
     /// Of these queues the rows in [`queues`](Self::queues) are removed, if they are deleted. The store keeps
@@ -152,7 +152,7 @@ impl Writes {
     /// Leaves out the rows of checkpoints that are of other queues than `stays` says.
     pub(super) fn retain(&mut self, stays: impl Fn(QueueId) -> bool) {
         self.queues.retain(|row| stays(row.id));
-        self.gravestones.retain(|stone| stays(stone.queue));
+        self.tombstones.retain(|row| stays(row.queue));
         self.keys.retain(|row| stays(row.queue));
         self.outlived.retain(|(queue, _)| stays(*queue));
     }
@@ -325,8 +325,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// All queues, also what is left of deleted ones, by `id`.
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>>;
 
-    /// All gravestones of a queue.
-    fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>>;
+    /// All tombstones of a queue.
+    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>>;
 
     /// Up to `limit` keys of a queue from `slot` on, by slot. They are read from the call on, while the
     /// caller does something else.

@@ -237,7 +237,7 @@ fn relative_uses(code: &str, own: &[String]) -> Vec<String> {
         }
         end = code.len() - rest.len();
         let Some(parent) = own.len().checked_sub(levels) else { continue };
-        let prefix = own[..parent].iter().map(|module| format!("{module}::")).collect::<String>();
+        let prefix: String = own[..parent].iter().flat_map(|module| [module, "::"]).collect();
         expand(&prefix, rest, &mut paths);
     }
     paths

@@ -5,7 +5,7 @@
 //! order of the struct. A whole number or a flag takes eight bytes, little-endian. A text is its length in bytes as such
 //! a number, followed by its UTF-8. A nullable column is the number 0, or the number 1 followed by its value.
 
-use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueRow};
+use crate::journal::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 
 /// The checksum of the columns so far.
 struct Sum(u32);
@@ -55,7 +55,7 @@ pub(super) fn of_key_row(row: &KeyRow) -> u32 {
 }
 
 /// The checksum of the row's other columns.
-pub(super) fn of_gravestone(row: &Gravestone) -> u32 {
+pub(super) fn of_tombstone(row: &TombstoneRow) -> u32 {
     Sum::new(b'g').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv).0
 }
 

@@ -9,7 +9,7 @@ use crate::engine::key::Key;
 use crate::engine::known::Known;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
-use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueRow};
+use crate::journal::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 use crate::name::{Incarnation, Name};
 
 /// Reads rows. A recovery uses one decoder for all rows, because it holds the names that many rows share.
@@ -65,9 +65,9 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Error`] names the row.
-    pub fn gravestone(&mut self, row: &Gravestone) -> Result<RemovedKey, Error> {
+    pub fn tombstone(&mut self, row: &TombstoneRow) -> Result<RemovedKey, Error> {
         let named = || format!("tombstone row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
-        check(row.checksum, checksum::of_gravestone(row), FORMAT, named)?;
+        check(row.checksum, checksum::of_tombstone(row), FORMAT, named)?;
         match Key::from_shared(row.key.clone()) {
             Ok(key) => Ok(RemovedKey { key, slot: row.slot, rv: row.rv }),
             Err(error) => Err(Error::Unreadable { row: named(), reason: error.to_string() }),

@@ -20,7 +20,7 @@ use super::{connect, rows, sql};
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
 use crate::journal::store::{
-    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment,
+    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow,
 };
 
 /// Most statements that read at once; others wait for their turn.
@@ -276,9 +276,9 @@ impl Reader for SqliteReader {
         Box::pin(self.0.all("read the queues", sqlx::query(sql::READ_QUEUES), rows::queue_row))
     }
 
-    fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>> {
-        let query = sqlx::query(sql::READ_GRAVESTONES).bind(queue.0);
-        Box::pin(self.0.all("read the gravestones", query, move |row| rows::gravestone(queue, row)))
+    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
+        let query = sqlx::query(sql::READ_TOMBSTONES).bind(queue.0);
+        Box::pin(self.0.all("read the tombstones", query, move |row| rows::tombstone(queue, row)))
     }
 
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {

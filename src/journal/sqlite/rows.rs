@@ -7,7 +7,7 @@ use sqlx::{Decode, Row};
 
 use super::write::slot_of;
 use crate::engine::time::Time;
-use crate::journal::store::{Gravestone, JournalRow, KeyRow, QueueId, QueueRow, Segment};
+use crate::journal::store::{JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
 
 /// A row, or an error for a value whose type does not fit its column.
 type Read<T> = Result<T, sqlx::Error>;
@@ -63,8 +63,8 @@ pub(super) fn key_row(queue: QueueId, row: &SqliteRow) -> Read<KeyRow> {
     })
 }
 
-pub(super) fn gravestone(queue: QueueId, row: &SqliteRow) -> Read<Gravestone> {
-    Ok(Gravestone {
+pub(super) fn tombstone(queue: QueueId, row: &SqliteRow) -> Read<TombstoneRow> {
+    Ok(TombstoneRow {
         queue,
         slot: column(row, 0)?,
         rv: number(row, 1)?,

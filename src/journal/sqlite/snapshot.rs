@@ -17,7 +17,7 @@ use super::mark::{self, Record};
 use super::rows;
 use super::sql::{self, Scan};
 use crate::engine::delta::Rv;
-use crate::journal::store::{Error, Gravestone, Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader};
+use crate::journal::store::{Error, Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader, TombstoneRow};
 
 use super::reader::SqliteReader;
 
@@ -321,13 +321,13 @@ impl Snapshot {
         self.scan(&sql::SCAN_KEYS, read, visit).await
     }
 
-    /// Looks at every row of table `gravestones`.
+    /// Looks at every row of table `tombstones`.
     ///
     /// # Errors
     /// As [`queues`](Self::queues).
-    pub async fn gravestones(&self, visit: impl FnMut(Found<Gravestone>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| rows::gravestone(QueueId(row.try_get_unchecked(4)?), row);
-        self.scan(&sql::SCAN_GRAVESTONES, read, visit).await
+    pub async fn tombstones(&self, visit: impl FnMut(Found<TombstoneRow>)) -> Result<(), Error> {
+        let read = |row: &SqliteRow| rows::tombstone(QueueId(row.try_get_unchecked(4)?), row);
+        self.scan(&sql::SCAN_TOMBSTONES, read, visit).await
     }
 
     /// Visits every row of table `store`, which must be a single one.

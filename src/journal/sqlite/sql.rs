@@ -55,8 +55,8 @@ pub(super) static KEYS: LazyLock<Chunked> = LazyLock::new(|| {
     )
 });
 
-pub(super) static GRAVESTONES: LazyLock<Chunked> =
-    LazyLock::new(|| chunked("INSERT INTO gravestones (queue_id, slot, rv, checksum, key) VALUES ", 5, ""));
+pub(super) static TOMBSTONES: LazyLock<Chunked> =
+    LazyLock::new(|| chunked("INSERT INTO tombstones (queue_id, slot, rv, checksum, key) VALUES ", 5, ""));
 
 pub(super) static KEYS_GONE: LazyLock<Chunked> = LazyLock::new(|| {
     CHUNKS.map(|count| format!("DELETE FROM keys WHERE id IN ({})", vec!["?"; count].join(", ")))
@@ -69,8 +69,8 @@ pub(super) static FORGOTTEN: LazyLock<Chunked> = LazyLock::new(|| {
 });
 
 /// Parameters: queue, event, most rows.
-pub(super) const OUTLIVED: &str = "DELETE FROM gravestones WHERE rowid IN \
-     (SELECT rowid FROM gravestones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";
+pub(super) const OUTLIVED: &str = "DELETE FROM tombstones WHERE rowid IN \
+     (SELECT rowid FROM tombstones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";
 
 /// Parameters: queue, event, most rows, most bytes. The first row is removed whatever its size.
 pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
@@ -86,8 +86,8 @@ pub(super) const SWEPT_KEYS: &str = "DELETE FROM keys WHERE id IN \
      (SELECT id FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3)";
 
 /// Parameters: queue, most rows.
-pub(super) const SWEPT_GRAVESTONES: &str = "DELETE FROM gravestones WHERE rowid IN \
-     (SELECT rowid FROM gravestones WHERE queue_id = ?1 ORDER BY rv LIMIT ?2)";
+pub(super) const SWEPT_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
+     (SELECT rowid FROM tombstones WHERE queue_id = ?1 ORDER BY rv LIMIT ?2)";
 
 /// Parameters: queue, most rows.
 pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
@@ -95,7 +95,7 @@ pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
 
 /// Parameters: queue, first slot, last slot.
 pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE queue_id = ?1) \
-     OR EXISTS (SELECT 1 FROM gravestones WHERE queue_id = ?1) \
+     OR EXISTS (SELECT 1 FROM tombstones WHERE queue_id = ?1) \
      OR EXISTS (SELECT 1 FROM keys WHERE id BETWEEN ?2 AND ?3)";
 
 pub(super) const NEXT_ROW: &str = "UPDATE store SET next_row = max(next_row, ?1)";
@@ -149,8 +149,8 @@ pub(super) const VACUUM_INTO: &str = "VACUUM INTO ?1";
 pub(super) const READ_QUEUES: &str = "SELECT id, version, name, incarnation, created_at, deleted, rv, \
      format, checksum, state FROM queues ORDER BY id";
 
-pub(super) const READ_GRAVESTONES: &str =
-    "SELECT slot, rv, checksum, key FROM gravestones WHERE queue_id = ?1 ORDER BY rv, slot";
+pub(super) const READ_TOMBSTONES: &str =
+    "SELECT slot, rv, checksum, key FROM tombstones WHERE queue_id = ?1 ORDER BY rv, slot";
 
 /// Parameters: first slot, last slot, most rows.
 pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, item, known_object \
@@ -255,9 +255,9 @@ pub(super) static SCAN_KEYS: LazyLock<Scan> = LazyLock::new(|| {
     )
 });
 
-pub(super) static SCAN_GRAVESTONES: LazyLock<Scan> = LazyLock::new(|| {
+pub(super) static SCAN_TOMBSTONES: LazyLock<Scan> = LazyLock::new(|| {
     Scan::new(
-        "gravestones",
+        "tombstones",
         &[
             ("slot", "integer"),
             ("rv", "integer"),

@@ -10,7 +10,7 @@ use super::connect::PAGE_BYTES;
 use super::sql;
 use crate::engine::schedule::Slot;
 use crate::journal::store::{
-    Error, Gravestone, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, Writes,
+    Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, TombstoneRow, Writes,
 };
 
 /// About how many bytes of WAL it takes to remove rows of a queue.
@@ -36,9 +36,9 @@ pub(super) fn slot_of(id: i64) -> Slot {
 pub(super) fn check(writes: &Writes) -> Result<(), Error> {
     let journal = writes.journal.iter().flat_map(|row| [row.id, row.prev_rv, row.first_rv, row.last_rv]);
     let queues = writes.queues.iter().flat_map(|row| [row.version, row.rv]);
-    let gravestones = writes.gravestones.iter().map(|row| row.rv);
+    let tombstones = writes.tombstones.iter().map(|row| row.rv);
     let keys = writes.keys.iter().flat_map(|row| [row.rv, row.known_rv.unwrap_or_default()]);
-    match journal.chain(queues).chain(gravestones).chain(keys).find(|number| *number > i64::MAX as u64) {
+    match journal.chain(queues).chain(tombstones).chain(keys).find(|number| *number > i64::MAX as u64) {
         None => Ok(()),
         Some(number) => Err(Error::Failed { doing: format!("write the number {number}"), source: None }),
     }
@@ -51,8 +51,8 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     let journal = writes.journal.iter().map(|row| row.events.len());
     let keys = writes.keys.iter().map(key);
     let queues = writes.queues.iter().map(|row| row.state.len());
-    let gravestones = writes.gravestones.iter().map(|row| row.key.len());
-    let rows = journal.chain(keys).chain(queues).chain(gravestones);
+    let tombstones = writes.tombstones.iter().map(|row| row.key.len());
+    let rows = journal.chain(keys).chain(queues).chain(tombstones);
     let removals = writes.outlived.len() + writes.trimmed.len() + writes.swept.len();
     let pages = writes.forgotten.len() as u64 * PAGE_BYTES;
     rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
@@ -90,8 +90,8 @@ async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<(), 
 }
 
 fn is_only_journal(writes: &Writes) -> bool {
-    let Writes { journal: _, queues, gravestones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
-    let is_empty = queues.is_empty() && gravestones.is_empty() && keys.is_empty();
+    let Writes { journal: _, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
+    let is_empty = queues.is_empty() && tombstones.is_empty() && keys.is_empty();
     let removes_none = outlived.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
     is_empty && removes_none && clean.is_none()
 }
@@ -101,12 +101,12 @@ async fn write_all(
     writes: Writes,
     next_row: u64,
 ) -> Result<(), sqlx::Error> {
-    let Writes { journal, queues, gravestones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
+    let Writes { journal, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
     in_chunks(connection, &sql::JOURNAL, journal, bind_journal).await?;
     in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
-    let gone = gravestones.iter().map(|row| key_id(row.queue, row.slot)).collect();
+    let gone = tombstones.iter().map(|row| key_id(row.queue, row.slot)).collect();
     in_chunks(connection, &sql::KEYS_GONE, gone, Query::bind).await?;
-    in_chunks(connection, &sql::GRAVESTONES, gravestones, bind_gravestone).await?;
+    in_chunks(connection, &sql::TOMBSTONES, tombstones, bind_tombstone).await?;
     in_chunks(connection, &sql::KEYS, keys, bind_key).await?;
     for (queue, rv) in outlived {
         let query = sqlx::query(sql::OUTLIVED).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
@@ -143,7 +143,7 @@ pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) 
 async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
     let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).bind(rows);
     run(connection, keys).await?;
-    for text in [sql::SWEPT_GRAVESTONES, sql::SWEPT_JOURNAL] {
+    for text in [sql::SWEPT_TOMBSTONES, sql::SWEPT_JOURNAL] {
         run(connection, sqlx::query(text).bind(queue.0).bind(rows)).await?;
     }
     Ok(())
@@ -184,8 +184,8 @@ fn bind_queue(query: Query, row: QueueRow) -> Query {
     query.bind(format).bind(checksum).bind(state)
 }
 
-fn bind_gravestone(query: Query, row: Gravestone) -> Query {
-    let Gravestone { queue, slot, key, rv, checksum } = row;
+fn bind_tombstone(query: Query, row: TombstoneRow) -> Query {
+    let TombstoneRow { queue, slot, key, rv, checksum } = row;
     query.bind(queue.0).bind(slot).bind(rv.cast_signed()).bind(checksum).bind(key)
 }
 

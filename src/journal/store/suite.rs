@@ -28,12 +28,12 @@ macro_rules! suite {
             a_new_store_is_empty_and_clean,
             written_rows_are_read_and_survive_a_restart,
             rows_replace_rows_of_the_same_id_or_slot,
-            a_gravestone_removes_the_row_of_its_slot,
+            a_tombstone_removes_the_row_of_its_slot,
             the_fields_are_written_in_order,
             writes_are_atomic,
             one_write_takes_many_rows,
             texts_are_returned_unchanged,
-            gravestones_that_are_outlived_go,
+            tombstones_that_are_outlived_go,
             trimmed_rows_are_removed,
             one_write_removes_a_bounded_number_of_rows,
             sweeping_a_queue_leaves_other_queues_alone,
@@ -93,8 +93,8 @@ pub(crate) fn key_row(queue: u32, slot: Slot, key: &str, rv: Rv) -> KeyRow {
     }
 }
 
-fn gravestone(queue: u32, slot: Slot, key: &str, rv: Rv) -> Gravestone {
-    Gravestone { queue: QueueId(queue), slot, key: key.into(), rv, checksum: 5 }
+fn tombstone(queue: u32, slot: Slot, key: &str, rv: Rv) -> TombstoneRow {
+    TombstoneRow { queue: QueueId(queue), slot, key: key.into(), rv, checksum: 5 }
 }
 
 pub(crate) fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {

@@ -8,7 +8,7 @@ use crate::engine::key::KeySpec;
 use crate::engine::object;
 use crate::engine::schedule::Slot;
 use crate::journal::sqlite::{Found, Placed};
-use crate::journal::store::{Error, Gravestone, KeyRow, QueueId, QueueRow};
+use crate::journal::store::{Error, KeyRow, QueueId, QueueRow, TombstoneRow};
 use crate::name::Name;
 
 /// The keys of the current queue.
@@ -37,9 +37,9 @@ impl Examiner<'_> {
         self.ended("queues", &read);
         let read = snapshot.journal(|found| self.journal_row(found)).await;
         self.ended("journal", &read);
-        // Before the keys, because what a gravestone stands for is no longer a key.
-        let read = snapshot.gravestones(|found| self.gravestone(found)).await;
-        self.ended("gravestones", &read);
+        // Before the keys, because what a tombstone stands for is no longer a key.
+        let read = snapshot.tombstones(|found| self.tombstone(found)).await;
+        self.ended("tombstones", &read);
         let mut seen = Seen::default();
         let read = snapshot.keys(|found| self.key(found, &mut seen)).await;
         self.ended("keys", &read);
@@ -120,14 +120,14 @@ impl Examiner<'_> {
         }
     }
 
-    fn gravestone(&mut self, found: Found<Gravestone>) {
-        let place = format!("table gravestones, rowid {}", found.id);
+    fn tombstone(&mut self, found: Found<TombstoneRow>) {
+        let place = format!("table tombstones, rowid {}", found.id);
         let row = match found.row {
             Ok(row) => row,
             Err(what) => return self.damage(None, Weight::State, &format!("{place}: {what}")),
         };
         let weight = self.weight_of_state(row.queue);
-        match self.decoder.gravestone(&row) {
+        match self.decoder.tombstone(&row) {
             Ok(gone) => match self.queues.get_mut(&row.queue) {
                 Some(known) => {
                     known.newest_rv = known.newest_rv.max(gone.rv);

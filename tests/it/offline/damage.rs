@@ -9,7 +9,7 @@ use deltaq::engine::time::Time;
 use deltaq::journal::record::{self, Decoder, Identity};
 use deltaq::journal::recovery::{self, Progress};
 use deltaq::journal::sqlite::Snapshot;
-use deltaq::journal::store::{Gravestone, KeyRow, QueueId};
+use deltaq::journal::store::{KeyRow, QueueId, TombstoneRow};
 use deltaq::name::{Incarnation, Name};
 use sqlx::{AssertSqlSafe, Row as _};
 
@@ -18,12 +18,12 @@ use super::*;
 /// The queue `prices`.
 const PRICES: QueueId = QueueId(1);
 
-/// A store with rows in every table, including gravestones and a deleted queue.
+/// A store with rows in every table, including tombstones and a deleted queue.
 async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     let folder = full_store(scratch, name);
     let gone = RemovedKey { key: Key::new("gone").expect("a key"), slot: 70, rv: 8 };
-    let Gravestone { queue, slot, key, rv, checksum } = record::gravestone(PRICES, &gone);
-    let text = format!("INSERT INTO gravestones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
+    let TombstoneRow { queue, slot, key, rv, checksum } = record::tombstone(PRICES, &gone);
+    let text = format!("INSERT INTO tombstones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
     change(&folder, &text).await;
     // A server removes the row of a deleted queue within seconds, so the test inserts one.
     let (id, name, created_at) = (QueueId(9), Name::new("old").expect("a name"), Time::from_micros(1));
@@ -123,7 +123,7 @@ async fn targets(folder: &Path) -> Vec<(&'static str, i64, Vec<String>)> {
         ("journal", "SELECT max(id) - 1 FROM journal WHERE queue_id = 1"),
         ("keys", "SELECT id FROM keys WHERE owner IS NOT NULL AND item IS NOT NULL"),
         ("keys", "SELECT id FROM keys WHERE owner IS NULL"),
-        ("gravestones", "SELECT rowid FROM gravestones"),
+        ("tombstones", "SELECT rowid FROM tombstones"),
         ("queues", "SELECT id FROM queues WHERE name = 'prices'"),
         ("queues", "SELECT id FROM queues WHERE deleted"),
     ] {

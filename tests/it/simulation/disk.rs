@@ -11,7 +11,7 @@ use deltaq::journal::memory::Memory;
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
 use deltaq::journal::store::{
-    Error, Gravestone, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, Size, Store, Writes,
+    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, Size, Store, TombstoneRow, Writes,
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
@@ -221,8 +221,8 @@ impl Reader for Disk {
         })
     }
 
-    fn gravestones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<Gravestone>, Error>> {
-        self.memory.gravestones(queue)
+    fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
+        self.memory.tombstones(queue)
     }
 
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {

@@ -24,7 +24,7 @@ fn anchors(text: &str) -> Vec<String> {
 
 fn documents() -> Vec<Source> {
     let names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "examples"];
-    names.iter().flat_map(|name| files(name, &["md"])).filter(|file| file.path.ends_with(".md")).collect()
+    names.iter().flat_map(|name| files(name, &["md"])).collect()
 }
 
 #[test]

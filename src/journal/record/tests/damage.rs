@@ -110,14 +110,14 @@ fn damage_to_a_key_row_is_found() {
 
 #[test]
 fn damage_to_a_tombstone_row_is_found() {
-    let mut damage = Damage::new(record::gravestone(QueueId(3), &samples::removed()));
+    let mut damage = Damage::new(record::tombstone(QueueId(3), &samples::removed()));
     let key: Arc<str> = damage.row.key.clone();
     damage.text(&key, |row, text| row.key = text.into());
     damage.number(32, |row, mask| row.queue.0 ^= low(mask));
     damage.number(32, |row, mask| row.slot ^= low(mask));
     damage.number(64, |row, mask| row.rv ^= mask);
     damage.number(32, |row, mask| row.checksum ^= low(mask));
-    damage.must_be_found(|row| Decoder::new().gravestone(row));
+    damage.must_be_found(|row| Decoder::new().tombstone(row));
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn the_error_names_the_damaged_row() {
             row.checksum
         )
     );
-    let mut row = record::gravestone(QueueId(3), &samples::removed());
+    let mut row = record::tombstone(QueueId(3), &samples::removed());
     row.rv += 1;
-    let message = Decoder::new().gravestone(&row).unwrap_err().to_string();
+    let message = Decoder::new().tombstone(&row).unwrap_err().to_string();
     assert!(message.starts_with("tombstone row 7 (queue 3, key \"sku-1\"): damaged"), "{message}");
     let mut row = queue_row(&samples::identity(), &samples::queue_states()[0]);
     row.rv += 1;

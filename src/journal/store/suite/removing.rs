@@ -2,21 +2,21 @@
 
 use super::*;
 
-pub(crate) async fn gravestones_that_are_outlived_go(place: &impl Place) {
+pub(crate) async fn tombstones_that_are_outlived_go(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let stones: Vec<_> = (1..=5).map(|rv| gravestone(1, 10, "a", rv)).collect();
-    let other = gravestone(2, 0, "a", 1);
+    let stones: Vec<_> = (1..=5).map(|rv| tombstone(1, 10, "a", rv)).collect();
+    let other = tombstone(2, 0, "a", 1);
     let mut all = stones.clone();
     all.push(other.clone());
-    store.write(Writes { gravestones: all, ..Writes::default() }).await.unwrap();
+    store.write(Writes { tombstones: all, ..Writes::default() }).await.unwrap();
     store
         .write(Writes { outlived: vec![(QueueId(1), 3), (QueueId(7), 9)], ..Writes::default() })
         .await
         .unwrap();
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), stones[3..]);
-    assert_eq!(reader.gravestones(QueueId(2)).await.unwrap(), [other]);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), stones[3..]);
+    assert_eq!(reader.tombstones(QueueId(2)).await.unwrap(), [other]);
     store.write(Writes { outlived: vec![(QueueId(1), Rv::MAX)], ..Writes::default() }).await.unwrap();
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), []);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), []);
     store.close().await;
 }
 
@@ -45,7 +45,7 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     let (mut store, reader, _) = place.open().await;
     let most = u64::from(REMOVED_ROWS_MAX);
     let writes = Writes {
-        gravestones: (1..=most + 2).map(|rv| gravestone(1, 0, "a", rv)).collect(),
+        tombstones: (1..=most + 2).map(|rv| tombstone(1, 0, "a", rv)).collect(),
         ..journal(journal_rows(1, most + 2))
     };
     store.write(writes).await.unwrap();
@@ -56,10 +56,10 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     };
     store.write(remove.clone()).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [most + 1, most + 2], "the oldest go");
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 2);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 2);
     store.write(remove).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [most + 2]);
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 1);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 1);
     // Three rows, each larger than the bound of one write: they are removed one by one.
     let events = "e".repeat(usize::try_from(REMOVED_BYTES_MAX).unwrap() + 1);
     let large = |id| JournalRow { events: events.clone(), ..journal_row(id, 2, id..=id, "a") };
@@ -78,11 +78,11 @@ pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Plac
     let rows = |queue: u32| {
         let first = u64::from(queue) * 10;
         let keys: Vec<_> = (0..5).map(|slot| key_row(queue, slot, "a", 1)).collect();
-        let stones: Vec<_> = (1..=5).map(|rv| gravestone(queue, 9, "a", rv)).collect();
+        let stones: Vec<_> = (1..=5).map(|rv| tombstone(queue, 9, "a", rv)).collect();
         let rows: Vec<_> = (1..=5).map(|rv| journal_row(first + rv, queue, rv..=rv, "a")).collect();
         Writes {
             keys,
-            gravestones: stones,
+            tombstones: stones,
             queues: vec![queue_row(queue, first, &first.to_string())],
             ..journal(rows)
         }
@@ -91,7 +91,7 @@ pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Plac
         store.write(rows(queue)).await.unwrap();
     }
     let left = async || {
-        let stones = reader.gravestones(QueueId(2)).await.unwrap().len();
+        let stones = reader.tombstones(QueueId(2)).await.unwrap().len();
         (keys(&reader, 2).await.len(), stones, all_rows(&reader, 2).await.len())
     };
     let sweep = Writes { swept: vec![(QueueId(2), 3), (QueueId(8), 3)], ..Writes::default() };
@@ -102,7 +102,7 @@ pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Plac
     for queue in [1, 3] {
         let rows = rows(queue);
         assert_eq!(keys(&reader, queue).await, rows.keys);
-        assert_eq!(reader.gravestones(QueueId(queue)).await.unwrap(), rows.gravestones);
+        assert_eq!(reader.tombstones(QueueId(queue)).await.unwrap(), rows.tombstones);
         assert_eq!(all_rows(&reader, queue).await, rows.journal);
     }
     assert_eq!(reader.queues().await.unwrap().len(), 3, "what is left of a queue stays");

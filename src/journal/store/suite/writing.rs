@@ -6,7 +6,7 @@ pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     let (mut store, reader, opening) = place.open().await;
     assert_eq!(opening, Opening { clean: true, next_row: 1, numbers: Numbers::default() });
     assert_eq!(reader.queues().await.unwrap(), []);
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), []);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), []);
     assert_eq!(keys(&reader, 1).await, []);
     assert_eq!(all_rows(&reader, 1).await, []);
     assert_eq!(reader.history(QueueId(1), Rv::MAX, 100).await.unwrap(), (Vec::new(), None));
@@ -19,7 +19,7 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     let writes = Writes {
         journal: vec![journal_row(1, 1, 1..=4, "a"), journal_row(2, 2, 1..=1, "b")],
         queues: vec![queue_row(1, 1, "one"), QueueRow { deleted: true, ..queue_row(2, 2, "two") }],
-        gravestones: vec![gravestone(1, 9, "gone", 2), gravestone(2, 0, "other", 1)],
+        tombstones: vec![tombstone(1, 9, "gone", 2), tombstone(2, 0, "other", 1)],
         keys: vec![
             key_row(1, 0, "a", 4),
             KeyRow { known_rv: None, known_object: None, owner: None, ..key_row(1, 7, "b", 3) },
@@ -32,8 +32,8 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     store.write(writes.clone()).await.unwrap();
     let check = async |reader: &Arc<dyn Reader>| {
         assert_eq!(reader.queues().await.unwrap(), writes.queues);
-        assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones[..1]);
-        assert_eq!(reader.gravestones(QueueId(2)).await.unwrap(), writes.gravestones[1..]);
+        assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones[..1]);
+        assert_eq!(reader.tombstones(QueueId(2)).await.unwrap(), writes.tombstones[1..]);
         assert_eq!(keys(reader, 1).await, writes.keys[..2]);
         assert_eq!(keys(reader, 2).await, writes.keys[2..]);
         assert_eq!(all_rows(reader, 1).await, writes.journal[..1]);
@@ -73,31 +73,31 @@ pub(crate) async fn rows_replace_rows_of_the_same_id_or_slot(place: &impl Place)
     store.close().await;
 }
 
-pub(crate) async fn a_gravestone_removes_the_row_of_its_slot(place: &impl Place) {
+pub(crate) async fn a_tombstone_removes_the_row_of_its_slot(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let rows = vec![key_row(1, 0, "a", 1), key_row(1, 1, "b", 2), key_row(2, 1, "c", 3)];
     store.write(Writes { keys: rows.clone(), ..Writes::default() }).await.unwrap();
     // The slot of "none" has no row.
-    let stones = vec![gravestone(1, 1, "b", 5), gravestone(1, 2, "none", 6)];
-    store.write(Writes { gravestones: stones.clone(), ..Writes::default() }).await.unwrap();
+    let stones = vec![tombstone(1, 1, "b", 5), tombstone(1, 2, "none", 6)];
+    store.write(Writes { tombstones: stones.clone(), ..Writes::default() }).await.unwrap();
     assert_eq!(keys(&reader, 1).await, rows[..1]);
     assert_eq!(keys(&reader, 2).await, rows[2..]);
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), stones);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), stones);
     // A slot may be used and freed several times; each tombstone counts.
-    let again = gravestone(1, 1, "z", 9);
-    store.write(Writes { gravestones: vec![again.clone()], ..Writes::default() }).await.unwrap();
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap().len(), 3);
-    assert!(reader.gravestones(QueueId(1)).await.unwrap().contains(&again));
+    let again = tombstone(1, 1, "z", 9);
+    store.write(Writes { tombstones: vec![again.clone()], ..Writes::default() }).await.unwrap();
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 3);
+    assert!(reader.tombstones(QueueId(1)).await.unwrap().contains(&again));
     store.close().await;
 }
 
 pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    // The gravestone of the key that had the slot comes before the key that has it now; what is removed
+    // The tombstone of the key that had the slot comes before the key that has it now; what is removed
     // may have come with the same write.
     let writes = Writes {
         journal: journal_rows(1, 3),
-        gravestones: vec![gravestone(1, 4, "old", 1), gravestone(1, 5, "older", 2)],
+        tombstones: vec![tombstone(1, 4, "old", 1), tombstone(1, 5, "older", 2)],
         keys: vec![key_row(1, 4, "new", 3), key_row(2, 0, "swept", 1)],
         outlived: vec![(QueueId(1), 1)],
         trimmed: vec![(QueueId(1), 2)],
@@ -107,7 +107,7 @@ pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
     store.write(writes.clone()).await.unwrap();
     assert_eq!(keys(&reader, 1).await, writes.keys[..1]);
     assert_eq!(keys(&reader, 2).await, []);
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones[1..]);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones[1..]);
     assert_eq!(all_rows(&reader, 1).await, writes.journal[2..]);
     store.close().await;
 }
@@ -149,15 +149,15 @@ pub(crate) async fn one_write_takes_many_rows(place: &impl Place) {
     let writes = Writes {
         queues: (1..=100).map(|id| queue_row(id, id.into(), &format!("queue {id}"))).collect(),
         keys: (0..150).map(|slot| key_row(1, slot, &format!("key {slot}"), slot.into())).collect(),
-        gravestones: (200..350).map(|slot| gravestone(1, slot, "gone", slot.into())).collect(),
+        tombstones: (200..350).map(|slot| tombstone(1, slot, "gone", slot.into())).collect(),
         ..Writes::default()
     };
     store.write(writes.clone()).await.unwrap();
     assert_eq!(reader.queues().await.unwrap(), writes.queues);
     assert_eq!(keys(&reader, 1).await, writes.keys);
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones);
-    let stones = (0..149).map(|slot| gravestone(1, slot, "gone", 900)).collect();
-    store.write(Writes { gravestones: stones, ..Writes::default() }).await.unwrap();
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones);
+    let stones = (0..149).map(|slot| tombstone(1, slot, "gone", 900)).collect();
+    store.write(Writes { tombstones: stones, ..Writes::default() }).await.unwrap();
     assert_eq!(keys(&reader, 1).await, writes.keys[149..]);
     store.close().await;
 }
@@ -177,7 +177,7 @@ pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
             item: Some(text.to_owned()),
             ..key_row(u32::MAX, Slot::MAX - 20 + index, text, rv)
         });
-        writes.gravestones.push(gravestone(1, index, text, rv));
+        writes.tombstones.push(tombstone(1, index, text, rv));
         let row = queue_row(index, rv, text);
         writes.queues.push(QueueRow {
             state: text.to_owned(),
@@ -188,7 +188,7 @@ pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
     store.write(writes.clone()).await.unwrap();
     assert_eq!(all_rows(&reader, 1).await, writes.journal);
     assert_eq!(keys(&reader, u32::MAX).await, writes.keys);
-    assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones);
+    assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones);
     assert_eq!(reader.queues().await.unwrap(), writes.queues);
     store.close().await;
 }
@@ -199,7 +199,7 @@ pub(crate) async fn reopening_keeps_all_rows(place: &impl Place) {
     let writes = Writes {
         queues: vec![queue_row(1, 1, "one")],
         keys: vec![key_row(1, 0, "a", 1)],
-        gravestones: vec![gravestone(1, 1, "b", 1)],
+        tombstones: vec![tombstone(1, 1, "b", 1)],
         ..journal(journal_rows(1, 2))
     };
     store.write(writes.clone()).await.unwrap();
@@ -207,7 +207,7 @@ pub(crate) async fn reopening_keeps_all_rows(place: &impl Place) {
         store.reopen().await.unwrap();
         assert_eq!(reader.queues().await.unwrap(), writes.queues);
         assert_eq!(keys(&reader, 1).await, writes.keys);
-        assert_eq!(reader.gravestones(QueueId(1)).await.unwrap(), writes.gravestones);
+        assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones);
         assert_eq!(all_rows(&reader, 1).await, writes.journal);
     }
     store.write(journal(vec![journal_row(3, 1, 3..=3, "a")])).await.unwrap();
