@@ -39,7 +39,7 @@ fn a_store_in_use_is_checked_as_of_one_instant() {
     for _ in 0..5 {
         load.wait_for_more();
         let said = check(&folder).printed();
-        assert!(said.contains(&format!("note: process {} has the store", server.pid())), "{said}");
+        assert!(said.contains(&format!("note: process {} uses the store", server.pid())), "{said}");
         assert!(said.contains("no damage: 1 queues, "), "{said}");
     }
     assert!(load.stop() > 0);

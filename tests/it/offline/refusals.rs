@@ -88,7 +88,7 @@ fn wrong_usage_is_exit_code_2_and_help_says_everything() {
         ("check", "history only"),
         ("backup", "To restore a backup"),
         ("export", "application/x-ndjson"),
-        ("import", "All lines or none"),
+        ("import", "The import is atomic"),
     ] {
         let help = run(&format!("{command} --help"), &[]).printed();
         assert!(help.contains(says) && help.contains("Exit code"), "{help}");
