@@ -219,7 +219,12 @@ impl Client {
         self.body(status, &headers).await.expect("a whole body")
     }
 
-    async fn body(&mut self, status: u16, headers: &[(String, String)]) -> Result<Vec<u8>, Truncated> {
+    /// Reads the body of the reply whose head was read.
+    pub(crate) async fn body(
+        &mut self,
+        status: u16,
+        headers: &[(String, String)],
+    ) -> Result<Vec<u8>, Truncated> {
         let header =
             |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         Ok(if status == 204 || status == 304 {

@@ -244,7 +244,7 @@ async fn files_that_can_not_be_opened_hold_up_nobody() {
         block(if tls { &pair.cert } else { &tokens });
         let said = |text: &str| std::fs::read_to_string(&log).expect("a log").matches(text).count();
         // Signals that come at once are one.
-        while said("reads its files still") < 2 {
+        while said("SIGHUP during a reload") < 2 {
             process.signal("HUP");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
