@@ -135,7 +135,7 @@ codes! {
     Internal "internal" 500 false "Something went wrong inside the server"
         "The request id leads to the cause in the server's log.";
     Draining "draining" 503 true "The server is shutting down"
-        "Nothing is handed out any more; settles were still taken. Repeat the pop elsewhere or later.";
+        "No key is delivered any more; settles were still accepted. Repeat the pop elsewhere or later.";
     TooManyConnections "too-many-connections" 503 true "Too many connections are open"
         "limit is server.max_connections. Each long poll holds one. Keep connections and use them again, or raise the limit.";
     Recovering "recovering" 503 true "The server is still starting"

@@ -51,13 +51,13 @@ parameters! {
     }
     AddQuery in Query {
         "source" Label "Who produces.";
-        "delay" Delay "How long the objects wait before they are handed out.";
+        "delay" Delay "Time until the objects may be delivered.";
         "key" Key "The key of a single object that does not carry it. In mode keys the body may then be empty.";
         "rate_limited" Flag "Mode keys only, and not with delay: AddRateLimited.";
     }
     UpdateQuery in Query {
         "source" Label "Who produces.";
-        "delay" Delay "How long the objects wait before they are handed out.";
+        "delay" Delay "Time until the objects may be delivered.";
         "key" Key "The key of a single object that does not carry it.";
     }
     DeleteQuery in Query {
@@ -104,7 +104,7 @@ parameters! {
         "continue" Continue "Where the page before ended.";
     }
     SyncedQuery in Query { "wait" Wait "How long to wait for it; default 0s."; }
-    InTrace in Header { "traceparent" Traceparent "The trace that the call belongs to (W3C Trace Context); kept with each delta that it queues. One that is not valid is passed over."; }
+    InTrace in Header { "traceparent" Traceparent "The trace that the call belongs to (W3C Trace Context); kept with each delta that it queues. A value that is not valid is ignored."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags that the caller has."; }
 }
 

@@ -139,7 +139,7 @@ pub(in crate::http) async fn settle(
     settle_all(&state, &name, body.settle, hows).await.map(|list| Counted::of(&visit, list))
 }
 
-/// Acknowledge leases: what was handed out is known now.
+/// Acknowledge leases: their deltas are applied to the known objects.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/ack", tag = "consuming", operation_id = "ack",
     params(InQueue),

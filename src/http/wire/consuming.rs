@@ -11,7 +11,7 @@ use crate::engine::delta::{Delta, Source};
 use crate::http::openapi::terms;
 use crate::service::{LeaseId, Moment};
 
-/// A delta as it is handed out.
+/// A delta as it is delivered.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DeltaDocument {
     /// `Added`, `Updated`, `Deleted`, `Replaced` or `Sync`.
@@ -82,7 +82,7 @@ pub struct LeaseDocument {
     pub expires_in_ms: u64,
 }
 
-/// A key that was handed out.
+/// A delivered key with its lease.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PoppedItem<'a> {
     /// The key.
@@ -154,7 +154,7 @@ pub struct SettleCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SettleHow {
-    /// Done: what was handed out is known now.
+    /// Done: the deltas of the lease are applied to the known objects.
     Ack,
     /// Failed: it comes back later.
     Nack,

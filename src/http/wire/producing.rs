@@ -71,7 +71,7 @@ pub struct DeltaCall<'a> {
     #[serde(default)]
     #[schema(value_type = Option<terms::Label>)]
     pub source: Option<String>,
-    /// How long it waits before it is handed out.
+    /// Time until the change may be delivered.
     #[serde(default)]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,

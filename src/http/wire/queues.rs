@@ -52,7 +52,7 @@ pub struct QueueStatus {
     pub resource_version: u64,
     /// How long the first key has been in line.
     pub oldest_ready_age_ms: u64,
-    /// Nothing is handed out.
+    /// No key is delivered.
     pub paused: bool,
     /// The queue drains.
     pub closed: bool,
