@@ -25,7 +25,7 @@ def serve(binary, folder, journal):
     ready = os.path.join(folder, "ready")
     arguments = ["--data-dir", os.path.join(folder, "data")] if journal else ["--in-memory"]
     command = [binary, "serve", "--listen", "127.0.0.1:0", "--metrics-listen=", "--log-level", "warn", "--ready-file", ready]
-    server = subprocess.Popen(command + arguments)
+    server = subprocess.Popen(command + arguments, stderr=subprocess.DEVNULL)
     for _ in range(200):
         if os.path.exists(ready):
             with open(ready) as file:
