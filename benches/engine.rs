@@ -110,7 +110,7 @@ fn bytes(count: usize) -> f64 {
     f64::from(u32::try_from(count).expect("less than 4 GiB"))
 }
 
-/// A queue, used like the service does: its events and durations are taken after each command.
+/// A queue, used as the service does: its effects are taken after each command.
 struct Bench {
     queue: Queue,
     now_us: u64,
@@ -199,8 +199,7 @@ impl Bench {
     }
 
     fn take(&mut self) {
-        divan::black_box(self.queue.take_events());
-        divan::black_box(self.queue.take_durations());
+        drop(divan::black_box(self.queue.take_effects()));
     }
 
     fn tick(&mut self) -> Time {
@@ -294,7 +293,6 @@ fn replace_unchanged(bencher: Bencher<'_, '_>) {
         let now = bench.tick();
         let id = bench.queue.accept_replace(now, replace).expect("it is accepted");
         while matches!(bench.queue.replace_step(now, id, 1_000), Ok(Progress::More)) {}
-        bench.take();
-        bench.queue.take_garbage()
+        bench.queue.take_effects()
     });
 }

@@ -27,6 +27,7 @@
 pub mod command;
 pub mod config;
 pub mod delta;
+pub mod effects;
 pub mod event;
 pub mod excerpt;
 pub mod key;
@@ -54,8 +55,8 @@ pub(crate) mod walk;
 
 pub use apply::Misfit;
 pub use command::comparison::Comparison;
-pub use command::replace::Garbage;
 pub use command::resync::Seed;
 pub use command::scan::ScanCursor;
+pub use effects::{Counters, Durations, Effects, Garbage};
 pub use image::Image;
-pub use queue::{Counters, Durations, Initial, LastReplace, Queue, Status};
+pub use queue::{Initial, LastReplace, Queue, Status};

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use smallvec::SmallVec;
 
 use super::checkpoint::Checkpoints;
-use super::command::replace::{Garbage, ReplaceJob};
+use super::command::replace::ReplaceJob;
 use super::command::resync::Seeding;
 use super::command::{Outcome, Settled};
 use super::config::Config;
 use super::delta::{DeltaKind, Rv, Source};
+use super::effects::Effects;
 use super::event::{Appended, Ending, Event, EventKind, ReplaceCounts};
 use super::object::Object;
 use super::rate_limit::BucketLevel;
@@ -53,19 +53,13 @@ pub struct Queue {
     pub(super) replace_jobs: VecDeque<ReplaceJob>,
     /// Volatile: the running seed.
     pub(super) seeding: Option<Seeding>,
-    /// Volatile: ended Replaces that wait to be dropped.
-    pub(super) garbage: Vec<Garbage>,
     /// Volatile: the number of the last Replace.
     pub(super) last_job: u64,
-    /// Volatile: events that the caller has not taken yet.
-    pub(super) events: Vec<Event>,
+    /// Volatile: effects that the caller has not taken yet.
+    pub(super) effects: Effects,
     /// Volatile: events up to this number are durable. A lease with a larger number does not expire.
     pub(super) committed: Rv,
-    /// Volatile: whether a periodic Resync is due.
-    pub(super) resync_due: bool,
-    /// Volatile: counters since the process started, for metrics.
-    pub(super) counters: Counters,
-    /// Volatile: how many of the schedule's adds the counters contain.
+    /// Volatile: how many of the schedule's adds the caller has taken.
     pub(super) adds_taken: u64,
 }
 
@@ -127,40 +121,6 @@ pub struct Status {
     pub last_replace: Option<LastReplace>,
 }
 
-/// A list of durations. Most commands have one, which takes no allocation.
-pub type Durations = SmallVec<[Duration; 1]>;
-
-/// Counters since the process started. A replay of events does not count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Queued deltas, by type in the order of [`DeltaKind::ALL`].
-    pub deltas: [u64; 5],
-    /// Deltas that the cap merged into newer ones.
-    pub coalesced: u64,
-    /// Deletes of keys that are absent or already deleted.
-    pub ignored_absent: u64,
-    /// Deletes that the dedup rule swallowed.
-    pub ignored_duplicate: u64,
-    /// Listed objects of a Replace that had not changed.
-    pub ignored_unchanged: u64,
-    /// Listed objects of a Replace whose key had a newer call.
-    pub ignored_superseded: u64,
-    /// Adds to a closed queue in mode keys.
-    pub ignored_closed: u64,
-    /// How often a key got work (client-go's adds).
-    pub adds: u64,
-    /// Requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
-    pub retries: u64,
-    /// Ended leases, by ending: ack, nack, release, reject, expiry.
-    pub settled: [u64; 5],
-    /// Settles of leases that had already ended in another way.
-    pub stale: u64,
-    /// For each delivered key, how long its work had waited.
-    pub waits: Durations,
-    /// For each ended lease, how long it lasted.
-    pub works: Durations,
-}
-
 impl Queue {
     /// An empty queue whose first event will be `last_rv + 1`.
     #[must_use]
@@ -187,12 +147,9 @@ impl Queue {
             checkpoints: Checkpoints::default(),
             replace_jobs: VecDeque::new(),
             seeding: None,
-            garbage: Vec::new(),
             last_job: 0,
-            events: Vec::new(),
+            effects: Effects::default(),
             committed: Rv::MAX,
-            resync_due: false,
-            counters: Counters::default(),
             adds_taken: 0,
         }
     }
@@ -227,22 +184,15 @@ impl Queue {
         self.auto_created
     }
 
-    /// The events since the last call, oldest first.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
-    }
-
-    /// The counters since the last call.
-    pub fn take_counters(&mut self) -> Counters {
+    /// The effects of all commands since the last call. [`Effects`] says what the caller does with them.
+    pub fn take_effects(&mut self) -> Effects {
+        let mut effects = std::mem::take(&mut self.effects);
         let adds = self.schedule.adds();
-        let mut counters = std::mem::take(&mut self.counters);
-        counters.adds = adds - std::mem::replace(&mut self.adds_taken, adds);
-        counters
-    }
-
-    /// The waits of delivered keys and the durations of ended leases since the last call.
-    pub fn take_durations(&mut self) -> (Durations, Durations) {
-        (std::mem::take(&mut self.counters.waits), std::mem::take(&mut self.counters.works))
+        effects.counters.adds = adds - std::mem::replace(&mut self.adds_taken, adds);
+        effects.next_deadline = self.next_deadline();
+        effects.has_synced = self.has_synced();
+        effects.is_drained = self.is_drained();
+        effects
     }
 
     /// The age of the oldest lease.
@@ -255,11 +205,6 @@ impl Queue {
     /// Sets the number up to which the journal has committed all events.
     pub fn set_committed(&mut self, rv: Rv) {
         self.committed = rv;
-    }
-
-    /// Whether `resync_period` has passed since the last Resync. The answer is given once.
-    pub fn take_resync_due(&mut self) -> bool {
-        std::mem::take(&mut self.resync_due)
     }
 
     /// Keys that count toward `max_keys`.
@@ -372,8 +317,8 @@ impl Queue {
     pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
         let event = Event { rv: self.rv + 1, at: now.max(self.last_at), kind };
-        self.counters.coalesced += u64::from(self.apply_at(&event, slot));
-        self.events.push(event);
+        self.effects.counters.coalesced += u64::from(self.apply_at(&event, slot));
+        self.effects.events.push(event);
     }
 
     /// The earliest delay that may elapse. A closed queue in mode keys has none, because its delays are frozen.
@@ -399,7 +344,7 @@ impl Queue {
         match kind {
             EventKind::Appended(Appended { delta, .. }) => {
                 let place = DeltaKind::ALL.iter().position(|other| other == delta).unwrap_or_default();
-                if let Some(count) = self.counters.deltas.get_mut(place) {
+                if let Some(count) = self.effects.counters.deltas.get_mut(place) {
                     *count += 1;
                 }
             }
@@ -413,13 +358,13 @@ impl Queue {
                     Ending::Undelivered => None,
                 };
                 let Some(place) = place else { return };
-                if let Some(count) = self.counters.settled.get_mut(place) {
+                if let Some(count) = self.effects.counters.settled.get_mut(place) {
                     *count += 1;
                 }
                 let entry = slot.and_then(|slot| self.table.at(slot));
                 let since = entry.and_then(|entry| entry.schedule_state.lease());
                 if let Some(since) = since.map(|lease| lease.since) {
-                    self.counters.works.push(now.since(since));
+                    self.effects.works.push(now.since(since));
                 }
             }
             _ => {}
@@ -428,7 +373,7 @@ impl Queue {
 
     /// Counts a settle that came too late.
     pub(super) fn count_stale(&mut self, settled: Settled) -> Settled {
-        self.counters.stale += u64::from(matches!(settled, Settled::Stale { .. }));
+        self.effects.counters.stale += u64::from(matches!(settled, Settled::Stale { .. }));
         settled
     }
 }

@@ -87,7 +87,7 @@ impl Queue {
         if unclean {
             let event = Event { rv: self.rv + RECOVERY_SKIP_EVENTS, at: now, kind: EventKind::Recovered };
             self.apply(&event);
-            self.events.push(event);
+            self.effects.events.push(event);
         }
         for (key, deadline) in self.short_leases(now) {
             self.emit(now, EventKind::Extended { key, deadline });

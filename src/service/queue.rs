@@ -128,7 +128,8 @@ impl Handle {
         state.queue.set_committed(last_rv);
         state.commits.resume(last_rv, failures, commit.unwrap_or_default());
         state.queue.recover(handle.now(), unclean);
-        state.push_events(handle.journal());
+        // The queue has no waiting pops, no task and no readers yet, so only the events matter.
+        let _effects = state.take_effects(handle.journal());
         drop(state);
         handle
     }
@@ -283,7 +284,7 @@ impl Handle {
         state.deleted = true;
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
-        self.context.metrics.absorb(&mut state.queue);
+        self.context.metrics.absorb(&mut state.counters);
         let empty = Queue::new(state.queue.config().clone(), 0, self.now());
         let content = std::mem::replace(&mut state.queue, empty);
         drop(state);
@@ -314,9 +315,12 @@ impl Handle {
     /// The series of the queue on `/metrics`; none of a deleted queue.
     pub(super) fn sample(&self) -> Option<Sample> {
         let mut state = self.lock();
-        let waiters = state.waiters.len();
-        let sample = |queue| self.context.metrics.sample(queue, waiters, self.now(), self.lead());
-        (!state.deleted).then(|| sample(&mut state.queue))
+        if state.deleted {
+            return None;
+        }
+        self.context.metrics.absorb(&mut state.counters);
+        let (waiters, now) = (state.waiters.len(), self.now());
+        Some(self.context.metrics.sample(&state.queue, waiters, now, self.lead()))
     }
 
     /// What is measured of the queue.

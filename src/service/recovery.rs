@@ -70,7 +70,6 @@ impl Handle {
             }
             let now = self.now();
             let last_rv = loaded.last_rv;
-            self.metrics().absorb(&mut state.queue);
             let before = std::mem::replace(&mut state.queue, loaded.queue);
             state.generation += 1;
             state.lost = None;

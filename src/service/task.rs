@@ -100,11 +100,9 @@ struct Tick {
 impl Handle {
     /// Lets everything happen that is due.
     fn tick(self: &Arc<Self>) -> Result<Tick, Error> {
-        let (resync_due, commit) = self.change(|state, now| {
-            state.queue.advance(now);
-            state.queue.take_resync_due()
-        })?;
+        let (_now, commit) = self.change(|state, now| state.queue.advance(now))?;
         let mut state = self.lock();
+        let resync_due = std::mem::take(&mut state.resync_due);
         let commit = state.queue.due_uncommitted(self.now()).then_some(commit);
         // The deadline counts as armed although the task waits for a commit: each tick would wake the next one else.
         state.armed = state.queue.next_deadline();

@@ -18,7 +18,7 @@ use deltaq::engine::refusal::Refusal;
 use deltaq::engine::schedule::Place;
 use deltaq::engine::table::Entry;
 use deltaq::engine::time::Time;
-use deltaq::engine::{Queue, ScanCursor};
+use deltaq::engine::{Counters, Queue, ScanCursor};
 
 mod delays;
 mod deltas;
@@ -39,6 +39,8 @@ struct Fixture {
     queue: Queue,
     twin: Queue,
     events: Vec<Event>,
+    counters: Counters,
+    resyncs_due: usize,
     now_ms: u64,
 }
 
@@ -169,6 +171,8 @@ impl Fixture {
             queue: Queue::new(config.clone(), 0, start),
             twin: Queue::new(config, 0, start),
             events: Vec::new(),
+            counters: Counters::default(),
+            resyncs_due: 0,
             now_ms,
         }
     }
@@ -180,7 +184,10 @@ impl Fixture {
     /// Called after each command: commits the events, checks the invariants, and compares the twin.
     fn settle_down(&mut self) {
         self.queue.set_committed(self.queue.resource_version());
-        for event in self.queue.take_events() {
+        let effects = self.queue.take_effects();
+        self.counters.add(&effects.counters);
+        self.resyncs_due += usize::from(effects.resync_due);
+        for event in effects.events {
             self.twin.apply(&event);
             self.events.push(event);
         }

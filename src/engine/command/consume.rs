@@ -50,7 +50,7 @@ impl Queue {
         }
         if self.next_resync.is_some_and(|at| at <= now) {
             self.emit(now, EventKind::ResyncDue);
-            self.resync_due = true;
+            self.effects.resync_due = true;
         }
         now
     }
@@ -94,7 +94,7 @@ impl Queue {
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
             self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
             let waited = now.since(position.added);
-            self.counters.waits.push(waited);
+            self.effects.waits.push(waited);
             items.push(self.item(self.entry(slot), pop, waited));
         }
         Ok(items)
@@ -204,7 +204,7 @@ impl Queue {
             How::Reject { error } => Ending::Rejected { error: error.clone() },
             How::Nack { delay, error } => {
                 let ending = self.failed(now, entry, *delay, error.as_ref(), expired);
-                self.counters.retries += u64::from(is_retry(&ending, *delay));
+                self.effects.counters.retries += u64::from(is_retry(&ending, *delay));
                 ending
             }
         };

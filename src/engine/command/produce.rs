@@ -96,7 +96,7 @@ impl Queue {
     fn add_key(&mut self, now: Time, call: &Call) -> bool {
         let key = call.key.clone();
         if self.closed && self.config.rules().stops_when_closed {
-            self.counters.ignored_closed += 1;
+            self.effects.counters.ignored_closed += 1;
             // Room is not checked for ignored adds, so the number of failure counts is bounded here.
             let has_room = self.table.len() < self.config.max_keys || self.table.find(key.as_str()).is_some();
             if call.rate_limited && has_room {
@@ -105,7 +105,7 @@ impl Queue {
             return false;
         }
         // As in client-go, a delay of zero counts, and so does a delay of a key that is ready anyway.
-        self.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
+        self.effects.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
         let mut wait = call.delay;
         if call.rate_limited {
             let schedule_state = self.table.get(key.as_str()).map(|entry| &entry.schedule_state);
@@ -135,7 +135,7 @@ impl Queue {
         let Some(object) = &call.object else {
             panic!("the call {:?} of key {} has no object", call.kind, call.key);
         };
-        self.counters.retries += u64::from(call.delay.is_some());
+        self.effects.counters.retries += u64::from(call.delay.is_some());
         let slot = self.table.find_or_insert(&call.key);
         let inherited = || self.table.at(slot).and_then(Entry::owner).cloned();
         let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
@@ -155,12 +155,12 @@ impl Queue {
     fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
         let known_only = |entry: &&Entry| entry.has_state();
         let Some(entry) = self.table.get(call.key.as_str()).filter(known_only) else {
-            self.counters.ignored_absent += 1;
+            self.effects.counters.ignored_absent += 1;
             self.populate(now);
             return false;
         };
         if entry.waiting.is_empty() && entry.is_deleted() {
-            self.counters.ignored_absent += 1;
+            self.effects.counters.ignored_absent += 1;
             self.populate(now);
             return false;
         }
@@ -169,7 +169,7 @@ impl Queue {
             return true;
         }
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
-            self.counters.ignored_duplicate += 1;
+            self.effects.counters.ignored_duplicate += 1;
             self.populate(now);
             return true;
         }

@@ -12,6 +12,7 @@ use super::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
 use super::scan::ScanCursor;
 use super::{ObjectList, Progress, Replace, ReplaceId, Replaced};
 use crate::engine::delta::{DeltaKind, Provenance, Source};
+use crate::engine::effects::Garbage;
 use crate::engine::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
 use crate::engine::key::{Key, KeySet};
 use crate::engine::limits::REPLACES_MAX;
@@ -53,10 +54,6 @@ pub(in crate::engine) struct ReplaceJob {
     deletions: u64,
     owned: u64,
 }
-
-/// The remains of an ended Replace.
-#[derive(Debug)]
-pub struct Garbage(#[expect(dead_code, reason = "it is only kept to be dropped")] ReplaceJob);
 
 /// The limit of deletions in a Replace.
 #[derive(Clone, Copy, Debug)]
@@ -197,17 +194,12 @@ impl Queue {
             Ok(Next::Compare(comparison)) => Progress::Compare(comparison),
             ended => {
                 let replaced = ended.map(|_| Progress::Done(self.end_job(now, &job)));
-                self.garbage.push(Garbage(job));
+                self.effects.garbage.push(Garbage::new(job));
                 return replaced;
             }
         };
         self.replace_jobs.push_front(job);
         Ok(progress)
-    }
-
-    /// The remains of ended Replaces: up to a million objects, to be dropped without the queue's lock.
-    pub fn take_garbage(&mut self) -> Vec<Garbage> {
-        std::mem::take(&mut self.garbage)
     }
 
     fn next_part(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> Result<Next, Refusal> {
@@ -363,11 +355,11 @@ impl Queue {
                     self.emit(now, EventKind::Appended(appended));
                 }
                 Verdict::Unchanged => {
-                    self.counters.ignored_unchanged += 1;
+                    self.effects.counters.ignored_unchanged += 1;
                     self.take_over(now, job, key);
                 }
                 Verdict::Skipped { take_over } => {
-                    self.counters.ignored_superseded += 1;
+                    self.effects.counters.ignored_superseded += 1;
                     if take_over {
                         self.take_over(now, job, key);
                     }

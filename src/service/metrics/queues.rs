@@ -152,16 +152,14 @@ impl QueueMetrics {
         }
     }
 
-    /// Takes over what the queue has counted since the last time.
-    pub fn absorb(&self, queue: &mut Queue) {
-        self.series().add(&queue.take_counters());
+    /// Adds counts to the series, and sets the counts to zero.
+    pub fn absorb(&self, counters: &mut Counters) {
+        self.series().add(&std::mem::take(counters));
     }
 
-    /// Takes over what the queue has counted, and how it is now. It goes over no keys, as it is done under
-    /// the queue's lock.
-    pub fn sample(&self, queue: &mut Queue, waiters: usize, now: Time, clock_lead: Duration) -> Sample {
+    /// The gauges of the queue, and its series. It examines no keys, because the caller holds the queue's lock.
+    pub fn sample(&self, queue: &Queue, waiters: usize, now: Time, clock_lead: Duration) -> Sample {
         let series = self.series();
-        series.add(&queue.take_counters());
         let status = queue.status(now);
         let gauges = Gauges {
             depth: queue.schedule().depth(),

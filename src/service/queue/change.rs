@@ -13,7 +13,7 @@ use super::commits::Commits;
 use super::{Error, Handle, Milestones, drop_elsewhere};
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
-use crate::engine::{Durations, Garbage, Queue};
+use crate::engine::{Counters, Effects, Queue};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal};
 use crate::service::pop::{Delivered, Grant};
@@ -40,6 +40,10 @@ pub(in crate::service) struct State {
     pub(in crate::service) lost: Option<Loss>,
     /// The deadline that the queue's task sleeps until.
     pub(in crate::service) armed: Option<Time>,
+    /// Whether a periodic Resync is due that the queue's task has not begun.
+    pub(in crate::service) resync_due: bool,
+    /// What changes have counted since `/metrics` was last read.
+    pub(in crate::service) counters: Counters,
     /// The milestones that were reported last.
     milestones: Milestones,
 }
@@ -53,14 +57,12 @@ pub(in crate::service) enum Loss {
     Panic,
 }
 
-/// What is left to do once the lock is free.
+/// The work of a change that needs no lock.
 #[must_use]
 pub(in crate::service) struct Unlocked {
     grants: Vec<Grant>,
     commit: Commit,
-    waits: Durations,
-    works: Durations,
-    garbage: Vec<Garbage>,
+    effects: Effects,
 }
 
 impl Handle {
@@ -148,27 +150,24 @@ impl Handle {
         }
     }
 
-    /// The end of each change, under the lock.
+    /// The end of each change, under the lock: grants ready keys, and does the part of the effects that needs the lock.
     pub(in crate::service) fn finish(&self, state: &mut State, now: Time) -> Unlocked {
         self.grant(state, now);
         let grants = std::mem::take(&mut state.grants);
-        state.push_events(self.journal());
-        let next = state.queue.next_deadline();
+        let effects = state.take_effects(self.journal());
+        let next = effects.next_deadline;
         if next.is_some_and(|next| state.armed.is_none_or(|armed| next < armed)) {
             state.armed = next;
             self.requests.wake();
         }
-        let (synced, drained) = (state.queue.has_synced(), state.queue.is_drained());
-        let milestones = Milestones { synced, drained, ended: false };
+        let milestones = Milestones { synced: effects.has_synced, drained: effects.is_drained, ended: false };
         if std::mem::replace(&mut state.milestones, milestones) != milestones {
             self.milestones.send_replace(milestones);
         }
         if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
             self.config.store(state.queue.config().clone());
         }
-        let (waits, works) = state.queue.take_durations();
-        let garbage = state.queue.take_garbage();
-        Unlocked { grants, commit: state.commits.newest.clone(), waits, works, garbage }
+        Unlocked { grants, commit: state.commits.newest.clone(), effects }
     }
 
     /// Gives ready keys to waiting pops, unless the service drains.
@@ -179,17 +178,17 @@ impl Handle {
         debug_assert!(state.queue.table().len() > CHECKED_KEYS_MAX || state.queue.check() == Ok(()));
     }
 
-    /// Does what had to wait until the lock is free.
+    /// Does the work that waited until the lock was released.
     pub(in crate::service) fn dispatch(self: &Arc<Self>, unlocked: Unlocked) {
-        let Unlocked { grants, commit, waits, works, garbage } = unlocked;
+        let Unlocked { grants, commit, effects } = unlocked;
         for Grant { reply, items } in grants {
             let items = items.map(|items| Delivered::fresh(self, items, commit.clone()));
             // A caller that has disconnected drops the delivery, which gives its keys back.
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
-        self.metrics().record(&waits, &works);
-        if !garbage.is_empty() {
-            drop_elsewhere(garbage);
+        self.metrics().record(&effects.waits, &effects.works);
+        if !effects.garbage.is_empty() {
+            drop_elsewhere(effects.garbage);
         }
     }
 
@@ -225,15 +224,21 @@ impl State {
             commits,
             lost: None,
             armed: None,
+            resync_due: false,
+            counters: Counters::default(),
             milestones: Milestones::default(),
         }
     }
 
-    /// Gives the events of this change to the journal.
-    pub(super) fn push_events(&mut self, journal: Option<&(Journal, QueueId)>) {
-        let events = self.queue.take_events();
+    /// Takes the effects of this change from the engine, and gives the events to the journal.
+    pub(super) fn take_effects(&mut self, journal: Option<&(Journal, QueueId)>) -> Effects {
+        let mut effects = self.queue.take_effects();
+        let events = std::mem::take(&mut effects.events);
         if let Some((journal, id)) = journal.filter(|_| !events.is_empty()) {
             self.commits.push(journal, *id, events, self.queue.resource_version());
         }
+        self.counters.add(&effects.counters);
+        self.resync_due |= effects.resync_due;
+        effects
     }
 }

@@ -192,7 +192,7 @@ impl Fifo for EngineFifo {
         if self.queue.schedule().leased_len() + self.queue.schedule().delayed_len() > 0 {
             return Err("a key is neither in line nor done".to_owned());
         }
-        for event in self.queue.take_events() {
+        for event in self.queue.take_effects().events {
             self.rebuilt.apply(&event);
         }
         if self.queue.image() == self.rebuilt.image() {

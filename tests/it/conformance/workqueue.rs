@@ -8,7 +8,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, Pop, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::{DeltaKind, Rv};
@@ -18,6 +17,7 @@ use deltaq::engine::refusal::Refusal;
 use deltaq::engine::schedule::Place;
 use deltaq::engine::table::Entry;
 use deltaq::engine::time::Time;
+use deltaq::engine::{Effects, Queue};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -145,8 +145,8 @@ impl Workqueue {
         if state != step.state {
             return Err(format!("state\n  ours   {state:?}\n  theirs {:?}", step.state));
         }
-        self.check()?;
-        self.measured.compare(&mut self.queue, self.now, &self.model)
+        let effects = self.check()?;
+        self.measured.compare(&self.queue, effects, self.now, &self.model)
     }
 
     fn perform(&mut self, op: &Op) -> Value {
@@ -236,13 +236,14 @@ impl Workqueue {
     }
 
     /// The invariants hold, and the events tell it all.
-    fn check(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<Effects, String> {
         self.queue.check()?;
-        for event in self.queue.take_events() {
-            self.rebuilt.apply(&event);
+        let effects = self.queue.take_effects();
+        for event in &effects.events {
+            self.rebuilt.apply(event);
         }
         if self.queue.image() == self.rebuilt.image() {
-            Ok(())
+            Ok(effects)
         } else {
             Err("the state rebuilt from the events differs".to_owned())
         }

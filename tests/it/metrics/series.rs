@@ -244,7 +244,10 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
         let samples: Vec<_> = places
             .iter()
             .zip(&mut queues)
-            .map(|(place, queue)| place.sample(queue, 2, now, Duration::from_secs(9)))
+            .map(|(place, queue)| {
+                place.absorb(&mut queue.take_effects().counters);
+                place.sample(queue, 2, now, Duration::from_secs(9))
+            })
             .collect();
         Page::read(&metrics.render(&samples)).of_queue("_other")
     };

@@ -85,7 +85,7 @@ fn the_outcomes_of_the_last_settled_leases_are_remembered_and_no_more() {
         queue.produce(Time::default(), &add).expect("there is room");
         let token = queue.pop(Time::default(), &pop).expect("the queue is open")[0].token;
         queue.settle(Time::default(), &[Settle { token, how: How::Ack }]);
-        queue.take_events();
+        drop(queue.take_effects());
         tokens.push(token);
     }
     assert_eq!(queue.outcome(tokens[0]), Outcome::Unknown);
@@ -272,6 +272,5 @@ fn a_clock_that_jumps_ahead_fires_everything_once() {
     // An expiry, the end of its backoff, a delay, and one Resync for all that were missed.
     assert_eq!(fixture.queue.resource_version(), rv + 4);
     assert_eq!(fixture.ready_queue(), ["b", "a"]);
-    assert!(fixture.queue.take_resync_due());
-    assert!(!fixture.queue.take_resync_due());
+    assert_eq!(fixture.resyncs_due, 1);
 }

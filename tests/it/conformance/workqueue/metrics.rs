@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use deltaq::engine::Queue;
 use deltaq::engine::time::Time;
+use deltaq::engine::{Effects, Queue};
 use deltaq::service::Name;
 use deltaq::service::metrics::{Metrics, QueueMetrics};
 
@@ -194,9 +194,15 @@ impl Measured {
     }
 
     /// Compares the page with the model.
-    pub(super) fn compare(&self, queue: &mut Queue, now: Time, model: &Model) -> Result<(), String> {
-        let (waits, works) = queue.take_durations();
-        self.queue.record(&waits, &works);
+    pub(super) fn compare(
+        &self,
+        queue: &Queue,
+        mut effects: Effects,
+        now: Time,
+        model: &Model,
+    ) -> Result<(), String> {
+        self.queue.record(&effects.waits, &effects.works);
+        self.queue.absorb(&mut effects.counters);
         let page = Page::read(&self.metrics.render(&[self.queue.sample(queue, 0, now, Duration::ZERO)]));
         let mut ours = page.of_queue("trace");
         ours.retain(|series, _| series.starts_with("workqueue_"));

@@ -1,0 +1,117 @@
+//! The work that commands leave to the caller of the engine.
+
+use std::fmt;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::event::Event;
+use super::time::Time;
+
+/// Everything that a caller must do after commands on a queue. This is the contract between the engine and the service.
+///
+/// The engine performs no work outside of its memory. A caller holds the queue's lock, runs one or more commands at one
+/// instant, and then calls [`Queue::take_effects`](super::Queue::take_effects) once, before it releases the lock. The rules
+/// for each part:
+///
+/// - `events` have been applied already. The caller appends them to the journal in this order, without a gap between the
+///   effects of successive calls. The result of a command (a reply, delivered items, a read of the state) leaves the process
+///   only **after** its events are durable. The caller then reports the newest durable event with
+///   [`set_committed`](super::Queue::set_committed); a lease expires only after that report. If the events can't become
+///   durable, the queue holds changes that never happened: the caller drops the queue and loads it again.
+/// - `next_deadline` is when the caller runs [`advance`](super::Queue::advance), unless another command comes first. It
+///   replaces the deadline of all earlier effects. A deadline in the past means that more is due than one command processes.
+/// - `resync_due` asks the caller to run a Resync. The request is made once; the caller remembers it.
+/// - `has_synced` and `is_drained` describe the queue after the commands, to wake callers that wait for these states.
+/// - `counters`, `waits` and `works` are for metrics. No rule depends on them, so a caller may drop them.
+/// - `garbage` takes long to drop. The caller drops it **after** it has released the lock.
+///
+/// The order of the work is: events to the journal, then the timer and the notifications, then (without the lock) metrics,
+/// garbage and replies that wait for the commit.
+#[must_use = "events that are not appended to the journal are lost"]
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// New events, oldest first. Empty if the commands changed nothing.
+    pub events: Vec<Event>,
+    /// When the engine must act by itself; `None` if nothing is going to be due.
+    pub next_deadline: Option<Time>,
+    /// Whether `resync_period` has passed since the last Resync.
+    pub resync_due: bool,
+    /// Whether the initial list has been acknowledged.
+    pub has_synced: bool,
+    /// Whether the queue is closed and has nothing left to deliver or to settle.
+    pub is_drained: bool,
+    /// What the commands have counted.
+    pub counters: Counters,
+    /// For each delivered key, how long its work had waited.
+    pub waits: Durations,
+    /// For each ended lease, how long it lasted.
+    pub works: Durations,
+    /// Large values that no command needs any more.
+    pub garbage: Vec<Garbage>,
+}
+
+/// A list of durations. Most commands have one, which takes no allocation.
+pub type Durations = SmallVec<[Duration; 1]>;
+
+/// Counts of what commands did. A replay of events counts nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Queued deltas, by type in the order of [`DeltaKind::ALL`](super::delta::DeltaKind::ALL).
+    pub deltas: [u64; 5],
+    /// Deltas that the cap merged into newer ones.
+    pub coalesced: u64,
+    /// Deletes of keys that are absent or already deleted.
+    pub ignored_absent: u64,
+    /// Deletes that the dedup rule swallowed.
+    pub ignored_duplicate: u64,
+    /// Listed objects of a Replace that had not changed.
+    pub ignored_unchanged: u64,
+    /// Listed objects of a Replace whose key had a newer call.
+    pub ignored_superseded: u64,
+    /// Adds to a closed queue in mode keys.
+    pub ignored_closed: u64,
+    /// How often a key got work (client-go's adds).
+    pub adds: u64,
+    /// Requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
+    pub retries: u64,
+    /// Ended leases, by ending: ack, nack, release, reject, expiry.
+    pub settled: [u64; 5],
+    /// Settles of leases that had already ended in another way.
+    pub stale: u64,
+}
+
+impl Counters {
+    /// Adds the counts of later commands.
+    pub fn add(&mut self, later: &Self) {
+        let add_each = |sums: &mut [u64; 5], counts: &[u64; 5]| {
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        };
+        add_each(&mut self.deltas, &later.deltas);
+        add_each(&mut self.settled, &later.settled);
+        self.coalesced += later.coalesced;
+        self.ignored_absent += later.ignored_absent;
+        self.ignored_duplicate += later.ignored_duplicate;
+        self.ignored_unchanged += later.ignored_unchanged;
+        self.ignored_superseded += later.ignored_superseded;
+        self.ignored_closed += later.ignored_closed;
+        self.adds += later.adds;
+        self.retries += later.retries;
+        self.stale += later.stale;
+    }
+}
+
+/// A value that takes long to drop, such as the list of an ended Replace with a million objects.
+pub struct Garbage(#[expect(dead_code, reason = "the value is only kept to be dropped")] Box<dyn Send>);
+
+impl Garbage {
+    pub(super) fn new(value: impl Send + 'static) -> Self {
+        Self(Box::new(value))
+    }
+}
+
+impl fmt::Debug for Garbage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Garbage")
+    }
+}
