@@ -2,8 +2,9 @@
 //!
 //! The engine is pure. It has no I/O, no async code, no clock and no randomness: the time is an argument. A command checks
 //! everything first; if it is refused, nothing has changed but what became due before it. An accepted command emits
-//! [`Event`](event::Event)s, and [`Queue::apply`] applies each of them at once. Applying events is the only way in which a
-//! queue changes, so a replay of the journal gives the same queue.
+//! [`Event`](event::Event)s, and the queue's [state](Queue) applies each of them at once. Applying events is the only way in
+//! which the state changes, so a replay of the journal gives the same state. A command leaves its work for the caller in
+//! [`Effects`].
 //!
 //! The life of a key:
 //!
@@ -30,6 +31,7 @@ pub mod delta;
 pub mod effects;
 pub mod event;
 pub mod excerpt;
+pub mod initial;
 pub mod key;
 pub mod known;
 pub mod limits;
@@ -45,18 +47,25 @@ pub mod trace;
 
 mod apply;
 mod checkpoint;
+mod comparison;
 mod image;
 mod invariant;
+mod job;
 mod queue;
 mod restore;
+mod scan;
 mod settled;
 mod shards;
+mod state;
+mod volatile;
 pub(crate) mod walk;
 
 pub use apply::Misfit;
-pub use command::comparison::Comparison;
-pub use command::resync::Seed;
-pub use command::scan::ScanCursor;
+pub use command::Seed;
+pub use comparison::Comparison;
 pub use effects::{Counters, Durations, Effects, Garbage};
 pub use image::Image;
-pub use queue::{Initial, LastReplace, Queue, Status};
+pub use queue::{Queue, Status};
+pub use restore::Restore;
+pub use scan::ScanCursor;
+pub use snapshot::LastReplace;

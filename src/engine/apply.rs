@@ -1,8 +1,8 @@
-//! Applying events: the only way in which a queue changes.
+//! Applying events: the only way in which the state of a queue changes.
 //!
-//! `apply` decides nothing that the event does not say. Every event fits the state in which it happened, so one that
-//! does not fit is a bug or damage, and is never skipped: live, `apply` panics and the queue is loaded again from its
-//! journal; a replay returns [`Misfit`], and the load fails with the name of the row.
+//! `apply` decides nothing that the event does not say. Every event fits the state in which it happened. An event that does
+//! not fit is a bug or damage, and is never skipped: a command panics, and the queue is loaded again from its journal; a
+//! replay returns [`Misfit`], and the load fails with the name of the row.
 
 use std::fmt;
 use std::num::NonZero;
@@ -13,10 +13,12 @@ use super::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use super::key::Key;
 use super::known::{Known, set_known};
 use super::limits::FAILURE_EXPIRY_SECS;
-use super::queue::{Initial, LastReplace, Queue};
 use super::schedule::{EventId, Lease, Place, Slot};
+use super::snapshot::LastReplace;
+use super::state::State;
 use super::table::Entry;
 use super::time::Time;
 
@@ -60,43 +62,44 @@ impl fmt::Display for Misfit {
     }
 }
 
-impl Queue {
-    /// Applies the next event. Returns how many pairs of deltas the cap merged.
-    ///
-    /// # Panics
-    /// If the event does not fit the state of the queue. The state is then undefined.
-    pub fn apply(&mut self, event: &Event) -> u32 {
-        let slot = event.kind.key().map(|key| self.table.find_or_insert(key));
-        self.apply_at(event, slot)
-    }
+/// The part of the state that an event changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scope {
+    /// The queue and the event's key, which is looked up. A new key gets an entry.
+    Key,
+    /// The queue and the event's key, which has this slot.
+    Slot(Slot),
+    /// The queue alone: the key's row is newer than the event, or the key was removed since.
+    Queue,
+}
 
-    /// Applies the next event to a queue whose keys may be ahead of the queue itself. The event changes its key only if
-    /// it is newer than the key's row and than `removed_at`, the newest removal of the key that the checkpoints
-    /// recorded (or 0). The event changes the queue in any case.
+/// What applying an event did, beyond the new state.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// Number of pairs of deltas that the cap merged.
+    pub(super) merged: u32,
+    /// Whether the key got work (client-go's adds).
+    pub(super) got_work: bool,
+    /// The slot and the key that the event removed from the table.
+    pub(super) removed: Option<(Slot, Key)>,
+}
+
+impl Applied {
+    fn work(got_work: bool) -> Self {
+        Self { got_work, ..Self::default() }
+    }
+}
+
+impl State {
+    /// Applies the next event. No other method changes the state.
     ///
     /// # Errors
-    /// [`Misfit`] if the event does not fit the state of the queue. The state is then undefined.
-    pub fn replay(&mut self, event: &Event, removed_at: Rv) -> Result<u32, Misfit> {
-        // An ignored event must not make an entry for its key.
-        let key = event.kind.key().filter(|_| event.rv > removed_at);
-        let slot = key.map(|key| self.table.find_or_insert(key));
-        let is_newer = |slot: &Slot| self.table.at(*slot).is_some_and(|entry| event.rv > entry.changed);
-        let slot = slot.filter(is_newer);
-        self.try_apply(event, slot).map_err(|reason| Misfit::new(event, reason))
+    /// [`Misfit`] if the event does not fit the state. The state is then undefined.
+    pub(super) fn apply(&mut self, event: &Event, scope: Scope) -> Result<Applied, Misfit> {
+        self.try_apply(event, scope).map_err(|reason| Misfit::new(event, reason))
     }
 
-    /// Applies the next event, whose key has this slot; without a slot, only its effect on the queue.
-    ///
-    /// # Panics
-    /// As [`apply`](Self::apply).
-    pub(super) fn apply_at(&mut self, event: &Event, slot: Option<Slot>) -> u32 {
-        match self.try_apply(event, slot) {
-            Ok(merged) => merged,
-            Err(reason) => panic!("{}", Misfit::new(event, reason)),
-        }
-    }
-
-    fn try_apply(&mut self, event: &Event, slot: Option<Slot>) -> Result<u32, Reason> {
+    fn try_apply(&mut self, event: &Event, scope: Scope) -> Result<Applied, Reason> {
         let follows = match event.kind {
             EventKind::Recovered => event.rv > self.rv,
             _ => self.rv.checked_add(1) == Some(event.rv),
@@ -107,28 +110,34 @@ impl Queue {
         self.rv = event.rv;
         self.last_at = event.at;
         self.apply_to_queue(&event.kind, event.at)?;
-        let Some(slot) = slot else { return Ok(0) };
-        let stamp = EventId { rv: event.rv, at: event.at };
-        self.table.at_mut(slot).ok_or(NO_ENTRY)?.changed = event.rv;
-        let merged = match &event.kind {
-            EventKind::Appended(appended) => self.apply_appended(slot, appended, stamp)?,
-            EventKind::Queued(queued) => self.apply_queued(slot, queued, stamp)?,
-            EventKind::Leased(leased) => self.apply_leased(slot, leased, stamp)?,
-            EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, stamp)?,
-            other => self.apply_to_key(slot, other, stamp)?,
+        let slot = match (scope, event.kind.key()) {
+            (Scope::Slot(slot), Some(_)) => slot,
+            (Scope::Key, Some(key)) => self.table.find_or_insert(key),
+            (Scope::Queue, _) | (_, None) => return Ok(Applied::default()),
         };
-        self.drop_if_unused(slot, stamp)?;
-        Ok(merged)
+        let id = EventId { rv: event.rv, at: event.at };
+        self.table.at_mut(slot).ok_or(NO_ENTRY)?.changed = event.rv;
+        let mut applied = match &event.kind {
+            EventKind::Appended(appended) => self.apply_appended(slot, appended, id)?,
+            EventKind::Queued(queued) => self.apply_queued(slot, queued, id)?,
+            EventKind::Leased(leased) => self.apply_leased(slot, leased, id)?,
+            EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, id)?,
+            other => self.apply_to_key(slot, other, id)?,
+        };
+        applied.removed = self.drop_if_unused(slot, id)?;
+        Ok(applied)
     }
 
     /// Applies the event's effect on the queue, whatever becomes of its key.
     fn apply_to_queue(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
         match kind {
             EventKind::Appended(Appended { origin, .. }) | EventKind::Dropped { origin, .. } => {
-                self.populated |= *origin == Origin::Call;
+                if *origin == Origin::Call {
+                    self.initial = self.initial.called();
+                }
             }
             EventKind::Queued(Queued { rate_limited, .. }) => {
-                self.populated = true;
+                self.initial = self.initial.called();
                 self.take_from_bucket(*rate_limited, at);
             }
             EventKind::Failed { .. } => self.take_from_bucket(true, at),
@@ -139,7 +148,7 @@ impl Queue {
                 let rate_limited = ending.failure().is_some_and(|failure| failure.rate_limited);
                 self.take_from_bucket(rate_limited, at);
             }
-            EventKind::Populated => self.populated = true,
+            EventKind::Populated => self.initial = self.initial.called(),
             EventKind::Configured { config } => {
                 if self.config.resync_period != config.resync_period {
                     self.next_resync = config.resync_period.map(|period| at.plus(period));
@@ -159,7 +168,7 @@ impl Queue {
             }
             EventKind::ReplaceStarted { source, first } => {
                 if *first {
-                    self.initial = Initial::Running;
+                    self.initial = self.initial.started();
                 }
                 let (source, counts) = (source.clone(), ReplaceCounts::default());
                 self.last_replace =
@@ -185,22 +194,23 @@ impl Queue {
         let last = running.ok_or("no Replace is running")?;
         (last.source, last.counts, last.aborted) = (source.clone(), *counts, *aborted);
         last.ended = Some(at);
-        // The keys that an aborted Replace queued keep their marks: the next Replace, with only_changed, may have no
-        // reason to queue them again, and they are not acknowledged yet.
+        // Keys that an aborted Replace queued stay pending: the next Replace, with only_changed, may have no reason to queue
+        // them again, and they are not acknowledged yet.
         if *first {
-            self.initial = if *aborted { Initial::Aborted } else { Initial::Quiet };
+            self.initial = self.initial.ended(*aborted);
+        } else if !aborted {
+            self.initial = self.initial.called();
         }
-        self.populated |= !aborted;
         Ok(())
     }
 
-    fn apply_appended(&mut self, slot: Slot, appended: &Appended, stamp: EventId) -> Result<u32, Reason> {
+    fn apply_appended(&mut self, slot: Slot, appended: &Appended, id: EventId) -> Result<Applied, Reason> {
         let Appended { key, delta, final_state_unknown, origin, provenance, due, object } = appended;
         let (latest_only, cap) = (self.config.rules().only_newest_waits, self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let delta = Delta {
-            rv: stamp.rv,
-            queued_at: stamp.at,
+            rv: id.rv,
+            queued_at: id.at,
             kind: *delta,
             final_state_unknown: *final_state_unknown,
             coalesced: 0,
@@ -210,44 +220,51 @@ impl Queue {
         let delta::Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else {
             return Err("the key's newest delta is a deletion that makes this one superfluous");
         };
-        if *origin == Origin::InitialReplace && mark(entry, stamp.rv).is_none() {
-            self.initial_pending += 1;
+        if *origin == Origin::InitialReplace {
+            let pending = entry.initial_pending.replace(NonZero::new(id.rv).ok_or("its number is 0")?);
+            self.initial_pending += usize::from(pending.is_none());
         }
-        match due {
-            Some(due) => self.schedule.delay(slot, key, &mut entry.schedule_state, *due, stamp.rv),
-            None => self.schedule.wake(slot, key, &mut entry.schedule_state, stamp),
-        }
-        Ok(merged)
+        let got_work = match due {
+            Some(due) => {
+                self.schedule.delay(slot, key, &mut entry.schedule_state, *due, id.rv);
+                false
+            }
+            None => self.schedule.wake(slot, key, &mut entry.schedule_state, id),
+        };
+        Ok(Applied { merged, got_work, removed: None })
     }
 
-    fn apply_queued(&mut self, slot: Slot, queued: &Queued, stamp: EventId) -> Result<u32, Reason> {
+    fn apply_queued(&mut self, slot: Slot, queued: &Queued, id: EventId) -> Result<Applied, Reason> {
         let Queued { key, due, rate_limited } = queued;
         let schedule_state = &mut self.table.at_mut(slot).ok_or(NO_ENTRY)?.schedule_state;
         if *rate_limited && schedule_state.place == Place::Parked {
             schedule_state.failures = 0;
         }
         let failures = if *rate_limited { schedule_state.failures.saturating_add(1) } else { 0 };
-        match due {
-            Some(due) => self.schedule.delay(slot, key, schedule_state, *due, stamp.rv),
-            None => self.schedule.wake(slot, key, schedule_state, stamp),
-        }
+        let got_work = match due {
+            Some(due) => {
+                self.schedule.delay(slot, key, schedule_state, *due, id.rv);
+                false
+            }
+            None => self.schedule.wake(slot, key, schedule_state, id),
+        };
         if *rate_limited {
             schedule_state.failures = failures;
         }
-        Ok(0)
+        Ok(Applied::work(got_work))
     }
 
-    fn apply_leased(&mut self, slot: Slot, leased: &Leased, stamp: EventId) -> Result<u32, Reason> {
+    fn apply_leased(&mut self, slot: Slot, leased: &Leased, id: EventId) -> Result<Applied, Reason> {
         let Leased { key: _, deadline, worker, pop_id } = leased;
         let keeps_delay = self.config.rules().delays_are_adds;
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
         let Place::Ready(former) = schedule_state.place else { return Err("the key is not ready") };
         let lease = Lease {
-            token: stamp.rv,
+            token: id.rv,
             deadline: *deadline,
-            since: stamp.at,
-            length: deadline.since(stamp.at),
+            since: id.at,
+            length: deadline.since(id.at),
             worker: worker.clone(),
             pop_id: pop_id.clone(),
             former,
@@ -259,11 +276,11 @@ impl Queue {
         if let Some(id) = pop_id {
             self.pop_ids.entry(id.clone()).or_default().push(slot);
         }
-        Ok(0)
+        Ok(Applied::default())
     }
 
-    /// Applies an event that merges no deltas.
-    fn apply_to_key(&mut self, slot: Slot, kind: &EventKind, stamp: EventId) -> Result<u32, Reason> {
+    /// Applies an event of a key that has no method of its own.
+    fn apply_to_key(&mut self, slot: Slot, kind: &EventKind, id: EventId) -> Result<Applied, Reason> {
         let rules = self.config.rules();
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
@@ -289,37 +306,39 @@ impl Queue {
             }
             EventKind::Extended { deadline, .. } => {
                 schedule_state.lease().ok_or(NO_LEASE)?;
-                self.schedule.extend(slot, schedule_state, *deadline, stamp.at);
+                self.schedule.extend(slot, schedule_state, *deadline, id.at);
             }
             EventKind::DelayElapsed { key } => {
                 schedule_state.delay().ok_or("the key has no delay")?;
                 let waits = rules.delays_are_adds || !entry.waiting.is_empty();
-                self.schedule.fire(slot, key, schedule_state, waits, stamp);
+                return Ok(Applied::work(self.schedule.fire(slot, key, schedule_state, waits, id)));
             }
             EventKind::Forgotten { .. } => self.schedule.forget(slot, schedule_state),
             EventKind::Redriven { key } => {
                 if schedule_state.place != Place::Parked {
                     return Err("the key is not parked");
                 }
-                self.schedule.wake(slot, key, schedule_state, stamp);
+                return Ok(Applied::work(self.schedule.wake(slot, key, schedule_state, id)));
             }
             EventKind::Removed { key } => {
                 entry.waiting = Deltas::default();
                 self.schedule.drop_waiting(slot, key, schedule_state);
                 let covered_by = schedule_state.lease().map(|lease| lease.token);
-                if entry.initial_pending.is_some_and(|mark| covered_by.is_none_or(|token| mark.get() > token))
+                if entry
+                    .initial_pending
+                    .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token))
                 {
                     entry.initial_pending = None;
                     self.initial_pending -= 1;
                 }
             }
             EventKind::Seeded { object, owner, .. } => {
-                let known = Known { object: object.clone(), rv: stamp.rv, owner: owner.clone() };
+                let known = Known { object: object.clone(), rv: id.rv, owner: owner.clone() };
                 set_known(&mut entry.known, Some(known), &mut self.known);
             }
             _ => return Err("it is not about a key"),
         }
-        Ok(0)
+        Ok(Applied::default())
     }
 
     fn apply_settled(
@@ -327,82 +346,84 @@ impl Queue {
         slot: Slot,
         token: Rv,
         ending: &Ending,
-        stamp: EventId,
-    ) -> Result<u32, Reason> {
+        id: EventId,
+    ) -> Result<Applied, Reason> {
         self.leave_pop(slot, token)?;
         let (latest_only, cap) = (self.config.rules().only_newest_waits, self.config.cap());
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         let schedule_state = &mut entry.schedule_state;
         let leased = std::mem::take(&mut entry.leased);
-        let mut unmark = false;
-        let mut merged = 0;
+        let mut ends_pending = false;
+        let mut applied = Applied::default();
         match ending {
             Ending::Acked => {
-                unmark = entry.initial_pending.is_some_and(|mark| mark.get() < token);
+                ends_pending = entry.initial_pending.is_some_and(|pending| pending.get() < token);
                 if self.config.known_objects {
                     let newest = leased.into_newest();
                     let newest = newest.filter(|delta| delta.kind != DeltaKind::Deleted);
                     let known = newest.map(|Delta { object, provenance, .. }| Known {
                         object,
-                        rv: stamp.rv,
+                        rv: id.rv,
                         owner: provenance.owner().cloned(),
                     });
                     set_known(&mut entry.known, known, &mut self.known);
                 }
                 schedule_state.attempt = 0;
                 self.schedule.forget(slot, schedule_state);
-                self.schedule.settle(slot, schedule_state, stamp);
+                self.schedule.settle(slot, schedule_state, id);
             }
-            Ending::Done => self.schedule.settle(slot, schedule_state, stamp),
+            Ending::Done => self.schedule.settle(slot, schedule_state, id),
             Ending::Nacked(failure) | Ending::Expired(failure) => {
-                merged = entry.waiting.put_back(leased, latest_only, cap);
-                unmark = failure.disposition == Disposition::Park;
-                self.apply_failure(slot, failure, stamp)?;
+                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
+                ends_pending = failure.disposition == Disposition::Park;
+                applied.got_work = self.apply_failure(slot, failure, id)?;
             }
             Ending::Released => {
-                merged = entry.waiting.put_back(leased, latest_only, cap);
-                self.schedule.settle_to_tail(slot, schedule_state, stamp);
+                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
+                applied.got_work = self.schedule.settle_to_tail(slot, schedule_state, id);
             }
             Ending::Rejected { error } => {
-                merged = entry.waiting.put_back(leased, latest_only, cap);
+                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
                 schedule_state.set_last_error(error.clone());
                 self.schedule.park(slot, &entry.key, schedule_state);
-                unmark = true;
+                ends_pending = true;
             }
             Ending::Undelivered => {
-                merged = entry.waiting.put_back(leased, latest_only, cap);
+                applied.merged = entry.waiting.put_back(leased, latest_only, cap);
                 self.schedule.restore_position(slot, schedule_state);
             }
         }
-        if unmark {
+        if ends_pending {
             let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
             self.initial_pending -= usize::from(entry.initial_pending.take().is_some());
         }
-        Ok(merged)
+        Ok(applied)
     }
 
-    fn apply_failure(&mut self, slot: Slot, failure: &Failure, stamp: EventId) -> Result<(), Reason> {
+    /// Applies a failed delivery; returns whether the key got work.
+    fn apply_failure(&mut self, slot: Slot, failure: &Failure, id: EventId) -> Result<bool, Reason> {
         let Entry { key, schedule_state, .. } = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         schedule_state.failures = schedule_state.failures.saturating_add(1);
         schedule_state.set_last_error(failure.error.clone());
+        let mut got_work = false;
         match failure.disposition {
             Disposition::Tail { due } => {
-                self.schedule.settle_to_tail(slot, schedule_state, stamp);
+                got_work = self.schedule.settle_to_tail(slot, schedule_state, id);
                 if let Some(due) = due {
-                    self.schedule.delay(slot, key, schedule_state, due, stamp.rv);
+                    self.schedule.delay(slot, key, schedule_state, due, id.rv);
                 }
             }
             Disposition::Wait { due } => {
-                self.schedule.settle(slot, schedule_state, stamp);
-                self.schedule.delay(slot, key, schedule_state, due, stamp.rv);
+                self.schedule.settle(slot, schedule_state, id);
+                self.schedule.delay(slot, key, schedule_state, due, id.rv);
             }
             Disposition::Delayed => {
                 schedule_state.delay().ok_or("the key has no delay")?;
-                self.schedule.settle(slot, schedule_state, stamp);
+                self.schedule.settle(slot, schedule_state, id);
             }
             Disposition::Park => self.schedule.park(slot, key, schedule_state),
         }
-        Ok(())
+        Ok(got_work)
     }
 
     /// Checks that the key has the live lease `token`, and takes the lease out of its pop's list.
@@ -418,20 +439,21 @@ impl Queue {
         Ok(())
     }
 
-    /// Drops an entry that holds nothing any more, or sets the time at which its failure count is dropped.
-    fn drop_if_unused(&mut self, slot: Slot, stamp: EventId) -> Result<(), Reason> {
+    /// Removes an entry that holds nothing any more, or sets the time at which its failure count is dropped.
+    fn drop_if_unused(&mut self, slot: Slot, id: EventId) -> Result<Option<(Slot, Key)>, Reason> {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         if entry.is_held() {
-            return Ok(());
+            return Ok(None);
         }
         if entry.schedule_state.failures == 0 {
             let entry = self.table.remove(slot).ok_or(NO_ENTRY)?;
-            self.checkpoints.note_removed(entry, slot, stamp.rv);
-        } else if entry.schedule_state.failure_expiry().is_none() {
-            let until = stamp.at.plus(Duration::from_secs(FAILURE_EXPIRY_SECS));
-            self.schedule.set_failure_expiry(slot, &mut entry.schedule_state, Some((until, stamp.rv)));
+            return Ok(Some((slot, entry.key)));
         }
-        Ok(())
+        if entry.schedule_state.failure_expiry().is_none() {
+            let until = id.at.plus(Duration::from_secs(FAILURE_EXPIRY_SECS));
+            self.schedule.set_failure_expiry(slot, &mut entry.schedule_state, Some((until, id.rv)));
+        }
+        Ok(None)
     }
 
     fn take_from_bucket(&mut self, rate_limited: bool, at: Time) {
@@ -443,8 +465,3 @@ impl Queue {
 
 const NO_ENTRY: Reason = "the key has no entry";
 const NO_LEASE: Reason = "the key does not have this lease";
-
-/// Makes the delta `rv` the one that the initial list waits for. Returns the one that it waited for until now.
-fn mark(entry: &mut Entry, rv: Rv) -> Option<NonZero<Rv>> {
-    std::mem::replace(&mut entry.initial_pending, NonZero::new(rv))
-}

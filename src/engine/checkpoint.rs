@@ -7,7 +7,7 @@
 //! Invariants, over all keys and with B the event at which the last completed checkpoint began:
 //! - a key without a row was created after B, so replay creates it;
 //! - the row of a key that has not changed since B is up to date;
-//! - the row at a slot belongs to the key at that slot, which then `has_row`, or to a key in `removed`. Each chunk contains
+//! - the row at a slot belongs to the key at that slot, which is then in `rows`, or to a key in `removed`. Each chunk contains
 //!   all of `removed`, so no later row finds its slot, or its key at another slot, occupied;
 //! - a key that is removed during a checkpoint is in `removed` even without a row: after that checkpoint, replay may start
 //!   at an event of this key.
@@ -15,9 +15,10 @@
 use std::num::NonZero;
 
 use super::delta::Rv;
-use super::queue::Queue;
+use super::key::Key;
 use super::schedule::Slot;
-use super::snapshot::{CheckpointChunk, KeyState, QueueState, RemovedKey};
+use super::snapshot::{CheckpointChunk, KeyState, RemovedKey};
+use super::state::State;
 use super::table::Entry;
 
 /// Approximate size of a settled lease in a checkpoint, in bytes.
@@ -30,7 +31,9 @@ pub(super) struct Checkpoints {
     pub(super) journaled: bool,
     /// The event at which the last completed checkpoint began; 0 before the first one.
     pub(super) begun: Rv,
-    pub(super) running: Option<Running>,
+    running: Option<Running>,
+    /// The slots whose key has a row, perhaps an older one.
+    rows: SlotSet,
     /// Keys that were removed since the last chunk, oldest first.
     pub(super) removed: Vec<RemovedKey>,
     /// The size of all keys, as of the last completed checkpoint.
@@ -49,95 +52,108 @@ pub(super) struct Running {
 }
 
 impl Checkpoints {
-    /// Records that the entry was removed from the table.
-    pub(super) fn note_removed(&mut self, entry: Entry, slot: Slot, rv: Rv) {
-        if self.journaled && (entry.has_row || self.running.is_some()) {
-            self.removed.push(RemovedKey { key: entry.key, slot, rv });
-        }
-    }
-}
-
-impl Queue {
-    /// Makes the queue record what checkpoints need, from now on. A restored queue does so from the beginning.
-    pub fn journaled(&mut self) {
-        self.checkpoints.journaled = true;
+    /// The checkpoints of a queue that was restored from this state and these rows.
+    pub(super) fn restored(begun: Rv) -> Self {
+        Self { journaled: true, begun, ..Self::default() }
     }
 
-    /// The state of the queue without its keys.
-    #[must_use]
-    pub fn queue_state(&self) -> QueueState {
-        QueueState {
-            rv: self.rv,
-            last_at: self.last_at,
-            config: self.config.clone(),
-            auto_created: self.auto_created,
-            populated: self.populated,
-            paused: self.paused,
-            closed: self.closed,
-            initial: self.initial,
-            settled: self.settled.iter().collect(),
-            bucket: self.bucket,
-            next_resync: self.next_resync,
-            last_replace: self.last_replace.clone(),
+    /// Whether the key at this slot has a row.
+    pub(super) fn has_row(&self, slot: Slot) -> bool {
+        self.rows.contains(slot)
+    }
+
+    /// Records that the key at this slot has a row.
+    pub(super) fn note_row(&mut self, slot: Slot) {
+        self.rows.insert(slot);
+    }
+
+    /// Records that the key was removed from its slot.
+    pub(super) fn note_removed(&mut self, key: Key, slot: Slot, rv: Rv) {
+        let had_row = self.rows.remove(slot);
+        if self.journaled && (had_row || self.running.is_some()) {
+            self.removed.push(RemovedKey { key, slot, rv });
         }
     }
 
-    /// Begins a checkpoint and returns the state of the queue. The store must write this state after all chunks of the
-    /// checkpoint, because replay starts at the event of this state.
-    pub fn begin_checkpoint(&mut self) -> QueueState {
-        let (begun, end) = (self.rv, self.table.slots());
-        self.checkpoints.running = Some(Running { begun, next: 0, end, key_bytes: 0 });
-        self.queue_state()
+    /// Begins a checkpoint.
+    pub(super) fn begin(&mut self, state: &State) {
+        self.running = Some(Running { begun: state.rv, next: 0, end: state.table.slots(), key_bytes: 0 });
     }
 
-    /// The next chunk of the running checkpoint: all keys that were removed since the last chunk, and up to `rows` keys
-    /// that have changed since the previous checkpoint, among up to `looks` slots. A key with many deltas counts as many
-    /// rows; a chunk may always contain one key.
-    ///
-    /// The store must write the chunks in order, after the events that they contain, and the removed keys of a chunk
-    /// before or together with its rows. A key that a later chunk removes may have a row in an earlier one; the removal
-    /// must not be written before that row, not even in the same transaction.
-    pub fn capture(&mut self, rows: usize, looks: usize) -> CheckpointChunk {
-        let removed = std::mem::take(&mut self.checkpoints.removed);
+    /// The next chunk of the running checkpoint.
+    pub(super) fn capture(&mut self, state: &State, rows: usize, looks: usize) -> CheckpointChunk {
+        let removed = std::mem::take(&mut self.removed);
         let mut keys = Vec::new();
-        let since = self.checkpoints.begun;
-        let Some(running) = &mut self.checkpoints.running else {
+        let Some(running) = &mut self.running else {
             return CheckpointChunk { removed, keys, ended: true };
         };
         // The table may have become smaller: it releases all slots when its last key is removed.
-        let end = running.end.min(self.table.slots());
+        let end = running.end.min(state.table.slots());
         let stop = running.next.saturating_add(looks).min(end);
         let mut left = rows;
         while running.next < stop && left > 0 {
             let slot = running.next;
             running.next += 1;
             let Ok(slot) = Slot::try_from(slot) else { continue };
-            let Some(entry) = self.table.at_mut(slot) else { continue };
+            let Some(entry) = state.table.at(slot) else { continue };
             running.key_bytes += entry.stored_bytes();
-            if entry.changed > since {
+            if entry.changed > self.begun {
                 left = left.saturating_sub((entry.waiting.len() + entry.leased.len()).max(1));
                 keys.push((slot, entry.state()));
-                entry.has_row = true;
+                self.rows.insert(slot);
             }
         }
         CheckpointChunk { removed, keys, ended: running.next >= end }
     }
 
-    /// The running checkpoint is complete: the store has written all chunks and the state at the beginning.
-    pub fn end_checkpoint(&mut self) {
-        if let Some(running) = self.checkpoints.running.take() {
-            self.checkpoints.begun = running.begun;
-            self.checkpoints.key_bytes = running.key_bytes;
+    /// Ends the running checkpoint.
+    pub(super) fn end(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.begun = running.begun;
+            self.key_bytes = running.key_bytes;
         }
     }
 
-    /// Approximate size of the state in bytes: keys, objects and settled leases, as of the last completed checkpoint or
-    /// of recovery.
-    #[must_use]
-    pub fn live_bytes(&self) -> u64 {
-        let settled = self.settled.len() * SETTLED_BYTES;
-        self.checkpoints.key_bytes + settled as u64
+    /// Approximate size of the state in bytes.
+    pub(super) fn live_bytes(&self, state: &State) -> u64 {
+        let settled = state.settled.len() * SETTLED_BYTES;
+        self.key_bytes + settled as u64
     }
+}
+
+/// A set of slots, one bit each.
+#[derive(Debug, Default)]
+struct SlotSet(Vec<u64>);
+
+impl SlotSet {
+    fn contains(&self, slot: Slot) -> bool {
+        let (word, bit) = position(slot);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn insert(&mut self, slot: Slot) {
+        let (word, bit) = position(slot);
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    /// Removes the slot; returns whether it was in the set.
+    fn remove(&mut self, slot: Slot) -> bool {
+        let (word, bit) = position(slot);
+        let Some(word) = self.0.get_mut(word) else { return false };
+        let was = *word & bit != 0;
+        *word &= !bit;
+        was
+    }
+}
+
+/// The word of a slot, and its bit in the word.
+fn position(slot: Slot) -> (usize, u64) {
+    (slot as usize / 64, 1 << (slot % 64))
 }
 
 impl Entry {

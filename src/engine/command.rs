@@ -12,14 +12,17 @@ use super::time::Time;
 use super::trace::Trace;
 
 mod admin;
-pub(super) mod comparison;
 mod consume;
 mod produce;
-pub(super) mod replace;
-pub(super) mod resync;
-pub(super) mod scan;
+mod replace;
+mod resync;
 
-use comparison::Comparison;
+pub use resync::Seed;
+
+pub use super::comparison::Comparison;
+pub use super::job::ReplaceId;
+pub use super::scan::ScanCursor;
+pub use super::settled::Outcome;
 
 /// One Add, Update or Delete of one key.
 #[derive(Clone, Debug)]
@@ -131,10 +134,6 @@ impl Replace {
     }
 }
 
-/// Identifies a Replace between its acceptance and its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplaceId(pub(super) u64);
-
 /// The progress of a command that runs in steps.
 #[derive(Debug)]
 pub enum Progress<T> {
@@ -235,38 +234,6 @@ pub enum Settled {
         /// How the lease ended.
         outcome: Outcome,
     },
-}
-
-/// How a lease ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
-    /// Acknowledged.
-    Acked,
-    /// Failed, reported by its worker.
-    Nacked,
-    /// Released by its worker.
-    Released,
-    /// Rejected by its worker.
-    Rejected,
-    /// Its deadline passed.
-    Expired,
-    /// Never known, or forgotten.
-    Unknown,
-}
-
-impl Outcome {
-    /// The name in the API.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Acked => "acked",
-            Self::Nacked => "nacked",
-            Self::Released => "released",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// The result of an extension.

@@ -25,11 +25,11 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::command::Outcome;
 use super::config::Config;
 use super::delta::{DeltaKind, Provenance, Rv, Source};
 use super::key::Key;
 use super::object::Object;
+use super::settled::Outcome;
 use super::time::Time;
 
 /// One thing that happened to a queue.

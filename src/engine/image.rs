@@ -19,8 +19,8 @@ impl Queue {
     pub fn image(&self) -> Image {
         Image {
             queue: self.queue_state(),
-            keys: self.entries_after(None).map(|(_, entry)| entry.state()).collect(),
-            line: self.schedule.ready().map(|(rv, _)| rv).collect(),
+            keys: self.state().entries_after(None).map(|(_, entry)| entry.state()).collect(),
+            line: self.state().schedule.ready().map(|(rv, _)| rv).collect(),
         }
     }
 }

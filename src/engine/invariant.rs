@@ -17,7 +17,7 @@ impl Queue {
         let (mut known, mut initial_pending, mut pops) = (0, 0, 0);
         let mut last = None;
         let mut entries = 0;
-        for (slot, entry) in self.entries_after(None) {
+        for (slot, entry) in self.state().entries_after(None) {
             entries += 1;
             if last >= Some(&entry.key) {
                 return Err(format!("key {} is out of order", entry.key));
@@ -29,41 +29,43 @@ impl Queue {
             initial_pending += usize::from(entry.initial_pending.is_some());
             pops += usize::from(entry.schedule_state.lease().is_some_and(|lease| lease.pop_id.is_some()));
         }
-        let pop_slots: usize = self.pop_ids.values().map(Vec::len).sum();
+        let pop_slots: usize = self.state().pop_ids.values().map(Vec::len).sum();
         for (what, counted, kept) in [
-            ("keys", entries, self.table.len()),
-            ("known objects", known, self.known),
-            ("marks", initial_pending, self.initial_pending),
+            ("keys", entries, self.state().table.len()),
+            ("known objects", known, self.state().known),
+            ("keys of the initial list", initial_pending, self.state().initial_pending),
             ("leases with a pop id", pops, pop_slots),
         ] {
             if counted != kept {
                 return Err(format!("{what}: {counted} counted, {kept} kept"));
             }
         }
-        let kept = self.schedule.index_sizes();
+        let kept = self.state().schedule.index_sizes();
         if sizes != kept {
             return Err(format!("schedule: {sizes:?} counted, {kept:?} kept"));
         }
-        if !self.table.is_whole() {
+        if !self.state().table.is_whole() {
             return Err(String::from("a slot is neither used nor free, or both"));
         }
-        self.check_gone()
+        self.check_removed()
     }
 
-    fn check_gone(&self) -> Result<(), String> {
-        let gone = &self.checkpoints.removed;
-        if !gone.is_empty() && !self.checkpoints.journaled {
+    fn check_removed(&self) -> Result<(), String> {
+        let removed = &self.volatile.checkpoints.removed;
+        if !removed.is_empty() && !self.volatile.checkpoints.journaled {
             return Err(String::from("removed keys are recorded without a journal"));
         }
-        if !gone.is_sorted_by(|a, b| a.rv < b.rv) || gone.last().is_some_and(|last| last.rv > self.rv) {
+        if !removed.is_sorted_by(|a, b| a.rv < b.rv)
+            || removed.last().is_some_and(|last| last.rv > self.state().rv)
+        {
             return Err(String::from("removed keys are out of order"));
         }
         // The row at that slot still belongs to the removed key.
-        let is_stored = |slot| self.table.at(slot).is_some_and(|entry| entry.has_row);
-        match gone.iter().find(|gone| is_stored(gone.slot)) {
-            Some(gone) => Err(format!(
+        let is_stored = |slot| self.volatile.checkpoints.has_row(slot);
+        match removed.iter().find(|key| is_stored(key.slot)) {
+            Some(removed) => Err(format!(
                 "key {} is removed, but the new key at slot {} already has a row",
-                gone.key, gone.slot
+                removed.key, removed.slot
             )),
             None => Ok(()),
         }
@@ -71,11 +73,11 @@ impl Queue {
 
     fn check_entry(&self, slot: Slot, entry: &Entry) -> Result<(), &'static str> {
         let schedule_state = &entry.schedule_state;
-        let rules = self.config.rules();
+        let rules = self.state().config.rules();
         let rule = |holds: bool, text: &'static str| if holds { Ok(()) } else { Err(text) };
-        rule(self.table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
+        rule(self.state().table.find(entry.key.as_str()) == Some(slot), "is not found by its hash")?;
         rule(
-            self.schedule.holds(slot, &entry.key, schedule_state),
+            self.state().schedule.holds(slot, &entry.key, schedule_state),
             "is not in the indexes as its schedule state says",
         )?;
         rule(entry.is_held() || schedule_state.failures > 0, "has an entry without content")?;
@@ -91,11 +93,11 @@ impl Queue {
             schedule_state.place != Place::Parked || schedule_state.delay().is_none(),
             "is parked with a delay",
         )?;
-        rule(entry.changed <= self.rv, "has changed in the future")?;
+        rule(entry.changed <= self.state().rv, "has changed in the future")?;
         rule(newest_number(entry) <= entry.changed, "contains something newer than its last change")?;
-        let begun = self.checkpoints.begun;
-        rule(entry.has_row || entry.changed > begun, "has neither a row nor an event behind the checkpoint")?;
-        rule(!entry.has_row || self.checkpoints.journaled, "has a row without a journal")?;
+        let (begun, has_row) = (self.volatile.checkpoints.begun, self.volatile.checkpoints.has_row(slot));
+        rule(has_row || entry.changed > begun, "has neither a row nor an event behind the checkpoint")?;
+        rule(!has_row || self.volatile.checkpoints.journaled, "has a row without a journal")?;
         let leased = schedule_state.lease();
         rule(leased.is_some() || entry.leased.is_empty(), "has leased deltas without a lease")?;
         if !rules.has_objects {
@@ -103,7 +105,7 @@ impl Queue {
         }
         rule(leased.is_none() || !entry.leased.is_empty(), "has a lease without deltas")?;
         rule(
-            entry.known.is_none() || self.config.known_objects,
+            entry.known.is_none() || self.state().config.known_objects,
             "has a known object, but the queue stores none",
         )?;
         let waits = !entry.waiting.is_empty();

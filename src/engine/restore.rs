@@ -1,93 +1,99 @@
 //! Recovery: a queue is rebuilt from a checkpoint and the events since.
 //!
-//! The order of the calls is [`Queue::restore`], [`Queue::restore_key`] for each row, [`Queue::restored`], then
-//! [`Queue::replay`] for each event behind the restored state, then once [`Queue::recover`]. No time passes meanwhile:
+//! The order of the calls is [`Restore::new`], [`Restore::key`] for each row, [`Restore::finish`], then [`Queue::replay`] for each event behind the restored state, then once [`Queue::recover`]. No time passes meanwhile:
 //! leases get their full length again, and what became due during the downtime happens after the recovery.
 
 use std::num::NonZero;
 
-use super::event::{Event, EventKind, ReplaceCounts, ReplaceEnded};
+use super::checkpoint::Checkpoints;
+use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
+use super::initial::InitialList;
 use super::key::Key;
 use super::limits::RECOVERY_SKIP_EVENTS;
-use super::queue::{Initial, Queue};
+use super::queue::Queue;
 use super::schedule::{Rebuild, Slot};
 use super::snapshot::{KeyState, QueueState};
+use super::state::State;
 use super::table::Entry;
 use super::time::Time;
+use super::volatile::Volatile;
 
-impl Queue {
-    /// A journaled queue as of a completed checkpoint, without keys.
+/// A queue that is being restored from the rows of its checkpoints.
+#[derive(Debug)]
+pub struct Restore {
+    state: State,
+    checkpoints: Checkpoints,
+}
+
+impl Restore {
+    /// Begins with the state as of a completed checkpoint, without keys.
     #[must_use]
-    pub fn restore(state: QueueState) -> Self {
-        let mut queue = Self::new(state.config, state.rv, state.last_at);
-        queue.auto_created = state.auto_created;
-        queue.populated = state.populated;
-        queue.paused = state.paused;
-        queue.closed = state.closed;
-        queue.initial = state.initial;
-        queue.bucket = state.bucket;
-        queue.next_resync = state.next_resync;
-        queue.last_replace = state.last_replace;
-        for (token, outcome) in state.settled {
-            queue.settled.insert(token, outcome);
+    pub fn new(from: QueueState) -> Self {
+        let mut state = State::new(from.config, from.rv, from.last_at);
+        state.auto_created = from.auto_created;
+        state.paused = from.paused;
+        state.closed = from.closed;
+        state.initial = from.initial;
+        state.bucket = from.bucket;
+        state.next_resync = from.next_resync;
+        state.last_replace = from.last_replace;
+        for (token, outcome) in from.settled {
+            state.settled.insert(token, outcome);
         }
-        queue.checkpoints.journaled = true;
-        queue.checkpoints.begun = state.rv;
-        queue
+        Self { checkpoints: Checkpoints::restored(state.rv), state }
     }
 
-    /// Puts a key into its slot. If a key has both a row and a removal, only the newer of them counts. The queue is incomplete
-    /// before [`restored`](Self::restored).
+    /// Puts a key into its slot. If a key has both a row and a removal, only the newer of them counts.
     ///
     /// # Errors
     /// The text names the slot and both keys, if the slot is occupied.
-    pub fn restore_key(&mut self, slot: Slot, state: KeyState) -> Result<(), String> {
+    pub fn key(&mut self, slot: Slot, from: KeyState) -> Result<(), String> {
         let entry = Entry {
-            key: state.key,
-            waiting: state.waiting.into(),
-            leased: state.leased.into(),
-            known: state.known.map(Box::new),
-            schedule_state: state.schedule_state,
-            initial_pending: state.initial_pending.and_then(NonZero::new),
-            changed: state.rv,
-            has_row: true,
+            key: from.key,
+            waiting: from.waiting.into(),
+            leased: from.leased.into(),
+            known: from.known.map(Box::new),
+            schedule_state: from.schedule_state,
+            initial_pending: from.initial_pending.and_then(NonZero::new),
+            changed: from.rv,
         };
-        self.table.put(slot, entry)
+        self.state.table.put(slot, entry)?;
+        self.checkpoints.note_row(slot);
+        Ok(())
     }
 
     /// Completes the queue after the last key: builds the indexes and the counts.
     ///
     /// # Errors
     /// The text names the key and both slots, if a key has two.
-    pub fn restored(&mut self) -> Result<(), String> {
-        self.table.restored()?;
+    pub fn finish(self) -> Result<Queue, String> {
+        let Self { mut state, mut checkpoints } = self;
+        state.table.restored()?;
         let mut schedule = Rebuild::default();
-        (self.known, self.initial_pending, self.checkpoints.key_bytes) = (0, 0, 0);
-        for (slot, entry) in self.table.by_slot() {
+        for (slot, entry) in state.table.by_slot() {
             schedule.add(slot, &entry.key, &entry.schedule_state);
-            self.known += usize::from(entry.known.is_some());
-            self.initial_pending += usize::from(entry.initial_pending.is_some());
-            self.checkpoints.key_bytes += entry.stored_bytes();
+            state.known += usize::from(entry.known.is_some());
+            state.initial_pending += usize::from(entry.initial_pending.is_some());
+            checkpoints.key_bytes += entry.stored_bytes();
             if let Some(id) = entry.schedule_state.lease().and_then(|lease| lease.pop_id.as_ref()) {
-                self.pop_ids.entry(id.clone()).or_default().push(slot);
+                state.pop_ids.entry(id.clone()).or_default().push(slot);
             }
         }
-        self.schedule = schedule.finish();
-        Ok(())
+        state.schedule = schedule.finish();
+        Ok(Queue::from_parts(state, Volatile { checkpoints, ..Volatile::default() }))
     }
+}
 
+impl Queue {
     /// Ends the recovery; to be called once, after the replay and before any command. After an unclean stop the event
     /// numbers skip ahead, because the process may have used numbers that the journal does not contain. Live leases get at
     /// least their full length again, because their workers could not reach the server. An unfinished Replace is recorded as
     /// aborted.
     pub fn recover(&mut self, now: Time, unclean: bool) {
-        let now = now.max(self.last_at);
-        // The adds of the replay were counted when they happened.
-        self.adds_taken = self.schedule.adds();
+        let now = now.max(self.last_at());
         if unclean {
-            let event = Event { rv: self.rv + RECOVERY_SKIP_EVENTS, at: now, kind: EventKind::Recovered };
-            self.apply(&event);
-            self.effects.events.push(event);
+            let rv = self.resource_version() + RECOVERY_SKIP_EVENTS;
+            self.emit_as(rv, now, None, EventKind::Recovered);
         }
         for (key, deadline) in self.short_leases(now) {
             self.emit(now, EventKind::Extended { key, deadline });
@@ -97,7 +103,7 @@ impl Queue {
 
     /// The keys whose leases end before their full length from `now` on, and their new deadlines, oldest lease first.
     fn short_leases(&self, now: Time) -> Vec<(Key, Time)> {
-        let entries = self.schedule.leased_slots().filter_map(|slot| self.table.at(slot));
+        let entries = self.state().schedule.leased_slots().map(|slot| self.state().entry(slot));
         let short = entries.filter_map(|entry| {
             let lease = entry.schedule_state.lease()?;
             let deadline = now.plus(lease.length);
@@ -108,9 +114,9 @@ impl Queue {
 
     /// Records that a Replace without an end was aborted.
     fn abort_replace(&mut self, now: Time) {
-        let cut = self.last_replace.as_ref().filter(|last| last.ended.is_none());
+        let cut = self.state().last_replace.as_ref().filter(|last| last.ended.is_none());
         if let Some(source) = cut.map(|last| last.source.clone()) {
-            let first = self.initial == Initial::Running;
+            let first = matches!(self.state().initial, InitialList::Running { .. });
             let counts = ReplaceCounts::default();
             self.emit(now, EventKind::ReplaceEnded(ReplaceEnded { source, first, aborted: true, counts }));
         }

@@ -40,8 +40,6 @@ pub struct Schedule {
     idle_delayed: usize,
     /// Number of leased keys with a new change behind the lease.
     leased_with_changes: usize,
-    /// How often a key got work (client-go's adds), since the process started.
-    adds: u64,
 }
 
 /// The number and the time of the event that changes a key's state.
@@ -167,12 +165,6 @@ impl Schedule {
         self.ready.len() + self.leased_with_changes
     }
 
-    /// client-go's adds: how often a key got work.
-    #[must_use]
-    pub fn adds(&self) -> u64 {
-        self.adds
-    }
-
     /// The size of each index, for the invariants.
     pub(super) fn index_sizes(&self) -> IndexSizes {
         IndexSizes {
@@ -204,18 +196,19 @@ impl Schedule {
         in_place && delay && failure_expiry
     }
 
-    /// A new change arrived for the key: an idle or parked key becomes ready, a leased key when it is settled.
-    pub fn wake(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) {
+    /// A new change arrived for the key: an idle or parked key becomes ready, a leased key when it is settled. Returns whether
+    /// the key had no work before (client-go's adds).
+    pub fn wake(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, event: EventId) -> bool {
         match &mut state.place {
-            Place::Idle => self.enqueue(slot, state, event, None),
-            Place::Ready(_) => {}
+            Place::Ready(_) => return false,
             Place::Leased(lease) => {
-                if lease.new_change.is_none() {
-                    lease.new_change = Some(event.at);
-                    self.leased_with_changes += 1;
-                    self.adds += 1;
+                if lease.new_change.is_some() {
+                    return false;
                 }
+                lease.new_change = Some(event.at);
+                self.leased_with_changes += 1;
             }
+            Place::Idle => self.enqueue(slot, state, event, None),
             Place::Parked => {
                 self.parked.remove(key.as_str());
                 state.place = Place::Idle;
@@ -223,6 +216,7 @@ impl Schedule {
                 self.enqueue(slot, state, event, None);
             }
         }
+        true
     }
 
     /// The key becomes ready at `due` at the latest. A parked key becomes delayed.
@@ -238,12 +232,17 @@ impl Schedule {
         }
     }
 
-    /// The key's delay has elapsed; `waits` says whether the key has something to deliver.
-    pub fn fire(&mut self, slot: Slot, key: &Key, state: &mut ScheduleState, waits: bool, event: EventId) {
+    /// The key's delay has elapsed; `waits` says whether the key has something to deliver. Returns whether the key got work.
+    pub fn fire(
+        &mut self,
+        slot: Slot,
+        key: &Key,
+        state: &mut ScheduleState,
+        waits: bool,
+        event: EventId,
+    ) -> bool {
         self.set_delay(slot, state, None);
-        if waits {
-            self.wake(slot, key, state, event);
-        }
+        waits && self.wake(slot, key, state, event)
     }
 
     /// Hands the key out. With `keep_delay` a delay stays beside the lease.
@@ -282,10 +281,12 @@ impl Schedule {
         }
     }
 
-    /// Ends the lease; the key goes to the tail of the ready queue.
-    pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) {
+    /// Ends the lease; the key goes to the tail of the ready queue. Returns whether the key had no work before: a new change
+    /// during the lease was work already.
+    pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) -> bool {
         let lease = self.end_lease(slot, state);
         self.enqueue(slot, state, event, lease.new_change);
+        lease.new_change.is_none()
     }
 
     /// Ends an undelivered lease: the key gets its former position again.
@@ -362,12 +363,10 @@ impl Schedule {
         state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
     }
 
-    /// Appends the key to the ready queue. `added` is when its work arrived, if that was during a lease; such work is
-    /// counted already.
+    /// Appends the key to the ready queue. `added` is when its work arrived, if that was during a lease.
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
         self.ready.insert(event.rv, slot);
-        self.adds += u64::from(added.is_none());
         let position = ReadyPosition { rv: event.rv, since: event.at, added: added.unwrap_or(event.at) };
         self.set_place(state, Place::Ready(position));
     }

@@ -3,9 +3,40 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::command::Outcome;
 use super::delta::Rv;
 use super::limits::SETTLED_LEASES_MAX;
+
+/// How a lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Acknowledged.
+    Acked,
+    /// Failed, reported by its worker.
+    Nacked,
+    /// Released by its worker.
+    Released,
+    /// Rejected by its worker.
+    Rejected,
+    /// Its deadline passed.
+    Expired,
+    /// Never known, or forgotten.
+    Unknown,
+}
+
+impl Outcome {
+    /// The name in the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acked => "acked",
+            Self::Nacked => "nacked",
+            Self::Released => "released",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::Unknown => "unknown",
+        }
+    }
+}
 
 /// The last [`SETTLED_LEASES_MAX`] settled leases.
 ///

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use super::command::Outcome;
 use super::config::Config;
-use super::delta::{Delta, Rv};
+use super::delta::{Delta, Rv, Source};
+use super::event::ReplaceCounts;
+use super::initial::InitialList;
 use super::key::Key;
 use super::known::Known;
-use super::queue::{Initial, LastReplace};
 use super::rate_limit::BucketLevel;
 use super::schedule::{ScheduleState, Slot};
+use super::settled::Outcome;
 use super::time::Time;
 
 /// The state of a queue without its keys.
@@ -24,14 +25,12 @@ pub struct QueueState {
     pub config: Arc<Config>,
     /// Whether a produce or pop created the queue, and nobody configured it since.
     pub auto_created: bool,
-    /// Whether the queue counts as populated.
-    pub populated: bool,
     /// Whether delivery is paused.
     pub paused: bool,
     /// Whether the queue is closed.
     pub closed: bool,
-    /// The state of the initial list.
-    pub initial: Initial,
+    /// Where the queue stands with its initial list.
+    pub initial: InitialList,
     /// The outcomes of the latest settled leases, oldest first.
     pub settled: Vec<(Rv, Outcome)>,
     /// The level of the token bucket.
@@ -40,6 +39,21 @@ pub struct QueueState {
     pub next_resync: Option<Time>,
     /// The latest Replace.
     pub last_replace: Option<LastReplace>,
+}
+
+/// The latest Replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastReplace {
+    /// The source of the list.
+    pub source: Option<Source>,
+    /// What the Replace did.
+    pub counts: ReplaceCounts,
+    /// When the Replace started.
+    pub started: Time,
+    /// When the Replace ended, or was found to be aborted.
+    pub ended: Option<Time>,
+    /// Whether the Replace was aborted.
+    pub aborted: bool,
 }
 
 /// The state of one key.

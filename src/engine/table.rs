@@ -6,57 +6,19 @@
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
-use std::num::NonZero;
 use std::ops::Bound;
 
 use foldhash::fast::RandomState;
 
-use super::delta::{Deltas, Rv};
 use super::key::Key;
-use super::known::Known;
-use super::schedule::{ScheduleState, Slot};
+use super::schedule::Slot;
 use super::shards::Shards;
 
+mod entry;
 mod paged;
 
+pub use entry::Entry;
 use paged::Paged;
-
-/// One key and everything that the queue holds for it. A queue may have millions of entries, so a part that many keys
-/// lack is behind a pointer.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The key.
-    pub key: Key,
-    /// Deltas that are not leased.
-    pub waiting: Deltas,
-    /// Deltas that a worker holds. Invariant: empty unless the key is leased.
-    pub leased: Deltas,
-    /// The last acknowledged object.
-    pub known: Option<Box<Known>>,
-    /// What the schedule knows of the key.
-    pub schedule_state: ScheduleState,
-    /// The delta of the initial list that is not acknowledged yet, if the key has one.
-    pub initial_pending: Option<NonZero<Rv>>,
-    /// The newest event of the key.
-    pub changed: Rv,
-    /// Volatile: whether the checkpoints have a row of the key, perhaps an older one.
-    pub has_row: bool,
-}
-
-impl Entry {
-    fn new(key: Key) -> Self {
-        Self {
-            key,
-            waiting: Deltas::default(),
-            leased: Deltas::default(),
-            known: None,
-            schedule_state: ScheduleState::default(),
-            initial_pending: None,
-            changed: 0,
-            has_row: false,
-        }
-    }
-}
 
 /// The entries of a queue.
 ///

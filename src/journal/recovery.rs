@@ -15,7 +15,7 @@ use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Segment};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
-use crate::engine::{Misfit, Queue};
+use crate::engine::{Misfit, Queue, Restore};
 
 /// Keys that are read at a time.
 const PAGE_KEYS: usize = 1_024;
@@ -159,7 +159,7 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     let QueueRecord { identity, state, .. } = decoder.queue(row)?;
     let state = state.ok_or_else(|| inconsistent("it is deleted".to_owned()))?;
     let checkpoint_rv = state.rv;
-    let mut queue = Queue::restore(state);
+    let mut restore = Restore::new(state);
     let floors = floors(reader, row.id, &mut decoder).await?;
     let read = |slot| reader.keys(row.id, slot, PAGE_KEYS);
     let mut reading = Some(read(0));
@@ -172,7 +172,7 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
         let restored = page.iter().try_for_each(|row| {
             let (slot, state) = decoder.key(row)?;
             if floors.get(&state.key).is_none_or(|floor| *floor < state.rv) {
-                queue.restore_key(slot, state).map_err(inconsistent)?;
+                restore.key(slot, state).map_err(inconsistent)?;
             }
             Ok::<(), Error>(())
         });
@@ -184,7 +184,7 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
             return Err(error);
         }
     }
-    queue.restored().map_err(inconsistent)?;
+    let mut queue = restore.finish().map_err(inconsistent)?;
     let last_rv = replay(reader, row, &mut queue, &floors, &mut decoder, progress).await?;
     queue.check().map_err(inconsistent)?;
     let kept = reader.segments(row.id, SEGMENT_BYTES).await?;

@@ -214,7 +214,7 @@ impl Registry {
         let created_at = Time::from_micros(self.clock.wall_us());
         let mut queue = Queue::new(config, queues.floor, created_at);
         if auto_created {
-            queue.set_auto_created();
+            queue = queue.auto_created();
         }
         let meta = QueueMeta { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
         let (journal, commit) = match &self.journal {

@@ -4,7 +4,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use super::scan::ScanCursor;
 use super::{Progress, Purged};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
@@ -12,6 +11,7 @@ use crate::engine::event::EventKind;
 use crate::engine::key::Key;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
+use crate::engine::scan::ScanCursor;
 use crate::engine::schedule::Place;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
@@ -23,12 +23,12 @@ impl Queue {
     /// [`Refusal::ImmutableConfig`] if the change is not possible while the queue holds keys.
     pub fn configure(&mut self, now: Time, config: Arc<Config>) -> Result<(), Refusal> {
         let now = self.advance(now);
-        if let Some(field) = self.config.immutable_difference(&config)
-            && (self.keys() > 0 || !self.replace_jobs.is_empty())
+        if let Some(field) = self.state().config.immutable_difference(&config)
+            && (self.state().keys() > 0 || !self.volatile.replace_jobs.is_empty())
         {
-            return Err(Refusal::ImmutableConfig { field, keys: self.keys() });
+            return Err(Refusal::ImmutableConfig { field, keys: self.state().keys() });
         }
-        if self.auto_created || *self.config != *config {
+        if self.state().auto_created || *self.state().config != *config {
             self.emit(now, EventKind::Configured { config });
         }
         Ok(())
@@ -39,7 +39,7 @@ impl Queue {
     /// # Errors
     /// [`Refusal::ConfigChanged`].
     pub fn check_config(&self, read_by: &Config) -> Result<(), Refusal> {
-        let now = &self.config;
+        let now = &self.state().config;
         let same = now.key == read_by.key && now.mode == read_by.mode && now.admission == read_by.admission;
         if same { Ok(()) } else { Err(Refusal::ConfigChanged) }
     }
@@ -47,7 +47,7 @@ impl Queue {
     /// Pauses or resumes delivery.
     pub fn set_paused(&mut self, now: Time, paused: bool) {
         let now = self.advance(now);
-        if self.paused != paused {
+        if self.state().paused != paused {
             self.emit(now, if paused { EventKind::Paused } else { EventKind::Resumed });
         }
     }
@@ -55,7 +55,7 @@ impl Queue {
     /// Closes or reopens the queue.
     pub fn set_closed(&mut self, now: Time, closed: bool) {
         let now = self.advance(now);
-        if self.closed != closed {
+        if self.state().closed != closed {
             self.emit(now, if closed { EventKind::Closed } else { EventKind::Reopened });
         }
     }
@@ -65,7 +65,7 @@ impl Queue {
         let now = self.advance(now);
         let mut forgotten = 0;
         for key in keys {
-            let failed = self.table.get(key).filter(|entry| entry.schedule_state.failures > 0);
+            let failed = self.state().table.get(key).filter(|entry| entry.schedule_state.failures > 0);
             if let Some(key) = failed.map(|entry| entry.key.clone()) {
                 self.emit(now, EventKind::Forgotten { key });
                 forgotten += 1;
@@ -77,16 +77,20 @@ impl Queue {
     /// Drops ready and delayed keys, and deltas that wait behind leases.
     pub fn purge_step(&mut self, now: Time, cursor: &mut ScanCursor, budget: usize) -> Progress<Purged> {
         let now = self.advance(now);
-        let begun = *cursor.begun.get_or_insert(self.rv);
+        let begun = *cursor.begun.get_or_insert(self.state().rv);
         let is_old = |entry: &Entry| waits(entry) && newest_work(entry) <= begun;
-        for slot in self.next_slots(cursor, budget, is_old) {
-            let entry = self.entry(slot);
+        for slot in cursor.next_slots(self.state(), budget, is_old) {
+            let entry = self.state().entry(slot);
             let key = entry.key.clone();
-            cursor.done.deltas += entry.waiting.len() as u64;
-            cursor.done.keys += u64::from(entry.schedule_state.lease().is_none());
+            cursor.deltas += entry.waiting.len() as u64;
+            cursor.keys += u64::from(entry.schedule_state.lease().is_none());
             self.emit_at(now, Some(slot), EventKind::Removed { key });
         }
-        if cursor.after.is_some() { Progress::More } else { Progress::Done(cursor.done) }
+        if cursor.after.is_some() {
+            Progress::More
+        } else {
+            Progress::Done(Purged { keys: cursor.keys, deltas: cursor.deltas })
+        }
     }
 
     /// Makes parked keys ready: the given `keys`, which are consumed, or all in key order. Returns the number of keys.
@@ -125,20 +129,20 @@ impl Queue {
             None => self.next_parked(cursor, budget),
         };
         for key in batch {
-            let entry = self.table.get(key.as_str());
+            let entry = self.state().table.get(key.as_str());
             if entry.is_some_and(|entry| entry.schedule_state.place == Place::Parked) {
                 self.emit(now, event(key));
-                cursor.done.keys += 1;
+                cursor.keys += 1;
             }
         }
-        if more { Progress::More } else { Progress::Done(cursor.done.keys) }
+        if more { Progress::More } else { Progress::Done(cursor.keys) }
     }
 
     /// The next parked keys, and whether there may be more.
     fn next_parked(&self, cursor: &mut ScanCursor, budget: usize) -> (Vec<Key>, bool) {
         let after = cursor.after.take();
         let from = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
-        let keys = self.schedule.parked_from(from).take(budget).map(|(key, _)| key.clone());
+        let keys = self.state().schedule.parked_from(from).take(budget).map(|(key, _)| key.clone());
         let batch: Vec<Key> = keys.collect();
         cursor.after = batch.last().filter(|_| batch.len() == budget).cloned();
         (batch, cursor.after.is_some())

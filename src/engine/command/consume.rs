@@ -20,13 +20,13 @@ impl Queue {
     /// event. A due Resync is recorded once, however many periods have passed. If too much is due at once, the rest stays
     /// due, and [`next_deadline`](Self::next_deadline) stays in the past.
     pub fn advance(&mut self, now: Time) -> Time {
-        let now = now.max(self.last_at);
+        let now = now.max(self.state().last_at);
         // Nothing in this loop creates a lease or moves a deadline, so leases that were skipped as uncommitted need no second
         // look.
-        let mut expiry = self.schedule.next_expiry(Default::default(), now, self.committed);
+        let mut expiry = self.state().schedule.next_expiry(Default::default(), now, self.volatile.committed);
         for _ in 0..DUE_AT_A_TIME {
-            let delay = self.next_delay().filter(|(at, _, _)| *at <= now);
-            let failure_expiry = self.schedule.next_failure_expiry().filter(|(at, _, _)| *at <= now);
+            let delay = self.state().next_delay().filter(|(at, _, _)| *at <= now);
+            let failure_expiry = self.state().schedule.next_failure_expiry().filter(|(at, _, _)| *at <= now);
             if (expiry, delay, failure_expiry) == (None, None, None) {
                 // This is the usual case.
                 break;
@@ -36,21 +36,21 @@ impl Queue {
             let failure_expiry = failure_expiry.map(|(at, rv, slot)| (at, 2, rv, slot));
             let next = [lease, delay, failure_expiry].into_iter().flatten().min();
             let Some((at, kind, rv, slot)) = next else { break };
-            let key = self.entry(slot).key.clone();
+            let key = self.state().entry(slot).key.clone();
             let at_slot = Some(slot);
             match kind {
                 0 => {
                     let failure = How::Nack { delay: None, error: Some("lease expired".into()) };
                     self.end_lease(at, slot, &failure, true);
-                    expiry = self.schedule.next_expiry((at, rv), now, self.committed);
+                    expiry = self.state().schedule.next_expiry((at, rv), now, self.volatile.committed);
                 }
                 1 => self.emit_at(at, at_slot, EventKind::DelayElapsed { key }),
                 _ => self.emit_at(at, at_slot, EventKind::Forgotten { key }),
             }
         }
-        if self.next_resync.is_some_and(|at| at <= now) {
+        if self.state().next_resync.is_some_and(|at| at <= now) {
             self.emit(now, EventKind::ResyncDue);
-            self.effects.resync_due = true;
+            self.volatile.effects.resync_due = true;
         }
         now
     }
@@ -70,20 +70,20 @@ impl Queue {
     /// # Errors
     /// As [`pop`](Self::pop).
     pub fn hand_out(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
-        let now = now.max(self.last_at);
+        let now = now.max(self.state().last_at);
         let again = self.live_again(pop);
         if !again.is_empty() {
             return Ok(again);
         }
-        if self.is_drained() {
+        if self.state().is_drained() {
             return Err(Refusal::Closed);
         }
-        let deadline = now.plus(pop.lease.unwrap_or(self.config.lease));
+        let deadline = now.plus(pop.lease.unwrap_or(self.state().config.lease));
         let mut items = Vec::new();
         let mut bytes = 0_usize;
-        while items.len() < pop.max && !self.paused {
-            let Some((_, slot)) = self.schedule.first() else { break };
-            let entry = self.entry(slot);
+        while items.len() < pop.max && !self.state().paused {
+            let Some((_, slot)) = self.state().schedule.first() else { break };
+            let entry = self.state().entry(slot);
             let known = entry.known.as_ref().filter(|_| pop.with_known);
             bytes += entry.waiting.bytes() + known.map_or(0, |known| known.object.bytes());
             if bytes > pop.max_bytes && !items.is_empty() {
@@ -94,8 +94,8 @@ impl Queue {
             let (worker, pop_id) = (pop.worker.clone(), pop.id.clone());
             self.emit_at(now, Some(slot), EventKind::Leased(Leased { key, deadline, worker, pop_id }));
             let waited = now.since(position.added);
-            self.effects.waits.push(waited);
-            items.push(self.item(self.entry(slot), pop, waited));
+            self.volatile.effects.waits.push(waited);
+            items.push(self.item(self.state().entry(slot), pop, waited));
         }
         Ok(items)
     }
@@ -107,8 +107,10 @@ impl Queue {
     }
 
     fn live_again(&self, pop: &Pop) -> Vec<Item> {
-        let Some(slots) = pop.id.as_ref().and_then(|id| self.pop_ids.get(id)) else { return Vec::new() };
-        let item = |slot: &Slot| self.item(self.entry(*slot), pop, Duration::ZERO);
+        let Some(slots) = pop.id.as_ref().and_then(|id| self.state().pop_ids.get(id)) else {
+            return Vec::new();
+        };
+        let item = |slot: &Slot| self.item(self.state().entry(*slot), pop, Duration::ZERO);
         let mut items: Vec<Item> = slots.iter().map(item).collect();
         items.sort_by_key(|item| item.token);
         items
@@ -122,7 +124,7 @@ impl Queue {
             deadline: lease.deadline,
             attempt: entry.schedule_state.attempt,
             failures: entry.schedule_state.failures,
-            is_in_initial_list: entry.initial_pending.is_some() || !self.populated,
+            is_in_initial_list: entry.initial_pending.is_some() || !self.state().initial.is_populated(),
             deltas: entry.leased.to_vec(),
             known: entry.known.as_deref().filter(|_| pop.with_known).cloned(),
             waited,
@@ -132,23 +134,19 @@ impl Queue {
     /// Settles leases, each one independently.
     pub fn settle(&mut self, now: Time, settles: &[Settle]) -> Vec<Settled> {
         let now = self.advance(now);
-        let settle_one = |settle: &Settle| {
-            let settled = self.settle_one(now, settle);
-            self.count_stale(settled)
-        };
-        settles.iter().map(settle_one).collect()
+        settles.iter().map(|settle| self.settle_one(now, settle)).collect()
     }
 
     fn settle_one(&mut self, now: Time, settle: &Settle) -> Settled {
-        let Some(slot) = self.schedule.leased_at(settle.token) else {
-            let outcome = self.settled.get(settle.token);
-            return if outcome == settle.how.outcome() {
-                Settled::Repeated
-            } else {
-                Settled::Stale { outcome }
-            };
+        let Some(slot) = self.state().schedule.leased_at(settle.token) else {
+            let outcome = self.state().settled.get(settle.token);
+            if outcome == settle.how.outcome() {
+                return Settled::Repeated;
+            }
+            self.volatile.effects.counters.stale += 1;
+            return Settled::Stale { outcome };
         };
-        let worked = now.since(self.entry(slot).lease().since);
+        let worked = now.since(self.state().entry(slot).lease().since);
         self.end_lease(now, slot, &settle.how, false);
         Settled::Ok { worked }
     }
@@ -156,7 +154,7 @@ impl Queue {
     /// Ends leases whose reply could not be written, as if they had never existed. That includes leases that are past their
     /// deadline.
     pub fn return_undelivered(&mut self, now: Time, tokens: &[Rv]) {
-        let now = now.max(self.last_at);
+        let now = now.max(self.state().last_at);
         for token in tokens {
             if let Some((slot, key)) = self.lease_of(*token) {
                 self.emit_at(
@@ -171,17 +169,16 @@ impl Queue {
     /// Sets the deadline of leases to `now + lease`.
     pub fn extend(&mut self, now: Time, tokens: &[Rv], lease: Option<Duration>) -> Vec<Extended> {
         let now = self.advance(now);
-        let deadline = now.plus(lease.unwrap_or(self.config.lease));
+        let deadline = now.plus(lease.unwrap_or(self.state().config.lease));
         let mut extended = Vec::with_capacity(tokens.len());
         for token in tokens {
             let Some((slot, key)) = self.lease_of(*token) else {
-                let settled = Settled::Stale { outcome: self.settled.get(*token) };
-                self.count_stale(settled);
-                extended.push(Extended::Stale { outcome: self.settled.get(*token) });
+                self.volatile.effects.counters.stale += 1;
+                extended.push(Extended::Stale { outcome: self.state().settled.get(*token) });
                 continue;
             };
             self.emit_at(now, Some(slot), EventKind::Extended { key, deadline });
-            let entry = self.entry(slot);
+            let entry = self.state().entry(slot);
             let (pending_deltas, deleted) = (entry.waiting.len(), entry.is_deleted());
             extended.push(Extended::Ok { deadline, pending_deltas, deleted });
         }
@@ -189,12 +186,12 @@ impl Queue {
     }
 
     fn lease_of(&self, token: Rv) -> Option<(Slot, Key)> {
-        let slot = self.schedule.leased_at(token)?;
-        Some((slot, self.entry(slot).key.clone()))
+        let slot = self.state().schedule.leased_at(token)?;
+        Some((slot, self.state().entry(slot).key.clone()))
     }
 
     fn end_lease(&mut self, now: Time, slot: Slot, how: &How, expired: bool) {
-        let entry = self.entry(slot);
+        let entry = self.state().entry(slot);
         let token = entry.lease().token;
         let key = entry.key.clone();
         let ending = match how {
@@ -204,7 +201,7 @@ impl Queue {
             How::Reject { error } => Ending::Rejected { error: error.clone() },
             How::Nack { delay, error } => {
                 let ending = self.failed(now, entry, *delay, error.as_ref(), expired);
-                self.effects.counters.retries += u64::from(is_retry(&ending, *delay));
+                self.volatile.effects.counters.retries += u64::from(is_retry(&ending, *delay));
                 ending
             }
         };
@@ -223,13 +220,17 @@ impl Queue {
         let schedule_state = &entry.schedule_state;
         let failures = schedule_state.failures.saturating_add(1);
         let new_change = entry.lease().new_change.is_some();
-        let delays_are_adds = self.config.rules().delays_are_adds;
-        let too_often = self.config.max_failures > 0 && failures >= self.config.max_failures;
+        let delays_are_adds = self.state().config.rules().delays_are_adds;
+        let too_often = self.state().config.max_failures > 0 && failures >= self.state().config.max_failures;
         let asks_limiter = delay.is_none() && if new_change { delays_are_adds } else { !too_often };
         let wait = match delay {
             Some(delay) => delay,
             None if asks_limiter => {
-                self.config.rate_limiter.wait(entry.key.as_str(), failures, self.bucket, now).0
+                self.state()
+                    .config
+                    .rate_limiter
+                    .wait(entry.key.as_str(), failures, self.state().bucket, now)
+                    .0
             }
             None => Duration::ZERO,
         };

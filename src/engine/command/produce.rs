@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Call, Produced};
-use crate::engine::delta::{DeltaKind, Provenance, Source};
+use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::{Appended, EventKind, Origin, Queued};
 use crate::engine::key::Key;
 use crate::engine::object::Object;
@@ -21,7 +21,7 @@ impl Queue {
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
         let now = self.advance(now);
         self.check_calls(calls)?;
-        let has_objects = self.config.rules().has_objects;
+        let has_objects = self.state().config.rules().has_objects;
         // The deltas of one command mostly have the same source, so they share it.
         let mut provenance = Provenance::default();
         let mut produced = Produced::default();
@@ -38,7 +38,7 @@ impl Queue {
             }
             self.note_call(&call.key, call.source.is_some());
         }
-        produced.resource_version = self.rv;
+        produced.resource_version = self.state().rv;
         Ok(produced)
     }
 
@@ -47,8 +47,8 @@ impl Queue {
     /// # Errors
     /// As [`produce`](Self::produce).
     pub fn check_calls(&self, calls: &[Call]) -> Result<(), Refusal> {
-        let rules = self.config.rules();
-        let limit = self.config.max_object_bytes;
+        let rules = self.state().config.rules();
+        let limit = self.state().config.max_object_bytes;
         for (index, call) in calls.iter().enumerate() {
             if !rules.has_objects && call.kind != DeltaKind::Added {
                 let name = if call.kind == DeltaKind::Deleted { "delete" } else { "update" };
@@ -61,7 +61,7 @@ impl Queue {
                 return Err(Refusal::ObjectTooLarge { limit, bytes, index });
             }
         }
-        if rules.stops_when_closed && self.closed {
+        if rules.stops_when_closed && self.state().closed {
             return Ok(());
         }
         let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted);
@@ -73,11 +73,11 @@ impl Queue {
         &self,
         keys: impl Iterator<Item = &'a Key> + Clone,
     ) -> Result<(), Refusal> {
-        let (held, limit) = (self.keys() + self.reserved(), self.config.max_keys);
+        let (held, limit) = (self.state().keys() + self.volatile.reserved(), self.state().config.max_keys);
         if keys.clone().count() <= limit.saturating_sub(held) {
             return Ok(());
         }
-        let wanted = keys.filter(|key| !self.holds(key)).collect::<HashSet<_>>().len();
+        let wanted = keys.filter(|key| !self.state().holds(key)).collect::<HashSet<_>>().len();
         if wanted > limit.saturating_sub(held) {
             return Err(Refusal::QueueFull { limit, keys: held, wanted });
         }
@@ -85,34 +85,30 @@ impl Queue {
     }
 
     pub(in crate::engine) fn wrong_mode(&self, call: &'static str, reason: &'static str) -> Refusal {
-        Refusal::WrongMode { call, reason, mode: self.config.mode }
-    }
-
-    /// Whether the key already counts toward `max_keys`.
-    pub(in crate::engine) fn holds(&self, key: &Key) -> bool {
-        self.table.get(key.as_str()).is_some_and(Entry::is_held)
+        Refusal::WrongMode { call, reason, mode: self.state().config.mode }
     }
 
     fn add_key(&mut self, now: Time, call: &Call) -> bool {
         let key = call.key.clone();
-        if self.closed && self.config.rules().stops_when_closed {
-            self.effects.counters.ignored_closed += 1;
+        if self.state().closed && self.state().config.rules().stops_when_closed {
+            self.volatile.effects.counters.ignored_closed += 1;
             // Room is not checked for ignored adds, so the number of failure counts is bounded here.
-            let has_room = self.table.len() < self.config.max_keys || self.table.find(key.as_str()).is_some();
+            let has_room = self.state().table.len() < self.state().config.max_keys
+                || self.state().table.find(key.as_str()).is_some();
             if call.rate_limited && has_room {
                 self.emit(now, EventKind::Failed { key });
             }
             return false;
         }
         // As in client-go, a delay of zero counts, and so does a delay of a key that is ready anyway.
-        self.effects.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
+        self.volatile.effects.counters.retries += u64::from(call.delay.is_some() || call.rate_limited);
         let mut wait = call.delay;
         if call.rate_limited {
-            let schedule_state = self.table.get(key.as_str()).map(|entry| &entry.schedule_state);
+            let schedule_state = self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state);
             let failures = schedule_state.filter(|schedule_state| schedule_state.place != Place::Parked);
             let failures = failures.map_or(0, |schedule_state| schedule_state.failures);
-            let limiter = &self.config.rate_limiter;
-            wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.bucket, now).0);
+            let limiter = &self.state().config.rate_limiter;
+            wait = Some(limiter.wait(key.as_str(), failures.saturating_add(1), self.state().bucket, now).0);
         }
         let due = wait.filter(|wait| !wait.is_zero()).map(|wait| now.plus(wait));
         if due.is_some() || call.rate_limited || !self.is_dirty(&key) {
@@ -123,7 +119,7 @@ impl Queue {
 
     /// Mode keys: whether the key will be delivered anyway (client-go's dirty set).
     fn is_dirty(&self, key: &Key) -> bool {
-        match self.table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
+        match self.state().table.get(key.as_str()).map(|entry| &entry.schedule_state.place) {
             Some(Place::Ready(_)) => true,
             Some(Place::Leased(lease)) => lease.new_change.is_some(),
             _ => false,
@@ -135,9 +131,9 @@ impl Queue {
         let Some(object) = &call.object else {
             panic!("the call {:?} of key {} has no object", call.kind, call.key);
         };
-        self.effects.counters.retries += u64::from(call.delay.is_some());
-        let slot = self.table.find_or_insert(&call.key);
-        let inherited = || self.table.at(slot).and_then(Entry::owner).cloned();
+        self.volatile.effects.counters.retries += u64::from(call.delay.is_some());
+        let slot = self.state().table.find(call.key.as_str());
+        let inherited = || slot.and_then(|slot| self.state().entry(slot).owner()).cloned();
         let owner = call.source.clone().or_else(inherited).filter(|_| call.kind != DeltaKind::Deleted);
         let appended = Appended {
             key: call.key.clone(),
@@ -148,28 +144,28 @@ impl Queue {
             due: call.delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay)),
             object: object.clone(),
         };
-        self.emit_at(now, Some(slot), EventKind::Appended(appended));
+        self.emit_at(now, slot, EventKind::Appended(appended));
         true
     }
 
     fn delete(&mut self, now: Time, call: &Call, provenance: &mut Provenance) -> bool {
         let known_only = |entry: &&Entry| entry.has_state();
-        let Some(entry) = self.table.get(call.key.as_str()).filter(known_only) else {
-            self.effects.counters.ignored_absent += 1;
+        let Some(entry) = self.state().table.get(call.key.as_str()).filter(known_only) else {
+            self.volatile.effects.counters.ignored_absent += 1;
             self.populate(now);
             return false;
         };
         if entry.waiting.is_empty() && entry.is_deleted() {
-            self.effects.counters.ignored_absent += 1;
+            self.volatile.effects.counters.ignored_absent += 1;
             self.populate(now);
             return false;
         }
-        if self.drops(entry) {
+        if self.state().drops(entry) {
             self.emit(now, EventKind::Dropped { key: call.key.clone(), origin: Origin::Call });
             return true;
         }
         if entry.waiting.would_swallow(DeltaKind::Deleted) {
-            self.effects.counters.ignored_duplicate += 1;
+            self.volatile.effects.counters.ignored_duplicate += 1;
             self.populate(now);
             return true;
         }
@@ -179,24 +175,10 @@ impl Queue {
         self.append(now, &Call { object, final_state_unknown, ..call.clone() }, provenance)
     }
 
-    /// Mode latest: whether a deletion drops the key, because no consumer can have seen it. Without known objects the queue
-    /// can't tell.
-    pub(in crate::engine) fn drops(&self, entry: &Entry) -> bool {
-        self.config.rules().drops_unseen_keys
-            && self.config.known_objects
-            && entry.known.is_none()
-            && entry.schedule_state.attempt == 0
-    }
-
     /// A call that queues nothing populates the queue, too.
     fn populate(&mut self, now: Time) {
-        if !self.populated {
+        if !self.state().initial.is_populated() {
             self.emit(now, EventKind::Populated);
         }
-    }
-
-    /// The owner of the key's newest state.
-    pub(in crate::engine) fn owner_of(&self, key: &Key) -> Option<Source> {
-        self.table.get(key.as_str())?.owner().cloned()
     }
 }

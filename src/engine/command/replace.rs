@@ -1,83 +1,25 @@
 //! Replace: turns a complete list of objects into exactly the right changes, in steps.
 //!
 //! A Replace is accepted at one instant and applied in many steps; other calls run in between. A call for a key after the
-//! acceptance is newer than the list, so the Replace leaves that key alone. Replace jobs are volatile: after a crash the
-//! queued events remain, and the caller repeats the Replace.
+//! acceptance is newer than the list, so the Replace leaves that key alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::vec::IntoIter;
 
-use super::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
-use super::scan::ScanCursor;
 use super::{ObjectList, Progress, Replace, ReplaceId, Replaced};
+use crate::engine::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
 use crate::engine::delta::{DeltaKind, Provenance, Source};
 use crate::engine::effects::Garbage;
 use crate::engine::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
+use crate::engine::job::{DeletionGuard, Phase, ReplaceJob};
 use crate::engine::key::{Key, KeySet};
 use crate::engine::limits::REPLACES_MAX;
 use crate::engine::object::Object;
-use crate::engine::queue::{Initial, Queue};
+use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
+use crate::engine::scan::ScanCursor;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
-use crate::engine::trace::Trace;
-
-/// One Replace between its acceptance and its end.
-#[derive(Debug)]
-pub(in crate::engine) struct ReplaceJob {
-    id: ReplaceId,
-    items: IntoIter<(Key, Object)>,
-    keys: KeySet,
-    source: Option<Source>,
-    only_changed: bool,
-    trace: Option<Trace>,
-    /// The provenance of the latest delta. Most later deltas have the same.
-    provenance: Provenance,
-    /// The type of the queued deltas, as the settings said at the acceptance.
-    kind: DeltaKind,
-    guard: Option<Guard>,
-    is_dry: bool,
-    phase: Phase,
-    cursor: ScanCursor,
-    counts: ReplaceCounts,
-    /// The latest comparison of listed and stored objects.
-    comparison: Arc<Comparison>,
-    /// Listed keys that need room, if the queue has too little room for the whole list.
-    wanted: KeySet,
-    /// Room that is reserved for listed keys that are not queued yet.
-    reserved: usize,
-    /// Keys that are listed or in the queue and had a produce call since the acceptance, and whether such a call named a source.
-    called: HashMap<Key, bool>,
-    /// Whether this Replace brings the initial list, unless another Replace does so first.
-    may_be_first: bool,
-    deletions: u64,
-    owned: u64,
-}
-
-/// The limit of deletions in a Replace.
-#[derive(Clone, Copy, Debug)]
-struct Guard {
-    max_deletes: u64,
-    max_percent: f64,
-}
-
-/// The next step of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Counts the keys that need room, from the item with this index on.
-    Room { next: usize },
-    /// Counts the deletions, for the guard or a dry run.
-    Count,
-    /// Counts what the items would do, from this index on. Then it ends or refuses the Replace.
-    Plan { next: usize, refused: bool },
-    /// Records the start of the Replace.
-    Start,
-    /// Queues the items.
-    Items,
-    /// Queues the deletions.
-    Deletions,
-}
 
 /// What the job needs after one of its parts.
 enum Next {
@@ -96,20 +38,6 @@ enum Verdict {
     Changed,
 }
 
-impl ReplaceJob {
-    /// Whether the queue is not synced before this job has ended.
-    pub(in crate::engine) fn may_be_first(&self) -> bool {
-        self.may_be_first && !self.is_dry
-    }
-
-    fn refuses(&self) -> bool {
-        let Some(guard) = self.guard else { return false };
-        #[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
-        let percent = self.deletions as f64 * 100.0 > guard.max_percent * self.owned as f64;
-        self.deletions > guard.max_deletes && percent
-    }
-}
-
 impl Queue {
     /// Accepts a Replace: from now on, calls for its keys are newer than the list. [`replace_step`](Self::replace_step)
     /// applies the list.
@@ -120,16 +48,19 @@ impl Queue {
     pub fn accept_replace(&mut self, now: Time, replace: Replace) -> Result<ReplaceId, Refusal> {
         self.advance(now);
         self.check_replace(&replace)?;
-        let percent = replace.max_delete_percent.or(self.config.max_delete_percent);
-        let deletes = replace.max_deletes.or(self.config.max_deletes);
-        let guard = (percent.is_some() || deletes.is_some())
-            .then(|| Guard { max_deletes: deletes.unwrap_or(0), max_percent: percent.unwrap_or(0.0) });
-        let room = self.config.max_keys.saturating_sub(self.keys() + self.reserved());
+        let percent = replace.max_delete_percent.or(self.state().config.max_delete_percent);
+        let deletes = replace.max_deletes.or(self.state().config.max_deletes);
+        let guard = (percent.is_some() || deletes.is_some()).then(|| DeletionGuard {
+            max_deletes: deletes.unwrap_or(0),
+            max_percent: percent.unwrap_or(0.0),
+        });
+        let room =
+            self.state().config.max_keys.saturating_sub(self.state().keys() + self.volatile.reserved());
         let ObjectList { items, keys, .. } = replace.list;
         let fits = keys.len() <= room;
-        self.last_job += 1;
-        let id = ReplaceId(self.last_job);
-        self.replace_jobs.push_back(ReplaceJob {
+        self.volatile.last_job += 1;
+        let id = ReplaceId(self.volatile.last_job);
+        self.volatile.replace_jobs.push_back(ReplaceJob {
             id,
             reserved: if fits && !replace.dry_run { keys.len() } else { 0 },
             phase: if fits { Phase::Count } else { Phase::Room { next: 0 } },
@@ -139,7 +70,7 @@ impl Queue {
             only_changed: replace.only_changed,
             trace: replace.trace,
             provenance: Provenance::default(),
-            kind: if self.config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
+            kind: if self.state().config.emit_replaced { DeltaKind::Replaced } else { DeltaKind::Sync },
             guard,
             is_dry: replace.dry_run,
             cursor: ScanCursor::default(),
@@ -147,7 +78,7 @@ impl Queue {
             comparison: Arc::default(),
             wanted: KeySet::default(),
             called: HashMap::new(),
-            may_be_first: !self.populated || self.initial == Initial::Aborted,
+            may_be_first: self.state().initial.is_wanted(),
             deletions: 0,
             owned: 0,
         });
@@ -159,13 +90,13 @@ impl Queue {
     /// # Errors
     /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`].
     pub fn check_replace(&self, replace: &Replace) -> Result<(), Refusal> {
-        if !self.config.rules().has_objects {
+        if !self.state().config.rules().has_objects {
             return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
         }
-        if self.replace_jobs.len() >= REPLACES_MAX {
+        if self.volatile.replace_jobs.len() >= REPLACES_MAX {
             return Err(Refusal::TooManyReplaces { limit: REPLACES_MAX });
         }
-        let limit = self.config.max_object_bytes;
+        let limit = self.state().config.max_object_bytes;
         if replace.list.longest_bytes <= limit {
             return Ok(());
         }
@@ -186,19 +117,21 @@ impl Queue {
     ) -> Result<Progress<Replaced>, Refusal> {
         let now = self.advance(now);
         // A seed would overwrite the objects of this Replace with older ones.
-        let is_next = |job: &mut ReplaceJob| job.id == id && self.seeding.is_none();
-        let Some(mut job) = self.replace_jobs.pop_front_if(is_next) else { return Ok(Progress::NotYet) };
+        let is_next = |job: &mut ReplaceJob| job.id == id && self.volatile.seeding.is_none();
+        let Some(mut job) = self.volatile.replace_jobs.pop_front_if(is_next) else {
+            return Ok(Progress::NotYet);
+        };
         let next = self.next_part(now, &mut job, budget);
         let progress = match next {
             Ok(Next::More) => Progress::More,
             Ok(Next::Compare(comparison)) => Progress::Compare(comparison),
             ended => {
                 let replaced = ended.map(|_| Progress::Done(self.end_job(now, &job)));
-                self.effects.garbage.push(Garbage::new(job));
+                self.volatile.effects.garbage.push(Garbage::new(job));
                 return replaced;
             }
         };
-        self.replace_jobs.push_front(job);
+        self.volatile.replace_jobs.push_front(job);
         Ok(progress)
     }
 
@@ -226,20 +159,20 @@ impl Queue {
         if !job.is_dry {
             let (source, counts, first) = (job.source.clone(), job.counts, job.may_be_first);
             self.emit(now, EventKind::ReplaceEnded(ReplaceEnded { source, first, aborted: false, counts }));
-            for later in &mut self.replace_jobs {
+            for later in &mut self.volatile.replace_jobs {
                 later.may_be_first = false;
             }
         }
-        Replaced { resource_version: self.rv, counts: job.counts }
+        Replaced { resource_version: self.state().rv, counts: job.counts }
     }
 
     /// Records a produce call for `key`, which is newer than the lists of all accepted Replaces.
     pub(in crate::engine) fn note_call(&mut self, key: &Key, named_source: bool) {
-        if let Some(seeding) = &mut self.seeding {
+        if let Some(seeding) = &mut self.volatile.seeding {
             seeding.called.insert(key.clone());
         }
-        let is_held = self.holds(key);
-        for job in &mut self.replace_jobs {
+        let is_held = self.state().holds(key);
+        for job in &mut self.volatile.replace_jobs {
             // A Replace neither queues nor deletes any other key.
             if is_held || job.keys.contains(key) {
                 *job.called.entry(key.clone()).or_default() |= named_source;
@@ -247,20 +180,15 @@ impl Queue {
         }
     }
 
-    /// Number of keys that accepted Replaces and a running seed may still add.
-    pub(in crate::engine) fn reserved(&self) -> usize {
-        let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);
-        seeding + self.replace_jobs.iter().map(|job| job.reserved).sum::<usize>()
-    }
-
     fn count_room(&self, job: &mut ReplaceJob, next: usize, budget: usize) -> Result<(), Refusal> {
         let items = job.items.as_slice();
         let slice = items.iter().skip(next).take(budget).map(|(key, _)| key);
-        slice.filter(|key| !self.holds(key)).for_each(|key| job.wanted.insert(key.clone()));
+        slice.filter(|key| !self.state().holds(key)).for_each(|key| job.wanted.insert(key.clone()));
         let next = next.saturating_add(budget);
         job.phase = Phase::Room { next };
         if next >= items.len() {
-            let (keys, limit) = (self.keys() + self.reserved(), self.config.max_keys);
+            let (keys, limit) =
+                (self.state().keys() + self.volatile.reserved(), self.state().config.max_keys);
             let wanted = job.wanted.len();
             if wanted > limit.saturating_sub(keys) {
                 return Err(Refusal::QueueFull { limit, keys, wanted });
@@ -276,8 +204,8 @@ impl Queue {
             let source = job.source.clone();
             let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
             let mut cursor = std::mem::take(&mut job.cursor);
-            let slots = self.next_slots(&mut cursor, budget, owned);
-            let keys = || slots.iter().map(|slot| &self.entry(*slot).key);
+            let slots = cursor.next_slots(self.state(), budget, owned);
+            let keys = || slots.iter().map(|slot| &self.state().entry(*slot).key);
             job.cursor = cursor;
             job.owned += slots.len() as u64;
             let goes = |key: &&Key| !job.keys.contains(key) && !job.called.contains_key(*key);
@@ -286,7 +214,7 @@ impl Queue {
                 return;
             }
         }
-        let refused = job.refuses();
+        let refused = job.exceeds_guard();
         job.phase = if refused || job.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
     }
 
@@ -333,12 +261,12 @@ impl Queue {
             let Some(verdict) = self.verdict(job, key, object) else { return self.compare(job, 0) };
             let Some((key, object)) = job.items.next() else { break };
             left = left.saturating_sub(cost(&object));
-            job.reserved = job.reserved.saturating_sub(usize::from(!self.holds(&key)));
+            job.reserved = job.reserved.saturating_sub(usize::from(!self.state().holds(&key)));
             let taken_over = self.is_taken_over(job, &key, &verdict);
             count(&mut job.counts, &verdict, taken_over);
             match verdict {
                 Verdict::Changed => {
-                    let owner = job.source.clone().or_else(|| self.owner_of(&key));
+                    let owner = job.source.clone().or_else(|| self.state().owner_of(&key));
                     let appended = Appended {
                         key,
                         delta: job.kind,
@@ -355,11 +283,11 @@ impl Queue {
                     self.emit(now, EventKind::Appended(appended));
                 }
                 Verdict::Unchanged => {
-                    self.effects.counters.ignored_unchanged += 1;
+                    self.volatile.effects.counters.ignored_unchanged += 1;
                     self.take_over(now, job, key);
                 }
                 Verdict::Skipped { take_over } => {
-                    self.effects.counters.ignored_superseded += 1;
+                    self.volatile.effects.counters.ignored_superseded += 1;
                     if take_over {
                         self.take_over(now, job, key);
                     }
@@ -381,17 +309,17 @@ impl Queue {
                 && !job.called.contains_key(&entry.key)
         };
         let mut cursor = std::mem::take(&mut job.cursor);
-        let slots = self.next_slots(&mut cursor, budget, goes);
+        let slots = cursor.next_slots(self.state(), budget, goes);
         job.cursor = cursor;
         let origin = Origin::replace(job.may_be_first);
         let provenance = Provenance::new(job.source.clone(), None, job.trace.clone());
         for slot in slots {
-            let entry = self.entry(slot);
+            let entry = self.state().entry(slot);
             let key = entry.key.clone();
             let Some(object) = entry.newest_object().cloned() else {
                 panic!("key {key} is to be deleted and has no object");
             };
-            let kind = if self.drops(entry) {
+            let kind = if self.state().drops(entry) {
                 EventKind::Dropped { key, origin }
             } else {
                 EventKind::Appended(Appended {
@@ -426,7 +354,7 @@ impl Queue {
 
     /// The newest object of the key, if the Replace queues nothing for an equal one.
     fn newest_to_compare(&self, job: &ReplaceJob, key: &Key) -> Option<&Object> {
-        let state = self.table.get(key.as_str()).filter(|_| job.only_changed);
+        let state = self.state().table.get(key.as_str()).filter(|_| job.only_changed);
         state.filter(|entry| !entry.is_deleted()).and_then(Entry::newest_object)
     }
 
@@ -446,14 +374,16 @@ impl Queue {
 
     /// Whether the key changes from another source to the source of the job.
     fn is_taken_over(&self, job: &ReplaceJob, key: &Key, verdict: &Verdict) -> bool {
-        let owner = self.table.get(key.as_str()).and_then(Entry::owner);
+        let owner = self.state().table.get(key.as_str()).and_then(Entry::owner);
         let stays = matches!(verdict, Verdict::Skipped { take_over: false });
         !stays && job.source.is_some() && owner.is_some() && owner != job.source.as_ref()
     }
 
     /// Makes the source of the job the owner of a listed key whose object is not queued.
     fn take_over(&mut self, now: Time, job: &ReplaceJob, key: Key) {
-        let (Some(owner), Some(entry)) = (job.source.clone(), self.table.get(key.as_str())) else { return };
+        let (Some(owner), Some(entry)) = (job.source.clone(), self.state().table.get(key.as_str())) else {
+            return;
+        };
         if entry.has_state() && !entry.is_deleted() && entry.owner() != Some(&owner) {
             self.emit(now, EventKind::TakenOver { key, owner });
         }

@@ -5,24 +5,18 @@
 
 use std::collections::HashSet;
 
-use super::scan::ScanCursor;
 use super::{Produced, Progress};
 use crate::engine::delta::{DeltaKind, Source};
 use crate::engine::event::{Appended, EventKind, Origin};
+use crate::engine::job::Seeding;
 use crate::engine::key::Key;
 use crate::engine::object::Object;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
+use crate::engine::scan::ScanCursor;
 use crate::engine::schedule::Place;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
-
-/// The calls since the beginning of a seed.
-#[derive(Debug)]
-pub(in crate::engine) struct Seeding {
-    pub(in crate::engine) called: HashSet<Key>,
-    pub(in crate::engine) reserved: usize,
-}
 
 /// An object to seed: its key, the object, its owner.
 pub type Seed = (Key, Object, Option<Source>);
@@ -40,12 +34,12 @@ impl Queue {
     ) -> Result<Progress<Produced>, Refusal> {
         let now = self.advance(now);
         self.check_resync()?;
-        if self.known == 0 {
+        if self.state().known == 0 {
             return Ok(Progress::Done(self.resynced(cursor)));
         }
         let rests = |entry: &Entry| entry.known.is_some() && entry.waiting.is_empty() && idle(entry);
-        for slot in self.next_slots(cursor, budget, rests) {
-            let entry = self.entry(slot);
+        for slot in cursor.next_slots(self.state(), budget, rests) {
+            let entry = self.state().entry(slot);
             let owner = entry.owner();
             let object = entry.known_object().clone();
             let appended = Appended {
@@ -58,7 +52,7 @@ impl Queue {
                 object,
             };
             self.emit_at(now, Some(slot), EventKind::Appended(appended));
-            cursor.done.keys += 1;
+            cursor.keys += 1;
         }
         Ok(if cursor.after.is_some() { Progress::More } else { Progress::Done(self.resynced(cursor)) })
     }
@@ -68,14 +62,14 @@ impl Queue {
     /// # Errors
     /// [`Refusal::WrongMode`] in mode keys.
     pub fn check_resync(&self) -> Result<(), Refusal> {
-        if !self.config.rules().has_objects {
+        if !self.state().config.rules().has_objects {
             return Err(self.wrong_mode("resync", "a queue of mode keys knows no objects"));
         }
         Ok(())
     }
 
     fn resynced(&self, cursor: &ScanCursor) -> Produced {
-        Produced { resource_version: self.rv, queued: cursor.done.keys, ignored: 0 }
+        Produced { resource_version: self.state().rv, queued: cursor.keys, ignored: 0 }
     }
 
     /// Checks that the queue can take known objects without deltas.
@@ -84,16 +78,16 @@ impl Queue {
     /// [`Refusal::WrongMode`] without a store, [`Refusal::NotEmpty`] while anything waits,
     /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
     pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
-        if !self.config.rules().has_objects || !self.config.known_objects {
+        if !self.state().config.rules().has_objects || !self.state().config.known_objects {
             return Err(self.wrong_mode("seed", "the queue keeps no known objects"));
         }
-        let schedule = &self.schedule;
+        let schedule = &self.state().schedule;
         let waiting =
             schedule.ready_len() + schedule.delayed_len() + schedule.leased_len() + schedule.parked_len();
-        if waiting > 0 || !self.replace_jobs.is_empty() || self.seeding.is_some() {
+        if waiting > 0 || !self.volatile.replace_jobs.is_empty() || self.volatile.seeding.is_some() {
             return Err(Refusal::NotEmpty { waiting });
         }
-        let limit = self.config.max_object_bytes;
+        let limit = self.state().config.max_object_bytes;
         let too_large = |(_, (_, object, _)): &(usize, &Seed)| object.bytes() > limit;
         if let Some((index, (_, object, _))) = seeds.iter().enumerate().find(too_large) {
             return Err(Refusal::ObjectTooLarge { limit, bytes: object.bytes(), index });
@@ -104,12 +98,12 @@ impl Queue {
     /// Begins to seed checked objects: from now on, calls for their keys are newer, and room for all of them is reserved.
     /// [`end_seed`](Self::end_seed) ends the seed.
     pub fn begin_seed(&mut self, seeds: &[Seed]) {
-        self.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len() });
+        self.volatile.seeding = Some(Seeding { called: HashSet::new(), reserved: seeds.len() });
     }
 
     /// Ends the seed.
     pub fn end_seed(&mut self) {
-        self.seeding = None;
+        self.volatile.seeding = None;
     }
 
     /// Makes checked objects known, except those of keys with a call since the beginning of the seed.
@@ -117,7 +111,7 @@ impl Queue {
         let now = self.advance(now);
         for (key, object, owner) in seeds {
             let mut is_called = false;
-            if let Some(seeding) = &mut self.seeding {
+            if let Some(seeding) = &mut self.volatile.seeding {
                 seeding.reserved = seeding.reserved.saturating_sub(1);
                 is_called = seeding.called.contains(&key);
             }

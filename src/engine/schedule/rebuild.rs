@@ -54,7 +54,6 @@ impl Rebuild {
             failure_expiries: self.failure_expiries.into_iter().collect(),
             idle_delayed: self.idle_delayed,
             leased_with_changes: self.leased_with_changes,
-            adds: 0,
         }
     }
 }

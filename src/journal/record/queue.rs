@@ -10,21 +10,19 @@ use crate::engine::command::Outcome;
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::ReplaceCounts;
+use crate::engine::initial::InitialList;
 use crate::engine::rate_limit::BucketLevel;
-use crate::engine::snapshot::QueueState;
+use crate::engine::snapshot::{LastReplace, QueueState};
 use crate::engine::time::Time;
-use crate::engine::{Initial, LastReplace};
 
 /// Mirrors [`QueueState`] without `rv`, which has a column of its own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WireState<'a> {
     last_at: u64,
     auto_created: bool,
-    populated: bool,
     paused: bool,
     closed: bool,
-    #[serde(with = "InitialWord")]
-    initial: Initial,
+    initial: InitialList,
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket: Option<WireLevel>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,14 +31,6 @@ pub(super) struct WireState<'a> {
     last_replace: Option<WireLastReplace<'a>>,
     config: Arc<Config>,
     settled: Vec<WireSettled>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Initial", rename_all = "snake_case")]
-enum InitialWord {
-    Quiet,
-    Running,
-    Aborted,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,7 +78,6 @@ impl<'a> WireState<'a> {
         Self {
             last_at: state.last_at.as_micros(),
             auto_created: state.auto_created,
-            populated: state.populated,
             paused: state.paused,
             closed: state.closed,
             initial: state.initial,
@@ -109,7 +98,6 @@ impl<'a> WireState<'a> {
             last_at: Time::from_micros(self.last_at),
             config: self.config.clone(),
             auto_created: self.auto_created,
-            populated: self.populated,
             paused: self.paused,
             closed: self.closed,
             initial: self.initial,

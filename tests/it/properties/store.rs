@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use deltaq::engine::Queue;
 use deltaq::engine::delta::Rv;
 use deltaq::engine::event::Event;
 use deltaq::engine::schedule::Slot;
 use deltaq::engine::snapshot::{CheckpointChunk, KeyState, QueueState, RemovedKey};
+use deltaq::engine::{Queue, Restore};
 
 /// One transaction. The events up to `as_of` are durable before it or with it.
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl Store {
     /// The queue that the first transactions and `events` give. The events reach at least the event that these transactions need.
     pub(crate) fn recover(&mut self, writes: usize, events: &[Event]) -> Result<Queue, String> {
         let rows = self.rows(writes)?;
-        let mut queue = Queue::restore(rows.queue.clone());
+        let mut restore = Restore::new(rows.queue.clone());
         let floor = |key: &str| {
             let of_key = rows.graves.iter().filter(|gone| gone.key.as_str() == key);
             of_key.map(|gone| gone.rv).max().unwrap_or_default()
@@ -120,9 +120,9 @@ impl Store {
             if floor(state.key.as_str()) > state.rv {
                 return Err(format!("the row of {} outlives its tombstone row", state.key));
             }
-            queue.restore_key(*slot, state.clone())?;
+            restore.key(*slot, state.clone())?;
         }
-        queue.restored()?;
+        let mut queue = restore.finish()?;
         let is_behind = |event: &&Event| event.rv > rows.queue.rv;
         for event in events.iter().filter(is_behind) {
             let floor = event.kind.key().map_or(0, |key| floor(key.as_str()));

@@ -45,11 +45,8 @@ fn time(at: Micros) -> Time {
 
 /// A queue before its first event.
 fn empty(setup: Setup) -> Queue {
-    let mut queue = Queue::new(setup.config(), 0, time(START));
-    if setup.auto_created {
-        queue.set_auto_created();
-    }
-    queue
+    let queue = Queue::new(setup.config(), 0, time(START));
+    if setup.auto_created { queue.auto_created() } else { queue }
 }
 
 /// The difference, in words.

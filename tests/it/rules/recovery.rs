@@ -1,5 +1,6 @@
 //! Checkpoints and restarts: nothing is lost, downtime counts as no failure, and no number is issued twice.
 
+use deltaq::engine::Restore;
 use deltaq::engine::command::Outcome;
 use deltaq::engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded};
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
@@ -259,7 +260,7 @@ fn a_tombstone_row_names_the_event_that_removed_the_key_and_covers_it() {
         at: fixture.now(),
         kind: EventKind::Queued(Queued { key: key("a"), due: None, rate_limited: false }),
     };
-    let mut queue = Queue::restore(before);
+    let mut queue = Restore::new(before).finish().expect("no rows, no conflict");
     queue.replay(&again(3), 3).expect("the event fits");
     assert!(queue.table().is_empty(), "what is ignored makes no entry");
     queue.replay(&again(4), 3).expect("the event fits");
@@ -289,8 +290,8 @@ fn a_table_that_was_empty_in_between_starts_its_slots_anew() {
 #[test]
 fn an_auto_created_queue_is_marked_until_it_is_configured() {
     let mut fixture = Fixture::new();
-    fixture.queue.set_auto_created();
-    fixture.twin.set_auto_created();
+    fixture.queue = fixture.queue.auto_created();
+    fixture.twin = fixture.twin.auto_created();
     let mut kept = Kept::new(fixture);
     kept.fixture.call(added("a", 1));
     kept.checkpoint();
@@ -324,14 +325,14 @@ fn rows_that_do_not_fit_together_are_refused() {
     fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
     let state = fixture.queue.begin_checkpoint();
     let rows: Vec<KeyState> = fixture.queue.capture(9, 9).keys.into_iter().map(|(_, row)| row).collect();
-    let mut queue = Queue::restore(state.clone());
-    queue.restore_key(3, rows[0].clone()).expect("the slot is free");
-    assert_eq!(queue.restore_key(3, rows[1].clone()), Err("slot 3 has key a and key b".to_owned()));
-    let mut queue = Queue::restore(state);
+    let mut restore = Restore::new(state.clone());
+    restore.key(3, rows[0].clone()).expect("the slot is free");
+    assert_eq!(restore.key(3, rows[1].clone()), Err("slot 3 has key a and key b".to_owned()));
+    let mut restore = Restore::new(state);
     for slot in [5, 2] {
-        queue.restore_key(slot, rows[0].clone()).expect("the slot is free");
+        restore.key(slot, rows[0].clone()).expect("the slot is free");
     }
-    assert_eq!(queue.restored(), Err("key a is in slot 2 and in slot 5".to_owned()));
+    assert_eq!(restore.finish().err(), Some("key a is in slot 2 and in slot 5".to_owned()));
 }
 
 #[test]

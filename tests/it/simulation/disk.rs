@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use deltaq::engine::Queue;
 use deltaq::engine::delta::Rv;
 use deltaq::engine::schedule::Slot;
+use deltaq::engine::{Queue, Restore};
 use deltaq::journal::memory::Memory;
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
@@ -84,8 +84,7 @@ impl Disk {
             }
             let record = decoder.queue(&row).map_err(|error| error.to_string())?;
             let Some(state) = record.state else { continue };
-            let mut queue = Queue::restore(state);
-            queue.restored()?;
+            let queue = Restore::new(state).finish()?;
             twins.queues.insert(row.id, Twin { incarnation: row.incarnation, queue });
         }
         for row in self.memory.journal_rows_from(twins.next_row) {

@@ -8,6 +8,7 @@ use fastrand::Rng;
 
 use super::{all_types, samples, types};
 use crate::admission::{Admission, Schema};
+use crate::engine::LastReplace;
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance};
@@ -15,6 +16,7 @@ use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
@@ -23,7 +25,6 @@ use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, Sched
 use crate::engine::snapshot::{KeyState, QueueState};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
-use crate::engine::{Initial, LastReplace};
 use crate::journal::record::{Decoder, journal_rows, key_row, queue_row};
 use crate::journal::store::QueueId;
 
@@ -320,10 +321,15 @@ impl Dice {
             last_at: self.time(),
             config: Arc::new(self.config()),
             auto_created: self.0.bool(),
-            populated: self.0.bool(),
             paused: self.0.bool(),
             closed: self.0.bool(),
-            initial: self.of(&[Initial::Quiet, Initial::Running, Initial::Aborted]),
+            initial: self.of(&[
+                InitialList::Missing,
+                InitialList::Running { populated: false },
+                InitialList::Running { populated: true },
+                InitialList::Aborted { populated: false },
+                InitialList::Complete,
+            ]),
             settled: self.list(|dice| (dice.number(), dice.of(&outcomes))),
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
             next_resync: self.maybe(Self::time),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{Admission, Schema};
+use crate::engine::LastReplace;
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance, Source};
@@ -11,6 +12,7 @@ use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
@@ -19,7 +21,6 @@ use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, Sched
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
-use crate::engine::{Initial, LastReplace};
 use crate::journal::record::Identity;
 use crate::journal::store::QueueId;
 use crate::name::{Incarnation, Name};
@@ -322,10 +323,9 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         last_at: at(0),
         config: Arc::new(Config::default()),
         auto_created: true,
-        populated: false,
         paused: false,
         closed: false,
-        initial: Initial::Quiet,
+        initial: InitialList::Missing,
         settled: Vec::new(),
         bucket: None,
         next_resync: None,
@@ -353,10 +353,9 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         last_at: at(42),
         config: Arc::new(full_config()),
         auto_created: false,
-        populated: true,
         paused: true,
         closed: true,
-        initial: Initial::Aborted,
+        initial: InitialList::Aborted { populated: true },
         settled: outcomes.to_vec(),
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         next_resync: Some(at(129_600)),
@@ -369,7 +368,11 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         ended: None,
         aborted: false,
     };
-    let started = QueueState { initial: Initial::Running, last_replace: Some(running), ..new.clone() };
+    let started = QueueState {
+        initial: InitialList::Running { populated: false },
+        last_replace: Some(running),
+        ..new.clone()
+    };
     let admitting = QueueState { config: Arc::new(admitting_config()), ..new.clone() };
     vec![new, started, full, admitting]
 }

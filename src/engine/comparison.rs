@@ -7,12 +7,12 @@
 
 use std::sync::OnceLock;
 
-use crate::engine::object::Object;
+use super::object::Object;
 
 /// Largest pair that is compared under the queue's lock, in bytes of both objects. Parsing that much takes some 10 µs.
-pub(in crate::engine) const LOCKED_BYTES_MAX: usize = 2_048;
+pub(super) const LOCKED_BYTES_MAX: usize = 2_048;
 /// Maximum number of pairs in one comparison.
-pub(in crate::engine) const PAIRS_MAX: usize = 256;
+pub(super) const PAIRS_MAX: usize = 256;
 
 /// Pairs of objects to compare, in the order of the list.
 #[derive(Debug, Default)]
@@ -35,12 +35,12 @@ impl Comparison {
         }
     }
 
-    pub(in crate::engine) fn push(&mut self, stored: &Object, listed: &Object) {
+    pub(super) fn push(&mut self, stored: &Object, listed: &Object) {
         self.pairs.push(Pair { stored: stored.clone(), listed: listed.clone(), is_same: OnceLock::new() });
     }
 
     /// Whether exactly these two objects have the same content; `None` if they are no pair of this comparison.
-    pub(in crate::engine) fn result(&self, stored: &Object, listed: &Object) -> Option<bool> {
+    pub(super) fn result(&self, stored: &Object, listed: &Object) -> Option<bool> {
         let is_it = |pair: &&Pair| pair.listed.is_shared_with(listed) && pair.stored.is_shared_with(stored);
         self.pairs.iter().find(is_it).map(Pair::is_same)
     }

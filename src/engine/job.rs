@@ -1,0 +1,100 @@
+//! Commands under way: Replaces between their acceptance and their end, and a seed.
+//!
+//! Jobs are volatile. After a crash the queued events remain, and the caller repeats the command.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use super::comparison::Comparison;
+use super::delta::{DeltaKind, Provenance, Source};
+use super::event::ReplaceCounts;
+use super::key::{Key, KeySet};
+use super::object::Object;
+use super::scan::ScanCursor;
+use super::trace::Trace;
+
+/// Identifies a Replace between its acceptance and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplaceId(pub(super) u64);
+
+/// One Replace between its acceptance and its end.
+#[derive(Debug)]
+pub(super) struct ReplaceJob {
+    pub(super) id: ReplaceId,
+    pub(super) items: IntoIter<(Key, Object)>,
+    pub(super) keys: KeySet,
+    pub(super) source: Option<Source>,
+    pub(super) only_changed: bool,
+    pub(super) trace: Option<Trace>,
+    /// The provenance of the latest delta. Most later deltas have the same.
+    pub(super) provenance: Provenance,
+    /// The type of the queued deltas, by the settings at the acceptance.
+    pub(super) kind: DeltaKind,
+    pub(super) guard: Option<DeletionGuard>,
+    pub(super) is_dry: bool,
+    pub(super) phase: Phase,
+    pub(super) cursor: ScanCursor,
+    pub(super) counts: ReplaceCounts,
+    /// The latest comparison of listed and stored objects.
+    pub(super) comparison: Arc<Comparison>,
+    /// Listed keys that need room, if the queue has too little room for the whole list.
+    pub(super) wanted: KeySet,
+    /// Room that is reserved for listed keys that are not queued yet.
+    pub(super) reserved: usize,
+    /// Keys that are listed or in the queue and had a produce call since the acceptance, and whether such a call named a
+    /// source.
+    pub(super) called: HashMap<Key, bool>,
+    /// Whether this Replace brings the initial list, unless another Replace does so first.
+    pub(super) may_be_first: bool,
+    pub(super) deletions: u64,
+    pub(super) owned: u64,
+}
+
+/// The limit of deletions in a Replace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeletionGuard {
+    pub(super) max_deletes: u64,
+    pub(super) max_percent: f64,
+}
+
+/// The next step of a Replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Counts the keys that need room, from the item with this index on.
+    Room { next: usize },
+    /// Counts the deletions, for the guard or a dry run.
+    Count,
+    /// Counts what the items would do, from this index on. Then it ends or refuses the Replace.
+    Plan { next: usize, refused: bool },
+    /// Records the start of the Replace.
+    Start,
+    /// Queues the items.
+    Items,
+    /// Queues the deletions.
+    Deletions,
+}
+
+impl ReplaceJob {
+    /// Whether the queue is not synced before this job has ended.
+    pub(super) fn may_be_first(&self) -> bool {
+        self.may_be_first && !self.is_dry
+    }
+
+    /// Whether the guard refuses the counted deletions.
+    pub(super) fn exceeds_guard(&self) -> bool {
+        let Some(guard) = self.guard else { return false };
+        #[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
+        let percent = self.deletions as f64 * 100.0 > guard.max_percent * self.owned as f64;
+        self.deletions > guard.max_deletes && percent
+    }
+}
+
+/// The calls since the beginning of a seed.
+#[derive(Debug)]
+pub(super) struct Seeding {
+    /// Keys with a produce call since the beginning.
+    pub(super) called: HashSet<Key>,
+    /// Room that is reserved for objects that are not seeded yet.
+    pub(super) reserved: usize,
+}

@@ -1,0 +1,156 @@
+//! The state of a queue: everything that is a function of its events.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::config::Config;
+use super::delta::{Rv, Source};
+use super::initial::InitialList;
+use super::key::Key;
+use super::rate_limit::BucketLevel;
+use super::schedule::{Place, Schedule, Slot};
+use super::settled::SettledLeases;
+use super::snapshot::{LastReplace, QueueState};
+use super::table::{Entry, Table};
+use super::time::Time;
+
+/// The state of a queue.
+///
+/// Invariant: the state is a function of the events. [`apply`](Self::apply) is the only method that changes a `State`, and
+/// live traffic, replay and the tests' second engine all use it. A queue lends its state to commands as `&State`, so a
+/// command can't change it. (Slots are the exception: which slot a key gets depends on the process, so no event and no
+/// reply contains one.)
+#[derive(Debug)]
+pub(super) struct State {
+    /// The number of the newest event.
+    pub(super) rv: Rv,
+    /// When the newest event happened, or the queue was created.
+    pub(super) last_at: Time,
+    pub(super) config: Arc<Config>,
+    pub(super) auto_created: bool,
+    pub(super) paused: bool,
+    pub(super) closed: bool,
+    pub(super) initial: InitialList,
+    pub(super) table: Table,
+    pub(super) schedule: Schedule,
+    pub(super) settled: SettledLeases,
+    /// Invariant: the slots of the live leases of each pop with an id.
+    pub(super) pop_ids: HashMap<Arc<str>, Vec<Slot>, RandomState>,
+    pub(super) bucket: Option<BucketLevel>,
+    pub(super) next_resync: Option<Time>,
+    pub(super) last_replace: Option<LastReplace>,
+    /// Number of known objects.
+    pub(super) known: usize,
+    /// Number of keys with a pending delta of the initial list.
+    pub(super) initial_pending: usize,
+}
+
+impl State {
+    /// The state before the first event, which will be `last_rv + 1`.
+    pub(super) fn new(config: Arc<Config>, last_rv: Rv, now: Time) -> Self {
+        let next_resync = config.resync_period.map(|period| now.plus(period));
+        Self {
+            rv: last_rv,
+            last_at: now,
+            config,
+            auto_created: false,
+            paused: false,
+            closed: false,
+            initial: InitialList::Missing,
+            table: Table::default(),
+            schedule: Schedule::default(),
+            settled: SettledLeases::default(),
+            pop_ids: HashMap::default(),
+            bucket: None,
+            next_resync,
+            last_replace: None,
+            known: 0,
+            initial_pending: 0,
+        }
+    }
+
+    /// The state without its keys.
+    pub(super) fn without_keys(&self) -> QueueState {
+        QueueState {
+            rv: self.rv,
+            last_at: self.last_at,
+            config: self.config.clone(),
+            auto_created: self.auto_created,
+            paused: self.paused,
+            closed: self.closed,
+            initial: self.initial,
+            settled: self.settled.iter().collect(),
+            bucket: self.bucket,
+            next_resync: self.next_resync,
+            last_replace: self.last_replace.clone(),
+        }
+    }
+
+    /// Keys that count toward `max_keys`.
+    pub(super) fn keys(&self) -> usize {
+        self.table.len() - self.schedule.index_sizes().failure_expiries
+    }
+
+    /// Whether a key can be delivered now.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.paused && self.schedule.ready_len() > 0
+    }
+
+    /// Whether the queue is closed and no key is ready, delayed or leased. A closed queue in mode keys does not wait for its
+    /// delays, which are frozen.
+    pub(super) fn is_drained(&self) -> bool {
+        let is_frozen = self.config.rules().stops_when_closed;
+        let delayed = if is_frozen { 0 } else { self.schedule.delayed_len() };
+        self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
+    }
+
+    /// The earliest delay that may elapse. A closed queue in mode keys has none, because its delays are frozen.
+    pub(super) fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
+        let frozen = self.closed && self.config.rules().stops_when_closed;
+        if frozen { None } else { self.schedule.next_delay() }
+    }
+
+    /// The entry at a slot that the schedule or the table has just returned.
+    pub(super) fn entry(&self, slot: Slot) -> &Entry {
+        match self.table.at(slot) {
+            Some(entry) => entry,
+            None => panic!("slot {slot} has no entry"),
+        }
+    }
+
+    /// Entries behind `after`, in key order.
+    pub(super) fn entries_after(&self, after: Option<&str>) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.table.from(after.map_or(Bound::Unbounded, Bound::Excluded))
+    }
+
+    /// Whether the key counts toward `max_keys`.
+    pub(super) fn holds(&self, key: &Key) -> bool {
+        self.table.get(key.as_str()).is_some_and(Entry::is_held)
+    }
+
+    /// The owner of the key's newest state.
+    pub(super) fn owner_of(&self, key: &Key) -> Option<Source> {
+        self.table.get(key.as_str())?.owner().cloned()
+    }
+
+    /// Mode latest: whether a deletion drops the key, because no consumer can have seen it. Without known objects the queue
+    /// can't tell.
+    pub(super) fn drops(&self, entry: &Entry) -> bool {
+        self.config.rules().drops_unseen_keys
+            && self.config.known_objects
+            && entry.known.is_none()
+            && entry.schedule_state.attempt == 0
+    }
+
+    /// When the first ready key became ready.
+    pub(super) fn oldest_ready(&self) -> Option<Time> {
+        let (_, slot) = self.schedule.first()?;
+        match self.entry(slot).schedule_state.place {
+            Place::Ready(position) => Some(position.since),
+            _ => None,
+        }
+    }
+}

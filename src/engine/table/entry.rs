@@ -1,0 +1,108 @@
+//! One key of a queue.
+
+use std::num::NonZero;
+
+use crate::engine::delta::{DeltaKind, Deltas, Rv, Source};
+use crate::engine::key::Key;
+use crate::engine::known::Known;
+use crate::engine::object::Object;
+use crate::engine::schedule::{Lease, Place, ReadyPosition, ScheduleState};
+
+/// One key and everything that the queue holds for it. A queue may have millions of entries, so a part that many keys
+/// lack is behind a pointer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Key,
+    /// Deltas that are not leased.
+    pub waiting: Deltas,
+    /// Deltas that a worker holds. Invariant: empty unless the key is leased.
+    pub leased: Deltas,
+    /// The last acknowledged object.
+    pub known: Option<Box<Known>>,
+    /// What the schedule knows of the key.
+    pub schedule_state: ScheduleState,
+    /// The delta of the initial list that is not acknowledged yet, if the key has one.
+    pub initial_pending: Option<NonZero<Rv>>,
+    /// The newest event of the key.
+    pub changed: Rv,
+}
+
+impl Entry {
+    pub(super) fn new(key: Key) -> Self {
+        Self {
+            key,
+            waiting: Deltas::default(),
+            leased: Deltas::default(),
+            known: None,
+            schedule_state: ScheduleState::default(),
+            initial_pending: None,
+            changed: 0,
+        }
+    }
+
+    /// The position of a ready key.
+    pub(in crate::engine) fn ready_position(&self) -> ReadyPosition {
+        match self.schedule_state.place {
+            Place::Ready(position) => position,
+            ref other => panic!("key {} is not ready: its place is {other:?}", self.key),
+        }
+    }
+
+    /// The known object of a known key.
+    pub(in crate::engine) fn known_object(&self) -> &Object {
+        let Some(known) = &self.known else { panic!("key {} has no known object", self.key) };
+        &known.object
+    }
+
+    /// The lease of a leased key.
+    pub(in crate::engine) fn lease(&self) -> &Lease {
+        match &self.schedule_state.place {
+            Place::Leased(lease) => lease,
+            other => panic!("key {} has no lease: its place is {other:?}", self.key),
+        }
+    }
+
+    /// The owner of the key's newest state: waiting, else leased, else known.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Source> {
+        match self.waiting.newest().or_else(|| self.leased.newest()) {
+            Some(delta) => delta.provenance.owner(),
+            None => self.known.as_ref().and_then(|known| known.owner.as_ref()),
+        }
+    }
+
+    /// Whether the key's newest state is a deletion.
+    pub(in crate::engine) fn is_deleted(&self) -> bool {
+        let newest = self.waiting.newest().or_else(|| self.leased.newest());
+        newest.is_some_and(|delta| delta.kind == DeltaKind::Deleted)
+    }
+
+    /// The newest object of the key: waiting, else leased, else known.
+    pub(in crate::engine) fn newest_object(&self) -> Option<&Object> {
+        match self.waiting.newest().or_else(|| self.leased.newest()) {
+            Some(delta) => Some(&delta.object),
+            None => self.known.as_ref().map(|known| &known.object),
+        }
+    }
+
+    /// Whether the queue holds more than a failure count for the key.
+    pub(in crate::engine) fn is_held(&self) -> bool {
+        self.has_state() || self.schedule_state.delay().is_some() || self.schedule_state.place != Place::Idle
+    }
+
+    /// Whether the key has waiting or leased deltas or a known object.
+    pub(in crate::engine) fn has_state(&self) -> bool {
+        !self.waiting.is_empty() || !self.leased.is_empty() || self.known.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_the_table_is_small() {
+        assert_eq!(size_of::<Option<Entry>>(), 112);
+    }
+}

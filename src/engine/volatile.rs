@@ -1,0 +1,47 @@
+//! What a queue keeps that is not in its events.
+
+use std::collections::VecDeque;
+
+use super::checkpoint::Checkpoints;
+use super::delta::Rv;
+use super::effects::Effects;
+use super::job::{ReplaceJob, Seeding};
+
+/// The part of a queue that a restart loses. No event depends on it alone: a rebuilt queue starts with the default.
+#[derive(Debug)]
+pub(super) struct Volatile {
+    /// Effects that the caller has not taken yet.
+    pub(super) effects: Effects,
+    /// Events up to this number are durable. A lease with a larger number does not expire.
+    pub(super) committed: Rv,
+    /// What the checkpoints contain, and what the next one must add.
+    pub(super) checkpoints: Checkpoints,
+    /// Replaces between their acceptance and their end. The first one is running.
+    pub(super) replace_jobs: VecDeque<ReplaceJob>,
+    /// The number of the last Replace.
+    pub(super) last_job: u64,
+    /// The running seed.
+    pub(super) seeding: Option<Seeding>,
+}
+
+impl Volatile {
+    /// Number of keys that accepted Replaces and a running seed may still add.
+    pub(super) fn reserved(&self) -> usize {
+        let seeding = self.seeding.as_ref().map_or(0, |seeding| seeding.reserved);
+        seeding + self.replace_jobs.iter().map(|job| job.reserved).sum::<usize>()
+    }
+}
+
+impl Default for Volatile {
+    fn default() -> Self {
+        Self {
+            effects: Effects::default(),
+            // A queue without a journal has nothing to wait for.
+            committed: Rv::MAX,
+            checkpoints: Checkpoints::default(),
+            replace_jobs: VecDeque::new(),
+            last_job: 0,
+            seeding: None,
+        }
+    }
+}
