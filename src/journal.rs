@@ -1,12 +1,12 @@
-//! The journal: events go in, in order; replies wait until theirs are durable.
+//! The journal makes events durable, in order, and a reply waits until its events are durable.
 //!
-//! All queues share it. Whatever comes while one commit runs is gathered into the next, so those who
-//! wait share the cost of making it durable. It is not a store of objects and knows no rule of a
-//! queue: it keeps what the engine says, and gives it back after a restart.
+//! All queues share one journal. Events that arrive while a commit runs are grouped into the next commit, so
+//! all waiting calls share the cost of making it durable (group commit). The journal is not an object store
+//! and contains no rule of a queue: it stores the engine's events and returns them after a restart.
 //!
 //! Architecture invariants:
-//! - nothing but a [`store`] knows how rows are kept, and nothing but [`record`] what is in them;
-//! - a commit is answered once: done, or failed with all that was gathered behind it.
+//! - only a [`store`] knows how rows are stored, and only [`record`] knows what a row contains;
+//! - a commit has exactly one outcome. If it fails, every commit that was queued behind it fails too.
 
 pub mod memory;
 pub mod record;
@@ -31,13 +31,13 @@ use self::commit_queue::CommitQueue;
 pub use self::options::WriterOptions;
 pub use self::queue_log::QueueMeta;
 use self::queue_log::{QueueLog, SEGMENT_BYTES};
-use self::store::{QueueId, Reader};
+use self::store::{Epoch, QueueId, Reader};
 use crate::engine::Queue;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
 use crate::engine::snapshot::QueueState;
 
-/// Why a commit did not come.
+/// Why the journal does not confirm a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The journal failed. Whether the events are durable is unknown.
@@ -46,7 +46,7 @@ pub enum Error {
     /// The disk is full. Whether the events are durable is unknown.
     #[error("the journal's disk is full")]
     DiskFull,
-    /// Too much waits to be committed. Nothing was applied.
+    /// Too many bytes wait to be committed. Nothing was applied.
     #[error("{limit} bytes wait to be committed already, as many as storage.max_uncommitted_bytes allows")]
     Backlog {
         /// The setting `storage.max_uncommitted_bytes`.
@@ -63,32 +63,32 @@ impl From<&store::Error> for Error {
     }
 }
 
-/// What becomes of a batch: set once, when it is durable or when that can't be told any more.
+/// The outcome of a batch. It is set once: when the batch is durable, or when its durability is unknown.
 type Outcome = SetOnce<Result<(), Error>>;
 
-/// A point in the journal that a reply waits for. Cloning it waits for the same point.
+/// A point in the journal that a reply waits for. A clone waits for the same point.
 #[derive(Clone, Debug, Default)]
 pub struct Commit(Option<Arc<Outcome>>);
 
 impl Commit {
-    /// A commit that has come already.
+    /// A commit that has succeeded already.
     #[must_use]
     pub const fn done() -> Self {
         Self(None)
     }
 
-    /// A commit that never comes.
+    /// A commit that has failed already.
     pub(crate) fn failed(error: Error) -> Self {
         Self(Some(Arc::new(SetOnce::new_with(Some(Err(error))))))
     }
 
-    /// Whether it has come, or failed; none if that is still open.
+    /// The outcome, or `None` while the commit is pending.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<(), Error>> {
         self.0.as_ref().map_or(Some(Ok(())), |outcome| outcome.get().copied())
     }
 
-    /// Whether the other commit comes and fails together with this one.
+    /// Whether both commits have the same outcome because they are one commit.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -100,7 +100,7 @@ impl Commit {
     /// Waits until the events are durable.
     ///
     /// # Errors
-    /// [`Error`] if that can't be told.
+    /// [`Error`] if their durability is unknown.
     pub async fn wait(self) -> Result<(), Error> {
         match self.0 {
             None => Ok(()),
@@ -109,74 +109,73 @@ impl Commit {
     }
 }
 
-/// Whether the journal takes events.
+/// Whether the journal accepts events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// How often it has failed so far.
-    pub failures: u64,
-    /// Why it takes nothing at present.
+    /// The epoch. It grows each time the journal recovers from a failure.
+    pub epoch: Epoch,
+    /// Why the journal accepts no events at present.
     pub down: Option<Error>,
 }
 
-/// A queue that runs, as the journal sees it.
+/// A loaded queue as the journal's checkpoint sees it.
 pub trait Live: fmt::Debug + Send + Sync {
-    /// Lets `look` at the queue, unless the queue is gone or waits to be loaded again; tells whether it did.
+    /// Calls `look` with the queue, unless the queue is deleted or must be reloaded. Returns whether it did.
     fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool;
 
-    /// What was captured of the queue is lost: it must be loaded again.
+    /// Marks the queue as lost: captured parts of it were not written, so the queue must be reloaded.
     fn lose(&self);
 }
 
-/// Hears of what the journal does, for metrics.
+/// Receives the journal's measurements, for metrics.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// So many events were committed.
+    /// A commit of this many events has succeeded.
     fn committed(&self, events: usize, took: Duration);
-    /// A checkpoint has ended.
+    /// A checkpoint has completed.
     fn checkpointed(&self, took: Duration);
-    /// The files take so many bytes; so many events would be replayed.
+    /// The size of all files, and how many events a replay would apply.
     fn sized(&self, bytes: u64, lag_events: u64);
 }
 
-/// The way into the journal. Clones are the same journal.
+/// A handle on the journal. Clones share one journal.
 ///
-/// What goes in rests on what was seen to be there. So each call tells, as `failures`, how often the
-/// journal [had failed](Self::check) before that was seen: if it has failed since, something may be
-/// missing below, and the commit has failed as well.
+/// A change rests on the state that its caller has seen. Each call therefore names the [`Epoch`] in which
+/// [`check`](Self::check) or [`admit`](Self::admit) succeeded before the caller looked at that state. If the
+/// journal has failed since, earlier events may be missing, and the commit fails.
 #[derive(Clone, Debug)]
 pub struct Journal {
     commit_queue: Arc<CommitQueue>,
-    floor: Rv,
     reader: Arc<dyn Reader>,
+    floor: Rv,
 }
 
 impl Journal {
-    /// The largest event of a deleted queue as the store was opened: new queues start above it.
-    #[must_use]
-    pub fn floor(&self) -> Rv {
-        self.floor
-    }
-
-    /// What is committed, to be read.
+    /// Reads the committed rows.
     #[must_use]
     pub fn reader(&self) -> &Arc<dyn Reader> {
         &self.reader
     }
 
-    /// How often the journal has failed, if it takes events now. Commits that failed by then are known to
-    /// have.
+    /// The largest event of any deleted queue when the store was opened. New queues start above it.
+    #[must_use]
+    pub fn floor(&self) -> Rv {
+        self.floor
+    }
+
+    /// The current epoch. Every commit that failed before this epoch has its outcome.
     ///
     /// # Errors
-    /// Why it takes nothing.
-    pub fn check(&self) -> Result<u64, Error> {
+    /// Why the journal accepts no events.
+    pub fn check(&self) -> Result<Epoch, Error> {
         self.commit_queue.check()
     }
 
-    /// As [`check`](Self::check), for a caller that is about to append: a caller that asks first changes
-    /// nothing that the journal has no room for.
+    /// As [`check`](Self::check), for a caller that is about to append. A caller must ask before it applies
+    /// its change, so that a refused change has no effect.
     ///
     /// # Errors
     /// As [`check`](Self::check), and [`Error::Backlog`].
-    pub fn admit(&self) -> Result<u64, Error> {
+    pub fn admit(&self) -> Result<Epoch, Error> {
         self.commit_queue.admit()
     }
 
@@ -186,63 +185,63 @@ impl Journal {
         self.commit_queue.uncommitted_bytes()
     }
 
-    /// Follows whether the journal takes events.
+    /// Watches whether the journal accepts events.
     #[must_use]
     pub fn health(&self) -> watch::Receiver<Health> {
         self.commit_queue.health()
     }
 
-    /// A new queue, which does not run yet.
+    /// Creates a queue. The queue is not checkpointed before [`attach`](Self::attach).
     #[must_use]
-    pub fn create(&self, meta: QueueMeta, state: QueueState, failures: u64) -> (QueueId, Commit) {
-        self.commit_queue.create(meta, state, failures)
+    pub fn create(&self, meta: QueueMeta, state: QueueState, epoch: Epoch) -> (QueueId, Commit) {
+        self.commit_queue.create(meta, state, epoch)
     }
 
-    /// The queue runs from now on: checkpoints look at `live`.
+    /// Registers the loaded queue, so that checkpoints include it.
     pub fn attach(&self, queue: QueueId, live: Weak<dyn Live>) {
         self.commit_queue.attach(queue, live);
     }
 
-    /// The queue runs no longer.
+    /// Removes the queue's registration.
     pub fn detach(&self, queue: QueueId) {
         self.commit_queue.detach(queue);
     }
 
-    /// A queue was loaded: what the journal has to know of it. If the commit fails, it must be loaded
-    /// again.
+    /// Accepts events of a loaded queue from now on. If the commit fails, the queue must be loaded again.
     #[must_use]
-    pub fn resume(&self, loaded: &recovery::Loaded, failures: u64) -> Commit {
-        self.commit_queue.open(QueueLog::of(loaded), failures)
+    pub fn resume(&self, loaded: &recovery::Loaded, epoch: Epoch) -> Commit {
+        self.commit_queue.open(QueueLog::of(loaded), epoch)
     }
 
-    /// Has the writer let go of a queue that is to be loaded again. Once the commit has come, all events of the queue are
-    /// durable, and the writer writes nothing of it until [`resume`](Self::resume).
+    /// Makes the writer let go of a queue that is about to be loaded again. Once the commit has succeeded, all events
+    /// of the queue are durable, and the writer writes nothing of the queue until [`resume`](Self::resume).
     #[must_use]
-    pub fn release(&self, queue: QueueId, failures: u64) -> Commit {
-        self.commit_queue.release(queue, failures)
+    pub fn release(&self, queue: QueueId, epoch: Epoch) -> Commit {
+        self.commit_queue.release(queue, epoch)
     }
 
-    /// Takes the next events of a queue; `prev_rv` is the last event before them. It is called under
-    /// the queue's lock, so it only pushes; for one queue, calls come in the order of the events.
+    /// Appends the next events of a queue; `prev_rv` is the event before them. Callers hold the queue's lock,
+    /// so that the calls for one queue arrive in the order of its events. Therefore `append` encodes nothing
+    /// and never waits for the disk.
     #[must_use]
-    pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
-        self.commit_queue.append(queue, prev_rv, events, failures)
+    pub fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, epoch: Epoch) -> Commit {
+        self.commit_queue.append(queue, prev_rv, events, epoch)
     }
 
-    /// Queues that were found deleted, though their deletion was told as failed.
-    pub fn found_deleted(&self, queues: Vec<QueueId>, failures: u64) {
-        self.commit_queue.found_deleted(queues, failures);
+    /// Reports queues that a reload found deleted although the commit of their deletion had failed.
+    pub fn found_deleted(&self, queues: Vec<QueueId>, epoch: Epoch) {
+        self.commit_queue.found_deleted(queues, epoch);
     }
 
-    /// The queue is gone; `last_rv` is its last event.
+    /// Deletes a queue; `last_rv` is its last event.
     #[must_use]
-    pub fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, failures: u64) -> Commit {
-        self.commit_queue.delete(queue, meta, last_rv, failures)
+    pub fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, epoch: Epoch) -> Commit {
+        self.commit_queue.delete(queue, meta, last_rv, epoch)
     }
 
-    /// Nothing more comes: the writer commits what it has and ends. The store is closed in good order if
-    /// all queues are whole, so not if the journal has failed since.
-    pub fn close(&self, failures: u64) {
-        self.commit_queue.close(failures);
+    /// Ends the journal: the writer commits the remaining events and stops. It marks the store as cleanly
+    /// closed only if every queue is intact, that is, if the journal is still in `epoch`.
+    pub fn close(&self, epoch: Epoch) {
+        self.commit_queue.close(epoch);
     }
 }

@@ -65,8 +65,8 @@ CREATE UNIQUE INDEX queues_by_name ON queues (name) WHERE deleted = 0;
 
 -- One row. `clean`: whether the store was closed cleanly. `next_row`: no later journal row has a smaller id, also
 -- after the removal of earlier rows. `last_queue`, `last_version`: the largest id and version of queues whose
--- rows were removed. `floor`: the largest event of these queues, above which new queues start.
--- `probe`: room for a trial write.
+-- rows were removed. `floor`: the largest event of these queues, above which new queues start. `epoch`: grows each
+-- time a writer opens the store. `probe`: room for a trial write.
 CREATE TABLE store (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     clean INTEGER NOT NULL,
@@ -74,10 +74,11 @@ CREATE TABLE store (
     last_queue INTEGER NOT NULL,
     last_version INTEGER NOT NULL,
     floor INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
     probe BLOB
 );
 
-INSERT INTO store (id, clean, next_row, last_queue, last_version, floor) VALUES (1, 1, 1, 0, 0, 0);
+INSERT INTO store (id, clean, next_row, last_queue, last_version, floor, epoch) VALUES (1, 1, 1, 0, 0, 0, 0);
 
 -- For people: the last acknowledged objects at the last checkpoint.
 CREATE VIEW known_objects (queue, key, owner, resource_version, object) AS

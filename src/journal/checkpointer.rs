@@ -1,7 +1,7 @@
-//! The checkpoint: every key that has changed, captured and written slice by slice while the queues run.
+//! The checkpoint: every changed key, captured and written in chunks while the queues run.
 //!
-//! It is fuzzy: each slice is of another instant. The queue's own row, written last, is as of the
-//! instant when its checkpoint began; a replay starts there and leaves alone what a key's row knows.
+//! The checkpoint is fuzzy: each chunk shows another instant. The queue's own row is written last and shows the
+//! instant at which its checkpoint began. A replay starts there and skips events that a key's row contains.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,35 +16,35 @@ use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{KeyState, RemovedKey};
 
-/// A slice is to take the writer about this long.
-const SLICE: Duration = Duration::from_millis(5);
-/// A row that is longer counts for several.
+/// The writer should spend about this long on a chunk.
+const CHUNK_TIME: Duration = Duration::from_millis(5);
+/// A row of more bytes counts as several rows.
 const ROW_BYTES: usize = 4_096;
 
-/// A checkpoint that runs.
+/// A running checkpoint.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     begun_us: u64,
-    pace: WriterOptions,
-    /// Room of a slice, in short rows, so that writing it takes about as long as it should.
+    options: WriterOptions,
+    /// The size of a chunk, in short rows. It adapts so that a chunk takes about [`CHUNK_TIME`].
     rows: usize,
     todo: VecDeque<QueueId>,
     current: Option<Current>,
-    /// What the slice that was taken last completes, once it is written.
+    /// The queues whose checkpoint the last chunk completes, once the chunk is written.
     completed: Vec<Completed>,
 }
 
 /// A queue whose checkpoint is durable.
 pub(super) struct Completed {
     pub(super) queue: QueueId,
-    /// The event as of which it is.
+    /// The event at which the checkpoint began.
     pub(super) rv: Rv,
     /// The size of the queue's state.
     pub(super) live_bytes: u64,
     live: Arc<dyn Live>,
 }
 
-/// The queue that is being written.
+/// The queue whose keys are being written.
 #[derive(Debug)]
 struct Current {
     live: Arc<dyn Live>,
@@ -55,9 +55,9 @@ struct Current {
 }
 
 impl Checkpoint {
-    pub(super) fn new(queues: VecDeque<QueueId>, begun_us: u64, pace: WriterOptions) -> Self {
-        let rows = *pace.rows.start();
-        Self { begun_us, pace, rows, todo: queues, current: None, completed: Vec::new() }
+    pub(super) fn new(queues: VecDeque<QueueId>, begun_us: u64, options: WriterOptions) -> Self {
+        let rows = *options.rows.start();
+        Self { begun_us, options, rows, todo: queues, current: None, completed: Vec::new() }
     }
 
     pub(super) fn begun_us(&self) -> u64 {
@@ -69,15 +69,15 @@ impl Checkpoint {
         self.current.is_none() && self.todo.is_empty()
     }
 
-    /// Captures the next slice. It may only be written after all events that have gathered by now.
-    pub(super) fn next(&mut self, logs: &QueueLogs, commit_queue: &CommitQueue) -> Writes {
+    /// Captures the next chunk. It must be written after all batches that wait by now.
+    pub(super) fn next_chunk(&mut self, logs: &QueueLogs, commit_queue: &CommitQueue) -> Writes {
         let mut writes = Writes::default();
         let mut room = self.rows;
         while room > 0 {
             let Some(mut current) = self.current.take().or_else(|| self.begin(logs, commit_queue)) else {
                 break;
             };
-            let Some(left) = current.fill(&mut writes, room, &self.pace) else { continue };
+            let Some(left) = current.fill(&mut writes, room, &self.options) else { continue };
             room = left;
             if current.is_done() {
                 room = room.saturating_sub(size(current.row.state.len()));
@@ -89,10 +89,10 @@ impl Checkpoint {
         writes
     }
 
-    /// The slice is durable, after the writer was busy with it for `took`.
+    /// The chunk is durable, and to write it took `took`. Returns the queues whose checkpoint is complete.
     pub(super) fn wrote(&mut self, took: Duration) -> Vec<Completed> {
-        let rows = if took > SLICE { self.rows / 2 } else { self.rows * 3 / 2 };
-        self.rows = rows.clamp(*self.pace.rows.start(), *self.pace.rows.end());
+        let rows = if took > CHUNK_TIME { self.rows / 2 } else { self.rows * 3 / 2 };
+        self.rows = rows.clamp(*self.options.rows.start(), *self.options.rows.end());
         for done in &mut self.completed {
             let Completed { live, live_bytes, .. } = done;
             live.with(&mut |queue| {
@@ -103,7 +103,7 @@ impl Checkpoint {
         std::mem::take(&mut self.completed)
     }
 
-    /// The slice was not written. What was captured of the queues is lost, so they are loaded again.
+    /// The chunk was not written. The captured parts of its queues are lost, so these queues must be reloaded.
     pub(super) fn lose(self) {
         let current = self.current.map(|current| current.live);
         for live in self.completed.into_iter().map(|completed| completed.live).chain(current) {
@@ -111,7 +111,7 @@ impl Checkpoint {
         }
     }
 
-    /// Forgets what was captured of a queue that is to be loaded again.
+    /// Drops the captured parts of a queue that is about to be loaded again.
     pub(super) fn release(&mut self, queue: QueueId) {
         self.current.take_if(|current| current.row.id == queue);
         self.completed.retain(|completed| completed.queue != queue);
@@ -143,15 +143,15 @@ impl Checkpoint {
     }
 }
 
-/// How much of a slice's room a row takes that has so many bytes of text.
+/// How many short rows a row with this many bytes of text counts as.
 fn size(bytes: usize) -> usize {
     1 + bytes / ROW_BYTES
 }
 
 impl Current {
-    /// Adds rows to a slice for which there is `room`; says how much room is left, none if the slice must end. None
-    /// if the queue is gone.
-    fn fill(&mut self, writes: &mut Writes, room: usize, pace: &WriterOptions) -> Option<usize> {
+    /// Adds rows to a chunk that has `room`. Returns the remaining room, which is 0 if the chunk must end here, or
+    /// `None` if the queue is deleted.
+    fn fill(&mut self, writes: &mut Writes, room: usize, options: &WriterOptions) -> Option<usize> {
         let mut left = room;
         let mut has_keys = false;
         while left > 0 {
@@ -167,9 +167,9 @@ impl Current {
             } else if self.captured_all {
                 break;
             } else {
-                self.capture(pace)?;
-                // A store removes what is gone before it writes keys. What is gone since the keys of
-                // this slice were captured may be among them, so it has to come in another slice.
+                self.capture(options)?;
+                // A store writes tombstones before keys. A key of this chunk may have been removed after its
+                // capture, so its tombstone must go into the next chunk.
                 if has_keys && self.gone.len() > 0 {
                     return Some(0);
                 }
@@ -178,13 +178,13 @@ impl Current {
         Some(left)
     }
 
-    fn capture(&mut self, pace: &WriterOptions) -> Option<()> {
-        let mut slice = None;
-        self.live.with(&mut |queue| slice = Some(queue.capture(pace.captured, pace.looked_at)));
-        let slice = slice?;
-        self.gone = slice.removed.into_iter();
-        self.keys = slice.keys.into_iter();
-        self.captured_all = slice.ended;
+    fn capture(&mut self, options: &WriterOptions) -> Option<()> {
+        let mut chunk = None;
+        self.live.with(&mut |queue| chunk = Some(queue.capture(options.captured, options.looked_at)));
+        let chunk = chunk?;
+        self.gone = chunk.removed.into_iter();
+        self.keys = chunk.keys.into_iter();
+        self.captured_all = chunk.ended;
         Some(())
     }
 
@@ -203,7 +203,9 @@ impl fmt::Debug for Completed {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
-    use super::super::{QueueLog, record::Identity, store::Numbers};
+    use super::super::QueueLog;
+    use super::super::record::Identity;
+    use super::super::store::{Epoch, Numbers};
     use super::*;
     use crate::engine::Queue;
     use crate::engine::key::Key;
@@ -223,9 +225,9 @@ mod tests {
         fn lose(&self) {}
     }
 
-    /// However large the objects are, a slice must not hold up the commits between.
+    /// Commits wait for a chunk, so it must stay short however large the objects are.
     #[test]
-    fn a_slice_of_large_objects_has_few_of_them() {
+    fn a_chunk_of_large_objects_has_few_rows() {
         let mut queue = Queue::new(Arc::default(), 0, Time::from_micros(1));
         queue.journaled();
         let object = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(100 * ROW_BYTES)));
@@ -236,16 +238,16 @@ mod tests {
         let identity = Identity { id, version: 1, name, incarnation: Incarnation(1), created_at };
         let logs = QueueLogs::from([(id, QueueLog::new(identity, 0, queue.config().retention))]);
         let live: Arc<dyn Live> = Arc::new(Running(Mutex::new(queue)));
-        let commit_queue = CommitQueue::new(Numbers::default(), usize::MAX);
+        let commit_queue = CommitQueue::new(Numbers::default(), Epoch::default(), usize::MAX);
         commit_queue.attach(id, Arc::downgrade(&live));
         let mut checkpoint =
             Checkpoint::new([id].into(), 0, WriterOptions { rows: 250..=250, ..WriterOptions::default() });
-        let mut slices = Vec::new();
+        let mut chunks = Vec::new();
         while !checkpoint.has_ended() {
-            slices.push(checkpoint.next(&logs, &commit_queue).keys.len());
+            chunks.push(checkpoint.next_chunk(&logs, &commit_queue).keys.len());
             checkpoint.wrote(Duration::ZERO);
         }
-        assert_eq!(slices.iter().sum::<usize>(), 100, "{slices:?}");
-        assert!(slices.iter().all(|keys| *keys <= 3), "{slices:?}");
+        assert_eq!(chunks.iter().sum::<usize>(), 100, "{chunks:?}");
+        assert!(chunks.iter().all(|keys| *keys <= 3), "{chunks:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Where events gather while a commit runs: in batches, each of which is one commit.
+//! The queue of batches between the callers that append and the writer. Each batch becomes one commit.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::size_of;
@@ -11,46 +11,47 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue_log::QueueLog;
 use super::record::Identity;
-use super::store::{Numbers, QueueId};
+use super::store::{Epoch, Numbers, QueueId};
 use super::{Commit, Error, Health, Live, Outcome, QueueMeta, record};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
 use crate::engine::snapshot::QueueState;
 
-/// A batch takes no more once it holds about this many bytes: a commit of it takes a few milliseconds.
+/// A batch is full when it holds about this many bytes. Its commit then takes a few milliseconds.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// About how many bytes the row of a queue takes, beside its schema.
+/// About how many bytes a queue's row takes, without its schema.
 const QUEUE_ROW_BYTES: usize = 1 << 10;
-/// About how many bytes a pointer in the settings takes.
+
+/// About how many bytes a JSON pointer in a queue's settings takes.
 const POINTER_BYTES: usize = 64;
 
-/// Something for the writer, in the order in which it came.
+/// An operation for the writer. The writer applies operations in the order of their arrival.
 #[derive(Debug)]
 pub(super) enum Op {
     /// A queue was created.
     Create { log: Box<QueueLog>, state: Box<QueueState> },
     /// A queue was loaded.
     Open(Box<QueueLog>),
-    /// Events of a queue, and the last one before them.
+    /// Events of a queue, and the event before them.
     Append { queue: QueueId, prev_rv: Rv, events: Vec<Event> },
-    /// A queue is gone.
+    /// A queue was deleted.
     Delete { identity: Box<Identity>, last_rv: Rv },
-    /// A queue is to be loaded again, and nothing more is written of it until then.
+    /// A queue is about to be loaded again. Nothing more is written of it until then.
     Release(QueueId),
-    /// Queues that were deleted already.
+    /// A reload found these queues deleted.
     FoundDeleted(Vec<QueueId>),
 }
 
 impl Op {
-    /// About how many bytes of memory the operation holds, beside the `bytes` of text that its rows take.
+    /// About how many bytes of memory the operation holds; its rows take `bytes` bytes of text.
     fn held_bytes(&self, bytes: usize) -> usize {
-        let rest = match self {
+        let events = match self {
             Self::Append { events, .. } => events.len() * size_of::<Event>(),
             _ => 0,
         };
-        size_of::<Self>() + bytes + rest
+        size_of::<Self>() + bytes + events
     }
 }
 
@@ -58,9 +59,10 @@ impl Op {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) ops: Vec<Op>,
+    /// About how many bytes of text the rows of `ops` take.
     bytes: usize,
     outcome: Arc<Outcome>,
-    /// How much of `uncommitted` is held by this batch.
+    /// The share of this batch in `uncommitted`.
     held_bytes: usize,
     uncommitted: Arc<AtomicUsize>,
 }
@@ -72,7 +74,7 @@ impl Batch {
     }
 
     /// Adds an operation whose rows take about `bytes` bytes of text.
-    fn take(&mut self, op: Op, bytes: usize) -> Commit {
+    fn push(&mut self, op: Op, bytes: usize) -> Commit {
         let held = op.held_bytes(bytes);
         self.held_bytes += held;
         self.uncommitted.fetch_add(held, Ordering::Relaxed);
@@ -81,29 +83,29 @@ impl Batch {
         Commit(Some(self.outcome.clone()))
     }
 
-    /// Tells all who wait for the batch what became of it.
+    /// Sets the outcome, unless the batch has one.
     pub(super) fn end(&self, outcome: Result<(), Error>) {
-        let _once = self.outcome.set(outcome);
+        let _first_wins = self.outcome.set(outcome);
     }
 }
 
 impl Drop for Batch {
-    /// A batch that nobody will write any more is not durable for all that is known.
+    /// A batch that is dropped without an outcome has an unknown one.
     fn drop(&mut self) {
         self.end(Err(Error::OutcomeUnknown));
         self.uncommitted.fetch_sub(self.held_bytes, Ordering::Relaxed);
     }
 }
 
-/// Between those who append and the one who writes.
+/// The batches that wait for the writer, and whether more are accepted.
 #[derive(Debug)]
 pub(super) struct CommitQueue {
     state: Mutex<State>,
-    /// About how many bytes all batches hold, the one that is being committed included.
+    /// About how many bytes all batches hold, including the batch that is being committed.
     uncommitted: Arc<AtomicUsize>,
     uncommitted_max: usize,
     lives: Mutex<HashMap<QueueId, Weak<dyn Live>>>,
-    work: Notify,
+    batch_ready: Notify,
     closing: CancellationToken,
     health: watch::Sender<Health>,
 }
@@ -113,22 +115,22 @@ struct State {
     batches: VecDeque<Batch>,
     numbers: Numbers,
     down: Option<Error>,
-    failures: u64,
-    /// How many failures were made good when it was closed.
-    closed: Option<u64>,
+    epoch: Epoch,
+    /// Once closed: the epoch in which every queue was intact.
+    closed: Option<Epoch>,
 }
 
 impl CommitQueue {
-    pub(super) fn new(numbers: Numbers, uncommitted_max: usize) -> Self {
-        let state = State { batches: VecDeque::new(), numbers, down: None, failures: 0, closed: None };
+    pub(super) fn new(numbers: Numbers, epoch: Epoch, uncommitted_max: usize) -> Self {
+        let state = State { batches: VecDeque::new(), numbers, down: None, epoch, closed: None };
         Self {
             state: Mutex::new(state),
             uncommitted: Arc::default(),
             uncommitted_max,
             lives: Mutex::default(),
-            work: Notify::new(),
+            batch_ready: Notify::new(),
             closing: CancellationToken::new(),
-            health: watch::Sender::new(Health { failures: 0, down: None }),
+            health: watch::Sender::new(Health { epoch, down: None }),
         }
     }
 
@@ -136,16 +138,17 @@ impl CommitQueue {
         self.health.subscribe()
     }
 
-    pub(super) fn check(&self) -> Result<u64, Error> {
+    pub(super) fn check(&self) -> Result<Epoch, Error> {
         let state = self.lock();
-        state.down.map_or(Ok(state.failures), Err)
+        state.down.map_or(Ok(state.epoch), Err)
     }
 
-    /// As [`check`](Self::check), and there is room for more events.
-    pub(super) fn admit(&self) -> Result<u64, Error> {
-        let failures = self.check()?;
+    /// As [`check`](Self::check), and there is room for more events. The bound is checked before an append
+    /// and not with it, so the batches can exceed it by one change per thread.
+    pub(super) fn admit(&self) -> Result<Epoch, Error> {
+        let epoch = self.check()?;
         let limit = self.uncommitted_max;
-        if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(failures) }
+        if self.uncommitted_bytes() >= limit { Err(Error::Backlog { limit }) } else { Ok(epoch) }
     }
 
     /// About how many bytes wait to be committed.
@@ -161,26 +164,26 @@ impl CommitQueue {
         self.lives().remove(&queue);
     }
 
-    /// The queue, while it runs.
+    /// The loaded queue, while it is registered.
     pub(super) fn live(&self, queue: QueueId) -> Option<Arc<dyn Live>> {
         self.lives().get(&queue).and_then(Weak::upgrade)
     }
 
-    pub(super) fn open(&self, log: QueueLog, failures: u64) -> Commit {
-        self.push_to(&mut self.lock(), Op::Open(Box::new(log)), 0, failures)
+    pub(super) fn open(&self, log: QueueLog, epoch: Epoch) -> Commit {
+        self.push(&mut self.lock(), Op::Open(Box::new(log)), 0, epoch)
     }
 
-    pub(super) fn release(&self, queue: QueueId, failures: u64) -> Commit {
-        self.push_to(&mut self.lock(), Op::Release(queue), 0, failures)
+    pub(super) fn release(&self, queue: QueueId, epoch: Epoch) -> Commit {
+        self.push(&mut self.lock(), Op::Release(queue), 0, epoch)
     }
 
-    pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, failures: u64) -> Commit {
-        // Counted before: all queues share the lock.
+    pub(super) fn append(&self, queue: QueueId, prev_rv: Rv, events: Vec<Event>, epoch: Epoch) -> Commit {
+        // Computed outside the lock, which all queues share.
         let bytes = events.iter().map(bytes_of).sum();
-        self.push_to(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, failures)
+        self.push(&mut self.lock(), Op::Append { queue, prev_rv, events }, bytes, epoch)
     }
 
-    pub(super) fn create(&self, meta: QueueMeta, content: QueueState, failures: u64) -> (QueueId, Commit) {
+    pub(super) fn create(&self, meta: QueueMeta, content: QueueState, epoch: Epoch) -> (QueueId, Commit) {
         let bytes = QUEUE_ROW_BYTES + config_bytes(&content.config);
         let mut state = self.lock();
         state.numbers.queue += 1;
@@ -189,39 +192,38 @@ impl CommitQueue {
         let id = identity.id;
         let log = Box::new(QueueLog::new(identity, content.rv, content.config.retention));
         let create = Op::Create { log, state: Box::new(content) };
-        (id, self.push_to(&mut state, create, bytes, failures))
+        (id, self.push(&mut state, create, bytes, epoch))
     }
 
-    pub(super) fn found_deleted(&self, queues: Vec<QueueId>, failures: u64) {
-        // If this fails, they are found again.
-        let _ = self.push_to(&mut self.lock(), Op::FoundDeleted(queues), 0, failures);
+    pub(super) fn found_deleted(&self, queues: Vec<QueueId>, epoch: Epoch) {
+        // If this batch fails, the next reload finds the same queues.
+        let _ = self.push(&mut self.lock(), Op::FoundDeleted(queues), 0, epoch);
     }
 
-    pub(super) fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, failures: u64) -> Commit {
+    pub(super) fn delete(&self, queue: QueueId, meta: QueueMeta, last_rv: Rv, epoch: Epoch) -> Commit {
         let mut state = self.lock();
         state.numbers.version += 1;
-        let identity = meta.identity(queue, state.numbers.version);
+        let identity = Box::new(meta.identity(queue, state.numbers.version));
         self.detach(queue);
-        let delete = Op::Delete { identity: Box::new(identity), last_rv };
-        self.push_to(&mut state, delete, QUEUE_ROW_BYTES, failures)
+        self.push(&mut state, Op::Delete { identity, last_rv }, QUEUE_ROW_BYTES, epoch)
     }
 
-    /// Puts something into the next batch. While the journal is down its commit has failed already; and
-    /// so it has if the journal failed more than `failures` times, because it may rest on what was lost.
-    fn push_to(&self, state: &mut State, op: Op, bytes: usize, failures: u64) -> Commit {
+    /// Adds an operation to the last batch. The commit fails at once while the journal is down, and if `epoch`
+    /// is over: the operation may rest on lost events.
+    fn push(&self, state: &mut State, op: Op, bytes: usize, epoch: Epoch) -> Commit {
         if let Some(error) = state.down {
             return Commit::failed(error);
         }
-        if state.failures != failures {
+        if state.epoch != epoch {
             return Commit::failed(Error::OutcomeUnknown);
         }
         if let Some(batch) = state.batches.back_mut().filter(|batch| batch.bytes + bytes <= BATCH_BYTES) {
-            return batch.take(op, bytes);
+            return batch.push(op, bytes);
         }
         let mut batch = Batch::new(&self.uncommitted);
-        let commit = batch.take(op, bytes);
+        let commit = batch.push(op, bytes);
         state.batches.push_back(batch);
-        self.work.notify_one();
+        self.batch_ready.notify_one();
         commit
     }
 
@@ -230,51 +232,51 @@ impl CommitQueue {
         self.lock().batches.len()
     }
 
-    /// The oldest batch. From now on what comes gathers in another one.
+    /// Takes the oldest batch. Later operations go into another one.
     pub(super) fn take(&self) -> Option<Batch> {
         self.lock().batches.pop_front()
     }
 
-    /// Waits until a batch has come or nothing more will, at most `longest`.
+    /// Waits until a batch is ready or the queue is closed, for `longest` at most.
     pub(super) async fn wait(&self, longest: Duration) {
         tokio::select! {
             biased;
-            () = self.work.notified() => {}
+            () = self.batch_ready.notified() => {}
             () = tokio::time::sleep(longest) => {}
         }
     }
 
-    /// Nothing can be written: everything that has gathered, and that comes, fails with `batch`.
+    /// The store fails: `batch`, all waiting batches and all later operations fail.
     pub(super) fn go_down(&self, error: Error, batch: Option<Batch>) {
-        let gathered = {
+        let waiting = {
             let mut state = self.lock();
-            state.failures += u64::from(state.down.is_none());
             state.down = Some(error);
             std::mem::take(&mut state.batches)
         };
-        // Whoever hears of a failure finds the journal down already.
-        for failed in batch.into_iter().chain(gathered) {
+        // A caller that learns of its failed commit must already find the journal down.
+        for failed in batch.into_iter().chain(waiting) {
             failed.end(Err(error));
         }
-        self.health.send_modify(|health| {
-            health.failures += u64::from(health.down.is_none());
-            health.down = Some(error);
-        });
+        self.health.send_modify(|health| health.down = Some(error));
     }
 
-    /// Events are taken again.
-    pub(super) fn come_up(&self) {
-        self.lock().down = None;
-        self.health.send_modify(|health| health.down = None);
+    /// The store accepts writes again, in a new epoch.
+    pub(super) fn come_up(&self, epoch: Epoch) {
+        {
+            let mut state = self.lock();
+            state.epoch = epoch;
+            state.down = None;
+        }
+        self.health.send_replace(Health { epoch, down: None });
     }
 
-    pub(super) fn close(&self, failures: u64) {
-        self.lock().closed = Some(failures);
+    pub(super) fn close(&self, epoch: Epoch) {
+        self.lock().closed = Some(epoch);
         self.closing.cancel();
-        self.work.notify_one();
+        self.batch_ready.notify_one();
     }
 
-    /// Cancelled once nothing more comes.
+    /// Cancelled by [`close`](Self::close).
     pub(super) const fn closing(&self) -> &CancellationToken {
         &self.closing
     }
@@ -283,15 +285,19 @@ impl CommitQueue {
         self.lock().closed.is_some()
     }
 
-    /// Whether it takes nothing at present.
     pub(super) fn is_down(&self) -> bool {
         self.lock().down.is_some()
     }
 
-    /// Whether it takes events, and took all that came before it was closed.
-    pub(super) fn is_in_good_order(&self) -> bool {
+    /// The epoch that writes rest on.
+    pub(super) fn epoch(&self) -> Epoch {
+        self.lock().epoch
+    }
+
+    /// Whether every queue is intact: no commit has failed since the epoch that was named at the close.
+    pub(super) fn is_intact(&self) -> bool {
         let state = self.lock();
-        state.down.is_none() && state.closed == Some(state.failures)
+        state.down.is_none() && state.closed == Some(state.epoch)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -312,8 +318,9 @@ fn bytes_of(event: &Event) -> usize {
     record::bytes_about(event) + config_bytes
 }
 
-/// About how many bytes of text the part of the settings takes that has no fixed size.
+/// About how many bytes of text the schema and the pointers of a queue's settings take.
 fn config_bytes(config: &Config) -> usize {
     let Some(admission) = &config.admission else { return 0 };
-    admission.schema().map_or(0, |schema| schema.as_str().len()) + admission.prune().len() * POINTER_BYTES
+    let schema_bytes = admission.schema().map_or(0, |schema| schema.as_str().len());
+    schema_bytes + admission.prune().len() * POINTER_BYTES
 }

@@ -1,4 +1,4 @@
-//! A batch taken apart: what is written for it, and what the logs say once it is.
+//! A batch grouped by kind and queue: the rows to write, and what to record once they are durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,33 +10,35 @@ use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
 
-/// What the writer knows, by queue.
+/// What the writer knows of each queue.
 pub(super) type QueueLogs = BTreeMap<QueueId, QueueLog>;
 
-/// The ops of a batch, by kind.
+/// The operations of a batch, grouped.
 #[derive(Debug, Default)]
 pub(super) struct GroupedBatch {
-    /// Rows of queues that came into being or are gone, in that order.
+    /// Rows of created and deleted queues, in the order of their operations.
     queues: Vec<QueueRow>,
     opened: Vec<QueueLog>,
-    /// For each queue, the last event before and all its events: one row of the journal, if it is not
-    /// too long.
+    /// For each queue, the event before the batch and all events in the batch. They become one journal row,
+    /// unless the row would be too long.
     appended: Vec<(QueueId, Rv, Vec<Event>)>,
-    /// Invariant: where each queue is in `appended`.
-    places: HashMap<QueueId, usize>,
+    /// Invariant: the index of each queue in `appended`.
+    index: HashMap<QueueId, usize>,
     retentions: Vec<(QueueId, Retention)>,
     deleted: Vec<QueueId>,
+    /// Queues that are about to be loaded again.
     pub(super) released: Vec<QueueId>,
+    /// The size of each journal row.
     rows: Vec<(QueueId, Segment)>,
 }
 
 impl GroupedBatch {
     pub(super) fn of(ops: Vec<Op>) -> Self {
-        let mut work = Self::default();
+        let mut batch = Self::default();
         for op in ops {
-            work.take(op);
+            batch.push(op);
         }
-        work
+        batch
     }
 
     /// Number of events.
@@ -44,7 +46,7 @@ impl GroupedBatch {
         self.appended.iter().map(|(.., events)| events.len()).sum()
     }
 
-    fn take(&mut self, op: Op) {
+    fn push(&mut self, op: Op) {
         match op {
             Op::Create { log, state } => {
                 self.queues.push(record::queue_row(&log.identity, &state));
@@ -57,11 +59,11 @@ impl GroupedBatch {
                     _ => None,
                 });
                 self.retentions.extend(settings.map(|retention| (queue, retention)));
-                let before = self.places.get(&queue).and_then(|place| self.appended.get_mut(*place));
-                if let Some((.., before)) = before {
-                    before.extend(events);
+                let earlier = self.index.get(&queue).and_then(|index| self.appended.get_mut(*index));
+                if let Some((.., earlier)) = earlier {
+                    earlier.extend(events);
                 } else {
-                    self.places.insert(queue, self.appended.len());
+                    self.index.insert(queue, self.appended.len());
                     self.appended.push((queue, prev_rv, events));
                 }
             }
@@ -74,25 +76,25 @@ impl GroupedBatch {
         }
     }
 
-    /// What is to be written; `next_row` numbers the rows of the journal and moves on.
+    /// The rows to write. `next_row` numbers the journal rows and advances past them.
     pub(super) fn writes(&mut self, next_row: &mut u64) -> Writes {
         let mut writes = Writes { queues: std::mem::take(&mut self.queues), ..Writes::default() };
         for (queue, prev_rv, events) in &self.appended {
             let rows = record::journal_rows(*queue, *next_row, *prev_rv, events);
             *next_row += rows.len() as u64;
-            self.rows.extend(rows.iter().map(|row| (*queue, stretch(row))));
+            self.rows.extend(rows.iter().map(|row| (*queue, segment(row))));
             writes.journal.extend(rows);
         }
         writes
     }
 
-    /// Bytes of events that were replayed for queues that are opened: the journal has grown by them.
+    /// Bytes of events that the loads of this batch replayed. The next checkpoint has to cover them.
     pub(super) fn replayed_bytes(&self) -> u64 {
         self.opened.iter().map(QueueLog::lag_bytes).sum()
     }
 
-    /// Enters it all in the logs, once it is durable. Tells which queues are gone.
-    pub(super) fn enter(self, logs: &mut QueueLogs, segment_bytes: u64) -> Vec<QueueId> {
+    /// Records the batch in the logs, once it is durable. Returns the deleted queues.
+    pub(super) fn record(self, logs: &mut QueueLogs, segment_bytes: u64) -> Vec<QueueId> {
         logs.extend(self.opened.into_iter().map(|log| (log.identity.id, log)));
         for (queue, retention) in self.retentions {
             logs.entry(queue).and_modify(|log| log.retention = retention);
@@ -107,6 +109,6 @@ impl GroupedBatch {
     }
 }
 
-fn stretch(row: &JournalRow) -> Segment {
+fn segment(row: &JournalRow) -> Segment {
     Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 }
 }

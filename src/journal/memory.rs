@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::store::{
-    Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
+    Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
     REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
 };
 use crate::engine::delta::Rv;
@@ -46,6 +46,7 @@ struct Disk {
     next_row: u64,
     /// The numbers of queues whose rows were removed.
     numbers: Numbers,
+    epoch: Epoch,
     dirty: bool,
 }
 
@@ -80,11 +81,12 @@ impl Memory {
         Self { disk: Arc::new(Mutex::new(copy)), ..Self::default() }
     }
 
-    /// What the store says of itself when it is opened.
+    /// Opens the store in a new epoch.
     #[must_use]
     pub fn opening(&self) -> Opening {
-        let disk = lock(&self.disk);
-        Opening { clean: !disk.dirty, next_row: disk.next_row, numbers: disk.numbers() }
+        let mut disk = lock(&self.disk);
+        let epoch = disk.next_epoch();
+        Opening { clean: !disk.dirty, next_row: disk.next_row, numbers: disk.numbers(), epoch }
     }
 
     /// Holds back all steps until [`release`](Self::release).
@@ -133,6 +135,14 @@ impl Memory {
         lock(&self.disk).journal.range(id..).map(|(_, row)| row.clone()).collect()
     }
 
+    /// Changes rows without the writer, in any epoch.
+    ///
+    /// # Errors
+    /// If the rows contradict each other.
+    pub fn put(&self, writes: Writes) -> Result<(), Error> {
+        lock(&self.disk).apply(writes)
+    }
+
     /// Waits until a planned fault has cut the power.
     pub async fn crashed(&self) {
         // The sender is part of `self`, so the wait can't fail.
@@ -171,6 +181,11 @@ impl Store for Memory {
         if lock(&self.plan).failed {
             return Err(failed("write before it was opened again"));
         }
+        let found = lock(&self.disk).epoch;
+        if writes.epoch != found {
+            lock(&self.plan).failed = true;
+            return Err(Error::Fenced { own: writes.epoch, found });
+        }
         let fault = self.step().await;
         if matches!(fault, None | Some(Fault::Doubted | Fault::CrashAfter))
             && let Err(error) = lock(&self.disk).apply(writes)
@@ -189,15 +204,15 @@ impl Store for Memory {
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
         let disk = lock(&self.disk);
         Ok(disk.journal.values().any(|row| row.queue == queue)
-            || disk.tombstones.iter().any(|row| row.queue == queue)
+            || disk.tombstones.iter().any(|stone| stone.queue == queue)
             || disk.keys.range((queue, 0)..=(queue, Slot::MAX)).next().is_some())
     }
 
-    async fn reopen(&mut self) -> Result<(), Error> {
+    async fn reopen(&mut self) -> Result<Epoch, Error> {
         match self.step().await {
             None => {
                 lock(&self.plan).failed = false;
-                Ok(())
+                Ok(lock(&self.disk).next_epoch())
             }
             Some(Fault::Full) => Err(Error::Full { source: None }),
             Some(Fault::CrashBefore | Fault::CrashAfter) => self.crash().await,
@@ -233,13 +248,13 @@ impl Disk {
             self.next_row = self.next_row.max(row.id + 1);
             self.journal.insert(row.id, row);
         }
-        for row in writes.tombstones {
-            self.keys.remove(&(row.queue, row.slot));
-            self.tombstones.push(row);
+        for stone in writes.tombstones {
+            self.keys.remove(&(stone.queue, stone.slot));
+            self.tombstones.push(stone);
         }
         self.keys.extend(writes.keys.into_iter().map(|row| ((row.queue, row.slot), row)));
         for (queue, rv) in writes.outlived {
-            self.remove_tombstones(|row| row.queue == queue && row.rv <= rv, REMOVED_ROWS_MAX);
+            self.remove_tombstones(|stone| stone.queue == queue && stone.rv <= rv, REMOVED_ROWS_MAX);
         }
         for (queue, rv) in writes.trimmed {
             let goes = |row: &JournalRow| row.queue == queue && row.last_rv <= rv;
@@ -258,6 +273,11 @@ impl Disk {
             self.dirty = !clean;
         }
         Ok(())
+    }
+
+    fn next_epoch(&mut self) -> Epoch {
+        self.epoch.0 += 1;
+        self.epoch
     }
 
     fn numbers(&self) -> Numbers {
@@ -284,8 +304,8 @@ impl Disk {
 
     fn remove_tombstones(&mut self, goes: impl Fn(&TombstoneRow) -> bool, rows: u32) {
         let mut left = rows;
-        self.tombstones.retain(|row| {
-            let goes = left > 0 && goes(row);
+        self.tombstones.retain(|stone| {
+            let goes = left > 0 && goes(stone);
             left -= u32::from(goes);
             !goes
         });
@@ -293,7 +313,7 @@ impl Disk {
 
     fn sweep(&mut self, queue: QueueId, rows: u32) {
         self.remove_journal(|row| row.queue == queue, rows, u64::MAX);
-        self.remove_tombstones(|row| row.queue == queue, rows);
+        self.remove_tombstones(|stone| stone.queue == queue, rows);
         let keys = self.keys.range((queue, 0)..=(queue, Slot::MAX)).map(|(id, _)| *id).take(rows as usize);
         for id in keys.collect::<Vec<_>>() {
             self.keys.remove(&id);
@@ -321,7 +341,7 @@ impl Reader for Memory {
 
     fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
         let disk = lock(&self.disk);
-        ready(disk.tombstones.iter().filter(|row| row.queue == queue).cloned().collect())
+        ready(disk.tombstones.iter().filter(|stone| stone.queue == queue).cloned().collect())
     }
 
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
@@ -385,13 +405,14 @@ impl Reader for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::store::suite::{Place, suite};
+    use crate::journal::store::suite::{Owner, Place, suite};
 
     impl Place for Memory {
         type Store = Self;
 
-        async fn open(&self) -> (Self, Arc<dyn Reader>, Opening) {
-            (self.clone(), Arc::new(self.clone()), self.opening())
+        async fn open(&self) -> (Owner<Self>, Arc<dyn Reader>, Opening) {
+            let opening = self.opening();
+            (Owner::new(self.clone(), &opening), Arc::new(self.clone()), opening)
         }
     }
 

@@ -4,21 +4,22 @@ use std::ops::RangeInclusive;
 
 use super::SEGMENT_BYTES;
 
-/// The sizes of the writer's steps. Tests make them small, so that little work takes many steps.
+/// The sizes of the writer's steps, and the bound on uncommitted events. Tests make them small, so that
+/// little work takes many steps.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// A checkpoint begins once the journal has grown by so many bytes, or by half of the live state: then
-    /// what it is done with goes before the journal has more than its retention keeps.
+    /// A checkpoint begins when the journal has grown by this many bytes, or by half of the live state if
+    /// that is more. The checkpoint then completes before the journal exceeds its retention.
     pub growth_bytes_min: u64,
-    /// Least and most room of a slice of a checkpoint, in short rows; a long one takes that of several.
+    /// The smallest and the largest size of a checkpoint chunk, in short rows. A long row counts as several.
     pub rows: RangeInclusive<usize>,
     /// Most keys that are captured at a time, under their queue's lock.
     pub captured: usize,
-    /// Most keys that are looked at for it: looking is much cheaper.
+    /// Most keys that are examined at a time. To examine a key costs much less than to capture it.
     pub looked_at: usize,
     /// The journal is trimmed in segments of about this many bytes.
     pub segment_bytes: u64,
-    /// Changes are refused while about this many bytes wait to be committed.
+    /// Changes are refused while at least this many bytes wait to be committed.
     pub uncommitted_bytes_max: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What the writer keeps of each queue: how far its rows reach, and how much of its journal is kept.
+//! What the writer knows of each queue: the end of its journal, and which rows are retained.
 
 use std::collections::VecDeque;
 
@@ -12,22 +12,22 @@ use crate::name::{Incarnation, Name};
 
 /// The journal is trimmed in segments of about this many bytes.
 pub(super) const SEGMENT_BYTES: u64 = 256 << 10;
-/// Without a setting, a queue's journal keeps at least this many bytes, and as many as its live state.
-pub(super) const KEPT_BYTES_MIN: u64 = 64 << 20;
+/// Without a setting, a queue's journal retains as many bytes as its live state has, and at least this many.
+pub(super) const RETAINED_BYTES_MIN: u64 = 64 << 20;
 
-/// What a queue is called, which of its name it is, and since when.
+/// What identifies a queue to its callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueMeta {
-    /// Its name.
+    /// The name.
     pub name: Name,
-    /// Which of the queues of its name it is.
+    /// Tells the queue from earlier queues of the same name.
     pub incarnation: Incarnation,
-    /// When it came into being.
+    /// The time of its creation.
     pub created_at: Time,
 }
 
 impl QueueMeta {
-    /// With what the store adds to it.
+    /// Adds the numbers that the store uses.
     pub(super) fn identity(self, id: QueueId, version: u64) -> Identity {
         let Self { name, incarnation, created_at } = self;
         Identity { id, version, name, incarnation, created_at }
@@ -38,20 +38,21 @@ impl QueueMeta {
 #[derive(Debug)]
 pub(super) struct QueueLog {
     pub(super) identity: Identity,
-    /// The event from which a replay would start.
+    /// A replay would start behind this event.
     pub(super) checkpoint_rv: Rv,
-    /// The newest event that is committed.
+    /// The newest committed event.
     pub(super) last_rv: Rv,
-    /// Bytes of the queue's state as of its last checkpoint.
+    /// The size of the queue's state at its last checkpoint.
     pub(super) live_bytes: u64,
     pub(super) retention: Retention,
-    kept: VecDeque<Segment>,
-    /// Invariant: the sum over `kept`.
-    kept_bytes: u64,
+    /// The retained rows, oldest first.
+    retained: VecDeque<Segment>,
+    /// Invariant: the sum of the bytes of `retained`.
+    retained_bytes: u64,
 }
 
 impl QueueLog {
-    /// The log of a queue without a journal, as of `rv`.
+    /// The log of a queue that has no journal rows, as of `rv`.
     pub(super) fn new(identity: Identity, rv: Rv, retention: Retention) -> Self {
         Self {
             identity,
@@ -59,58 +60,58 @@ impl QueueLog {
             last_rv: rv,
             live_bytes: 0,
             retention,
-            kept: VecDeque::new(),
-            kept_bytes: 0,
+            retained: VecDeque::new(),
+            retained_bytes: 0,
         }
     }
 
-    /// The log of a queue as it was loaded.
+    /// The log of a loaded queue.
     pub(super) fn of(loaded: &Loaded) -> Self {
         let retention = loaded.queue.config().retention;
         let mut log = Self::new(loaded.identity.clone(), loaded.checkpoint_rv, retention);
         log.last_rv = loaded.last_rv;
         log.live_bytes = loaded.queue.live_bytes();
-        log.kept = loaded.kept.iter().copied().collect();
-        log.kept_bytes = log.kept.iter().map(|stretch| stretch.bytes).sum();
+        log.retained = loaded.retained.iter().copied().collect();
+        log.retained_bytes = log.retained.iter().map(|segment| segment.bytes).sum();
         log
     }
 
-    /// Bytes of events that a replay would apply, about.
+    /// About how many bytes of events a replay would apply.
     pub(super) fn lag_bytes(&self) -> u64 {
-        let behind = self.kept.iter().filter(|stretch| stretch.last_rv > self.checkpoint_rv);
-        behind.map(|stretch| stretch.bytes).sum()
+        let behind = self.retained.iter().filter(|segment| segment.last_rv > self.checkpoint_rv);
+        behind.map(|segment| segment.bytes).sum()
     }
 
-    /// Events that a replay would apply.
+    /// How many events a replay would apply.
     pub(super) fn lag(&self) -> u64 {
         self.last_rv.saturating_sub(self.checkpoint_rv)
     }
 
-    /// A row was committed.
+    /// Adds a committed row.
     pub(super) fn add(&mut self, row: Segment, segment_bytes: u64) {
         self.last_rv = row.last_rv;
-        self.kept_bytes += row.bytes;
-        match self.kept.back_mut() {
+        self.retained_bytes += row.bytes;
+        match self.retained.back_mut() {
             Some(last) if last.bytes + row.bytes <= segment_bytes => {
                 *last = Segment { bytes: last.bytes + row.bytes, ..row };
             }
-            _ => self.kept.push_back(row),
+            _ => self.retained.push_back(row),
         }
     }
 
-    /// The last event of the oldest stretch, if neither a replay nor the retention needs it.
-    pub(super) fn expendable(&self, now: Time) -> Option<Rv> {
-        let oldest = self.kept.front().filter(|oldest| oldest.last_rv <= self.checkpoint_rv)?;
-        let limit = self.retention.bytes.unwrap_or(KEPT_BYTES_MIN.max(self.live_bytes));
-        let too_much = self.kept_bytes - oldest.bytes >= limit;
+    /// The last event of the oldest segment, if neither a replay nor the retention needs the segment.
+    pub(super) fn trimmable(&self, now: Time) -> Option<Rv> {
+        let oldest = self.retained.front().filter(|oldest| oldest.last_rv <= self.checkpoint_rv)?;
+        let limit = self.retention.bytes.unwrap_or(RETAINED_BYTES_MIN.max(self.live_bytes));
+        let too_much = self.retained_bytes - oldest.bytes >= limit;
         let too_old = self.retention.age.is_some_and(|age| oldest.at.plus(age) < now);
         (too_much || too_old).then_some(oldest.last_rv)
     }
 
-    /// The oldest stretch, up to `last_rv`, is no longer there.
+    /// Removes the oldest segment, which ends with `last_rv`.
     pub(super) fn trimmed(&mut self, last_rv: Rv) {
-        if let Some(oldest) = self.kept.pop_front_if(|oldest| oldest.last_rv == last_rv) {
-            self.kept_bytes -= oldest.bytes;
+        if let Some(oldest) = self.retained.pop_front_if(|oldest| oldest.last_rv == last_rv) {
+            self.retained_bytes -= oldest.bytes;
         }
     }
 }

@@ -1,7 +1,8 @@
-//! From rows to queues: the last checkpoint, then the journal behind it, by the same `apply` as live.
+//! Loads queues from rows: the last checkpoint, then the journal behind it, with the same `apply` as live
+//! traffic.
 //!
-//! Damage is never skipped: a row that is not what was written, a gap between two rows or an unknown
-//! format ends it with a message that names the place.
+//! Damage is never skipped. A changed row, a gap between two rows or an unknown format ends the load with an error
+//! that names the place.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +18,9 @@ use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::engine::{Misfit, Queue, Restore};
 
-/// Keys that are read at a time.
+/// How many keys are read at a time.
 const PAGE_KEYS: usize = 1_024;
-/// Bytes of events that are read at a time.
+/// How many bytes of events are read at a time.
 const PAGE_BYTES: usize = 4 << 20;
 
 /// Why a queue can't be loaded.
@@ -28,7 +29,7 @@ pub enum Error {
     /// The store can't be read.
     #[error("the store can't be read")]
     Read(#[from] store::Error),
-    /// A row is not what was written.
+    /// A row is damaged.
     #[error(transparent)]
     Row(#[from] record::Error),
     /// Rows are missing.
@@ -50,7 +51,7 @@ pub enum Error {
     Event {
         /// The row.
         row: u64,
-        /// The event, and what it contradicts.
+        /// The event, and the rule that it breaks.
         misfit: Misfit,
     },
     /// The rows do not fit together.
@@ -58,26 +59,26 @@ pub enum Error {
     Inconsistent {
         /// The queue's name.
         queue: String,
-        /// What does not hold.
+        /// The rule that does not hold.
         rule: String,
     },
 }
 
-/// How far a recovery is.
+/// The progress of a recovery.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Queues that are loaded.
+    /// Number of loaded queues.
     pub queues: AtomicU64,
-    /// Queues that there are.
+    /// Number of queues in the store.
     pub queues_total: AtomicU64,
-    /// Keys that were read.
+    /// Number of keys that were read.
     pub keys: AtomicU64,
-    /// Events that were replayed.
+    /// Number of events that were replayed.
     pub events: AtomicU64,
 }
 
 impl Progress {
-    /// Queues, all queues, keys and events.
+    /// The counts of loaded queues, all queues, keys and events.
     #[must_use]
     pub fn counts(&self) -> [u64; 4] {
         [&self.queues, &self.queues_total, &self.keys, &self.events]
@@ -85,31 +86,31 @@ impl Progress {
     }
 }
 
-/// A queue as the store has it.
+/// A queue that was loaded from the store.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
-    /// Its state as of its last event.
+    /// Its state at its last event.
     pub queue: Queue,
     /// Its last event in the journal.
     pub last_rv: Rv,
-    /// The event as of which its checkpoint is.
+    /// The event at which its checkpoint began.
     pub checkpoint_rv: Rv,
-    /// How much of its journal is kept.
-    pub kept: Vec<Segment>,
+    /// The sizes of its retained journal.
+    pub retained: Vec<Segment>,
 }
 
-/// What a store holds, at a glance.
+/// The queues of a store.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// Queues to load.
+    /// The queues to load.
     pub live: Vec<QueueRow>,
-    /// Deleted queues that have left rows.
+    /// Deleted queues whose rows may not all be removed.
     pub deleted: Vec<QueueId>,
 }
 
-/// Reads which queues there are.
+/// Reads the list of queues.
 ///
 /// # Errors
 /// [`Error`] if a row is damaged.
@@ -127,15 +128,15 @@ pub async fn contents(reader: &dyn Reader) -> Result<Contents, Error> {
     Ok(contents)
 }
 
-/// Runs work that computes for long between its reads, such as a load, on a thread of its own: the threads
-/// of the runtime serve requests. It ends at its next read if nobody waits for it any more.
+/// Runs `work`, which computes for long between its reads, on a thread of its own, because the threads of the
+/// runtime serve requests. Dropping the future ends the work at its next read.
 ///
 /// # Panics
 /// If the work does.
 pub async fn on_own_thread<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let runtime = Handle::current();
     if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
-        // As in a simulation, which orders all steps itself.
+        // A simulation orders all steps itself.
         return work.await;
     }
     let left = CancellationToken::new();
@@ -144,7 +145,7 @@ pub async fn on_own_thread<T: Send + 'static>(work: impl Future<Output = T> + Se
     match tokio::task::spawn_blocking(work).await.map_err(JoinError::try_into_panic) {
         Ok(Some(done)) => done,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        // Nobody waits, or the runtime ends.
+        // This future is being dropped, or the runtime ends.
         Ok(None) | Err(Err(_)) => std::future::pending().await,
     }
 }
@@ -160,59 +161,59 @@ pub async fn load(reader: &dyn Reader, row: &QueueRow, progress: &Progress) -> R
     let state = state.ok_or_else(|| inconsistent("it is deleted".to_owned()))?;
     let checkpoint_rv = state.rv;
     let mut restore = Restore::new(state);
-    let floors = floors(reader, row.id, &mut decoder).await?;
+    let removed = removed(reader, row.id, &mut decoder).await?;
     let read = |slot| reader.keys(row.id, slot, PAGE_KEYS);
     let mut reading = Some(read(0));
     while let Some(page) = reading {
         let page = page.await?;
         let next = page.last().filter(|_| page.len() == PAGE_KEYS).and_then(|row| row.slot.checked_add(1));
-        // It is read while this page is restored.
+        // The next page is read while this one is restored.
         reading = next.map(read);
         progress.keys.fetch_add(page.len() as u64, Ordering::Relaxed);
         let restored = page.iter().try_for_each(|row| {
             let (slot, state) = decoder.key(row)?;
-            if floors.get(&state.key).is_none_or(|floor| *floor < state.rv) {
+            if removed.get(&state.key).is_none_or(|removed_at| *removed_at < state.rv) {
                 restore.key(slot, state).map_err(inconsistent)?;
             }
             Ok::<(), Error>(())
         });
         if let Err(error) = restored {
             if let Some(next) = reading {
-                // A reader of one connection needs it back whole. What is read there can't help any more.
+                // A reader with a single connection needs it back before the next read.
                 let _ = next.await;
             }
             return Err(error);
         }
     }
     let mut queue = restore.finish().map_err(inconsistent)?;
-    let last_rv = replay(reader, row, &mut queue, &floors, &mut decoder, progress).await?;
+    let last_rv = replay(reader, row, &mut queue, &removed, &mut decoder, progress).await?;
     queue.check().map_err(inconsistent)?;
-    let kept = reader.segments(row.id, SEGMENT_BYTES).await?;
+    let retained = reader.segments(row.id, SEGMENT_BYTES).await?;
     progress.queues.fetch_add(1, Ordering::Relaxed);
-    Ok(Loaded { identity, queue, last_rv, checkpoint_rv, kept })
+    Ok(Loaded { identity, queue, last_rv, checkpoint_rv, retained })
 }
 
-/// For each key that is gone, up to which event its past must not be replayed.
-async fn floors(
+/// For each removed key, the event that removed it: the key's events up to it must not be replayed.
+async fn removed(
     reader: &dyn Reader,
     queue: QueueId,
     decoder: &mut Decoder,
 ) -> Result<HashMap<Key, Rv>, Error> {
-    let mut floors = HashMap::new();
-    for row in reader.tombstones(queue).await? {
-        let gone = decoder.tombstone(&row)?;
-        let floor: &mut Rv = floors.entry(gone.key).or_default();
-        *floor = gone.rv.max(*floor);
+    let mut removed = HashMap::new();
+    for stone in reader.tombstones(queue).await? {
+        let gone = decoder.tombstone(&stone)?;
+        let removed_at: &mut Rv = removed.entry(gone.key).or_default();
+        *removed_at = gone.rv.max(*removed_at);
     }
-    Ok(floors)
+    Ok(removed)
 }
 
-/// Applies what happened since the checkpoint; answers the last event.
+/// Applies the events since the checkpoint. Returns the last event.
 async fn replay(
     reader: &dyn Reader,
     row: &QueueRow,
     queue: &mut Queue,
-    floors: &HashMap<Key, Rv>,
+    removed: &HashMap<Key, Rv>,
     decoder: &mut Decoder,
     progress: &Progress,
 ) -> Result<Rv, Error> {
@@ -222,7 +223,7 @@ async fn replay(
     loop {
         let page = reading.await?;
         let Some(last) = page.last() else { return Ok(last_rv) };
-        // It is read while this page is replayed.
+        // The next page is read while this one is replayed.
         reading = reader.journal(row.id, last.last_rv, PAGE_BYTES);
         let replay = |journal: &JournalRow| {
             check_link(row, journal, last_rv, is_first)?;
@@ -230,8 +231,9 @@ async fn replay(
             let events = decoder.events(journal)?;
             progress.events.fetch_add(events.len() as u64, Ordering::Relaxed);
             for event in events.iter().filter(|event| event.rv > last_rv) {
-                let floor = event.kind.key().and_then(|key| floors.get(key)).copied().unwrap_or_default();
-                queue.replay(event, floor).map_err(|misfit| Error::Event { row: journal.id, misfit })?;
+                let removed_at =
+                    event.kind.key().and_then(|key| removed.get(key)).copied().unwrap_or_default();
+                queue.replay(event, removed_at).map_err(|misfit| Error::Event { row: journal.id, misfit })?;
             }
             last_rv = journal.last_rv;
             Ok::<(), Error>(())
@@ -243,7 +245,7 @@ async fn replay(
     }
 }
 
-/// The row must follow the events that are there. The checkpoint may know a part of the first.
+/// Checks that the row follows the previous events. The checkpoint may contain a part of the first row.
 fn check_link(queue: &QueueRow, row: &JournalRow, last_rv: Rv, is_first: bool) -> Result<(), Error> {
     if row.prev_rv == last_rv || is_first && row.prev_rv < last_rv {
         return Ok(());

@@ -37,7 +37,7 @@ use self::mark::{HighWaterMark, Reached};
 pub use self::reader::SqliteReader;
 pub use self::snapshot::{Finding, Found, Link, Placed, Snapshot, without_advice};
 use self::upkeep::Upkeep;
-use super::store::{Error, Opening, QueueId, Size, Store, Writes};
+use super::store::{Epoch, Error, Opening, QueueId, Size, Store, Writes};
 
 /// How long a failed connection may take to close before it counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -79,6 +79,9 @@ pub struct Sqlite {
     untold: Option<Error>,
     /// Connections that are being closed.
     closing: Option<BoxFuture<'static, ()>>,
+    epoch: Epoch,
+    /// Whether an attempt to begin the next epoch failed with an unknown outcome.
+    is_epoch_in_doubt: bool,
     mark: HighWaterMark,
     opened: FileIdentities,
     /// The last field, so that the lock is released last.
@@ -130,12 +133,13 @@ impl Sqlite {
         connect::create_if_missing(&paths)?;
         let mut writer = connect::writer(&paths, sync).await?;
         connect::migrate(&mut writer, found.is_none()).await?;
-        let state = connect::state(&mut writer).await?;
+        let mut state = connect::state(&mut writer).await?;
+        state.opening.epoch = connect::next_epoch(&mut writer, state.opening.epoch, false).await?;
         let mark = HighWaterMark::start(&paths.mark, state.reached, sync, boot)?;
         let upkeep = Upkeep::new(connect::writer(&paths, sync).await?);
         files::sync_folder(&paths.folder)?;
         let opened = FileIdentities::remember(&paths)?;
-        let reader = Arc::new(SqliteReader::new(paths.clone()));
+        let reader = Arc::new(SqliteReader::new(&paths));
         let connections = Some(Connections { writer, upkeep });
         let store = Self {
             paths,
@@ -145,6 +149,8 @@ impl Sqlite {
             is_full: false,
             untold: None,
             closing: None,
+            epoch: state.opening.epoch,
+            is_epoch_in_doubt: false,
             mark,
             opened,
             _lock: lock,
@@ -176,6 +182,15 @@ impl Sqlite {
         self.close_connections().await?;
         let mut writer = connect::writer(&self.paths, self.sync).await?;
         let reached = settle(&mut writer, self.mark.reached(), self.is_full).await?;
+        let in_doubt = std::mem::replace(&mut self.is_epoch_in_doubt, true);
+        match connect::next_epoch(&mut writer, self.epoch, in_doubt).await {
+            Ok(epoch) => (self.epoch, self.is_epoch_in_doubt) = (epoch, false),
+            Err(error) => {
+                // Another process has the store. Its epoch must not pass for this attempt's.
+                self.is_epoch_in_doubt &= !matches!(error, Error::Fenced { .. });
+                return Err(error);
+            }
+        }
         self.mark.set(&self.paths.mark, reached)?;
         let upkeep = Upkeep::new(connect::writer(&self.paths, self.sync).await?);
         self.opened = FileIdentities::remember(&self.paths)?;
@@ -207,7 +222,6 @@ impl Store for Sqlite {
         // If this future is dropped from here on, the outcome of the write is unknown.
         self.is_sound = false;
         let written = write::commit(&mut connections.writer, writes, row + 1).await;
-        let written = written.map_err(|said| database("write", said));
         self.is_full = matches!(written, Err(Error::Full { .. }));
         written?;
         // The mark follows the commit: it must never be ahead of what is durable.
@@ -225,10 +239,10 @@ impl Store for Sqlite {
         write::has_rows(&mut connections.writer, queue).await.map_err(|said| database(doing, said))
     }
 
-    async fn reopen(&mut self) -> Result<(), Error> {
+    async fn reopen(&mut self) -> Result<Epoch, Error> {
         let opened = self.open_again().await;
         self.is_full &= matches!(opened, Ok(()) | Err(Error::Full { .. }));
-        opened
+        opened.map(|()| self.epoch)
     }
 
     async fn upkeep(&mut self) -> Result<Size, Error> {

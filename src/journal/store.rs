@@ -1,7 +1,7 @@
-//! What the journal asks of a database: to write a set of rows whole or not at all, and to read them.
+//! The port to a database: it writes a set of rows atomically and durably, and it reads rows.
 //!
-//! It is not where rows get their meaning: `record` turns events and states into rows and back, and a
-//! store carries them as they are. One suite of tests holds every store to what is said here.
+//! A store does not interpret rows: `record` converts events and states into rows and back. One suite of tests
+//! checks every store against the rules that are stated here.
 
 #[cfg(test)]
 pub(crate) mod suite;
@@ -16,7 +16,7 @@ use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
 
-/// Names a queue for as long as the store lives: another queue of the same name has another id.
+/// Identifies a queue for the lifetime of the store: a recreated queue has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u32);
 
@@ -26,14 +26,19 @@ impl fmt::Display for QueueId {
     }
 }
 
-/// What happened to one queue in one commit, or in a part of it.
+/// The tenure of a store's writer. It grows each time the store is opened or reopened, and it is stored, so that
+/// a writer that lost the store to another process is recognised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// The events of one queue in one commit, or a part of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalRow {
-    /// Grows by one over all queues.
+    /// A number that ascends over all queues.
     pub id: u64,
     /// The queue.
     pub queue: QueueId,
-    /// The last event of the queue's row before this one: where it is not, rows are missing.
+    /// The last event of the queue's previous row. A difference shows that rows are missing.
     pub prev_rv: Rv,
     /// The first event in the row.
     pub first_rv: Rv,
@@ -41,118 +46,119 @@ pub struct JournalRow {
     pub last_rv: Rv,
     /// When the last event happened.
     pub at: Time,
-    /// The version of the format of `events`.
+    /// The format version of `events`.
     pub format: u32,
     /// A JSON array of events, oldest first.
     pub events: String,
-    /// Over all of the above.
+    /// The checksum of all other fields.
     pub checksum: u32,
 }
 
-/// A key as of a checkpoint.
+/// A key at a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     /// The queue.
     pub queue: QueueId,
-    /// The key's place in the queue's table. A row takes the place of another one with the same slot.
+    /// The key's slot in the queue's table. A row replaces an earlier row of the same slot.
     pub slot: Slot,
     /// The key.
     pub key: Arc<str>,
-    /// The last event of the key that the row knows of.
+    /// The last event of the key that the row contains.
     pub rv: Rv,
-    /// The event that made the object known: an acknowledgement or a seed.
+    /// The version of the known object: the event that made it known, an acknowledgement or a seed.
     pub known_rv: Option<Rv>,
-    /// The known object, as it was sent.
+    /// The known object, as it was received.
     pub known_object: Option<Arc<str>>,
-    /// Who owns the key as of the known object.
+    /// The owner of the key, as of the known object.
     pub owner: Option<Arc<str>>,
-    /// All else of the key, as JSON; none for a key of which only the object is known.
+    /// The rest of the key's state, as JSON; `None` if there is only a known object.
     pub item: Option<String>,
-    /// The version of the format of `item`.
+    /// The format version of `item`.
     pub format: u32,
-    /// Over all of the above.
+    /// The checksum of all other fields.
     pub checksum: u32,
 }
 
-/// Says that a key was gone as of an event: older events of it must not be replayed.
+/// States that an event removed a key. Older events of the key must not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TombstoneRow {
     /// The queue.
     pub queue: QueueId,
-    /// The slot that the key had. Writing the tombstone removes the row of the slot.
+    /// The slot that the key had. To write the tombstone removes the key row of the slot.
     pub slot: Slot,
     /// The key.
     pub key: Arc<str>,
     /// The event that removed it.
     pub rv: Rv,
-    /// Over all of the above.
+    /// The checksum of all other fields.
     pub checksum: u32,
 }
 
-/// A queue as of its last checkpoint, or what is left of one that was deleted.
+/// A queue at its last checkpoint, or a deleted queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueRow {
     /// The queue.
     pub id: QueueId,
-    /// Grows with each queue that is created or deleted, over all queues: the number of the latest of
-    /// the two for this one.
+    /// A number that grows with each creation and deletion, over all queues: that of the last of the two for
+    /// this queue.
     pub version: u64,
-    /// Its name. At most one queue that is not deleted has it.
+    /// The name. It is unique among the queues that are not deleted.
     pub name: Arc<str>,
-    /// Which of the queues of its name it is, as lease ids tell.
+    /// Tells the queue from earlier queues of the same name. Lease ids contain it.
     pub incarnation: u32,
-    /// When it came into being.
+    /// The time of its creation.
     pub created_at: Time,
-    /// Whether it is gone; only `name` and `rv` count then.
+    /// Whether the queue is deleted. Then only `name` and `rv` have a meaning.
     pub deleted: bool,
-    /// The event as of which the row is: replay starts behind it. The last one of a deleted queue.
+    /// The event at which the checkpoint began: a replay starts behind it. For a deleted queue, its last event.
     pub rv: Rv,
-    /// All of the queue that is not about one key, as JSON.
+    /// The state of the queue that does not belong to one key, as JSON.
     pub state: String,
-    /// The version of the format of `state`.
+    /// The format version of `state`.
     pub format: u32,
-    /// Over all of the above.
+    /// The checksum of all other fields.
     pub checksum: u32,
 }
 
-/// Most rows of one kind that a queue loses in one write by `outlived`, `trimmed` or `swept`.
+/// Most rows of one kind that one write removes from a queue by `outlived`, `trimmed` or `swept`.
 pub const REMOVED_ROWS_MAX: u32 = 4_096;
-/// About how many bytes of events a queue loses in one write by `trimmed`.
+/// About how many bytes of events one write removes from a queue by `trimmed`.
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
 
-/// What is written in one transaction, in the order of the fields.
+/// The changes of one transaction, applied in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// Appended; each `id` is larger than all before.
+    /// The epoch that the changes rest on. If it is not the store's, nothing is written: [`Error::Fenced`].
+    pub epoch: Epoch,
+    /// Rows to append. Each `id` is larger than every earlier one.
     pub journal: Vec<JournalRow>,
-    /// Put in place of the rows with the same `id`.
+    /// Rows to insert, or to replace by `id`.
     pub queues: Vec<QueueRow>,
-    /// Appended; the key rows of their slots are removed.
+    /// Tombstones to append. The key rows of their slots are removed.
     pub tombstones: Vec<TombstoneRow>,
-    /// Put in place of the rows with the same `queue` and `slot`.
+    /// Rows to insert, or to replace by `queue` and `slot`.
     pub keys: Vec<KeyRow>,
-    /// For each queue, tombstones up to this event are removed: the oldest [`REMOVED_ROWS_MAX`] of them,
-    /// so that one write stays short. What is left does no harm and goes with a later write that says so.
+    /// For each queue, remove tombstones up to this event: the oldest [`REMOVED_ROWS_MAX`] of them, so that the
+    /// write stays short. The remaining ones are harmless; a later write that names the event removes them.
     pub outlived: Vec<(QueueId, Rv)>,
-    /// For each queue, journal rows with a `last_rv` up to this one are removed: the oldest ones, up to
-    /// [`REMOVED_ROWS_MAX`] and about [`REMOVED_BYTES_MAX`] of events, at least one. What is left goes with
-    /// a later write that says so.
+    /// For each queue, remove journal rows with a `last_rv` up to this event: the oldest ones, at least one, up
+    /// to [`REMOVED_ROWS_MAX`] and about [`REMOVED_BYTES_MAX`] of events.
     pub trimmed: Vec<(QueueId, Rv)>,
-    /// Of these queues, up to so many key rows, tombstones and journal rows each are removed, and at most
-    /// [`REMOVED_ROWS_MAX`]. Nothing happens to a queue that has none.
+    /// For each queue, remove up to this many key rows, tombstones and journal rows each, at most
+    /// [`REMOVED_ROWS_MAX`].
     pub swept: Vec<(QueueId, u32)>,
-    /// Of these queues the rows in [`queues`](Self::queues) are removed, if they are deleted. The store keeps
+    /// Remove the rows of these queues in [`queues`](Self::queues), if the queues are deleted. The store retains
     /// the [`Numbers`] that they have reached.
     pub forgotten: Vec<QueueId>,
-    /// Whether the store is closed in good order, if that changes.
+    /// Mark the store as cleanly closed, or as open.
     pub clean: Option<bool>,
 }
 
 impl Writes {
-    /// Leaves out the rows of checkpoints that are of other queues than `stays` says.
+    /// Removes the checkpoint rows of queues for which `stays` returns false.
     pub(super) fn retain(&mut self, stays: impl Fn(QueueId) -> bool) {
         self.queues.retain(|row| stays(row.id));
-        self.tombstones.retain(|row| stays(row.queue));
+        self.tombstones.retain(|stone| stays(stone.queue));
         self.keys.retain(|row| stays(row.queue));
         self.outlived.retain(|(queue, _)| stays(*queue));
     }
@@ -160,42 +166,44 @@ impl Writes {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        *self == Self { epoch: self.epoch, ..Self::default() }
     }
 }
 
-/// Rows of the journal, newest first, and below which event to go on if there are more.
+/// Journal rows, newest first, and the event at which the next page starts if there is one.
 pub type History = (Vec<JournalRow>, Option<Rv>);
 
 /// How much of the journal a stretch of a queue's rows takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The last event of its last row.
+    /// The last event of the last row.
     pub last_rv: Rv,
-    /// When that event happened.
+    /// The time of that event.
     pub at: Time,
-    /// Bytes of the events of all its rows.
+    /// Bytes of the events of all rows.
     pub bytes: u64,
 }
 
-/// How large a store is.
+/// The size of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Bytes of all files.
     pub bytes: u64,
-    /// Bytes among them that are free and will be used again.
+    /// Bytes of free pages, which later writes reuse.
     pub free: u64,
 }
 
-/// What the store says of itself when it is opened.
+/// What a store reports when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// Whether it was closed in good order.
+    /// Whether it was cleanly closed.
     pub clean: bool,
-    /// The `id` that the next journal row gets.
+    /// The `id` of the next journal row.
     pub next_row: u64,
-    /// The largest numbers of queues, of those included whose rows were removed.
+    /// The largest numbers of queues, including the queues whose rows were removed.
     pub numbers: Numbers,
+    /// The epoch that begins with this opening.
+    pub epoch: Epoch,
 }
 
 /// The largest numbers that queues have had so far.
@@ -205,8 +213,8 @@ pub struct Numbers {
     pub queue: u32,
     /// The largest version.
     pub version: u64,
-    /// The largest event of a deleted queue. New queues start above it, so that no queue ever counts an
-    /// event that another one of its name has counted.
+    /// The largest event of a deleted queue. New queues start above it, so that a recreated queue never reuses
+    /// a fencing token.
     pub floor: Rv,
 }
 
@@ -216,20 +224,28 @@ pub enum Error {
     /// No room is left.
     #[error("the disk is full")]
     Full {
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Option<Source>,
+    },
+    /// Another writer has opened the store. Nothing was written.
+    #[error("another process has taken over the store: this one is in epoch {own}, the store is in epoch {found}", own = .own.0, found = .found.0)]
+    Fenced {
+        /// The epoch that the write rests on.
+        own: Epoch,
+        /// The epoch of the store.
+        found: Epoch,
     },
     /// A row or a file is not what was written.
     #[error("the store is damaged: {found}")]
     Damaged {
-        /// What is wrong, and where.
+        /// The damage and its place.
         found: String,
     },
-    /// The files are not those that were opened.
+    /// The paths no longer lead to the files that were opened.
     #[error("{what}")]
     Replaced {
-        /// What became of which file.
+        /// The file, and what happened to it.
         what: String,
     },
     /// Another process holds the store.
@@ -237,12 +253,12 @@ pub enum Error {
     Locked {
         /// The folder of the store.
         at: PathBuf,
-        /// Who has it.
+        /// The process that holds it.
         holder: Holder,
     },
-    /// A newer program has written the store.
+    /// A newer program has migrated the store.
     #[error(
-        "{} is of version {found} and this program knows versions up to {known}: start a newer one, or \
+        "{} has version {found}, and this program supports versions up to {known}: start a newer program, or \
          restore the backup from before the upgrade",
         .at.display()
     )]
@@ -251,37 +267,37 @@ pub enum Error {
         at: PathBuf,
         /// The version of the store.
         found: i64,
-        /// The newest version that is known.
+        /// The newest version that this program supports.
         known: i64,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("the store failed to {doing}")]
     Failed {
-        /// What it was doing, as in "write" or "open the file x".
+        /// The operation, as in "write" or "open the file x".
         doing: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Option<Source>,
     },
 }
 
-/// Who has a store.
+/// The process that holds a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// The process that writes it.
+    /// The server with this process id.
     Process(u32),
-    /// One that writes it, and does not tell who it is.
+    /// A server with an unknown process id.
     Unknown,
-    /// One that looks at it and wants it to stay as it is.
-    Onlooker,
+    /// A command that reads it and excludes servers meanwhile.
+    Reader,
 }
 
 impl Holder {
-    /// What whoever wants the store too has to know.
+    /// What to do about it.
     fn advice(self) -> &'static str {
         match self {
-            Self::Process(_) | Self::Unknown => "a store has one server",
-            Self::Onlooker => "start again when that has ended",
+            Self::Process(_) | Self::Unknown => "only one server can use a store",
+            Self::Reader => "start again when the command has ended",
         }
     }
 }
@@ -291,49 +307,48 @@ impl fmt::Display for Holder {
         match self {
             Self::Process(pid) => write!(f, "process {pid}"),
             Self::Unknown => f.write_str("another process"),
-            Self::Onlooker => f.write_str("a command that looks at it, as `deltaq check` does"),
+            Self::Reader => f.write_str("a command that reads it, such as `deltaq check`"),
         }
     }
 }
 
-/// What a driver said.
+/// The error of a database driver.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// The one writer of a store.
+/// The single writer of a store.
 pub trait Store: fmt::Debug + Send + 'static {
-    /// Writes everything durably, or nothing. After an error it is not known which, and nothing more
-    /// can be written until [`reopen`](Self::reopen).
+    /// Writes all changes durably, or none. After an error it is unknown which (except for [`Error::Fenced`]:
+    /// none), and nothing can be written before [`reopen`](Self::reopen).
     fn write(&mut self, writes: Writes) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Whether a queue has left rows, but its own.
+    /// Whether the queue has rows besides its own row.
     fn has_rows(&mut self, queue: QueueId) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Opens the store anew, makes what it can read durable, and proves by a write that it takes more.
-    fn reopen(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Opens the store anew, settles the outcome of the failed write, proves by a write that the store accepts
+    /// more, and returns the epoch that begins. What is readable afterwards is durable.
+    fn reopen(&mut self) -> impl Future<Output = Result<Epoch, Error>> + Send;
 
-    /// Does a small part of the upkeep that keeps the files from growing without bound, if there is
-    /// any to do; tells the size.
+    /// Does a small part of the maintenance that bounds the files, if there is any to do. Returns the size.
     fn upkeep(&mut self) -> impl Future<Output = Result<Size, Error>> + Send;
 
-    /// Gives the store up, and waits until its files are in the shape in which the next start is quick.
-    /// Nothing is lost if that can't be reached.
+    /// Closes the store in a way that makes the next start quick. Nothing is lost if this fails.
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Reads what is written. Pages of one queue fit together as long as nothing is written of it.
+/// Reads committed rows. The pages of a queue are consistent while nothing is written for the queue.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
-    /// All queues, also what is left of deleted ones, by `id`.
+    /// All rows of queues, including deleted queues, by `id`.
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>>;
 
     /// All tombstones of a queue.
     fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>>;
 
-    /// Up to `limit` keys of a queue from `slot` on, by slot. They are read from the call on, while the
-    /// caller does something else.
+    /// Up to `limit` keys of a queue from `slot` on, by slot. The store may start to read at the call, before the
+    /// future is polled.
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
 
-    /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first: at least one
-    /// if there is any, more up to `bytes` of events. They are read from the call on, too.
+    /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first: at least one if there is
+    /// any, more up to `bytes` of events. The store may start to read at the call.
     fn journal(
         &self,
         queue: QueueId,
@@ -341,9 +356,9 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>>;
 
-    /// The newest rows of a queue's journal with a `first_rv` up to `from`, newest first: two if there are
-    /// as many, more up to about `bytes` of events; and from where to go on, if there is more: from the
-    /// last of these rows, so that it can be seen that the next one follows.
+    /// The newest rows of a queue's journal with a `first_rv` up to `from`, newest first: at least two if there
+    /// are as many, more up to about `bytes` of events. The next page starts with the last row of this page, so
+    /// that the caller can check that the rows are consecutive.
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>>;
 
     /// How much of a queue's journal is kept, oldest first, in segments of up to `bytes` each (a

@@ -1,5 +1,5 @@
-//! The one who writes: commits batch after batch, runs the checkpoint beside them, trims what is no
-//! longer needed, and brings the journal back when it has failed.
+//! The writer commits the batches one after the other. Between commits it writes the checkpoint in chunks,
+//! trims the journal, and recovers the journal after a failure.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -21,28 +21,28 @@ use crate::clock::Clock;
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
 
-/// How often the files are looked after.
+/// How often the files are maintained.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
-/// While commits wait, they get this many times as much of the writer's time as a checkpoint. Each time
-/// the journal has grown anew by what lets a checkpoint begin, they get half of that, so that a load that
-/// never pauses does not leave the checkpoint ever further behind.
+/// While commits wait, they get this many times as much of the writer's time as a checkpoint. The share is
+/// halved each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint
+/// completes under a load that never pauses.
 const COMMIT_SHARE: u32 = 3;
-/// How long a journal that has failed waits before it tries again: this, then twice as long each time.
+/// The first wait before a failed store is reopened. Each later wait is twice as long.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// The longest of these waits.
+/// The longest wait before a failed store is reopened.
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// Rows of a deleted queue that are removed at a time.
+/// How many rows of a deleted queue are removed at a time.
 const SWEPT_ROWS: u32 = 1_000;
-/// Deleted queues that are looked at for one that has left rows.
+/// How many deleted queues are examined at a time for remaining rows.
 const SWEPT_QUEUES: usize = 64;
-/// After a checkpoint that failed, none begins for this long, and twice as long each time.
+/// The first wait after a failed checkpoint. Each later wait is twice as long.
 const CHECKPOINT_WAIT_MIN: Duration = Duration::from_secs(1);
-/// The longest of these waits.
+/// The longest wait after a failed checkpoint.
 const CHECKPOINT_WAIT_MAX: Duration = Duration::from_mins(1);
-/// Queues that are trimmed at a time, beside those that grow.
+/// How many idle queues are trimmed at a time.
 const TRIMMED_QUEUES: usize = 16;
 
-/// Writes what gathers, until the journal is closed.
+/// Writes the batches until the journal is closed.
 #[derive(Debug)]
 pub struct Writer<S> {
     store: S,
@@ -55,23 +55,23 @@ pub struct Writer<S> {
     checkpoint: Option<Checkpoint>,
     /// Bytes of events since the last checkpoint began.
     growth: u64,
-    /// How many of these let the next one begin.
+    /// The growth that starts the next checkpoint.
     growth_max: u64,
-    /// How many of these the checkpoint that runs makes up for.
+    /// The growth that the running checkpoint covers. It counts again if the checkpoint fails.
     growth_covered: u64,
-    pace: WriterOptions,
+    options: WriterOptions,
     /// No checkpoint begins before this instant.
     next_checkpoint_us: u64,
-    /// How long none began after the last one that failed.
+    /// The wait after the last failed checkpoint.
     checkpoint_wait: Duration,
-    /// While commits wait, no slice of a checkpoint comes before this instant.
-    next_slice_us: u64,
+    /// While commits wait, no checkpoint chunk is written before this instant.
+    next_chunk_us: u64,
     next_upkeep_us: u64,
-    /// Deleted queues whose rows may still be there.
+    /// Deleted queues that may have rows left.
     deleted: VecDeque<QueueId>,
 }
 
-/// A journal over a store that was just opened, and the writer that it needs; and which queues it holds.
+/// Opens a journal over a store that was just opened: the journal, its writer, and the list of queues.
 /// `cut` ends the final checkpoint early.
 ///
 /// # Errors
@@ -81,53 +81,54 @@ pub async fn open<S: Store>(
     clock: Clock,
     observer: Arc<dyn Observer>,
     cut: CancellationToken,
-    pace: WriterOptions,
+    options: WriterOptions,
 ) -> Result<(Journal, Writer<S>, Contents), recovery::Error> {
     let reading = reader.clone();
     let contents = on_own_thread(async move { recovery::contents(reading.as_ref()).await }).await?;
-    let commit_queue = Arc::new(CommitQueue::new(opening.numbers, pace.uncommitted_bytes_max));
-    let journal = Journal { commit_queue: commit_queue.clone(), floor: opening.numbers.floor, reader };
+    let Opening { numbers, epoch, next_row, .. } = opening;
+    let commit_queue = Arc::new(CommitQueue::new(numbers, epoch, options.uncommitted_bytes_max));
+    let journal = Journal { commit_queue: commit_queue.clone(), floor: numbers.floor, reader };
     let writer = Writer {
         store,
         commit_queue,
         observer,
         clock,
         cut,
-        next_row: opening.next_row,
+        next_row,
         logs: QueueLogs::new(),
         checkpoint: None,
         growth: 0,
-        growth_max: pace.growth_bytes_min,
+        growth_max: options.growth_bytes_min,
         growth_covered: 0,
-        pace,
+        options,
         next_checkpoint_us: 0,
         checkpoint_wait: Duration::ZERO,
-        next_slice_us: 0,
+        next_chunk_us: 0,
         next_upkeep_us: 0,
         deleted: contents.deleted.clone().into(),
     };
     Ok((journal, writer, contents))
 }
 
-/// Ends a writer before all queues of its store are loaded. The store is not closed in good order, which
-/// would be true only if they were.
+/// Stops a writer before all queues are loaded. The store is not marked as cleanly closed, which requires
+/// that every queue is intact.
 pub async fn abandon(writing: JoinHandle<()>) {
     writing.abort();
     let _aborted = writing.await;
 }
 
 impl<S: Store> Writer<S> {
-    /// Writes until the journal is closed and all that was gathered is committed.
+    /// Writes until the journal is closed and the last batch is committed.
     pub async fn run(mut self) {
-        let _alarm = Alarm(self.commit_queue.clone());
-        // Before anything else is written: what is not closed in good order must show.
-        while !self.write_or_fail(Writes { clean: Some(false), ..Writes::default() }).await {
+        let _guard = PanicGuard(self.commit_queue.clone());
+        // The first write: from here on, a store that is not closed again is recognised as such.
+        while !self.write_or_recover(Writes { clean: Some(false), ..Writes::default() }).await {
             if self.cut.is_cancelled() || self.commit_queue.is_closed() {
                 return self.store.close().await;
             }
         }
         while !self.commit_queue.is_closed() {
-            if !self.turn().await {
+            if !self.step().await {
                 self.commit_queue.wait(UPKEEP_PERIOD).await;
             }
         }
@@ -137,8 +138,8 @@ impl<S: Store> Writer<S> {
         self.end().await;
     }
 
-    /// Does what is next; tells whether there was anything.
-    async fn turn(&mut self) -> bool {
+    /// Does what is due. Returns whether anything was.
+    async fn step(&mut self) -> bool {
         let batch = self.commit_queue.take();
         let idle = batch.is_none();
         if let Some(batch) = batch {
@@ -148,93 +149,99 @@ impl<S: Store> Writer<S> {
         if self.checkpoint.is_none() && self.growth > self.growth_max && now_us >= self.next_checkpoint_us {
             self.begin_checkpoint();
         }
-        let slices = self.checkpoint.is_some() && (idle || now_us >= self.next_slice_us);
-        if slices {
-            self.slice().await;
+        let writes_chunk = self.checkpoint.is_some() && (idle || now_us >= self.next_chunk_us);
+        if writes_chunk {
+            self.write_chunk().await;
             let took = self.clock.since(now_us);
-            self.next_slice_us = now_us.saturating_add(micros(took * (1 + self.commit_share())));
+            self.next_chunk_us = now_us.saturating_add(micros(took * (1 + self.commit_share())));
         }
-        let keeps_up = now_us >= self.next_upkeep_us;
-        if keeps_up {
+        let maintains = now_us >= self.next_upkeep_us;
+        if maintains {
             self.next_upkeep_us = now_us.saturating_add(micros(UPKEEP_PERIOD));
             self.upkeep().await;
         }
-        slices || keeps_up || !idle
+        writes_chunk || maintains || !idle
     }
 
     fn commit_share(&self) -> u32 {
-        let late = self.growth.checked_div(self.growth_max).unwrap_or_default();
-        u32::try_from(late).ok().and_then(|late| COMMIT_SHARE.checked_shr(late)).unwrap_or_default()
+        let lateness = self.growth.checked_div(self.growth_max).unwrap_or_default();
+        let share = u32::try_from(lateness).ok().and_then(|lateness| COMMIT_SHARE.checked_shr(lateness));
+        share.unwrap_or_default()
     }
 
-    /// The checkpoint that runs, then one that knows all, so that the next start is quick; and the note
-    /// that all is in order. None of that if the store takes nothing: what was acknowledged is in it.
+    /// Completes the running checkpoint, then writes a last one, so that the next start replays nothing, and
+    /// marks the store as cleanly closed. If the store is down, none of this happens: everything that was
+    /// acknowledged is in the store already.
     async fn end(mut self) {
         self.finish_checkpoint().await;
         if self.checkpoint.is_none() && !self.commit_queue.is_down() {
             self.begin_checkpoint();
         }
         self.finish_checkpoint().await;
-        if self.commit_queue.is_in_good_order() {
-            self.write_or_fail(Writes { clean: Some(true), ..Writes::default() }).await;
+        if self.commit_queue.is_intact() {
+            self.write_or_recover(Writes { clean: Some(true), ..Writes::default() }).await;
         }
         self.store.close().await;
     }
 
     async fn finish_checkpoint(&mut self) {
         while self.checkpoint.is_some() && !self.cut.is_cancelled() {
-            self.slice().await;
+            self.write_chunk().await;
         }
     }
 
-    /// Commits a batch and tells those who wait for it; says whether it is durable.
+    /// Commits a batch and sets its outcome. Returns whether the batch is durable.
     async fn commit(&mut self, mut batch: Batch) -> bool {
         let begun_us = self.clock.monotonic_us();
-        let mut work = GroupedBatch::of(mem::take(&mut batch.ops));
-        let events = work.events();
-        let mut writes = work.writes(&mut self.next_row);
+        let mut grouped = GroupedBatch::of(mem::take(&mut batch.ops));
+        let events = grouped.events();
+        let mut writes = grouped.writes(&mut self.next_row);
         self.growth += writes.journal.iter().map(|row| row.events.len() as u64).sum::<u64>();
         self.add_trims(&mut writes);
         let trims = writes.trimmed.clone();
         if !writes.is_empty()
-            && let Err(error) = self.store.write(writes).await
+            && let Err(error) = self.write(writes).await
         {
-            self.fail_and_reopen(&error, Some(batch)).await;
+            self.fail_and_recover(&error, Some(batch)).await;
             return false;
         }
-        self.growth += work.replayed_bytes();
-        for queue in &work.released {
+        self.growth += grouped.replayed_bytes();
+        for queue in &grouped.released {
             self.checkpoint.iter_mut().for_each(|checkpoint| checkpoint.release(*queue));
         }
-        self.deleted.extend(work.enter(&mut self.logs, self.pace.segment_bytes));
+        self.deleted.extend(grouped.record(&mut self.logs, self.options.segment_bytes));
         batch.end(Ok(()));
-        self.trimmed(&trims);
+        self.record_trims(&trims);
         if events > 0 {
             self.observer.committed(events, self.clock.since(begun_us));
         }
         true
     }
 
+    async fn write(&mut self, writes: Writes) -> Result<(), store::Error> {
+        self.store.write(Writes { epoch: self.commit_queue.epoch(), ..writes }).await
+    }
+
     fn begin_checkpoint(&mut self) {
         self.growth_covered = mem::take(&mut self.growth);
         let queues = self.logs.keys().copied().collect();
-        self.checkpoint = Some(Checkpoint::new(queues, self.clock.monotonic_us(), self.pace.clone()));
+        self.checkpoint = Some(Checkpoint::new(queues, self.clock.monotonic_us(), self.options.clone()));
     }
 
-    /// One slice of the checkpoint. It is written after all that it may know of.
-    async fn slice(&mut self) {
+    /// Writes one chunk of the checkpoint, after all batches whose events the chunk may contain.
+    async fn write_chunk(&mut self) {
         let Some(checkpoint) = &mut self.checkpoint else { return };
-        let mut writes = checkpoint.next(&self.logs, &self.commit_queue);
+        let mut writes = checkpoint.next_chunk(&self.logs, &self.commit_queue);
         for _ in 0..self.commit_queue.len() {
             let Some(batch) = self.commit_queue.take() else { break };
             if !self.commit(batch).await {
                 return;
             }
         }
-        // A queue whose deletion has just been committed must not come back by its checkpoint.
+        // These batches may have deleted a queue; its checkpoint must not bring it back.
         writes.retain(|queue| self.logs.contains_key(&queue));
         let begun_us = self.clock.monotonic_us();
-        if !self.write_or_fail(writes).await {
+        if !self.write_or_recover(writes).await {
             return;
         }
         let took = self.clock.since(begun_us);
@@ -246,17 +253,17 @@ impl<S: Store> Writer<S> {
         }
         if let Some(ended) = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended()) {
             let live: u64 = self.logs.values().map(|log| log.live_bytes).sum();
-            self.growth_max = self.pace.growth_bytes_min.max(live / 2);
+            self.growth_max = self.options.growth_bytes_min.max(live / 2);
             self.checkpoint_wait = Duration::ZERO;
             self.observer.checkpointed(self.clock.since(ended.begun_us()));
         }
     }
 
-    /// Adds what may go of the queues that `writes` appends to: as much as comes goes.
+    /// Trims the queues that `writes` appends to, so that a growing journal is trimmed as fast as it grows.
     fn add_trims(&self, writes: &mut Writes) {
         let now = Time::from_micros(self.clock.wall_us());
         for row in &writes.journal {
-            let rv = self.logs.get(&row.queue).and_then(|log| log.expendable(now));
+            let rv = self.logs.get(&row.queue).and_then(|log| log.trimmable(now));
             let trim = rv.map(|rv| (row.queue, rv));
             if trim.is_some() && trim.as_ref() != writes.trimmed.last() {
                 writes.trimmed.extend(trim);
@@ -264,7 +271,7 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    fn trimmed(&mut self, trims: &[(QueueId, Rv)]) {
+    fn record_trims(&mut self, trims: &[(QueueId, Rv)]) {
         for (queue, rv) in trims {
             if let Some(log) = self.logs.get_mut(queue) {
                 log.trimmed(*rv);
@@ -272,31 +279,31 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    /// Removes what is too old and what deleted queues have left, and keeps the files in bounds.
+    /// Removes rows that are too old and rows of deleted queues, and keeps the files bounded.
     async fn upkeep(&mut self) {
         let now = Time::from_micros(self.clock.wall_us());
-        let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.expendable(now)?)));
+        let old = self.logs.iter().filter_map(|(queue, log)| Some((*queue, log.trimmable(now)?)));
         let mut writes = Writes { trimmed: old.take(TRIMMED_QUEUES).collect(), ..Writes::default() };
         self.add_deleted(&mut writes).await;
         let trims = writes.trimmed.clone();
         let more = !writes.is_empty();
-        if more && !self.write_or_fail(writes).await {
+        if more && !self.write_or_recover(writes).await {
             return;
         }
-        self.trimmed(&trims);
+        self.record_trims(&trims);
         match self.store.upkeep().await {
             Ok(size) => {
                 let lag = self.logs.values().map(QueueLog::lag).sum();
                 self.observer.sized(size.bytes, lag);
             }
-            Err(error) => self.fail_and_reopen(&error, None).await,
+            Err(error) => self.fail_and_recover(&error, None).await,
         }
         if more {
             self.next_upkeep_us = 0;
         }
     }
 
-    /// Adds what may go of deleted queues: rows of the first that has any, and all of those before it.
+    /// Adds rows of the first deleted queue that has any, and the rows in `queues` of those before it.
     async fn add_deleted(&mut self, writes: &mut Writes) {
         for _ in 0..SWEPT_QUEUES {
             let Some(queue) = self.deleted.front().copied() else { return };
@@ -312,30 +319,30 @@ impl<S: Store> Writer<S> {
         }
     }
 
-    async fn write_or_fail(&mut self, writes: Writes) -> bool {
-        let written = self.store.write(writes).await;
+    async fn write_or_recover(&mut self, writes: Writes) -> bool {
+        let written = self.write(writes).await;
         if let Err(error) = &written {
-            self.fail_and_reopen(error, None).await;
+            self.fail_and_recover(error, None).await;
         }
         written.is_ok()
     }
 
-    /// Fails the batch and all behind it, then waits until the store takes writes again. Once the journal is closed nobody
-    /// else waits for that, and it is tried once.
-    async fn fail_and_reopen(&mut self, error: &store::Error, batch: Option<Batch>) {
-        tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it is back");
-        // Queues must know that what was captured of them is lost before the journal can be back.
+    /// Fails `batch` and all batches behind it, then reopens the store until it accepts writes. Once the
+    /// journal is closed, the store is reopened only once: no caller waits for it.
+    async fn fail_and_recover(&mut self, error: &store::Error, batch: Option<Batch>) {
+        tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it has recovered");
+        // The queues must learn that their captured parts are lost before the journal accepts events again.
         if let Some(checkpoint) = self.checkpoint.take() {
             checkpoint.lose();
             self.growth += mem::take(&mut self.growth_covered);
-            // It may have been what failed, for want of more room than commits need.
+            // The checkpoint may be what failed: it needs more room on the disk than commits do.
             self.checkpoint_wait = (self.checkpoint_wait * 2).clamp(CHECKPOINT_WAIT_MIN, CHECKPOINT_WAIT_MAX);
             self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(micros(self.checkpoint_wait));
         }
         self.commit_queue.go_down(Error::from(error), batch);
         let mut wait = RETRY_MIN;
-        let mut told = error.to_string();
-        loop {
+        let mut reported = error.to_string();
+        let epoch = loop {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(wait) => {}
@@ -343,26 +350,29 @@ impl<S: Store> Writer<S> {
                 () = self.cut.cancelled() => return,
             }
             wait = (wait * 2).min(RETRY_MAX);
-            // Asked before: it may be closed while this is tried.
+            // Read before the attempt, during which the journal may be closed.
             let is_closed = self.commit_queue.is_closed();
-            let Err(error) = self.store.reopen().await else { break };
+            let error = match self.store.reopen().await {
+                Ok(epoch) => break epoch,
+                Err(error) => error,
+            };
             self.commit_queue.go_down(Error::from(&error), None);
             if is_closed {
                 return;
             }
-            if mem::replace(&mut told, error.to_string()) != told {
+            if mem::replace(&mut reported, error.to_string()) != reported {
                 tracing::error!(error = %with_causes(&error), "the journal is still down");
             }
-        }
-        self.commit_queue.come_up();
-        tracing::info!("the journal is back");
+        };
+        self.commit_queue.come_up(epoch);
+        tracing::info!(epoch = epoch.0, "the journal has recovered");
     }
 }
 
-/// Lets nobody wait for a writer that has panicked.
-struct Alarm(Arc<CommitQueue>);
+/// Fails all commits if the writer panics, so that no caller waits for a writer that is gone.
+struct PanicGuard(Arc<CommitQueue>);
 
-impl Drop for Alarm {
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.go_down(Error::OutcomeUnknown, None);

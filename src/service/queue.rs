@@ -24,7 +24,7 @@ use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
 use crate::journal::recovery::Loaded;
-use crate::journal::store::QueueId;
+use crate::journal::store::{Epoch, QueueId};
 use crate::journal::{Commit, Journal, QueueMeta};
 use crate::lifecycle::Shutdown;
 
@@ -96,7 +96,7 @@ impl Handle {
         if context.journal.is_some() {
             queue.journaled();
             queue.set_committed(queue.resource_version());
-            commits.resume(queue.resource_version(), 0, commit.clone());
+            commits.resume(queue.resource_version(), Epoch::default(), commit.clone());
             commits.newest = commit;
         }
         Self {
@@ -117,16 +117,16 @@ impl Handle {
     pub(super) fn loaded(
         meta: QueueMeta,
         loaded: Loaded,
-        failures: u64,
+        epoch: Epoch,
         unclean: bool,
         context: Context,
     ) -> Self {
-        let commit = context.journal.as_ref().map(|(journal, _)| journal.resume(&loaded, failures));
+        let commit = context.journal.as_ref().map(|(journal, _)| journal.resume(&loaded, epoch));
         let last_rv = loaded.last_rv;
         let handle = Self::new(meta, loaded.queue, Commit::done(), context);
         let mut state = handle.lock();
         state.queue.set_committed(last_rv);
-        state.commits.resume(last_rv, failures, commit.unwrap_or_default());
+        state.commits.resume(last_rv, epoch, commit.unwrap_or_default());
         state.queue.recover(handle.now(), unclean);
         // The queue has no waiting pops, no task and no readers yet, so only the events matter.
         let _effects = state.take_effects(handle.journal());
@@ -268,11 +268,11 @@ impl Handle {
 
     /// Deletes the queue: waiting pops are answered, and later calls fail. Returns its last event, and the commit of the
     /// deletion.
-    pub(super) fn delete(&self, failures: u64) -> Result<(Rv, Commit), Error> {
+    pub(super) fn delete(&self, epoch: Epoch) -> Result<(Rv, Commit), Error> {
         let state = self.open()?;
         let last_rv = state.queue.resource_version();
         let commit = match self.journal() {
-            Some((journal, id)) => journal.delete(*id, self.meta.clone(), last_rv, failures),
+            Some((journal, id)) => journal.delete(*id, self.meta.clone(), last_rv, epoch),
             None => Commit::done(),
         };
         self.end(state, &Error::QueueDeleted, &commit);

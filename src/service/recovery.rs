@@ -14,7 +14,7 @@ use super::registry::Registry;
 use crate::causes::with_causes;
 use crate::engine::Queue;
 use crate::journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
-use crate::journal::store::{QueueId, QueueRow};
+use crate::journal::store::{Epoch, QueueId, QueueRow};
 use crate::journal::{self, Journal, Live};
 
 /// How long to wait before what could not be loaded is tried again: this, then twice as long each time.
@@ -56,14 +56,14 @@ impl Handle {
     }
 
     /// Goes on with the queue as it was loaded, if it is still lost. Waiting pops get keys of the loaded state.
-    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, failures: u64, unclean: bool) {
+    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, epoch: Epoch, unclean: bool) {
         let unlocked = {
             let mut state = self.lock();
             if state.deleted || state.lost.is_none() {
                 // Another recovery was faster: what was loaded here is older than the queue.
                 return;
             }
-            let commit = journal.resume(&loaded, failures);
+            let commit = journal.resume(&loaded, epoch);
             if matches!(commit.outcome(), Some(Err(_))) {
                 // The journal has failed again, so the queue will be loaded again.
                 return;
@@ -74,7 +74,7 @@ impl Handle {
             state.generation += 1;
             state.lost = None;
             state.queue.set_committed(last_rv);
-            state.commits.resume(last_rv, failures, commit);
+            state.commits.resume(last_rv, epoch, commit);
             state.repeated.retain(|token| *token <= last_rv);
             state.queue.recover(now, unclean);
             drop_elsewhere(before);
@@ -103,7 +103,7 @@ impl Registry {
             for row in &contents.live {
                 let loaded = load(journal, row, progress).await?;
                 // The contents were read before the journal could fail.
-                self.adopt(journal, loaded, 0);
+                self.adopt(journal, loaded, self.recovered());
             }
             Ok::<(), recovery::Error>(())
         };
@@ -154,18 +154,18 @@ impl Registry {
         let mut health = journal.health();
         let (mut reported, mut wait) = (Vec::new(), RETRY_MIN);
         loop {
-            let handled = self.handled();
-            let back = health.wait_for(|health| health.failures > handled && health.down.is_none());
-            let Ok(failures) = back.await.map(|health| health.failures) else { return };
-            let problems = match self.reload(journal, failures).await {
+            let recovered = self.recovered();
+            let up = health.wait_for(|health| health.epoch > recovered && health.down.is_none());
+            let Ok(epoch) = up.await.map(|health| health.epoch) else { return };
+            let problems = match self.reload(journal, epoch).await {
                 Ok(problems) => {
-                    self.set_looked_after(failures);
+                    self.set_reloaded(epoch);
                     problems
                 }
                 Err(error) => vec![with_causes(&error)],
             };
             if problems.is_empty() {
-                self.set_handled(failures);
+                self.set_recovered(epoch);
                 (reported, wait) = (problems, RETRY_MIN);
                 continue;
             }
@@ -176,23 +176,23 @@ impl Registry {
                 (reported, wait) = (problems, RETRY_MIN);
             }
             // Another failure may lose more queues in the meantime.
-            let anew = health.wait_for(|health| health.failures > failures && health.down.is_none());
+            let anew = health.wait_for(|health| health.epoch > epoch && health.down.is_none());
             let _ = tokio::time::timeout(wait, anew).await;
             wait = (wait * 2).min(RETRY_MAX);
         }
     }
 
-    /// Loads the queues again that were lost since the journal had failed so often. Returns what could not be loaded. As long as
-    /// something could not, no queue is created or deleted.
+    /// Loads the queues again that were lost before `epoch`. Returns the problems of queues that can't be loaded. While there
+    /// are any, no queue is created or deleted.
     async fn reload(
         self: &Arc<Self>,
         journal: &Journal,
-        failures: u64,
+        epoch: Epoch,
     ) -> Result<Vec<String>, recovery::Error> {
         let begun_us = self.clock().monotonic_us();
         let reader = journal.reader().clone();
         let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
-        journal.found_deleted(contents.deleted, failures);
+        journal.found_deleted(contents.deleted, epoch);
         let progress = Arc::new(Progress::default());
         let mut problems = Vec::new();
         let mut rows: BTreeMap<_, _> = contents.live.into_iter().map(|row| (row.id, row)).collect();
@@ -200,7 +200,7 @@ impl Registry {
             let row = handle.journal().and_then(|(_, id)| rows.remove(id));
             match row {
                 Some(row) if handle.is_lost() => match load(journal, &row, &progress).await {
-                    Ok(loaded) => handle.resume(journal, loaded, failures, self.is_unclean()),
+                    Ok(loaded) => handle.resume(journal, loaded, epoch, self.is_unclean()),
                     Err(error) => problems.push(problem(&row, &error)),
                 },
                 Some(_) => {}
@@ -213,7 +213,7 @@ impl Registry {
         // The commits that deleted these queues have failed.
         for row in rows.values() {
             match load(journal, row, &progress).await {
-                Ok(loaded) => self.adopt(journal, loaded, failures),
+                Ok(loaded) => self.adopt(journal, loaded, epoch),
                 Err(error) => problems.push(problem(row, &error)),
             }
         }
@@ -253,15 +253,15 @@ impl Registry {
         handle: &Arc<Handle>,
     ) -> Result<(), String> {
         let Some((_, id)) = handle.journal() else { return Ok(()) };
-        let failures = journal.check().map_err(|error| error.to_string())?;
+        let epoch = journal.check().map_err(|error| error.to_string())?;
         // All events that the queue has pushed are durable then, and the checkpoint writes no more of its keys.
-        journal.release(*id, failures).wait().await.map_err(|error| error.to_string())?;
+        journal.release(*id, epoch).wait().await.map_err(|error| error.to_string())?;
         let reader = journal.reader().as_ref();
         let row = row_of(reader.queues().await.map_err(|error| with_causes(&error))?, *id);
         let row = row.ok_or("it is not in the store")?;
         let loaded = load(journal, &row, &Arc::default()).await;
         let loaded = loaded.map_err(|error| problem(&row, &error))?;
-        handle.resume(journal, loaded, failures, self.is_unclean());
+        handle.resume(journal, loaded, epoch, self.is_unclean());
         tracing::info!(queue = %handle.name(), "the queue is loaded again after a panic");
         Ok(())
     }

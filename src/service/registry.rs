@@ -20,7 +20,7 @@ use crate::engine::time::Time;
 use crate::engine::{Queue, Seed};
 use crate::journal::record::Identity;
 use crate::journal::recovery::{Loaded, Progress};
-use crate::journal::store::QueueId;
+use crate::journal::store::{Epoch, QueueId};
 use crate::journal::{self, Commit, Journal, Live, QueueMeta};
 use crate::lifecycle::Shutdown;
 
@@ -57,10 +57,10 @@ pub struct Registry {
     defaults: Arc<Config>,
     clock: Clock,
     journal: Option<Journal>,
-    /// How many failures of the journal the queues have recovered from.
-    handled: AtomicU64,
-    /// After how many of them every queue was loaded again that can be loaded.
-    looked_after: AtomicU64,
+    /// The epoch of the journal in which every queue is intact.
+    recovered: AtomicU64,
+    /// The epoch of the journal in which every queue that can be loaded is intact.
+    reloaded: AtomicU64,
     /// Whether the store was not closed cleanly.
     unclean: AtomicBool,
     progress: Arc<Progress>,
@@ -95,12 +95,14 @@ impl Registry {
         metrics: Metrics,
     ) -> Self {
         let floor = journal.as_ref().map_or(0, Journal::floor);
+        let Epoch(epoch) =
+            journal.as_ref().map(|journal| journal.health().borrow().epoch).unwrap_or_default();
         Self {
             limits,
             defaults: Arc::new(defaults),
             clock,
-            handled: AtomicU64::new(0),
-            looked_after: AtomicU64::new(0),
+            recovered: AtomicU64::new(epoch),
+            reloaded: AtomicU64::new(epoch),
             unclean: AtomicBool::new(false),
             progress: Arc::default(),
             ready: AtomicBool::new(journal.is_none()),
@@ -210,7 +212,7 @@ impl Registry {
         if queues.live.len() >= self.limits.max_queues {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues });
         }
-        let failures = self.check_journal()?;
+        let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
         let mut queue = Queue::new(config, queues.floor, created_at);
         if auto_created {
@@ -219,7 +221,7 @@ impl Registry {
         let meta = QueueMeta { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
         let (journal, commit) = match &self.journal {
             Some(journal) => {
-                let (id, commit) = journal.create(meta.clone(), queue.queue_state(), failures);
+                let (id, commit) = journal.create(meta.clone(), queue.queue_state(), epoch);
                 (Some((journal.clone(), id)), commit)
             }
             None => (None, Commit::done()),
@@ -236,8 +238,8 @@ impl Registry {
     pub fn delete(&self, name: &Name) -> Result<Commit, Error> {
         let mut queues = self.queues.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
-        let failures = self.check_journal()?;
-        let (last_rv, commit) = handle.delete(failures)?;
+        let epoch = self.check_journal()?;
+        let (last_rv, commit) = handle.delete(epoch)?;
         self.metrics.forget(handle.metrics());
         queues.live.remove(name);
         queues.floor = queues.floor.max(last_rv);
@@ -246,11 +248,11 @@ impl Registry {
     }
 
     /// Adds a queue that was loaded, and starts it.
-    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, failures: u64) {
+    pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, epoch: Epoch) {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let context = self.context(&name, Some((journal.clone(), id)));
         let meta = QueueMeta { name, incarnation, created_at };
-        let handle = Arc::new(Handle::loaded(meta, loaded, failures, self.is_unclean(), context));
+        let handle = Arc::new(Handle::loaded(meta, loaded, epoch, self.is_unclean(), context));
         self.start(&mut self.queues.write(), &handle);
     }
 
@@ -290,17 +292,17 @@ impl Registry {
     }
 
     /// Checks that queues may be created and deleted: the journal takes events, and every queue was loaded again after its
-    /// last failure. Returns how often the journal has failed.
+    /// last failure. Returns the epoch of the journal.
     ///
     /// # Errors
     /// [`Error::Journal`] otherwise.
-    pub fn check_journal(&self) -> Result<u64, Error> {
-        let Some(journal) = &self.journal else { return Ok(0) };
-        let failures = journal.admit()?;
-        if failures > self.handled() {
+    pub fn check_journal(&self) -> Result<Epoch, Error> {
+        let Some(journal) = &self.journal else { return Ok(Epoch::default()) };
+        let epoch = journal.admit()?;
+        if epoch > self.recovered() {
             return Err(journal::Error::OutcomeUnknown.into());
         }
-        Ok(failures)
+        Ok(epoch)
     }
 
     /// Checks that queues work: the journal takes events for each queue that can be loaded. Without a journal, no queue is
@@ -313,7 +315,7 @@ impl Registry {
             let is_broken = self.handles().iter().any(|handle| handle.is_broken());
             return if is_broken { Err(Error::Broken) } else { Ok(()) };
         };
-        if journal.check()? > self.looked_after.load(Ordering::Acquire) {
+        if journal.check()? > Epoch(self.reloaded.load(Ordering::Acquire)) {
             return Err(journal::Error::OutcomeUnknown.into());
         }
         Ok(())
@@ -354,7 +356,7 @@ impl Registry {
             let _lost = handle.change(|_, _| ());
         }
         if let Some(journal) = &self.journal {
-            journal.close(self.handled());
+            journal.close(self.recovered());
         }
     }
 
@@ -384,18 +386,18 @@ impl Registry {
         self.queues.read().live.values().cloned().collect()
     }
 
-    /// How many failures of the journal the queues have recovered from.
+    /// The epoch of the journal in which every queue is intact.
     #[must_use]
-    pub fn handled(&self) -> u64 {
-        self.handled.load(Ordering::Acquire)
+    pub fn recovered(&self) -> Epoch {
+        Epoch(self.recovered.load(Ordering::Acquire))
     }
 
-    pub(super) fn set_handled(&self, failures: u64) {
-        self.handled.store(failures, Ordering::Release);
+    pub(super) fn set_recovered(&self, epoch: Epoch) {
+        self.recovered.store(epoch.0, Ordering::Release);
     }
 
-    pub(super) fn set_looked_after(&self, failures: u64) {
-        self.looked_after.store(failures, Ordering::Release);
+    pub(super) fn set_reloaded(&self, epoch: Epoch) {
+        self.reloaded.store(epoch.0, Ordering::Release);
     }
 
     /// Whether the store was not closed cleanly, so that queues skip event numbers when they are loaded. They do so at later

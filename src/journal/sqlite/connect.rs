@@ -13,7 +13,7 @@ use super::error::{WAY_OUT, database, file};
 use super::files::Paths;
 use super::mark::Reached;
 use super::{Sync, sql};
-use crate::journal::store::{Error, Numbers, Opening};
+use crate::journal::store::{Epoch, Error, Numbers, Opening};
 
 /// The application id in the header of the database: "delq".
 const APPLICATION_ID: i64 = 1_684_368_497;
@@ -191,12 +191,36 @@ pub(super) async fn state(connection: &mut SqliteConnection) -> Result<State, Er
     state_of(&row).map_err(failed)
 }
 
+/// Begins the next epoch, if the store is still in the epoch `own`. If an earlier attempt is `in_doubt`, it may
+/// have succeeded, and the store may already be in the following epoch.
+pub(super) async fn next_epoch(
+    connection: &mut SqliteConnection,
+    own: Epoch,
+    in_doubt: bool,
+) -> Result<Epoch, Error> {
+    let failed = |said| database("begin an epoch", said);
+    let last = own.0 + u64::from(in_doubt);
+    let next = sqlx::query_scalar::<_, i64>(sql::NEXT_EPOCH).bind(own.0.cast_signed());
+    let next = next.bind(last.cast_signed());
+    match next.fetch_optional(&mut *connection).await.map_err(failed)? {
+        Some(next) => Ok(Epoch(next.cast_unsigned())),
+        None => Err(Error::Fenced { own, found: epoch(connection).await.map_err(failed)? }),
+    }
+}
+
+/// The epoch of the store.
+pub(super) async fn epoch(connection: &mut SqliteConnection) -> Result<Epoch, sqlx::Error> {
+    let epoch = sqlx::query_scalar::<_, i64>(sql::EPOCH).fetch_one(connection).await?;
+    Ok(Epoch(epoch.cast_unsigned()))
+}
+
 fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     let number = |index| row.try_get_unchecked::<i64, usize>(index).map(i64::cast_unsigned);
     let next_row = number(1)?;
     let queue = row.try_get_unchecked(2)?;
     let numbers = Numbers { queue, version: number(3)?, floor: number(4)? };
-    let opening = Opening { clean: number(0)? != 0, next_row, numbers };
+    let epoch = Epoch(number(5)?);
+    let opening = Opening { clean: number(0)? != 0, next_row, numbers, epoch };
     Ok(State { opening, reached: Reached { row: next_row.saturating_sub(1), version: numbers.version } })
 }
 

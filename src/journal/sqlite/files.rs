@@ -158,7 +158,7 @@ impl Lock {
             Err(TryLockError::WouldBlock) => {
                 let holder = match file.try_lock_shared() {
                     // A reader does not write its process id. The file still contains that of the last server.
-                    Ok(()) => Holder::Onlooker,
+                    Ok(()) => Holder::Reader,
                     Err(_) => holder(&mut file),
                 };
                 return Err(Error::Locked { at: paths.folder.clone(), holder });

@@ -1,16 +1,21 @@
-//! Reads beside the writer, each on a connection of its own that can't write.
+//! Reads committed rows on read-only connections.
 //!
-//! Readers never wait for the writer nor it for them, but for as long as a statement runs, the WAL can't
-//! be started over. So reads are pages, and each page is one short statement or two.
+//! Readers and the writer never wait for each other. But while a statement reads, the WAL can't start over. So
+//! reads come in pages, and each page takes one or two short statements.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use futures_util::future::BoxFuture;
-use sqlx::Connection;
-use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection, SqliteRow};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use sqlx::Connection as _;
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::{
+    Sqlite as Database, SqliteArguments, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow,
+};
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::{WAY_OUT, database};
@@ -23,81 +28,92 @@ use crate::journal::store::{
     Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow,
 };
 
-/// Most statements that read at once; others wait for their turn.
-const LANES_MAX: usize = 4;
+/// Most statements that read at the same time; further ones wait.
+const CONNECTIONS_MAX: u32 = 4;
+/// How long a read waits for a connection. The time limit of its request is much shorter.
+const ACQUIRE_MAX: Duration = Duration::from_hours(1);
 
 pub(super) type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
-/// Reads a store, whoever writes it.
-pub struct SqliteReader(Arc<Lanes>);
+/// Reads a store beside its writer, or a snapshot of a store.
+pub struct SqliteReader(Arc<ReadPool>);
 
 /// The connections of a reader.
-pub(super) struct Lanes {
-    paths: Paths,
-    places: Semaphore,
-    /// Connections that nobody uses now. Invariant: at most [`LANES_MAX`] with those that are used.
-    idle: Mutex<Vec<SqliteConnection>>,
-    /// Whether it has one connection for good, because no other would see the same.
-    is_snapshot: bool,
+enum ReadPool {
+    /// Connections that are opened on demand. Each statement sees the newest commits.
+    Live(SqlitePool),
+    /// One connection in one transaction. Every statement sees the same commits. `None` once it is closed.
+    Snapshot(Mutex<Option<SqliteConnection>>),
+}
+
+/// A connection that is in use.
+enum Reading<'a> {
+    Pooled(PoolConnection<Database>),
+    Snapshot(MappedMutexGuard<'a, SqliteConnection>),
+}
+
+impl Deref for Reading<'_> {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        match self {
+            Self::Pooled(connection) => connection,
+            Self::Snapshot(connection) => connection,
+        }
+    }
+}
+
+impl DerefMut for Reading<'_> {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        match self {
+            Self::Pooled(connection) => connection,
+            Self::Snapshot(connection) => connection,
+        }
+    }
 }
 
 impl fmt::Debug for SqliteReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteReader").field("paths", &self.0.paths).finish_non_exhaustive()
-    }
-}
-
-/// A connection for one reader. It goes back only if it served without an error: one that was left in
-/// the middle of a statement is closed.
-struct Lane<'a> {
-    lanes: &'a Lanes,
-    connection: SqliteConnection,
-    _place: SemaphorePermit<'a>,
-}
-
-impl Lane<'_> {
-    fn done(self) {
-        self.lanes.put_back(self.connection);
+        f.debug_struct("SqliteReader").finish_non_exhaustive()
     }
 }
 
 impl SqliteReader {
-    /// Reads a store that was found to be good; connections are opened when they are needed.
-    pub(super) fn new(paths: Paths) -> Self {
-        Self::over(paths, LANES_MAX, Vec::new(), false)
+    /// Reads a store that was checked before. Connections are opened on demand.
+    pub(super) fn new(paths: &Paths) -> Self {
+        let options = SqlitePoolOptions::new()
+            .max_connections(CONNECTIONS_MAX)
+            .acquire_timeout(ACQUIRE_MAX)
+            .test_before_acquire(false)
+            .idle_timeout(None)
+            .max_lifetime(None);
+        Self(Arc::new(ReadPool::Live(options.connect_lazy_with(connect::reading(&paths.database)))))
     }
 
-    /// Reads all on one connection, within its transaction.
-    pub(super) fn snapshot(paths: Paths, connection: SqliteConnection) -> Self {
-        Self::over(paths, 1, vec![connection], true)
+    /// Reads on one connection, within its transaction.
+    pub(super) fn snapshot(connection: SqliteConnection) -> Self {
+        Self(Arc::new(ReadPool::Snapshot(Mutex::new(Some(connection)))))
     }
 
-    fn over(paths: Paths, places: usize, idle: Vec<SqliteConnection>, is_snapshot: bool) -> Self {
-        let (places, idle) = (Semaphore::new(places), Mutex::new(idle));
-        Self(Arc::new(Lanes { paths, places, idle, is_snapshot }))
-    }
-
-    /// Waits until the connections that nobody uses are closed.
+    /// Closes all connections.
     pub(super) async fn close(self) {
-        let idle = std::mem::take(&mut *self.0.idle());
-        for connection in idle {
-            // Reading is all it did.
-            let _ = connection.close().await;
+        match &*self.0 {
+            ReadPool::Live(pool) => pool.close().await,
+            ReadPool::Snapshot(connection) => {
+                if let Some(connection) = connection.lock().await.take() {
+                    // A connection that only reads has nothing to lose.
+                    let _ = connection.close().await;
+                }
+            }
         }
     }
 
-    /// Checks every page and every index, and tells what is wrong; nothing if all is well. It reads the
-    /// whole file.
+    /// Checks every page and every index of the database. Returns the damage, which is empty for a good database.
     pub(super) async fn integrity_check(&self) -> Result<Vec<String>, Error> {
-        let mut lane = self.0.lane().await?;
-        let found = connect::findings(&mut lane.connection, sql::INTEGRITY_CHECK).await;
-        if found.is_ok() || self.0.is_snapshot {
-            lane.done();
-        }
-        found
+        connect::findings(&mut *self.0.connection().await?, sql::INTEGRITY_CHECK).await
     }
 
-    /// Rows of a query until `take` has enough and says false.
+    /// Reads rows of a query until `take` returns false.
     pub(super) async fn some<K: Default>(
         &self,
         doing: &str,
@@ -108,34 +124,24 @@ impl SqliteReader {
     }
 }
 
-impl Lanes {
-    fn idle(&self) -> MutexGuard<'_, Vec<SqliteConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put_back(&self, connection: SqliteConnection) {
-        self.idle().push(connection);
-    }
-
-    async fn lane(&self) -> Result<Lane<'_>, Error> {
-        let failed = |said: tokio::sync::AcquireError| Error::Failed {
-            doing: "read".to_owned(),
-            source: Some(said.into()),
-        };
-        let place = self.places.acquire().await.map_err(failed)?;
-        let idle = self.idle().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None if self.is_snapshot => {
-                let doing = "read on: a statement before was left in its middle".to_owned();
-                return Err(Error::Failed { doing, source: None });
+impl ReadPool {
+    async fn connection(&self) -> Result<Reading<'_>, Error> {
+        match self {
+            Self::Live(pool) => {
+                let connection = pool.acquire().await;
+                connection.map(Reading::Pooled).map_err(|said| database("open a connection that reads", said))
             }
-            None => connect::reader(&self.paths.database).await?,
-        };
-        Ok(Lane { lanes: self, connection, _place: place })
+            Self::Snapshot(connection) => {
+                let connection = MutexGuard::try_map(connection.lock().await, Option::as_mut);
+                connection.map(Reading::Snapshot).map_err(|_closed| Error::Failed {
+                    doing: "read a snapshot that is closed".to_owned(),
+                    source: None,
+                })
+            }
+        }
     }
 
-    /// All rows of a query.
+    /// Reads all rows of a query.
     async fn all<T>(
         &self,
         doing: &str,
@@ -149,7 +155,7 @@ impl Lanes {
         .await
     }
 
-    /// Rows of a query until `take` has enough and says false.
+    /// Reads rows of a query until `take` returns false.
     async fn some<K: Default>(
         &self,
         doing: &str,
@@ -158,30 +164,20 @@ impl Lanes {
     ) -> Result<K, Error> {
         let failed = |said| match said {
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Error::Damaged {
-                found: format!("a value of another kind was found when it was to {doing}. {WAY_OUT}"),
+                found: format!("it failed to {doing}: a value has another type than its column. {WAY_OUT}"),
             },
             said => database(doing, said),
         };
-        let mut lane = self.lane().await?;
+        let mut connection = self.connection().await?;
         let mut kept = K::default();
-        let mut read = Ok(());
-        {
-            let mut stream = query.fetch(&mut lane.connection);
-            while let Some(row) = stream.try_next().await.transpose() {
-                match row.and_then(|row| take(&mut kept, row)) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(said) => {
-                        read = Err(failed(said));
-                        break;
-                    }
-                }
+        let mut rows = query.fetch(&mut *connection);
+        while let Some(row) = rows.try_next().await.map_err(failed)? {
+            if !take(&mut kept, row).map_err(failed)? {
+                break;
             }
         }
-        if read.is_ok() || self.is_snapshot {
-            lane.done();
-        }
-        read.map(|()| kept)
+        drop(rows);
+        Ok(kept)
     }
 
     async fn read_journal(&self, queue: QueueId, after: Rv, bytes: usize) -> Result<Vec<JournalRow>, Error> {
@@ -232,15 +228,15 @@ impl Lanes {
     }
 }
 
-/// Rows of a queue's journal that lie together.
+/// Consecutive rows of a queue's journal.
 #[derive(Default)]
 struct Range {
-    /// The `first_rv` of the row that was seen first and of the one that was seen last.
+    /// The `first_rv` of the first row and of the last row.
     ends: Option<(Rv, Rv)>,
     rows: u64,
-    /// Bytes of their events.
+    /// Bytes of the events of all rows.
     bytes: u64,
-    /// Whether there is at least one row behind.
+    /// Whether at least one more row follows.
     has_more: bool,
 }
 
@@ -257,12 +253,12 @@ impl Range {
     }
 }
 
-/// Reads a page from now on, while whoever wants it does something else.
+/// Starts to read a page at once, while the caller does something else.
 fn ahead<T: Send + 'static>(
     doing: &'static str,
     page: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> BoxFuture<'static, Result<T, Error>> {
-    #[expect(clippy::disallowed_methods, reason = "whoever waits for the page has the task")]
+    #[expect(clippy::disallowed_methods, reason = "the returned future owns the task")]
     let page = AbortOnDropHandle::new(tokio::spawn(page));
     Box::pin(async move {
         page.await.unwrap_or_else(|ended| {
@@ -278,15 +274,15 @@ impl Reader for SqliteReader {
 
     fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
         let query = sqlx::query(sql::READ_TOMBSTONES).bind(queue.0);
-        Box::pin(self.0.all("read the tombstones", query, move |row| rows::tombstone(queue, row)))
+        Box::pin(self.0.all("read the tombstones", query, move |row| rows::tombstone_row(queue, row)))
     }
 
     fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
         let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, Slot::MAX));
         let query = query.bind(bound(limit as u64));
-        let lanes = self.0.clone();
+        let pool = self.0.clone();
         ahead("read the keys", async move {
-            lanes.all("read the keys", query, move |row| rows::key_row(queue, row)).await
+            pool.all("read the keys", query, move |row| rows::key_row(queue, row)).await
         })
     }
 
@@ -296,8 +292,8 @@ impl Reader for SqliteReader {
         after: Rv,
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
-        let lanes = self.0.clone();
-        ahead("read the journal", async move { lanes.read_journal(queue, after, bytes).await })
+        let pool = self.0.clone();
+        ahead("read the journal", async move { pool.read_journal(queue, after, bytes).await })
     }
 
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {

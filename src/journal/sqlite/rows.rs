@@ -63,7 +63,7 @@ pub(super) fn key_row(queue: QueueId, row: &SqliteRow) -> Read<KeyRow> {
     })
 }
 
-pub(super) fn tombstone(queue: QueueId, row: &SqliteRow) -> Read<TombstoneRow> {
+pub(super) fn tombstone_row(queue: QueueId, row: &SqliteRow) -> Read<TombstoneRow> {
     Ok(TombstoneRow {
         queue,
         slot: column(row, 0)?,

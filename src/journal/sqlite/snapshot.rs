@@ -148,7 +148,7 @@ impl Snapshot {
             return Err(error);
         }
         let state = connect::state(&mut connection).await;
-        let reader = SqliteReader::snapshot(paths.clone(), connection);
+        let reader = SqliteReader::snapshot(connection);
         let has_older_mark = matches!(usage, Use::Server(_));
         Ok(Self { paths, reader, mark, state, usage, has_older_mark, is_copy: false, temp_files })
     }
@@ -321,12 +321,12 @@ impl Snapshot {
         self.scan(&sql::SCAN_KEYS, read, visit).await
     }
 
-    /// Looks at every row of table `tombstones`.
+    /// Visits every row of table `tombstones`.
     ///
     /// # Errors
     /// As [`queues`](Self::queues).
     pub async fn tombstones(&self, visit: impl FnMut(Found<TombstoneRow>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| rows::tombstone(QueueId(row.try_get_unchecked(4)?), row);
+        let read = |row: &SqliteRow| rows::tombstone_row(QueueId(row.try_get_unchecked(4)?), row);
         self.scan(&sql::SCAN_TOMBSTONES, read, visit).await
     }
 

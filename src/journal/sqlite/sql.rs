@@ -18,20 +18,22 @@ type Chunked = [String; CHUNKS.len()];
 pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
 
-const JOURNAL_INSERT: &str =
-    "INSERT INTO journal (id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events) VALUES ";
+const JOURNAL_INSERT_INTO: &str =
+    "INSERT INTO journal (id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events) ";
 const JOURNAL_COLUMNS: usize = 9;
 
-/// 1 to 8 journal rows: what nearly every commit is. A statement by itself is a transaction. Each statement's end is told to
-/// whoever waits, so `BEGIN` and `COMMIT` around it would wake the writer twice for nothing.
+/// Inserts 1 to 8 journal rows if the store is in the given epoch, and none otherwise. Nearly every commit is one of
+/// these. A single statement is a transaction of its own; `BEGIN` and `COMMIT` around it would cost two more round
+/// trips to the connection's thread.
 pub(super) static SHORT: LazyLock<[String; SHORT_ROWS_MAX]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let rows = rows(JOURNAL_COLUMNS, index + 1);
-        format!("{JOURNAL_INSERT}{rows}")
+        format!("{JOURNAL_INSERT_INTO}SELECT * FROM (VALUES {rows}) WHERE (SELECT epoch FROM store) = ?")
     })
 });
 
-pub(super) static JOURNAL: LazyLock<Chunked> = LazyLock::new(|| chunked(JOURNAL_INSERT, JOURNAL_COLUMNS, ""));
+pub(super) static JOURNAL: LazyLock<Chunked> =
+    LazyLock::new(|| chunked(&format!("{JOURNAL_INSERT_INTO}VALUES "), JOURNAL_COLUMNS, ""));
 
 // "OR REPLACE" would silently remove another live queue of the same name.
 pub(super) static QUEUES: LazyLock<Chunked> = LazyLock::new(|| {
@@ -115,7 +117,12 @@ pub(super) const STATE: &str = "SELECT clean, \
      max(next_row, coalesce((SELECT max(id) + 1 FROM journal), 1)), \
      max(last_queue, coalesce((SELECT max(id) FROM queues), 0)), \
      max(last_version, coalesce((SELECT max(version) FROM queues), 0)), \
-     max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0)) FROM store";
+     max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0)), epoch FROM store";
+
+/// Begins the next epoch of a store whose epoch is between the two parameters.
+pub(super) const NEXT_EPOCH: &str =
+    "UPDATE store SET epoch = epoch + 1 WHERE epoch BETWEEN ?1 AND ?2 RETURNING epoch";
+pub(super) const EPOCH: &str = "SELECT epoch FROM store";
 
 /// The number of tables, and the application id. A store that is being created has only the table of migrations
 /// at first.
@@ -278,6 +285,7 @@ pub(super) static SCAN_STORE: LazyLock<Scan> = LazyLock::new(|| {
             ("last_queue", "integer"),
             ("last_version", "integer"),
             ("floor", "integer"),
+            ("epoch", "integer"),
             ("probe", "null or blob"),
         ],
     )

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::journal::store::suite::{Place, journal_row, queue_row};
+use crate::journal::store::suite::{Owner, Place, journal_row, queue_row};
 use crate::journal::store::{Holder, JournalRow, QueueId, Reader, suite};
 
 /// A folder that is removed when dropped.
@@ -36,8 +36,13 @@ impl Scratch {
         self.data().join(name)
     }
 
-    async fn open(&self) -> (Sqlite, Arc<SqliteReader>, Opening) {
-        Sqlite::open(&self.data(), Sync::Full).await.unwrap()
+    async fn open(&self) -> (Owner<Sqlite>, Arc<SqliteReader>, Opening) {
+        self.open_with(Sync::Full).await
+    }
+
+    async fn open_with(&self, sync: Sync) -> (Owner<Sqlite>, Arc<SqliteReader>, Opening) {
+        let (store, reader, opening) = Sqlite::open(&self.data(), sync).await.unwrap();
+        (Owner::new(store, &opening), reader, opening)
     }
 
     /// Why the store can't be opened.
@@ -55,7 +60,7 @@ impl Drop for Scratch {
 impl Place for Scratch {
     type Store = Sqlite;
 
-    async fn open(&self) -> (Sqlite, Arc<dyn Reader>, Opening) {
+    async fn open(&self) -> (Owner<Sqlite>, Arc<dyn Reader>, Opening) {
         let (store, reader, opening) = self.open().await;
         (store, reader, opening)
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use sqlx::Executor as _;
 use sqlx::sqlite::{Sqlite as Database, SqliteArguments, SqliteConnection};
+use sqlx::{Either, Executor as _};
 
-use super::connect::PAGE_BYTES;
+use super::connect::{self, PAGE_BYTES};
+use super::error::database;
 use super::sql;
 use crate::engine::schedule::Slot;
 use crate::journal::store::{
@@ -64,33 +65,46 @@ pub(super) async fn commit(
     connection: &mut SqliteConnection,
     writes: Writes,
     next_row: u64,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), Error> {
+    let own = writes.epoch;
+    let failed = |said| database("write", said);
     let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
     if let Some(text) = short.filter(|_| is_only_journal(&writes)) {
         let query = writes.journal.into_iter().fold(sqlx::query(text.as_str()), bind_journal);
-        return run(connection, query).await;
+        let inserted = run(connection, query.bind(own.0.cast_signed())).await.map_err(failed)?;
+        return if inserted > 0 {
+            Ok(())
+        } else {
+            Err(Error::Fenced { own, found: connect::epoch(connection).await.map_err(failed)? })
+        };
     }
-    run(connection, sqlx::query(sql::BEGIN)).await?;
-    write_all(connection, writes, next_row).await?;
-    run(connection, sqlx::query(sql::COMMIT)).await
+    run(connection, sqlx::query(sql::BEGIN)).await.map_err(failed)?;
+    let found = connect::epoch(connection).await.map_err(failed)?;
+    if found != own {
+        return Err(Error::Fenced { own, found });
+    }
+    write_all(connection, writes, next_row).await.map_err(failed)?;
+    run(connection, sqlx::query(sql::COMMIT)).await.map_err(failed)?;
+    Ok(())
 }
 
-/// Runs one statement.
+/// Runs one statement and returns the number of changed rows.
 ///
-/// A connection whose thread has died in it answers nothing at all, which `execute` takes for success. And the answer that
-/// the statement is done is enough: to wait for the end of all answers, too, is a second wake of the writer.
-async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<(), sqlx::Error> {
+/// If the connection's thread dies during the statement, no result arrives, and `execute` would return success. The first
+/// result suffices: to wait for the end of the stream as well would wake the writer a second time.
+async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<u64, sqlx::Error> {
     let mut answers = connection.fetch_many(statement);
     while let Some(answer) = answers.next().await {
-        if answer?.is_left() {
-            return Ok(());
+        if let Either::Left(done) = answer? {
+            return Ok(done.rows_affected());
         }
     }
     Err(sqlx::Error::WorkerCrashed)
 }
 
 fn is_only_journal(writes: &Writes) -> bool {
-    let Writes { journal: _, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
+    let Writes { epoch: _, journal: _, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } =
+        writes;
     let is_empty = queues.is_empty() && tombstones.is_empty() && keys.is_empty();
     let removes_none = outlived.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
     is_empty && removes_none && clean.is_none()
@@ -101,7 +115,8 @@ async fn write_all(
     writes: Writes,
     next_row: u64,
 ) -> Result<(), sqlx::Error> {
-    let Writes { journal, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } = writes;
+    let Writes { epoch: _, journal, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } =
+        writes;
     in_chunks(connection, &sql::JOURNAL, journal, bind_journal).await?;
     in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
     let gone = tombstones.iter().map(|row| key_id(row.queue, row.slot)).collect();

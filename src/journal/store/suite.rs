@@ -12,13 +12,56 @@ pub(crate) use self::removing::*;
 pub(crate) use self::writing::*;
 use super::*;
 
-/// Where the rows of a store are kept, while it is closed too.
+/// Where the rows of a store are, also while the store is closed.
 pub(crate) trait Place {
     /// The store.
     type Store: Store;
 
-    /// Opens the store; the one before was closed.
-    async fn open(&self) -> (Self::Store, Arc<dyn Reader>, Opening);
+    /// Opens the store. The one before was closed.
+    async fn open(&self) -> (Owner<Self::Store>, Arc<dyn Reader>, Opening);
+}
+
+/// A store in the epoch of its opening, as a writer uses it.
+pub(crate) struct Owner<S> {
+    store: S,
+    pub(crate) epoch: Epoch,
+}
+
+impl<S: Store> Owner<S> {
+    pub(crate) fn new(store: S, opening: &Opening) -> Self {
+        Self { store, epoch: opening.epoch }
+    }
+
+    pub(crate) async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+        self.store.write(Writes { epoch: self.epoch, ..writes }).await
+    }
+
+    pub(crate) async fn reopen(&mut self) -> Result<(), Error> {
+        self.epoch = self.store.reopen().await?;
+        Ok(())
+    }
+
+    pub(crate) async fn upkeep(&mut self) -> Result<Size, Error> {
+        self.store.upkeep().await
+    }
+
+    pub(crate) async fn close(self) {
+        self.store.close().await;
+    }
+}
+
+impl<S> std::ops::Deref for Owner<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.store
+    }
+}
+
+impl<S> std::ops::DerefMut for Owner<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
 }
 
 /// Creates a test for each rule; `$place` is an expression that creates an empty place.
@@ -33,12 +76,13 @@ macro_rules! suite {
             writes_are_atomic,
             one_write_takes_many_rows,
             texts_are_returned_unchanged,
-            tombstones_that_are_outlived_go,
+            outlived_tombstones_are_removed,
             trimmed_rows_are_removed,
             one_write_removes_a_bounded_number_of_rows,
             sweeping_a_queue_leaves_other_queues_alone,
             only_deleted_queues_are_forgotten,
             numbers_of_forgotten_queues_are_retained,
+            a_write_of_an_earlier_epoch_is_fenced,
             row_ids_never_start_over,
             reopening_keeps_all_rows,
             keys_come_in_pages,
@@ -93,7 +137,7 @@ pub(crate) fn key_row(queue: u32, slot: Slot, key: &str, rv: Rv) -> KeyRow {
     }
 }
 
-fn tombstone(queue: u32, slot: Slot, key: &str, rv: Rv) -> TombstoneRow {
+fn tombstone_row(queue: u32, slot: Slot, key: &str, rv: Rv) -> TombstoneRow {
     TombstoneRow { queue: QueueId(queue), slot, key: key.into(), rv, checksum: 5 }
 }
 

@@ -83,9 +83,9 @@ impl Handle {
         let mut state = self.lock();
         // The journal is asked before the queue looks for failed commits, and under the lock, so that a recovery comes
         // after this change and finds what it lost.
-        let failures = self.journal().map(|(journal, _)| journal.admit());
+        let epoch = self.journal().map(|(journal, _)| journal.admit());
         self.check(&mut state)?;
-        state.commits.failures = failures.transpose()?.unwrap_or_default();
+        state.commits.epoch = epoch.transpose()?.unwrap_or_default();
         Ok(state)
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::engine::Queue;
 use crate::engine::delta::Rv;
 use crate::engine::event::Event;
-use crate::journal::store::QueueId;
+use crate::journal::store::{Epoch, QueueId};
 use crate::journal::{self, Commit, Journal};
 
 /// The commits of one queue.
@@ -13,8 +13,8 @@ use crate::journal::{self, Commit, Journal};
 pub(in crate::service) struct Commits {
     /// Commits whose outcome the queue has not seen, oldest first, each with its last event.
     pending: VecDeque<(Rv, Commit)>,
-    /// How often the journal had failed when it last accepted a change.
-    pub(super) failures: u64,
+    /// The epoch of the journal when it last accepted a change.
+    pub(super) epoch: Epoch,
     /// The newest event that the journal was given.
     pushed: Rv,
     /// The commit of the newest events. Reads wait for it.
@@ -24,20 +24,19 @@ pub(in crate::service) struct Commits {
 impl Commits {
     /// No commit is pending, and events up to `rv` are durable.
     pub(super) fn new(rv: Rv) -> Self {
-        Self { pending: VecDeque::new(), failures: 0, pushed: rv, newest: Commit::done() }
+        Self { pending: VecDeque::new(), epoch: Epoch::default(), pushed: rv, newest: Commit::done() }
     }
 
-    /// The queue was created or loaded as of event `rv`. The journal, which had failed so often before, learns of that with
-    /// `commit`.
-    pub(in crate::service) fn resume(&mut self, rv: Rv, failures: u64, commit: Commit) {
+    /// The queue was created or loaded as of event `rv`, in `epoch`. The journal learns of that with `commit`.
+    pub(in crate::service) fn resume(&mut self, rv: Rv, epoch: Epoch, commit: Commit) {
         let pending = VecDeque::from([(rv, commit)]);
-        *self = Self { pending, failures, pushed: rv, newest: Commit::done() };
+        *self = Self { pending, epoch, pushed: rv, newest: Commit::done() };
     }
 
     /// Gives the newest events of a queue, the last of which is `rv`, to the journal.
     pub(super) fn push(&mut self, journal: &Journal, id: QueueId, events: Vec<Event>, rv: Rv) {
         let prev_rv = std::mem::replace(&mut self.pushed, rv);
-        self.newest = journal.append(id, prev_rv, events, self.failures);
+        self.newest = journal.append(id, prev_rv, events, self.epoch);
         match self.pending.back_mut() {
             Some((last, commit)) if commit.is_same(&self.newest) => *last = rv,
             _ => self.pending.push_back((rv, self.newest.clone())),

@@ -59,7 +59,7 @@ async fn a_store_of_a_newer_program_is_refused_by_all() {
     )
     .await;
     let said = refused(&scratch, &folder);
-    assert!(said.contains("is of version 7") && said.contains("start a newer one"), "{said}");
+    assert!(said.contains("has version 7") && said.contains("start a newer program"), "{said}");
 }
 
 #[test]

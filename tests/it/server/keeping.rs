@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaq::config::Settings;
 use deltaq::journal::sqlite::{Sqlite, Sync};
-use deltaq::journal::store::{Store as _, Writes};
+use deltaq::journal::store::{Opening, Store as _, Writes};
 use deltaq::lifecycle::Shutdown;
 use deltaq::server::Error;
 use serde_json::{Value, json};
@@ -179,8 +179,8 @@ async fn a_start_that_is_told_to_stop_ends_at_once_and_takes_nothing_for_closed(
     service.shutdown.signal();
     service.stopped().await;
     assert!(folder.was_closed().await);
-    let (mut store, ..) = Sqlite::open(&folder.0, Sync::Full).await.expect("a store");
-    store.write(Writes { clean: Some(false), ..Writes::default() }).await.expect("it is written");
+    let (mut store, _, Opening { epoch, .. }) = Sqlite::open(&folder.0, Sync::Full).await.expect("a store");
+    store.write(Writes { epoch, clean: Some(false), ..Writes::default() }).await.expect("it is written");
     store.close().await;
 
     let shutdown = Shutdown::manual(Duration::ZERO);

@@ -11,7 +11,8 @@ use deltaq::journal::memory::Memory;
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
 use deltaq::journal::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, Size, Store, TombstoneRow, Writes,
+    Epoch, Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, Size, Store, TombstoneRow,
+    Writes,
 };
 use fastrand::Rng;
 use futures_util::FutureExt;
@@ -198,7 +199,7 @@ impl Store for Disk {
         self.memory.has_rows(queue).await
     }
 
-    async fn reopen(&mut self) -> Result<(), Error> {
+    async fn reopen(&mut self) -> Result<Epoch, Error> {
         self.pass_time().await;
         self.memory.reopen().await
     }

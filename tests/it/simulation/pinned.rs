@@ -17,7 +17,7 @@ use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
 use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::{self, Identity};
-use deltaq::journal::store::{Error, KeyRow, QueueId, Reader, Size, Store, Writes};
+use deltaq::journal::store::{Epoch, Error, KeyRow, QueueId, Reader, Size, Store, Writes};
 use deltaq::journal::writer;
 use deltaq::journal::{self, Journal, QueueMeta};
 use deltaq::lifecycle::Shutdown;
@@ -252,7 +252,7 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
         let shutdown = Shutdown::manual(SECOND);
         let registry = start_until(&world, &disk, journal::WriterOptions::default(), &shutdown).await;
         tokio::time::sleep(SECOND * 10).await;
-        assert_eq!(registry.journal().expect("it has one").check(), Ok(1));
+        assert_eq!(registry.journal().expect("it has one").check(), Ok(Epoch(3)));
         assert!(rv(&registry).await >= before + (1 << 20));
     });
     // The end comes before it is loaded again.
@@ -292,7 +292,7 @@ fn a_checkpoint_that_fails_is_tried_again_later_each_time() {
             self.0.has_rows(queue).await
         }
 
-        async fn reopen(&mut self) -> Result<(), Error> {
+        async fn reopen(&mut self) -> Result<Epoch, Error> {
             self.0.reopen().await
         }
 
@@ -315,7 +315,8 @@ fn a_checkpoint_that_fails_is_tried_again_later_each_time() {
             added += u32::from(add(&handle, &key.to_string()).await.is_ok());
             tokio::time::sleep(SECOND / 10).await;
         }
-        let failures = node.registry.journal().expect("it has one").health().borrow().failures;
+        let epoch = node.registry.journal().expect("it has one").health().borrow().epoch;
+        let failures = epoch.0 - 1;
         assert!((5..=9).contains(&failures), "{failures} in 100 s");
         assert!(added > 950, "{added} of 1,000");
     });
@@ -349,7 +350,7 @@ fn events_that_rest_on_lost_ones_are_not_taken() {
         break_at(disk, &handle).await;
         disk.memory.repair();
         tokio::time::sleep(SECOND * 10).await;
-        assert_eq!(journal.check(), Ok(before + 1));
+        assert_eq!(journal.check(), Ok(Epoch(before.0 + 1)));
         let id = disk.memory.queues().await.expect("the queues")[0].id;
         let commit = journal.append(id, 1, vec![paused(2)], before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
@@ -399,7 +400,7 @@ fn nothing_is_kept_of_a_deleted_queue_but_the_floor_of_numbers() {
         let rv = rv(&queue(&registry)).await;
         assert!((newest..newest + 9).contains(&rv), "{rv} follows {newest}");
         let queues = vec![record::deleted_queue_row(&old, newest + 9)];
-        disk.memory.clone().write(Writes { queues, ..Writes::default() }).await.expect("it is written");
+        disk.memory.put(Writes { queues, ..Writes::default() }).expect("it is written");
     });
     on_a_runtime(&world, async {
         let registry = start(&world, &disk, journal::WriterOptions::default()).await;
@@ -424,7 +425,7 @@ fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_
         let rows = disk.memory.keys(QueueId(2), 0, 1).await.expect("its keys");
         let damaged = rows.iter().map(|row| KeyRow { checksum: row.checksum ^ 1, ..row.clone() }).collect();
         let put = async |keys| {
-            disk.memory.clone().write(Writes { keys, ..Writes::default() }).await.expect("it is written");
+            disk.memory.put(Writes { keys, ..Writes::default() }).expect("it is written");
         };
         put(damaged).await;
         disk.memory.break_by(Fault::Refused);
@@ -468,9 +469,9 @@ fn a_store_that_takes_nothing_keeps_no_process_from_its_end() {
             let (journal, writing) = written_by(&world, memory.clone(), &memory).await;
             tokio::time::sleep(SECOND).await;
             memory.break_by(Fault::Full);
-            let lost = journal.append(QueueId(1), 0, vec![paused(1)], 0);
+            let lost = journal.append(QueueId(1), 0, vec![paused(1)], Epoch(1));
             assert_eq!(lost.wait().await, Err(journal::Error::DiskFull));
-            journal.close(0);
+            journal.close(Epoch(1));
             let ended = tokio::time::timeout(SECOND * 5, writing).await;
             assert!(matches!(ended, Ok(Ok(()))), "full from the start: {is_full_from_the_start}");
         }
@@ -493,8 +494,8 @@ fn nobody_waits_for_a_writer_that_has_panicked() {
             Ok(false)
         }
 
-        async fn reopen(&mut self) -> Result<(), Error> {
-            Ok(())
+        async fn reopen(&mut self) -> Result<Epoch, Error> {
+            Ok(Epoch(2))
         }
 
         async fn upkeep(&mut self) -> Result<Size, Error> {
@@ -507,7 +508,7 @@ fn nobody_waits_for_a_writer_that_has_panicked() {
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
         let (journal, writing) = written_by(&world, Panics, &Memory::default()).await;
-        let append = || journal.append(QueueId(1), 0, vec![paused(1)], 0);
+        let append = || journal.append(QueueId(1), 0, vec![paused(1)], Epoch(1));
         let (first, second) = (append(), append());
         let outcomes = tokio::time::timeout(SECOND, async { (first.wait().await, second.wait().await) });
         let unknown = Err(journal::Error::OutcomeUnknown);

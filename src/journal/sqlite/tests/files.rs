@@ -53,7 +53,7 @@ async fn a_second_server_is_refused_and_the_first_one_named() {
     let looks = Snapshot::take(&scratch.data()).await.unwrap();
     let said = scratch.refusal(Sync::Full).await;
     assert!(
-        said.contains("in use by a command that looks at it, as `deltaq check` does: start again"),
+        said.contains("in use by a command that reads it, such as `deltaq check`: start again"),
         "{said}"
     );
     looks.close().await;
@@ -80,7 +80,7 @@ async fn a_store_of_a_newer_program_is_refused_with_both_versions() {
         assert!(matches!(refused, Err(Error::Newer { found: 7, known: 1, .. })), "{refused:?}");
     }
     let said = scratch.refusal(Sync::Full).await;
-    assert!(said.contains("of version 7") && said.contains("up to 1"), "{said}");
+    assert!(said.contains("has version 7") && said.contains("up to 1"), "{said}");
 }
 
 #[tokio::test]

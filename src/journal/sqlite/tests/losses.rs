@@ -6,7 +6,7 @@ use super::*;
 async fn with_older_copy(sync: Sync) -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let older = scratch.0.join("older");
-    let (mut store, _, _) = Sqlite::open(&scratch.data(), sync).await.unwrap();
+    let (mut store, _, _) = scratch.open_with(sync).await;
     store.write(rows(1..=5)).await.unwrap();
     copy_folder(&scratch.data(), &older);
     store.write(rows(6..=9)).await.unwrap();
@@ -109,7 +109,7 @@ async fn with_normal_sync_a_power_loss_may_take_the_newest_rows() {
     let said = scratch.refusal(Sync::Normal).await;
     assert!(said.contains("4 journal rows"), "those rows were synced: {said}");
     drop(HighWaterMark::start(&scratch.file("deltaq.mark"), reached, Sync::Normal, other).unwrap());
-    let (store, reader, _) = Sqlite::open(&scratch.data(), Sync::Full).await.unwrap();
+    let (store, reader, _) = scratch.open().await;
     assert_eq!(last_rv(&reader).await, Some(5));
     store.close().await;
     let (store, _, _) = scratch.open().await;
@@ -256,6 +256,25 @@ async fn reopening_settles_a_dropped_write() {
         tokio::task::yield_now().await;
         assert_eq!(last_rv(&reader).await, settled, "nothing comes later");
     }
+    store.close().await;
+}
+
+/// The lock of the folder keeps other servers off, except on file systems that lose locks.
+#[tokio::test]
+async fn a_store_that_another_process_has_taken_over_is_not_taken_back() {
+    let scratch = Scratch::new();
+    let (mut store, reader, _) = scratch.open().await;
+    store.write(rows(1..=1)).await.unwrap();
+    let paths = Paths::new(&scratch.data()).unwrap();
+    let mut other = connect::writer(&paths, Sync::Full).await.unwrap();
+    connect::next_epoch(&mut other, store.epoch, false).await.unwrap();
+    other.close().await.unwrap();
+    for _ in 0..2 {
+        assert!(store.write(rows(2..=2)).await.is_err());
+        let fenced = store.reopen().await;
+        assert!(matches!(fenced, Err(Error::Fenced { .. })), "{fenced:?}");
+    }
+    assert_eq!(last_rv(&reader).await, Some(1));
     store.close().await;
 }
 

@@ -18,7 +18,7 @@ fn large(id: u64, bytes: usize) -> Writes {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_wal_stays_bounded_under_readers() {
     let scratch = Scratch::new();
-    let (mut store, reader, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
+    let (mut store, reader, _) = scratch.open_with(Sync::Normal).await;
     let read = |_| {
         let reader = Arc::clone(&reader);
         async move {
@@ -42,7 +42,7 @@ async fn the_wal_stays_bounded_under_readers() {
 #[tokio::test]
 async fn a_long_reader_blocks_no_write_and_the_wal_shrinks_afterwards() {
     let scratch = Scratch::new();
-    let (mut store, _, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
+    let (mut store, _, _) = scratch.open_with(Sync::Normal).await;
     store.write(large(1, 100)).await.unwrap();
     let paths = Paths::new(&scratch.data()).unwrap();
     let mut staying = connect::reader(&paths.database).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_long_reader_blocks_no_write_and_the_wal_shrinks_afterwards() {
 #[tokio::test]
 async fn unused_pages_are_freed() {
     let scratch = Scratch::new();
-    let (mut store, reader, _) = Sqlite::open(&scratch.data(), Sync::Normal).await.unwrap();
+    let (mut store, reader, _) = scratch.open_with(Sync::Normal).await;
     let item = "i".repeat(100_000);
     for round in 0..8 {
         let row = |slot| KeyRow { item: Some(item.clone()), ..suite::key_row(1, slot, "a", 1) };

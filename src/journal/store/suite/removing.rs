@@ -2,10 +2,10 @@
 
 use super::*;
 
-pub(crate) async fn tombstones_that_are_outlived_go(place: &impl Place) {
+pub(crate) async fn outlived_tombstones_are_removed(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let stones: Vec<_> = (1..=5).map(|rv| tombstone(1, 10, "a", rv)).collect();
-    let other = tombstone(2, 0, "a", 1);
+    let stones: Vec<_> = (1..=5).map(|rv| tombstone_row(1, 10, "a", rv)).collect();
+    let other = tombstone_row(2, 0, "a", 1);
     let mut all = stones.clone();
     all.push(other.clone());
     store.write(Writes { tombstones: all, ..Writes::default() }).await.unwrap();
@@ -45,7 +45,7 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     let (mut store, reader, _) = place.open().await;
     let most = u64::from(REMOVED_ROWS_MAX);
     let writes = Writes {
-        tombstones: (1..=most + 2).map(|rv| tombstone(1, 0, "a", rv)).collect(),
+        tombstones: (1..=most + 2).map(|rv| tombstone_row(1, 0, "a", rv)).collect(),
         ..journal(journal_rows(1, most + 2))
     };
     store.write(writes).await.unwrap();
@@ -78,7 +78,7 @@ pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Plac
     let rows = |queue: u32| {
         let first = u64::from(queue) * 10;
         let keys: Vec<_> = (0..5).map(|slot| key_row(queue, slot, "a", 1)).collect();
-        let stones: Vec<_> = (1..=5).map(|rv| tombstone(queue, 9, "a", rv)).collect();
+        let stones: Vec<_> = (1..=5).map(|rv| tombstone_row(queue, 9, "a", rv)).collect();
         let rows: Vec<_> = (1..=5).map(|rv| journal_row(first + rv, queue, rv..=rv, "a")).collect();
         Writes {
             keys,

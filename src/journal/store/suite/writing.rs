@@ -4,7 +4,7 @@ use super::*;
 
 pub(crate) async fn a_new_store_is_empty_and_clean(place: &impl Place) {
     let (mut store, reader, opening) = place.open().await;
-    assert_eq!(opening, Opening { clean: true, next_row: 1, numbers: Numbers::default() });
+    assert_eq!(opening, Opening { clean: true, next_row: 1, numbers: Numbers::default(), epoch: Epoch(1) });
     assert_eq!(reader.queues().await.unwrap(), []);
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), []);
     assert_eq!(keys(&reader, 1).await, []);
@@ -19,7 +19,7 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     let writes = Writes {
         journal: vec![journal_row(1, 1, 1..=4, "a"), journal_row(2, 2, 1..=1, "b")],
         queues: vec![queue_row(1, 1, "one"), QueueRow { deleted: true, ..queue_row(2, 2, "two") }],
-        tombstones: vec![tombstone(1, 9, "gone", 2), tombstone(2, 0, "other", 1)],
+        tombstones: vec![tombstone_row(1, 9, "gone", 2), tombstone_row(2, 0, "other", 1)],
         keys: vec![
             key_row(1, 0, "a", 4),
             KeyRow { known_rv: None, known_object: None, owner: None, ..key_row(1, 7, "b", 3) },
@@ -42,7 +42,7 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
     check(&reader).await;
     store.close().await;
     let (mut store, reader, opening) = place.open().await;
-    assert_eq!(opening, Opening { clean: false, next_row: 3, numbers: opening.numbers });
+    assert_eq!(opening, Opening { clean: false, next_row: 3, numbers: opening.numbers, epoch: Epoch(2) });
     check(&reader).await;
     store.write(Writes { clean: Some(true), ..Writes::default() }).await.unwrap();
     store.close().await;
@@ -78,13 +78,13 @@ pub(crate) async fn a_tombstone_removes_the_row_of_its_slot(place: &impl Place) 
     let rows = vec![key_row(1, 0, "a", 1), key_row(1, 1, "b", 2), key_row(2, 1, "c", 3)];
     store.write(Writes { keys: rows.clone(), ..Writes::default() }).await.unwrap();
     // The slot of "none" has no row.
-    let stones = vec![tombstone(1, 1, "b", 5), tombstone(1, 2, "none", 6)];
+    let stones = vec![tombstone_row(1, 1, "b", 5), tombstone_row(1, 2, "none", 6)];
     store.write(Writes { tombstones: stones.clone(), ..Writes::default() }).await.unwrap();
     assert_eq!(keys(&reader, 1).await, rows[..1]);
     assert_eq!(keys(&reader, 2).await, rows[2..]);
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), stones);
     // A slot may be used and freed several times; each tombstone counts.
-    let again = tombstone(1, 1, "z", 9);
+    let again = tombstone_row(1, 1, "z", 9);
     store.write(Writes { tombstones: vec![again.clone()], ..Writes::default() }).await.unwrap();
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 3);
     assert!(reader.tombstones(QueueId(1)).await.unwrap().contains(&again));
@@ -93,11 +93,11 @@ pub(crate) async fn a_tombstone_removes_the_row_of_its_slot(place: &impl Place) 
 
 pub(crate) async fn the_fields_are_written_in_order(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    // The tombstone of the key that had the slot comes before the key that has it now; what is removed
-    // may have come with the same write.
+    // The tombstone of the previous key of a slot comes before the row of its present key. A row of the same
+    // write can be removed.
     let writes = Writes {
         journal: journal_rows(1, 3),
-        tombstones: vec![tombstone(1, 4, "old", 1), tombstone(1, 5, "older", 2)],
+        tombstones: vec![tombstone_row(1, 4, "old", 1), tombstone_row(1, 5, "older", 2)],
         keys: vec![key_row(1, 4, "new", 3), key_row(2, 0, "swept", 1)],
         outlived: vec![(QueueId(1), 1)],
         trimmed: vec![(QueueId(1), 2)],
@@ -149,14 +149,14 @@ pub(crate) async fn one_write_takes_many_rows(place: &impl Place) {
     let writes = Writes {
         queues: (1..=100).map(|id| queue_row(id, id.into(), &format!("queue {id}"))).collect(),
         keys: (0..150).map(|slot| key_row(1, slot, &format!("key {slot}"), slot.into())).collect(),
-        tombstones: (200..350).map(|slot| tombstone(1, slot, "gone", slot.into())).collect(),
+        tombstones: (200..350).map(|slot| tombstone_row(1, slot, "gone", slot.into())).collect(),
         ..Writes::default()
     };
     store.write(writes.clone()).await.unwrap();
     assert_eq!(reader.queues().await.unwrap(), writes.queues);
     assert_eq!(keys(&reader, 1).await, writes.keys);
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), writes.tombstones);
-    let stones = (0..149).map(|slot| tombstone(1, slot, "gone", 900)).collect();
+    let stones = (0..149).map(|slot| tombstone_row(1, slot, "gone", 900)).collect();
     store.write(Writes { tombstones: stones, ..Writes::default() }).await.unwrap();
     assert_eq!(keys(&reader, 1).await, writes.keys[149..]);
     store.close().await;
@@ -177,7 +177,7 @@ pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
             item: Some(text.to_owned()),
             ..key_row(u32::MAX, Slot::MAX - 20 + index, text, rv)
         });
-        writes.tombstones.push(tombstone(1, index, text, rv));
+        writes.tombstones.push(tombstone_row(1, index, text, rv));
         let row = queue_row(index, rv, text);
         writes.queues.push(QueueRow {
             state: text.to_owned(),
@@ -199,7 +199,7 @@ pub(crate) async fn reopening_keeps_all_rows(place: &impl Place) {
     let writes = Writes {
         queues: vec![queue_row(1, 1, "one")],
         keys: vec![key_row(1, 0, "a", 1)],
-        tombstones: vec![tombstone(1, 1, "b", 1)],
+        tombstones: vec![tombstone_row(1, 1, "b", 1)],
         ..journal(journal_rows(1, 2))
     };
     store.write(writes.clone()).await.unwrap();
@@ -223,5 +223,27 @@ pub(crate) async fn upkeep_returns_the_size(place: &impl Place) {
     let after = store.upkeep().await.unwrap();
     assert!(after.bytes >= before.bytes + 900_000, "{before:?} {after:?}");
     assert!(after.free <= after.bytes);
+    store.close().await;
+}
+
+/// A writer that has lost the store to another writer must not write.
+pub(crate) async fn a_write_of_an_earlier_epoch_is_fenced(place: &impl Place) {
+    let (mut store, _, first) = place.open().await;
+    store.write(journal(vec![journal_row(1, 1, 1..=1, "a")])).await.unwrap();
+    store.close().await;
+    let (mut store, reader, second) = place.open().await;
+    assert!(second.epoch > first.epoch);
+    let row = journal(vec![journal_row(2, 1, 2..=2, "a")]);
+    // As a single statement, and as a transaction of several statements.
+    for writes in [row.clone(), Writes { clean: Some(true), ..row.clone() }] {
+        store.epoch = first.epoch;
+        let fenced = store.write(writes).await;
+        assert!(matches!(&fenced, Err(Error::Fenced { own, .. }) if *own == first.epoch), "{fenced:?}");
+        assert_eq!(rvs(&reader, 1).await, [1], "nothing is written");
+        store.reopen().await.unwrap();
+        assert!(store.epoch > second.epoch);
+    }
+    store.write(row).await.unwrap();
+    assert_eq!(rvs(&reader, 1).await, [1, 2]);
     store.close().await;
 }
