@@ -8,7 +8,6 @@
 //! - only a [`store`] knows how rows are stored, and only [`record`] knows what a row contains;
 //! - a commit has exactly one outcome. If it fails, every commit that was queued behind it fails too.
 
-pub mod memory;
 pub mod record;
 pub mod recovery;
 pub mod sqlite;

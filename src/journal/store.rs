@@ -3,9 +3,6 @@
 //! A store does not interpret rows: `record` converts events and states into rows and back. One suite of tests
 //! checks every store against the rules that are stated here.
 
-#[cfg(test)]
-pub(crate) mod suite;
-
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -26,4 +26,5 @@ mod rules;
 mod server;
 mod simulation;
 mod spans;
+mod store;
 mod tidy;

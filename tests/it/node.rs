@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::fake::FakeStore;
 use deltaq::clock::Clock;
 use deltaq::engine::config::Config;
-use deltaq::journal::memory::Memory;
 use deltaq::journal::recovery;
 use deltaq::journal::store::{Opening, Reader, Store};
 use deltaq::journal::writer;
@@ -33,7 +33,7 @@ pub(crate) struct Node {
 
 /// Loads the contents of `memory` and runs; a checkpoint begins after `growth_bytes_min`.
 pub(crate) async fn start(
-    memory: &Memory,
+    memory: &FakeStore,
     clock: &Clock,
     shutdown: &Shutdown,
     growth_bytes_min: u64,
@@ -52,17 +52,8 @@ pub(crate) async fn start_on<S: Store + Reader + Clone>(
     pace: WriterOptions,
 ) -> Result<Node, recovery::Error> {
     let reader: Arc<dyn Reader> = Arc::new(store.clone());
-    start_opened((store, reader, opening), clock, shutdown, pace).await
-}
-
-/// The same with a store and its own reader.
-pub(crate) async fn start_opened<S: Store>(
-    opened: (S, Arc<dyn Reader>, Opening),
-    clock: &Clock,
-    shutdown: &Shutdown,
-    pace: WriterOptions,
-) -> Result<Node, recovery::Error> {
-    let unclean = !opened.2.clean;
+    let opened = (store, reader, opening);
+    let unclean = !opening.clean;
     let cut = shutdown.cut().clone();
     let (journal, writer, contents) =
         writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, pace).await?;

@@ -1,4 +1,4 @@
-//! Tests of the SQLite store alone. The suite contains the rules of every store.
+//! Tests of the SQLite store alone. `tests/it/store.rs` contains the rules of every store.
 
 mod files;
 mod losses;
@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::journal::store::suite::{Owner, Place, journal_row, queue_row};
-use crate::journal::store::{Holder, JournalRow, QueueId, Reader, suite};
+use crate::engine::schedule::Slot;
+use crate::engine::time::Time;
+use crate::journal::store::{Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader};
 
 /// A folder that is removed when dropped.
 struct Scratch(PathBuf);
@@ -36,13 +37,13 @@ impl Scratch {
         self.data().join(name)
     }
 
-    async fn open(&self) -> (Owner<Sqlite>, Arc<SqliteReader>, Opening) {
+    async fn open(&self) -> (Owner, Arc<SqliteReader>, Opening) {
         self.open_with(Sync::Full).await
     }
 
-    async fn open_with(&self, sync: Sync) -> (Owner<Sqlite>, Arc<SqliteReader>, Opening) {
+    async fn open_with(&self, sync: Sync) -> (Owner, Arc<SqliteReader>, Opening) {
         let (store, reader, opening) = Sqlite::open(&self.data(), sync).await.unwrap();
-        (Owner::new(store, &opening), reader, opening)
+        (Owner { store, epoch: opening.epoch }, reader, opening)
     }
 
     /// Why the store can't be opened.
@@ -57,20 +58,78 @@ impl Drop for Scratch {
     }
 }
 
-impl Place for Scratch {
-    type Store = Sqlite;
+/// A store in the epoch of its opening, as a writer uses it.
+struct Owner {
+    store: Sqlite,
+    epoch: Epoch,
+}
 
-    async fn open(&self) -> (Owner<Sqlite>, Arc<dyn Reader>, Opening) {
-        let (store, reader, opening) = self.open().await;
-        (store, reader, opening)
+impl Owner {
+    async fn write(&mut self, writes: Writes) -> Result<(), Error> {
+        self.store.write(Writes { epoch: self.epoch, ..writes }).await
+    }
+
+    async fn reopen(&mut self) -> Result<(), Error> {
+        self.epoch = self.store.reopen().await?;
+        Ok(())
+    }
+
+    async fn upkeep(&mut self) -> Result<Size, Error> {
+        self.store.upkeep().await
+    }
+
+    async fn close(self) {
+        self.store.close().await;
     }
 }
 
-suite::suite!(Scratch::new());
+pub(super) fn journal_row(id: u64, queue: u32, rvs: std::ops::RangeInclusive<u64>) -> JournalRow {
+    JournalRow {
+        id,
+        queue: QueueId(queue),
+        prev_rv: rvs.start() - 1,
+        first_rv: *rvs.start(),
+        last_rv: *rvs.end(),
+        at: Time::from_micros(1_000 + id),
+        format: 1,
+        events: "[]".to_owned(),
+        checksum: 4,
+    }
+}
+
+pub(super) fn key_row(queue: u32, slot: Slot, key: &str, rv: u64) -> KeyRow {
+    KeyRow {
+        queue: QueueId(queue),
+        slot,
+        key: key.into(),
+        rv,
+        known_rv: Some(rv),
+        known_object: Some("{}".into()),
+        owner: None,
+        item: Some("{}".to_owned()),
+        format: 1,
+        checksum: 5,
+    }
+}
+
+fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
+    QueueRow {
+        id: QueueId(id),
+        version,
+        name: name.into(),
+        incarnation: 1,
+        created_at: Time::from_micros(7),
+        deleted: false,
+        rv: 3,
+        state: "{}".to_owned(),
+        format: 1,
+        checksum: 6,
+    }
+}
 
 /// One row of a queue for each id.
 fn rows(ids: std::ops::RangeInclusive<u64>) -> Writes {
-    let journal = ids.map(|id| journal_row(id, 1, id..=id, "a")).collect();
+    let journal = ids.map(|id| journal_row(id, 1, id..=id)).collect();
     Writes { journal, ..Writes::default() }
 }
 

@@ -216,7 +216,7 @@ mod tests {
     use sqlx::Connection as _;
 
     use super::*;
-    use crate::journal::store::suite::{journal_row, key_row};
+    use crate::journal::sqlite::tests::{journal_row, key_row};
 
     #[tokio::test]
     async fn no_answer_is_no_success() {
@@ -244,7 +244,7 @@ mod tests {
     fn whatever_makes_the_wal_grow_counts() {
         let none = Writes::default();
         assert_eq!(bytes(&none), 0);
-        let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1, 1..=1, "a") }];
+        let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1, 1..=1) }];
         assert!(bytes(&Writes { journal, ..none.clone() }) >= 10_000);
         // Keys that are far apart take a page each.
         let keys = (0..100).map(|slot| key_row(1, slot * 1_000, "a", 1)).collect();

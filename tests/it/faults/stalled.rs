@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::store::fake::FakeStore;
 use deltaq::clock::Clock;
 use deltaq::engine::command::Call;
 use deltaq::engine::config::Config;
@@ -10,7 +11,6 @@ use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::http::problem::Problem;
-use deltaq::journal::memory::Memory;
 use deltaq::journal::{self, WriterOptions};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Error, FirstCommand, Handle, Name};
@@ -45,7 +45,7 @@ fn call_and_leave(handle: &Arc<Handle>, key: &str) -> Option<Error> {
 #[tokio::test]
 async fn clients_that_time_out_and_retry_do_not_grow_what_waits_for_a_stalled_disk() {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
-    let memory = Memory::default();
+    let memory = FakeStore::default();
     let pace = WriterOptions { uncommitted_bytes_max: LIMIT, ..WriterOptions::default() };
     let node = node::start_on(memory.clone(), memory.opening(), &clock, &shutdown, pace).await;
     let registry = node.expect("the node starts").registry;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::store::fake::{FakeStore, Fault};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response};
 use deltaq::audit::Audit;
@@ -13,7 +14,6 @@ use deltaq::clock::{Clock, ManualClock};
 use deltaq::config::Settings;
 use deltaq::engine::event::{Ending, EventKind};
 use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
-use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::Decoder;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::Registry;
@@ -30,7 +30,7 @@ const TURNS: usize = 200;
 /// The API without connections, over a journal and a clock that obey.
 pub(super) struct Bench {
     router: axum::Router,
-    pub(super) journal: Memory,
+    pub(super) journal: FakeStore,
     clock: Clock,
     pub(super) hand: ManualClock,
     pub(super) registry: Arc<Registry>,
@@ -60,7 +60,7 @@ pub(super) type Answer = Pin<Box<dyn Future<Output = Response<Body>>>>;
 impl Bench {
     pub(super) async fn new() -> Self {
         let (clock, hand) = Clock::manual(1_700_000_000_000_000);
-        Self::on(Memory::default(), clock, hand).await
+        Self::on(FakeStore::default(), clock, hand).await
     }
 
     /// The server that starts on what a crash of this one leaves behind.
@@ -68,7 +68,7 @@ impl Bench {
         Self::on(self.journal.restarted(), self.clock.clone(), self.hand.clone()).await
     }
 
-    async fn on(journal: Memory, clock: Clock, hand: ManualClock) -> Self {
+    async fn on(journal: FakeStore, clock: Clock, hand: ManualClock) -> Self {
         let shutdown = Shutdown::manual(Duration::ZERO);
         let registry = node::start(&journal, &clock, &shutdown, u64::MAX).await.expect("a store in order");
         let router = api(&registry, &clock, &shutdown);

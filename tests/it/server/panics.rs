@@ -97,7 +97,7 @@ async fn a_queue_whose_reload_fails_is_loaded_once_the_journal_is_back() {
     let mut add = bench.call("POST", "/add", &object("lost"));
     assert!(pushed(&mut add).await.is_none());
     panic_in(&queue(&bench.registry)).await;
-    bench.journal.break_by(deltaq::journal::memory::Fault::Refused);
+    bench.journal.break_by(crate::store::fake::Fault::Refused);
     assert_eq!(add.await.status(), 503);
     bench.journal.repair();
     is_back(&bench).await;

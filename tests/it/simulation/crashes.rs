@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::store::fake::Fault;
 use deltaq::engine::command::{How, Pop};
 use deltaq::engine::config::{Config, Mode, Retention};
-use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Name, PopCall};
 use fastrand::Rng;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use deltaq::engine::delta::Rv;
 use deltaq::engine::schedule::Slot;
 use deltaq::engine::{Queue, Restore};
-use deltaq::journal::memory::Memory;
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
 use deltaq::journal::store::{
@@ -19,11 +18,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::Violation;
+use crate::store::fake::FakeStore;
 
 /// A store whose steps take a while, by a seed. Clones are the same store.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
-    pub(super) memory: Memory,
+    pub(super) memory: FakeStore,
     pace: Pace,
     twins: Arc<Mutex<Twins>>,
 }
@@ -55,7 +55,7 @@ struct Twin {
 impl Disk {
     /// An empty store.
     pub(super) fn new(pace: Pace) -> Self {
-        Self { memory: Memory::default(), pace, twins: Arc::default() }
+        Self { memory: FakeStore::default(), pace, twins: Arc::default() }
     }
 
     /// What a restart finds.

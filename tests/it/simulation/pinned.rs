@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use crate::store::fake::{FakeStore, Fault};
 use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, ObjectList, Pop, Progress, Replace};
 use deltaq::engine::config::Config;
@@ -15,9 +16,8 @@ use deltaq::engine::event::{Event, EventKind};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
-use deltaq::journal::memory::{Fault, Memory};
 use deltaq::journal::record::{self, Identity};
-use deltaq::journal::store::{Epoch, Error, KeyRow, QueueId, Reader, Size, Store, Writes};
+use deltaq::journal::store::{Epoch, KeyRow, QueueId, Reader, Writes};
 use deltaq::journal::writer;
 use deltaq::journal::{self, Journal, QueueMeta};
 use deltaq::lifecycle::Shutdown;
@@ -276,40 +276,14 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
 /// all who called.
 #[test]
 fn a_checkpoint_that_fails_is_tried_again_later_each_time() {
-    #[derive(Clone, Debug)]
-    struct Narrow(Memory);
-
-    impl Store for Narrow {
-        async fn write(&mut self, writes: Writes) -> Result<(), Error> {
-            if writes.keys.is_empty() {
-                self.0.write(writes).await
-            } else {
-                Err(Error::Full { source: None })
-            }
-        }
-
-        async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
-            self.0.has_rows(queue).await
-        }
-
-        async fn reopen(&mut self) -> Result<Epoch, Error> {
-            self.0.reopen().await
-        }
-
-        async fn upkeep(&mut self) -> Result<Size, Error> {
-            self.0.upkeep().await
-        }
-
-        async fn close(self) {}
-    }
-
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
-        let memory = Memory::default();
-        let opened = (Narrow(memory.clone()), Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
+        let memory = FakeStore::default();
+        memory.fault_by_rows(|writes| (!writes.keys.is_empty()).then_some(Fault::Full));
         let pace = journal::WriterOptions { growth_bytes_min: 1, ..journal::WriterOptions::default() };
         let shutdown = Shutdown::manual(SECOND);
-        let node = node::start_opened(opened, &world.clock, &shutdown, pace).await.expect("the node starts");
+        let node = node::start_on(memory.clone(), memory.opening(), &world.clock, &shutdown, pace).await;
+        let node = node.expect("the node starts");
         let (handle, mut added) = (queue(&node.registry), 0);
         for key in 0..1_000 {
             added += u32::from(add(&handle, &key.to_string()).await.is_ok());
@@ -447,9 +421,9 @@ fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_
 }
 
 /// A journal over a store that reads as `memory`, and its writer.
-async fn written_by<S: Store>(world: &World, store: S, memory: &Memory) -> (Journal, JoinHandle<()>) {
+async fn written_by(world: &World, memory: &FakeStore) -> (Journal, JoinHandle<()>) {
     let shutdown = Shutdown::manual(SECOND * 60);
-    let opened = (store, Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
+    let opened = (memory.clone(), Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
     let (observer, pace) = (Arc::new(node::NoopObserver), journal::WriterOptions::default());
     let opened = writer::open(opened, world.clock.clone(), observer, shutdown.cut().clone(), pace).await;
     let (journal, writer, _) = opened.expect("it is empty");
@@ -462,11 +436,11 @@ fn a_store_that_takes_nothing_keeps_no_process_from_its_end() {
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
         for is_full_from_the_start in [true, false] {
-            let memory = Memory::default();
+            let memory = FakeStore::default();
             if is_full_from_the_start {
                 memory.break_by(Fault::Full);
             }
-            let (journal, writing) = written_by(&world, memory.clone(), &memory).await;
+            let (journal, writing) = written_by(&world, &memory).await;
             tokio::time::sleep(SECOND).await;
             memory.break_by(Fault::Full);
             let lost = journal.append(QueueId(1), 0, vec![paused(1)], Epoch(1));
@@ -481,33 +455,11 @@ fn a_store_that_takes_nothing_keeps_no_process_from_its_end() {
 /// Callers would wait for good.
 #[test]
 fn nobody_waits_for_a_writer_that_has_panicked() {
-    #[derive(Debug)]
-    struct Panics;
-
-    impl Store for Panics {
-        async fn write(&mut self, writes: Writes) -> Result<(), Error> {
-            assert!(writes.journal.is_empty(), "on purpose");
-            Ok(())
-        }
-
-        async fn has_rows(&mut self, _queue: QueueId) -> Result<bool, Error> {
-            Ok(false)
-        }
-
-        async fn reopen(&mut self) -> Result<Epoch, Error> {
-            Ok(Epoch(2))
-        }
-
-        async fn upkeep(&mut self) -> Result<Size, Error> {
-            Ok(Size::default())
-        }
-
-        async fn close(self) {}
-    }
-
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
-        let (journal, writing) = written_by(&world, Panics, &Memory::default()).await;
+        let memory = FakeStore::default();
+        memory.fault_by_rows(|writes| (!writes.journal.is_empty()).then_some(Fault::Panic));
+        let (journal, writing) = written_by(&world, &memory).await;
         let append = || journal.append(QueueId(1), 0, vec![paused(1)], Epoch(1));
         let (first, second) = (append(), append());
         let outcomes = tokio::time::timeout(SECOND, async { (first.wait().await, second.wait().await) });

@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::store::fake::Fault;
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::Rv;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::journal::Live;
-use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Error, Registry};
 use fastrand::Rng;

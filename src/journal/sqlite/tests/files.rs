@@ -110,7 +110,7 @@ async fn other_files_are_refused_and_left_unchanged() {
 async fn a_damaged_page_is_found_at_the_start() {
     let scratch = Scratch::new();
     let (mut store, _, _) = scratch.open().await;
-    let row = JournalRow { events: "e".repeat(100_000), ..journal_row(1, 1, 1..=1, "a") };
+    let row = JournalRow { events: "e".repeat(100_000), ..journal_row(1, 1, 1..=1) };
     store.write(Writes { journal: vec![row], ..Writes::default() }).await.unwrap();
     store.write(rows(2..=500)).await.unwrap();
     store.close().await;
@@ -216,10 +216,10 @@ async fn a_backup_of_a_store_in_use_is_a_store() {
 async fn a_view_shows_the_known_objects() {
     let scratch = Scratch::new();
     let (mut store, _, _) = scratch.open().await;
-    let unknown = crate::journal::store::KeyRow { known_object: None, ..suite::key_row(1, 1, "b", 5) };
+    let unknown = KeyRow { known_object: None, ..key_row(1, 1, "b", 5) };
     let writes = Writes {
-        queues: vec![queue_row(1, 1, "one"), suite_deleted()],
-        keys: vec![suite::key_row(1, 0, "a", 4), unknown, suite::key_row(2, 0, "c", 6)],
+        queues: vec![queue_row(1, 1, "one"), deleted_row()],
+        keys: vec![key_row(1, 0, "a", 4), unknown, key_row(2, 0, "c", 6)],
         ..Writes::default()
     };
     store.write(writes).await.unwrap();
@@ -233,6 +233,6 @@ async fn a_view_shows_the_known_objects() {
     store.close().await;
 }
 
-fn suite_deleted() -> crate::journal::store::QueueRow {
-    crate::journal::store::QueueRow { deleted: true, ..queue_row(2, 2, "two") }
+fn deleted_row() -> QueueRow {
+    QueueRow { deleted: true, ..queue_row(2, 2, "two") }
 }

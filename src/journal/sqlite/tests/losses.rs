@@ -282,7 +282,7 @@ async fn a_store_that_another_process_has_taken_over_is_not_taken_back() {
 async fn numbers_that_sqlite_cannot_order_are_refused_before_anything_happens() {
     let scratch = Scratch::new();
     let (mut store, reader, _) = scratch.open().await;
-    let row = journal_row(1, 1, 1..=1, "a");
+    let row = journal_row(1, 1, 1..=1);
     let large = JournalRow { last_rv: 1 << 63, ..row };
     let refused = store.write(Writes { journal: vec![large], ..Writes::default() }).await;
     assert!(refused.unwrap_err().to_string().contains("9223372036854775808"));
@@ -297,9 +297,9 @@ async fn a_full_disk_is_reported_and_writes_continue_when_there_is_room() {
     let (mut store, reader, _) = scratch.open().await;
     store.write(rows(1..=1)).await.unwrap();
     // SQLite's error is the same as for a full disk.
-    let connections = store.connections.as_mut().unwrap();
+    let connections = store.store.connections.as_mut().unwrap();
     sqlx::raw_sql("PRAGMA max_page_count = 1").execute(&mut connections.writer).await.unwrap();
-    let row = JournalRow { events: "e".repeat(1 << 20), ..journal_row(2, 1, 2..=2, "a") };
+    let row = JournalRow { events: "e".repeat(1 << 20), ..journal_row(2, 1, 2..=2) };
     let large = Writes { journal: vec![row], ..Writes::default() };
     let full = store.write(large.clone()).await;
     assert!(matches!(full, Err(Error::Full { source: Some(_) })), "{full:?}");

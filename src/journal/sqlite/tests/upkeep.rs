@@ -1,7 +1,7 @@
 //! The files stay bounded.
 
 use super::*;
-use crate::journal::store::KeyRow;
+use KeyRow;
 
 const MIB: u64 = 1 << 20;
 
@@ -11,7 +11,7 @@ fn bytes(path: &Path) -> u64 {
 
 /// A journal row with this many bytes of events.
 fn large(id: u64, bytes: usize) -> Writes {
-    let row = JournalRow { events: "e".repeat(bytes), ..journal_row(id, 1, id..=id, "a") };
+    let row = JournalRow { events: "e".repeat(bytes), ..journal_row(id, 1, id..=id) };
     Writes { journal: vec![row], ..Writes::default() }
 }
 
@@ -68,7 +68,7 @@ async fn unused_pages_are_freed() {
     let (mut store, reader, _) = scratch.open_with(Sync::Normal).await;
     let item = "i".repeat(100_000);
     for round in 0..8 {
-        let row = |slot| KeyRow { item: Some(item.clone()), ..suite::key_row(1, slot, "a", 1) };
+        let row = |slot| KeyRow { item: Some(item.clone()), ..key_row(1, slot, "a", 1) };
         let keys = (round * 100..round * 100 + 100).map(row).collect();
         store.write(Writes { keys, ..Writes::default() }).await.unwrap();
         store.upkeep().await.unwrap();

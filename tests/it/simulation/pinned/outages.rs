@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::store::fake::Fault;
 use deltaq::engine::command::{How, Settle, Settled};
 use deltaq::journal;
-use deltaq::journal::memory::Fault;
 use deltaq::lifecycle::Shutdown;
 use futures_util::poll;
 

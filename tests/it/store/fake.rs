@@ -1,21 +1,23 @@
-//! A store in memory with planned faults, for tests of everything above a store.
+//! The fake store: rows in memory and planned faults, for tests of everything above a store. It passes the same
+//! rules as a real store.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::BoxFuture;
-use tokio::sync::watch;
-
-use super::store::{
+use deltaq::engine::delta::Rv;
+use deltaq::engine::schedule::Slot;
+use deltaq::journal::store::{
     Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
     REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
 };
-use crate::engine::delta::Rv;
-use crate::engine::schedule::Slot;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+
+use super::{Owner, Place, suite};
 
 /// The rows and the planned faults. Clones share one store.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub(crate) struct FakeStore {
     disk: Arc<Mutex<Disk>>,
     plan: Arc<Mutex<Plan>>,
     held: watch::Sender<bool>,
@@ -24,13 +26,15 @@ pub struct Memory {
 
 /// A fault of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Nothing is written, and the step fails.
     Refused,
     /// Nothing is written, because the disk is full.
     Full,
     /// Everything is written, but the step fails.
     Doubted,
+    /// The store panics.
+    Panic,
     /// The power fails before anything is written: the step never ends.
     CrashBefore,
     /// The power fails after everything is written: the step never ends.
@@ -57,11 +61,13 @@ struct Plan {
     faults: BTreeMap<u64, Fault>,
     /// While set, every step has this fault.
     broken: Option<Fault>,
+    /// The fault of a write that follows from its rows.
+    by_rows: Option<fn(&Writes) -> Option<Fault>>,
     /// Whether a step has failed since the last reopening.
     failed: bool,
 }
 
-impl Default for Memory {
+impl Default for FakeStore {
     fn default() -> Self {
         let disk = Disk { next_row: 1, ..Disk::default() };
         Self {
@@ -73,65 +79,65 @@ impl Default for Memory {
     }
 }
 
-impl Memory {
+impl FakeStore {
     /// A copy of the present rows as a separate store: what a restart finds.
-    #[must_use]
-    pub fn restarted(&self) -> Self {
+    pub(crate) fn restarted(&self) -> Self {
         let copy = lock(&self.disk).clone();
         Self { disk: Arc::new(Mutex::new(copy)), ..Self::default() }
     }
 
     /// Opens the store in a new epoch.
-    #[must_use]
-    pub fn opening(&self) -> Opening {
+    pub(crate) fn opening(&self) -> Opening {
         let mut disk = lock(&self.disk);
         let epoch = disk.next_epoch();
         Opening { clean: !disk.dirty, next_row: disk.next_row, numbers: disk.numbers(), epoch }
     }
 
     /// Holds back all steps until [`release`](Self::release).
-    pub fn hold(&self) {
+    pub(crate) fn hold(&self) {
         self.held.send_replace(true);
     }
 
     /// Lets steps proceed again.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.held.send_replace(false);
     }
 
     /// Gives every step this fault until [`repair`](Self::repair), including a step that is held back.
-    pub fn break_by(&self, fault: Fault) {
+    pub(crate) fn break_by(&self, fault: Fault) {
         lock(&self.plan).broken = Some(fault);
         self.release();
     }
 
     /// Removes all faults, including the planned ones.
-    pub fn repair(&self) {
+    pub(crate) fn repair(&self) {
         let mut plan = lock(&self.plan);
         plan.broken = None;
         plan.faults.clear();
     }
 
     /// Plans a fault for the step with this number. Writes and reopenings count, from 1.
-    pub fn fault_at(&self, step: u64, fault: Fault) {
+    pub(crate) fn fault_at(&self, step: u64, fault: Fault) {
         lock(&self.plan).faults.insert(step, fault);
     }
 
+    /// Gives each write the fault that follows from its rows.
+    pub(crate) fn fault_by_rows(&self, fault: fn(&Writes) -> Option<Fault>) {
+        lock(&self.plan).by_rows = Some(fault);
+    }
+
     /// Number of writes and reopenings so far.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         lock(&self.plan).steps
     }
 
     /// All journal rows, oldest first.
-    #[must_use]
-    pub fn journal_rows(&self) -> Vec<JournalRow> {
+    pub(crate) fn journal_rows(&self) -> Vec<JournalRow> {
         lock(&self.disk).journal.values().cloned().collect()
     }
 
     /// The journal rows from this id on, oldest first.
-    #[must_use]
-    pub fn journal_rows_from(&self, id: u64) -> Vec<JournalRow> {
+    pub(crate) fn journal_rows_from(&self, id: u64) -> Vec<JournalRow> {
         lock(&self.disk).journal.range(id..).map(|(_, row)| row.clone()).collect()
     }
 
@@ -139,12 +145,12 @@ impl Memory {
     ///
     /// # Errors
     /// If the rows contradict each other.
-    pub fn put(&self, writes: Writes) -> Result<(), Error> {
+    pub(crate) fn put(&self, writes: Writes) -> Result<(), Error> {
         lock(&self.disk).apply(writes)
     }
 
     /// Waits until a planned fault has cut the power.
-    pub async fn crashed(&self) {
+    pub(crate) async fn crashed(&self) {
         // The sender is part of `self`, so the wait can't fail.
         let _dark = self.dark.subscribe().wait_for(|dark| *dark).await.is_ok();
     }
@@ -155,14 +161,14 @@ impl Memory {
     }
 
     /// Waits while steps are held back, then returns the fault of the next step.
-    async fn step(&self) -> Option<Fault> {
+    async fn step(&self, writes: &Writes) -> Option<Fault> {
         // The sender is part of `self`, so the wait can't fail.
         let mut held = self.held.subscribe();
         let _released = held.wait_for(|held| !held).await.is_ok();
         let mut plan = lock(&self.plan);
         plan.steps += 1;
         let step = plan.steps;
-        let fault = plan.faults.remove(&step).or(plan.broken);
+        let fault = plan.faults.remove(&step).or(plan.broken).or_else(|| plan.by_rows?(writes));
         plan.failed |= fault.is_some();
         fault
     }
@@ -176,7 +182,7 @@ fn failed(doing: &str) -> Error {
     Error::Failed { doing: doing.to_owned(), source: None }
 }
 
-impl Store for Memory {
+impl Store for FakeStore {
     async fn write(&mut self, writes: Writes) -> Result<(), Error> {
         if lock(&self.plan).failed {
             return Err(failed("write before it was opened again"));
@@ -186,7 +192,8 @@ impl Store for Memory {
             lock(&self.plan).failed = true;
             return Err(Error::Fenced { own: writes.epoch, found });
         }
-        let fault = self.step().await;
+        let fault = self.step(&writes).await;
+        assert_ne!(fault, Some(Fault::Panic), "the store panics");
         if matches!(fault, None | Some(Fault::Doubted | Fault::CrashAfter))
             && let Err(error) = lock(&self.disk).apply(writes)
         {
@@ -195,7 +202,7 @@ impl Store for Memory {
         }
         match fault {
             None => Ok(()),
-            Some(Fault::Refused | Fault::Doubted) => Err(failed("write")),
+            Some(Fault::Refused | Fault::Doubted | Fault::Panic) => Err(failed("write")),
             Some(Fault::Full) => Err(Error::Full { source: None }),
             Some(Fault::CrashBefore | Fault::CrashAfter) => self.crash().await,
         }
@@ -209,7 +216,7 @@ impl Store for Memory {
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {
-        match self.step().await {
+        match self.step(&Writes::default()).await {
             None => {
                 lock(&self.plan).failed = false;
                 Ok(lock(&self.disk).next_epoch())
@@ -334,7 +341,7 @@ fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, Result<T, Error>> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
-impl Reader for Memory {
+impl Reader for FakeStore {
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>> {
         ready(lock(&self.disk).queues.values().cloned().collect())
     }
@@ -402,19 +409,13 @@ impl Reader for Memory {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::journal::store::suite::{Owner, Place, suite};
+impl Place for FakeStore {
+    type Store = Self;
 
-    impl Place for Memory {
-        type Store = Self;
-
-        async fn open(&self) -> (Owner<Self>, Arc<dyn Reader>, Opening) {
-            let opening = self.opening();
-            (Owner::new(self.clone(), &opening), Arc::new(self.clone()), opening)
-        }
+    async fn open(&self) -> (Owner<Self>, Arc<dyn Reader>, Opening) {
+        let opening = self.opening();
+        (Owner::new(self.clone(), &opening), Arc::new(self.clone()), opening)
     }
-
-    suite!(Memory::default());
 }
+
+suite!(FakeStore::default());

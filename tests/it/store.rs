@@ -1,16 +1,25 @@
 //! The rules of every store. A store implements [`Place`] and calls `suite!(its_place)` in its tests, which
-//! creates one test per rule.
+//! creates one test per rule. `fake` is the store that other tests use.
 
+pub(crate) mod fake;
 mod reading;
 mod removing;
+mod sqlite;
 mod writing;
 
 use std::sync::Arc;
 
+use deltaq::engine::delta::Rv;
+use deltaq::engine::schedule::Slot;
+use deltaq::engine::time::Time;
+use deltaq::journal::store::{
+    Epoch, Error, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
+    REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
+};
+
 pub(crate) use self::reading::*;
 pub(crate) use self::removing::*;
 pub(crate) use self::writing::*;
-use super::*;
 
 /// Where the rows of a store are, also while the store is closed.
 pub(crate) trait Place {
@@ -67,7 +76,7 @@ impl<S> std::ops::DerefMut for Owner<S> {
 /// Creates a test for each rule; `$place` is an expression that creates an empty place.
 macro_rules! suite {
     ($place:expr) => {
-        $crate::journal::store::suite::suite!(@ $place;
+        $crate::store::suite!(@ $place;
             a_new_store_is_empty_and_clean,
             written_rows_are_read_and_survive_a_restart,
             rows_replace_rows_of_the_same_id_or_slot,
@@ -96,7 +105,7 @@ macro_rules! suite {
     (@ $place:expr; $($rule:ident),* $(,)?) => {$(
         #[tokio::test]
         async fn $rule() {
-            $crate::journal::store::suite::$rule(&$place).await;
+            $crate::store::$rule(&$place).await;
         }
     )*};
 }
