@@ -35,7 +35,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::{ServiceBuilder, ServiceExt as _};
+use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::CorsLayer;
 
 pub use self::body_rate::BodyRateLimit;
@@ -210,10 +210,20 @@ struct ConnectionContext {
     timeouts: Timeouts,
     exchanges: Exchanges,
     proxies: TrustedProxies,
+    cors: Option<CorsLayer>,
 }
 
 impl ConnectionContext {
-    async fn answer(&self, request: Request) -> Response {
+    async fn answer(self: Arc<Self>, request: Request) -> Response {
+        let Some(cors) = self.cors.clone() else { return self.answer_api(request).await };
+        let api = tower::service_fn(move |request| {
+            let context = self.clone();
+            async move { Ok::<_, Infallible>(context.answer_api(request).await) }
+        });
+        cors.layer(api).oneshot(request).await.unwrap_or_else(|never| match never {})
+    }
+
+    async fn answer_api(&self, request: Request) -> Response {
         match self.proxies.client(self.connection.peer.address, request.headers()) {
             None => self.api.answer(request, &self.connection).await,
             client => {
@@ -274,28 +284,16 @@ impl ConnectionServer {
             timeouts: timeouts.clone(),
             exchanges,
             proxies: limits.proxies.clone(),
+            cors: limits.cors.clone(),
         });
-        let api = {
-            let context = context.clone();
-            tower::service_fn(move |request: Request| {
-                let context = context.clone();
-                async move { Ok::<_, Infallible>(layers::yielding(context.answer(request).await)) }
-            })
-        };
-        let layered = ServiceBuilder::new()
-            .option_layer(limits.cors.clone())
-            .layer(layers::no_sniffing())
-            .layer(layers::compression())
-            .service(api);
         let service = service_fn(move |request: Request<Incoming>| {
             let context = context.clone();
             context.timeouts.request();
             let exchange = context.exchanges.begin();
-            let response = layered.clone().oneshot(request.map(Body::new));
             async move {
-                let response = response.await.unwrap_or_else(|never| match never {});
+                let response = context.clone().answer(request.map(Body::new)).await;
                 context.timeouts.answered();
-                Ok::<_, Infallible>(response.map(|body| exchange.body(Body::new(body))))
+                Ok::<_, Infallible>(response.map(|body| exchange.body(body)))
             }
         });
         // Not `max_headers`: with it hyper allocates two buffers of 8 KiB for each request. Its default of 100 headers keeps

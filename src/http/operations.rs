@@ -37,7 +37,8 @@ pub(super) struct Operation {
     pub(super) body: BodyKind,
     /// Names of its query parameters.
     pub(super) query: &'static [&'static str],
-    /// Whether it is so short that the thread of its connection answers it, if its body is short.
+    /// Whether it is so short that the thread of its connection answers it, if its body is short. Its reply is never
+    /// compressed.
     pub(super) is_quick: bool,
     /// Its handler.
     pub(super) handler: fn(Arc<Visit>, Request) -> Answer,

@@ -9,7 +9,8 @@ use http_body::Body as _;
 
 use super::body::LARGE_BYTES;
 use super::chain;
-use super::operations::Operations;
+use super::connection::layers;
+use super::operations::{Operations, Target};
 use super::state::AppState;
 use super::visit::Connection;
 
@@ -38,15 +39,34 @@ impl Api {
         Self { state: self.state.for_connection(), operations: self.operations.clone() }
     }
 
-    /// Answers a request that came over a connection. The thread of the connection answers a short one itself. Any other
-    /// runs on the main runtime, since it may take long and the thread has other connections.
+    /// Answers a request that came over a connection.
+    ///
+    /// A reply to a pop must not be compressed: its leases count as delivered when its last byte is written, and a
+    /// compressor would take the last byte long before. The other quick operations have short replies.
     pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
         let target = self.operations.target(&request);
+        if target.operation.is_some_and(|operation| operation.is_quick) {
+            return self.answer_quick(request, target, connection).await;
+        }
+        let (api, connection) = (self.clone(), connection.clone());
+        let answer = move |request| {
+            let (api, connection) = (api.clone(), connection.clone());
+            async move {
+                let target = api.operations.target(&request);
+                let answer = chain::answer(api.state.clone(), target, Some(connection), request);
+                api.state.on_main_runtime(answer).await
+            }
+        };
+        layers::compressed(request, answer).await
+    }
+
+    /// The thread of the connection answers a quick operation with a short body itself. Any other request runs on the
+    /// main runtime, since it may take long and the thread has other connections.
+    async fn answer_quick(&self, request: Request, target: Target, connection: &Connection) -> Response {
         let has_short_body =
             request.body().size_hint().exact().is_some_and(|bytes| bytes < LARGE_BYTES as u64);
-        let is_quick = has_short_body && target.operation.is_some_and(|operation| operation.is_quick);
         let answer = chain::answer(self.state.clone(), target, Some(connection.clone()), request);
-        if is_quick { answer.await } else { self.state.on_main_runtime(answer).await }
+        if has_short_body { answer.await } else { self.state.on_main_runtime(answer).await }
     }
 
     /// Answers a request that came over no connection.

@@ -75,6 +75,7 @@ impl Observed {
         if let Ok(value) = HeaderValue::from_str(&visit.id) {
             headers.insert(&REQUEST_ID, value);
         }
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         self.tell(Some(response.status().as_u16()), code.map_or("ok", Code::name));
         self.is_told = true;

@@ -1,31 +1,26 @@
-//! The layers around the API on every connection: CORS, security headers, and compression of replies.
-//!
-//! A reply to a pop is never compressed: its leases count as delivered when its last byte is written, and a compressor
-//! would take the last byte long before.
+//! Layers of tower-http around the API: CORS for all operations, compression for the replies of long ones.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
+use tower::{Layer as _, ServiceExt as _};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::{Predicate, SizeAbove};
+use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::CorsLayer;
-use tower_http::set_header::SetResponseHeaderLayer;
 
 /// Smallest reply that is compressed, in bytes.
 const COMPRESSED_BYTES_MIN: u64 = 1_024;
 /// How long a browser may remember the reply to a preflight request.
 const PREFLIGHT_AGE_MAX: Duration = Duration::from_hours(1);
-
-/// Marks a response that is never compressed.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct NeverCompressed;
 
 /// CORS for these origins; `None` without origins, so that `OPTIONS` stays an unknown method.
 #[must_use]
@@ -53,26 +48,24 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
     Some(layer)
 }
 
-/// Keeps a browser from guessing the type of a reply.
-pub(super) fn no_sniffing() -> SetResponseHeaderLayer<HeaderValue> {
-    SetResponseHeaderLayer::overriding(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
-}
-
-/// Compresses replies for clients that accept it. The fastest level: the thread has other connections to serve.
-pub(super) fn compression() -> CompressionLayer<impl Predicate + Send + Sync + 'static> {
-    let is_allowed = |_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions| {
-        extensions.get::<NeverCompressed>().is_none()
-    };
-    CompressionLayer::new()
+/// Compresses a reply for a client that accepts it. The fastest level: the thread has other connections to serve.
+pub(in crate::http) async fn compressed<F: Future<Output = Response>>(
+    request: Request,
+    answer: impl Fn(Request) -> F,
+) -> Response {
+    let answer = tower::service_fn(|request| {
+        let response = answer(request);
+        async move { Ok::<_, Infallible>(yielding(response.await)) }
+    });
+    let compression = CompressionLayer::new()
         .quality(CompressionLevel::Fastest)
-        .compress_when(SizeAbove::new(COMPRESSED_BYTES_MIN).and(is_allowed))
+        .compress_when(SizeAbove::new(COMPRESSED_BYTES_MIN));
+    let response = compression.layer(answer).oneshot(request).await;
+    response.unwrap_or_else(|never| match never {}).map(Body::new)
 }
 
 /// Lets other connections of the thread run between two pieces of a reply, of which each takes time to compress.
-pub(super) fn yielding(response: Response) -> Response {
-    if response.extensions().get::<NeverCompressed>().is_some() {
-        return response;
-    }
+fn yielding(response: Response) -> Response {
     response.map(|body| if body.is_end_stream() { body } else { Body::new(Yielding { body, yields: false }) })
 }
 

@@ -17,7 +17,6 @@ use crate::http::blocking::run_blocking;
 use crate::http::budget::{Budgets, CountedReply};
 use crate::http::call::QueueCall;
 use crate::http::connection::delivery::DeliveryBody;
-use crate::http::connection::layers::NeverCompressed;
 use crate::http::counted::{Counted, json};
 use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{InQueue, PopQuery};
@@ -114,7 +113,6 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let outbox = visit.connection.as_ref().map(|connection| connection.outbox.clone());
     let is_counted = reserved.is_some();
     let mut response = json(Body::new(DeliveryBody::new(text, delivered, outbox, reserved)));
-    response.extensions_mut().insert(NeverCompressed);
     if is_counted {
         response.extensions_mut().insert(CountedReply);
     }
