@@ -11,9 +11,10 @@ use opentelemetry::trace::{
     TraceState, Tracer as _, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
-use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use reqwest::blocking::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
@@ -31,7 +32,7 @@ pub struct Error {
     /// The endpoint.
     pub endpoint: String,
     /// Why.
-    pub source: ExporterBuildError,
+    pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 /// The exporter of spans. Clones share it.
@@ -74,13 +75,16 @@ impl Spans {
     /// [`Error`] if the exporter can't be built.
     pub fn new(settings: &config::Trace) -> Result<Self, Error> {
         let Some(endpoint) = &settings.otlp_endpoint else { return Ok(Self(None)) };
+        let failed = |source| Error { endpoint: endpoint.clone(), source };
+        let client = client().map_err(|source| failed(Box::new(source)))?;
         let exporter = SpanExporter::builder()
             .with_http()
+            .with_http_client(client)
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(endpoint)
             .with_timeout(SEND_TIMEOUT)
             .build()
-            .map_err(|source| Error { endpoint: endpoint.clone(), source })?;
+            .map_err(|source| failed(Box::new(source)))?;
         // A caller that samples its trace needs all spans of it.
         let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample)));
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
@@ -145,6 +149,19 @@ impl Spans {
             None => tracing::warn!("the last spans are dropped at the end of the shutdown"),
         }
     }
+}
+
+/// A client for plain HTTP. Its empty list of certificates saves the search for those of the system, which an image need
+/// not have.
+fn client() -> reqwest::Result<Client> {
+    // An error means that this process has installed the provider before.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder().timeout(SEND_TIMEOUT).tls_certs_only([]);
+    // A blocking client must not be built on a thread of an async runtime.
+    std::thread::scope(|threads| match threads.spawn(|| client.build()).join() {
+        Ok(client) => client,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
 }
 
 fn remote(context: TraceContext) -> SpanContext {

@@ -1,16 +1,17 @@
 //! `deltaq health`: one `GET /readyz`, so that the health check of a container image needs no curl.
 //!
-//! This is not a general HTTP client: it reads only the status line. Without a URL it uses the address and TLS settings of
-//! the server with the same configuration.
+//! Without a URL the command uses the address and TLS settings of the server with the same configuration. It accepts any
+//! certificate: the check sends nothing secret, receives only a status, and must not fail while a certificate is being
+//! renewed.
 
-mod tls;
-
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use reqwest::blocking::Client;
+use reqwest::redirect::Policy;
+use reqwest::{StatusCode, Url};
 
 use crate::config::{self, Flags, Settings};
 
@@ -25,19 +26,10 @@ pub struct Health {
     pub config: Option<PathBuf>,
 }
 
-/// The server to check.
-#[derive(Debug, PartialEq, Eq)]
-struct Target {
-    /// Host and port.
-    authority: String,
-    speaks_tls: bool,
-}
-
-/// Timeout of the connection, the request, and each read.
-const STEP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Bytes of the response that are read: `HTTP/1.1 200`.
-const STATUS_LINE_BYTES: usize = 12;
+/// Timeout of the connection, the TLS handshake included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of the whole check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a server is not considered ready.
 #[derive(Debug, thiserror::Error)]
@@ -57,29 +49,27 @@ pub enum Error {
         /// The given URL.
         url: String,
     },
-    /// The host name can't be resolved.
-    #[error("can't resolve {authority}")]
-    Resolve {
-        /// Host and port.
-        authority: String,
-        /// The error of the operating system.
-        source: io::Error,
+    /// The HTTP client can't be set up.
+    #[error("can't set up an HTTP client")]
+    Client {
+        /// Why.
+        source: reqwest::Error,
     },
-    /// The connection is refused or times out.
+    /// The host can't be resolved, or the connection is refused or times out.
     #[error("can't connect to {authority}")]
     Connect {
         /// Host and port.
         authority: String,
-        /// The error of the operating system.
-        source: io::Error,
+        /// The error of the client.
+        source: reqwest::Error,
     },
     /// The connection failed, or the response timed out.
     #[error("no response from {authority}")]
-    Answer {
+    Response {
         /// Host and port.
         authority: String,
-        /// The error of the operating system.
-        source: io::Error,
+        /// The error of the client.
+        source: reqwest::Error,
     },
     /// The response is not HTTP/1.
     #[error("the response of {authority} is not HTTP")]
@@ -104,115 +94,90 @@ impl Health {
     ///
     /// Anything except a 200 within a few seconds.
     pub fn run(&self) -> Result<(), Error> {
-        let target = if let Some(url) = &self.url {
-            Target::of_url(url)?
+        let url = if let Some(url) = &self.url {
+            parse(url)?
         } else {
             let settings = config::load(self.config.as_deref(), config::variables(), &Flags::default());
-            Target::of_settings(&settings.map_err(|source| Error::Settings { source })?)?
+            url_of(&settings.map_err(|source| Error::Settings { source })?)?
         };
-        target.check()
+        check(url)
     }
 }
 
-impl Target {
-    fn of_url(url: &str) -> Result<Self, Error> {
-        let speaks_tls = url.starts_with("https://");
-        let (scheme, port) = if speaks_tls { ("https://", 443) } else { ("http://", 80) };
-        Ok(Self { authority: authority(url, scheme, port)?, speaks_tls })
-    }
+/// The URL of a server: scheme, host and port.
+fn parse(text: &str) -> Result<Url, Error> {
+    let refused = || Error::Url { url: text.to_owned() };
+    // The parser drops line breaks instead of refusing them.
+    let url = Url::parse(text).ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(refused)?;
+    let has_more = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    if has_more || has_user { Err(refused()) } else { Ok(url) }
+}
 
-    /// The server with these settings, on this machine.
-    fn of_settings(settings: &Settings) -> Result<Self, Error> {
-        let mut address = settings.server.listen;
-        if address.port() == 0 {
-            return Err(Error::AnyPort);
-        }
-        if address.ip().is_unspecified() {
-            address.set_ip(match address.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        Ok(Self { authority: address.to_string(), speaks_tls: settings.server.tls_cert.is_some() })
+/// The URL of the server with these settings, on this machine.
+fn url_of(settings: &Settings) -> Result<Url, Error> {
+    let mut address = settings.server.listen;
+    if address.port() == 0 {
+        return Err(Error::AnyPort);
     }
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let scheme = if settings.server.tls_cert.is_some() { "https" } else { "http" };
+    parse(&format!("{scheme}://{address}"))
+}
 
-    fn check(self) -> Result<(), Error> {
-        let Self { authority, speaks_tls } = self;
-        let mut stream = connect(&authority)?;
-        let status = if speaks_tls {
-            tls::over(stream).and_then(|mut stream| ask(&mut stream, &authority))
-        } else {
-            ask(&mut stream, &authority)
-        };
-        match status.map_err(|source| Error::Answer { authority: authority.clone(), source })? {
-            Some(200) => Ok(()),
-            Some(status) => Err(Error::NotReady { authority, status }),
-            None => Err(Error::NotHttp { authority }),
-        }
+/// Host and port.
+fn authority(url: &Url) -> String {
+    let port = url.port_or_known_default().unwrap_or_default();
+    format!("{}:{port}", url.host_str().unwrap_or_default())
+}
+
+fn check(mut url: Url) -> Result<(), Error> {
+    // An error means that this process has installed the provider before.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let authority = authority(&url);
+    let client = Client::builder()
+        .no_proxy()
+        .redirect(Policy::none())
+        .user_agent("deltaq-health")
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(CHECK_TIMEOUT)
+        .tls_danger_accept_invalid_certs(true)
+        .build()
+        .map_err(|source| Error::Client { source })?;
+    url.set_path("/readyz");
+    match client.get(url).send() {
+        Ok(response) if response.status() == StatusCode::OK => Ok(()),
+        Ok(response) => Err(Error::NotReady { authority, status: response.status().as_u16() }),
+        Err(error) if error.is_connect() => Err(Error::Connect { authority, source: error.without_url() }),
+        Err(error) if is_not_http(&error) => Err(Error::NotHttp { authority }),
+        Err(error) => Err(Error::Response { authority, source: error.without_url() }),
     }
 }
 
-/// Host and port of the URL, with the default port of its scheme.
-fn authority(url: &str, scheme: &str, port: u16) -> Result<String, Error> {
-    let refused = || Error::Url { url: url.to_owned() };
-    let rest = url.strip_prefix(scheme).ok_or_else(refused)?;
-    let authority = rest.strip_suffix('/').unwrap_or(rest);
-    let allowed =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
-    if authority.is_empty() || !authority.bytes().all(allowed) {
-        return Err(refused());
-    }
-    let after_ip = authority.rsplit(']').next().unwrap_or(authority);
-    Ok(if after_ip.contains(':') { authority.to_owned() } else { format!("{authority}:{port}") })
-}
-
-/// Connects to the first address of the host that accepts.
-fn connect(authority: &str) -> Result<TcpStream, Error> {
-    let resolve = |source| Error::Resolve { authority: authority.to_owned(), source };
-    let connect = |source| Error::Connect { authority: authority.to_owned(), source };
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in authority.to_socket_addrs().map_err(resolve)? {
-        match open(address) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(connect(last))
-}
-
-fn open(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, STEP_TIMEOUT)?;
-    stream.set_read_timeout(Some(STEP_TIMEOUT))?;
-    stream.set_write_timeout(Some(STEP_TIMEOUT))?;
-    Ok(stream)
-}
-
-/// The status of the response, if it is HTTP.
-fn ask(stream: &mut (impl Read + Write), authority: &str) -> io::Result<Option<u16>> {
-    let request = format!(
-        "GET /readyz HTTP/1.1\r\nhost: {authority}\r\nuser-agent: deltaq-health\r\nconnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut line = [0; STATUS_LINE_BYTES];
-    match stream.read_exact(&mut line) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        other => other?,
-    }
-    let line = std::str::from_utf8(&line).unwrap_or_default();
-    Ok(line
-        .strip_prefix("HTTP/1.")
-        .and_then(|rest| rest.split_once(' '))
-        .and_then(|(_, status)| status.parse().ok()))
+/// Whether the server sent bytes that are not HTTP, or closed the connection without a response.
+fn is_not_http(error: &reqwest::Error) -> bool {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.any(|cause| {
+        let cause = cause.downcast_ref::<hyper::Error>();
+        cause.is_some_and(|error| error.is_parse() || error.is_incomplete_message())
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
     use super::*;
 
-    fn check(url: &str) -> Result<(), Error> {
-        Target::of_url(url)?.check()
+    fn check_text(url: &str) -> Result<(), Error> {
+        check(parse(url)?)
     }
 
     /// A server that answers one request with these bytes: its URL, and a thread that returns the request.
@@ -236,12 +201,13 @@ mod tests {
     #[test]
     fn only_200_is_ready() {
         let (url, server) = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-        check(&url).unwrap();
+        check_text(&url).unwrap();
         let request = server.join().unwrap();
-        assert!(request.starts_with("GET /readyz HTTP/1.1\r\nhost: 127.0.0.1:"), "{request}");
+        assert!(request.starts_with("GET /readyz HTTP/1.1\r\n"), "{request}");
+        assert!(request.contains("\r\nhost: 127.0.0.1:"), "{request}");
 
         let (url, server) = answering(b"HTTP/1.1 503 Service Unavailable\r\n\r\n");
-        assert!(matches!(check(&url), Err(Error::NotReady { status: 503, .. })));
+        assert!(matches!(check_text(&url), Err(Error::NotReady { status: 503, .. })));
         server.join().unwrap();
     }
 
@@ -251,7 +217,7 @@ mod tests {
             [&b"SSH-2.0-OpenSSH_9.9\r\n"[..], b"", b"HTTP/1.1 OK!\r\n\r\n", b"HTTP/1.1 \xff\xff\xff\xff"]
         {
             let (url, server) = answering(answer);
-            assert!(matches!(check(&url), Err(Error::NotHttp { .. })), "{answer:?}");
+            assert!(matches!(check_text(&url), Err(Error::NotHttp { .. })), "{answer:?}");
             server.join().unwrap();
         }
     }
@@ -261,7 +227,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        assert!(matches!(check(&url), Err(Error::Connect { .. })));
+        assert!(matches!(check_text(&url), Err(Error::Connect { .. })));
     }
 
     #[test]
@@ -272,27 +238,29 @@ mod tests {
             ("http://deltaq", "deltaq:80"),
             ("http://[::1]:7070", "[::1]:7070"),
             ("http://[::1]", "[::1]:80"),
+            ("https://a", "a:443"),
         ] {
-            assert_eq!(authority(url, "http://", 80).unwrap(), expected);
+            assert_eq!(authority(&parse(url).unwrap()), expected);
         }
         for url in [
             "",
             "127.0.0.1:7070",
-            "https://a:1",
+            "ftp://a:1",
             "http://",
             "http:///",
             "http://a/b",
             "http://u@a",
+            "http://a?b",
             "http://a\r\nx",
         ] {
-            assert!(matches!(authority(url, "http://", 80), Err(Error::Url { .. })), "{url:?}");
+            assert!(matches!(parse(url), Err(Error::Url { .. })), "{url:?}");
         }
     }
 
     #[test]
     fn the_settings_give_the_address() {
         let mut settings = Settings::default();
-        let target = |settings: &Settings| Target::of_settings(settings).map(|target| target.authority);
+        let target = |settings: &Settings| url_of(settings).map(|url| authority(&url));
         for (listen, authority) in [
             ("127.0.0.1:7070", "127.0.0.1:7070"),
             ("0.0.0.0:80", "127.0.0.1:80"),
@@ -307,9 +275,17 @@ mod tests {
     }
 
     #[test]
-    fn https_has_its_own_default_port() {
-        let target = |url: &str| Target::of_url(url).unwrap();
-        assert_eq!(target("https://a"), Target { authority: "a:443".to_owned(), speaks_tls: true });
-        assert_eq!(target("http://a"), Target { authority: "a:80".to_owned(), speaks_tls: false });
+    fn tls_settings_give_https() {
+        let mut settings = Settings::default();
+        assert_eq!(url_of(&settings).unwrap().as_str(), "http://127.0.0.1:7070/");
+        settings.server.tls_cert = Some(PathBuf::from("/etc/deltaq/tls.crt"));
+        assert_eq!(url_of(&settings).unwrap().as_str(), "https://127.0.0.1:7070/");
+    }
+
+    #[test]
+    fn redirects_are_not_followed() {
+        let (url, server) = answering(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n");
+        assert!(matches!(check_text(&url), Err(Error::NotReady { status: 302, .. })));
+        server.join().unwrap();
     }
 }
