@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Flags, LogFormat, LogLevel};
+use crate::config::Flags;
 
 /// Keyed, event-sourced queues over plain HTTP.
 #[derive(Debug, Clone, Parser)]
@@ -47,46 +47,12 @@ pub struct Serve {
     /// Settings file; config/deltaq.toml lists all of them.
     #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Address of the API [default: 127.0.0.1:7070]; port 0 takes a free port.
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<String>,
-    /// Address of /metrics [default: 127.0.0.1:7071]; "" serves it on the API's listener.
-    #[arg(long, value_name = "ADDRESS")]
-    pub metrics_listen: Option<String>,
-    /// Directory of the journal [default: ./deltaq-data].
-    #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
-    pub data_dir: Option<PathBuf>,
-    /// Keep no journal: queues end with the process.
-    #[arg(long)]
-    pub in_memory: bool,
-    /// Listen without tokens on any address: every client that reaches the server may do everything.
-    #[arg(long)]
-    pub insecure: bool,
+    /// The settings that have a flag.
+    #[command(flatten)]
+    pub flags: Flags,
     /// File for the addresses, written as JSON once the server is ready.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Format of the log [default: auto, human on a terminal, else JSON].
-    #[arg(long, value_name = "FORMAT")]
-    pub log_format: Option<LogFormat>,
-    /// The least severe level that is logged [default: info]; `RUST_LOG` overrides it.
-    #[arg(long, value_name = "LEVEL")]
-    pub log_level: Option<LogLevel>,
-}
-
-impl Serve {
-    /// The settings that flags have set, as the top layer of [`config::load`](crate::config::load).
-    #[must_use]
-    pub fn flags(&self) -> Flags {
-        Flags {
-            listen: self.listen.clone(),
-            metrics_listen: self.metrics_listen.clone(),
-            data_dir: self.data_dir.clone(),
-            in_memory: self.in_memory,
-            insecure: self.insecure,
-            log_format: self.log_format,
-            log_level: self.log_level,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -94,6 +60,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+    use crate::config::{LogFormat, LogLevel};
 
     #[test]
     fn the_definition_is_valid() {
@@ -115,7 +82,7 @@ mod tests {
             log_format: Some(LogFormat::Json),
             log_level: Some(LogLevel::Debug),
         };
-        assert_eq!(serve.flags(), expected);
+        assert_eq!(serve.flags, expected);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! and the remedy.
 //!
 //! The structs are the only list of settings: serde refuses unknown names, and the range of a setting is an attribute of
-//! its field. `config/deltaq.toml` documents each setting; a test checks it against the structs.
+//! its field. `config/deltaq.toml` is the only list of defaults, and documents each setting; a test checks that it names
+//! every field of the structs.
 
 pub mod access;
 mod environment;
@@ -19,7 +20,8 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use clap::ValueEnum;
+use serde::Deserialize;
 use toml::Value;
 
 pub use self::access::Access;
@@ -34,7 +36,7 @@ pub use self::sections::{
 const QUEUE_SECTION: &str = "queue_defaults";
 
 /// All settings.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Listeners, timeouts, and the limits of connections and requests.
@@ -57,22 +59,29 @@ pub struct Settings {
     pub trace: Trace,
 }
 
-/// The settings that the command line has set.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// The settings that flags of `deltaq serve` set.
+#[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub struct Flags {
-    /// `--listen`
+    /// Address of the API [default: 127.0.0.1:7070]; port 0 takes a free port.
+    #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// `--metrics-listen`
+    /// Address of /metrics [default: 127.0.0.1:7071]; "" serves it on the API's listener.
+    #[arg(long, value_name = "ADDRESS")]
     pub metrics_listen: Option<String>,
-    /// `--data-dir`; it also overrides `storage.in_memory` of a lower layer.
+    /// Directory of the journal [default: ./deltaq-data].
+    #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
     pub data_dir: Option<PathBuf>,
-    /// `--in-memory`
+    /// Keep no journal: queues end with the process.
+    #[arg(long)]
     pub in_memory: bool,
-    /// `--insecure`
+    /// Listen without tokens on any address: every client that reaches the server may do everything.
+    #[arg(long)]
     pub insecure: bool,
-    /// `--log-format`
+    /// Format of the log [default: auto, human on a terminal, else JSON].
+    #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// `--log-level`
+    /// The least severe level that is logged [default: info]; `RUST_LOG` overrides it.
+    #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
 }
 
@@ -141,11 +150,11 @@ pub enum Error {
         /// What is wrong, and what is allowed.
         why: String,
     },
-    /// The defaults can't be written as TOML.
-    #[error("the default settings can't be written")]
+    /// The defaults are not TOML. A test excludes it.
+    #[error("the default settings are not TOML")]
     Defaults {
         /// Why.
-        source: toml::ser::Error,
+        source: toml::de::Error,
     },
 }
 
@@ -160,15 +169,11 @@ pub fn load(
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Flags,
 ) -> Result<Settings, Error> {
-    let file = match file {
-        None => None,
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| Error::Read { path: path.to_owned(), source })?;
-            Some((path, text))
-        }
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
     };
-    layered(file.as_ref().map(|(path, text)| (*path, text.as_str())), environment, flags)
+    let text = file.map(read).transpose()?;
+    layered(file.zip(text.as_deref()), environment, flags)
 }
 
 fn layered(
@@ -201,6 +206,14 @@ fn remedy(nearest: Option<&str>) -> String {
     }
 }
 
+impl Default for Settings {
+    /// The settings of `config/deltaq.toml`.
+    #[expect(clippy::expect_used, reason = "the text is a constant, and a test loads it")]
+    fn default() -> Self {
+        Layers::new().and_then(Layers::finish).expect("the defaults are valid")
+    }
+}
+
 impl Flags {
     fn apply(&self, layers: &mut Layers) {
         let text = |text: &str| Value::String(text.to_owned());
@@ -209,18 +222,23 @@ impl Flags {
         for (path, flag, value) in [
             ("server.listen", "--listen", self.listen.as_deref().map(text)),
             ("server.metrics_listen", "--metrics-listen", self.metrics_listen.as_deref().map(text)),
+            // A directory also overrides `in_memory` of a lower layer.
             ("storage.in_memory", "--data-dir", data_dir.as_ref().map(|_| Value::Boolean(false))),
             ("storage.data_dir", "--data-dir", data_dir.as_deref().map(text)),
             ("storage.in_memory", "--in-memory", switch(self.in_memory)),
             ("access.insecure", "--insecure", switch(self.insecure)),
-            ("log.format", "--log-format", self.log_format.map(|format| text(format.as_str()))),
-            ("log.level", "--log-level", self.log_level.map(|level| text(level.as_str()))),
+            ("log.format", "--log-format", name_of(self.log_format)),
+            ("log.level", "--log-level", name_of(self.log_level)),
         ] {
             if let Some(value) = value {
                 layers.set(path, value, &Origin::Flag(flag));
             }
         }
     }
+}
+
+fn name_of(value: Option<impl ValueEnum>) -> Option<Value> {
+    Some(Value::String(value?.to_possible_value()?.get_name().to_owned()))
 }
 
 /// What follows the name of a setting in an error.

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 fn run(serve: &Serve) -> Result<(), Failure> {
     let sockets = PassedSockets::take()?;
-    let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags())?;
+    let settings = config::load(serve.config.as_deref(), config::variables(), &serve.flags)?;
     let _log = telemetry::init(settings.log, config::rust_log().as_deref())?;
     telemetry::report_panics();
     let files = raise_file_limit(settings.server.max_connections);

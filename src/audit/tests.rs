@@ -6,7 +6,7 @@ use super::*;
 use crate::telemetry::json_format;
 
 fn open(path: &Path) -> (Audit, Writer) {
-    let settings = config::Audit { file: Some(path.to_owned()), ..config::Audit::default() };
+    let settings = config::Audit { file: Some(path.to_owned()), ..config::Settings::default().audit };
     let (audit, writer) = Audit::open(&settings).unwrap();
     (audit, writer.unwrap())
 }

@@ -12,11 +12,11 @@ use toml::de::DeTable;
 use super::{layers, range};
 
 /// The section `[access]`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
     /// The token file.
-    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::path")]
     pub tokens_file: Option<PathBuf>,
     /// Tokens besides those of the file.
     #[serde(default)]

@@ -7,6 +7,8 @@ use toml::{Table, Value};
 
 use super::{Error, Fault, Origin, QUEUE_SECTION, Settings, environment};
 
+/// The defaults.
+const DEFAULTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/config/deltaq.toml"));
 /// The value that removes an optional setting of a lower layer: TOML has no null.
 const UNSET: &str = "unset";
 /// A name that no setting has.
@@ -29,7 +31,7 @@ pub(super) struct Layers {
 impl Layers {
     /// The lowest layer: the defaults.
     pub(super) fn new() -> Result<Self, Error> {
-        let merged = Table::try_from(Settings::default()).map_err(|source| Error::Defaults { source })?;
+        let merged = DEFAULTS.parse().map_err(|source| Error::Defaults { source })?;
         Ok(Self { merged, origins: BTreeMap::new() })
     }
 

@@ -2,12 +2,13 @@
 //!
 //! These are plain serde values, not the engine's types; `http::wire::config` converts them.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use utoipa::ToSchema;
 
 use super::range::{self, CENTURY, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
 use super::{Fault, QUEUE_SECTION};
 use crate::duration::DurationText;
+use crate::engine::limits::KEY_POINTERS_MAX;
 
 /// Part of a wait that is added at random, unless a setting says otherwise.
 const JITTER: f64 = 0.1;
@@ -20,7 +21,7 @@ pub struct QueueDefaults {
     /// What a pop delivers.
     pub mode: Mode,
     /// Pointers to the values that make up the key of an object, joined by `/`.
-    #[serde(deserialize_with = "range::key_parts")]
+    #[serde(deserialize_with = "key_parts")]
     #[schema(min_items = 1, max_items = 8)]
     pub key: Vec<KeyPart>,
     /// Whether the queue keeps the objects that consumers have acknowledged.
@@ -211,43 +212,6 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-impl Default for QueueDefaults {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Delta,
-            key: vec![KeyPart::Required("/key".to_owned())],
-            known_objects: true,
-            emit_replaced: true,
-            lease: DurationText::from_secs(30),
-            max_failures: 20,
-            rate_limiter: RateLimiter::default(),
-            resync_period: None,
-            max_keys: 10_000_000,
-            max_object_bytes: 1 << 20,
-            max_deltas_per_key: 1_000,
-            max_bytes_per_key: 16 << 20,
-            max_delete_percent: None,
-            max_deletes: None,
-            retention: Retention::default(),
-        }
-    }
-}
-
-impl Default for RateLimiter {
-    fn default() -> Self {
-        Self {
-            item_exponential: Some(ItemExponential {
-                base: DurationText::from_us(5_000),
-                max: DurationText::from_secs(1_000),
-            }),
-            item_fast_slow: None,
-            bucket: None,
-            max_wait: None,
-            jitter: JITTER,
-        }
-    }
-}
-
 impl QueueDefaults {
     /// The settings of a JSON document that has all required members.
     ///
@@ -288,4 +252,26 @@ fn jitter() -> f64 {
 /// A request may send null for a default.
 fn jitter_or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(range::optional_number::<1, _>(deserializer)?.unwrap_or(JITTER))
+}
+
+/// The pointers of a key.
+fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>, D::Error> {
+    let expected = format!(
+        r#"a list of 1 to {KEY_POINTERS_MAX} JSON pointers, each as "/name" or as a table of pointer and optional"#
+    );
+    let read = |part: KeyPart| {
+        let (KeyPart::Required(pointer) | KeyPart::Detailed(DetailedKeyPart { pointer, .. })) = &part;
+        is_pointer(pointer).then_some(part)
+    };
+    let parts = range::list(deserializer, &expected, read)?;
+    if (1..=KEY_POINTERS_MAX).contains(&parts.len()) {
+        Ok(parts)
+    } else {
+        Err(de::Error::custom(format!("invalid value, expected {expected}")))
+    }
+}
+
+/// RFC 6901. The empty pointer is refused: a whole object is no key.
+fn is_pointer(text: &str) -> bool {
+    text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }

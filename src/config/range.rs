@@ -11,11 +11,9 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Unexpected, Visitor};
-use serde::{Deserialize, Serializer};
+use serde::Deserialize;
 
-use super::queue::KeyPart;
 use crate::duration::{self, DurationText};
-use crate::engine::limits::KEY_POINTERS_MAX;
 
 /// Microseconds.
 pub(super) const US: u64 = 1;
@@ -232,33 +230,13 @@ pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sock
     text(deserializer, expected, |text| text.parse().ok())
 }
 
-/// An address, written as an empty text if there is none.
-pub(super) mod address_or_empty {
-    use super::{Deserializer, Serializer, SocketAddr, text};
-
-    #[expect(clippy::ref_option, reason = "the signature is serde's")]
-    pub(in crate::config) fn serialize<S: Serializer>(
-        address: &Option<SocketAddr>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match address {
-            None => serializer.serialize_str(""),
-            Some(address) => serializer.collect_str(address),
-        }
-    }
-
-    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<SocketAddr>, D::Error> {
-        let expected = "an IP address and a port, such as \"127.0.0.1:7071\", or \"\"";
-        text(
-            deserializer,
-            expected,
-            |text| {
-                if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) }
-            },
-        )
-    }
+/// An IP address and a port; an empty text is no address.
+pub(super) fn optional_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let expected = "an IP address and a port, such as \"127.0.0.1:7071\", or \"\"";
+    let read = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+    text(deserializer, expected, read)
 }
 
 /// A path of the file system, or an optional one. Text that was not UTF-8 holds replacement characters, and would name
@@ -282,67 +260,35 @@ pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 /// Host names without port, IPv6 addresses in brackets.
 pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let expected = "a list of host names without port, such as [\"deltaq.example\"]";
-    list(deserializer, expected, |hosts: &Vec<String>| hosts.iter().all(|host| is_host(host)))
+    list(deserializer, expected, |host: String| is_host(&host).then_some(host))
 }
 
 /// Origins as browsers send them: a scheme, a host, and a port unless it is the default of the scheme.
 pub(super) fn origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let is_origin = |text: &String| {
+    let is_origin = |text: &str| {
         let authority = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
         authority.is_some_and(|authority| !authority.is_empty() && authority.bytes().all(is_allowed))
     };
     let expected = "a list of origins, such as [\"https://console.example\"]";
-    list(deserializer, expected, |origins| origins.iter().all(is_origin))
+    list(deserializer, expected, |text: String| is_origin(&text).then_some(text))
 }
 
 /// Networks such as `10.0.0.0/8`, and single addresses.
-pub(super) mod networks {
-    use super::{Deserialize, Deserializer, IpAddr, IpNet, Serializer, de};
-
-    pub(in crate::config) fn serialize<S: Serializer>(
-        networks: &[IpNet],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(networks.iter().map(IpNet::to_string))
-    }
-
-    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<IpNet>, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer).unwrap_or_else(|_| vec![String::new()]);
-        let network =
-            |text: &String| text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        texts.iter().map(network).collect::<Result<_, _>>().map_err(|_| {
-            let expected = "a list of IP addresses or networks, such as [\"10.0.0.0/8\"]";
-            de::Error::custom(format!("invalid value, expected {expected}"))
-        })
-    }
+pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
+    let read = |text: String| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+    list(deserializer, "a list of IP addresses or networks, such as [\"10.0.0.0/8\"]", read)
 }
 
-/// The pointers of a key.
-pub(super) fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>, D::Error> {
-    let expected = format!(
-        r#"a list of 1 to {KEY_POINTERS_MAX} JSON pointers, each as "/name" or as a table of pointer and optional"#
-    );
-    list(deserializer, &expected, |parts: &Vec<KeyPart>| {
-        let pointer = |part: &KeyPart| match part {
-            KeyPart::Required(pointer) => is_pointer(pointer),
-            KeyPart::Detailed(part) => is_pointer(&part.pointer),
-        };
-        (1..=KEY_POINTERS_MAX).contains(&parts.len()) && parts.iter().all(pointer)
-    })
-}
-
-/// Reports any error of an entry as an error of the list.
-fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// A list of entries that `read` accepts. An error of an entry is an error of the list.
+pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
     deserializer: D,
     expected: &str,
-    is_allowed: impl FnOnce(&Vec<T>) -> bool,
-) -> Result<Vec<T>, D::Error> {
-    Vec::deserialize(deserializer)
-        .ok()
-        .filter(is_allowed)
+    read: impl FnMut(T) -> Option<U>,
+) -> Result<Vec<U>, D::Error> {
+    let entries = Vec::deserialize(deserializer).ok();
+    entries
+        .and_then(|entries| entries.into_iter().map(read).collect())
         .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
 }
 
@@ -376,9 +322,4 @@ fn is_host(text: &str) -> bool {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         (1..=253).contains(&text.len()) && text.bytes().all(is_allowed)
     }
-}
-
-/// RFC 6901. The empty pointer is refused: a whole object is no key.
-fn is_pointer(text: &str) -> bool {
-    text.starts_with('/') && text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }

@@ -1,23 +1,23 @@
-//! The sections of the settings but `[queue_defaults]` and `[access]`: fields, ranges and defaults.
+//! The sections of the settings except `[queue_defaults]` and `[access]`: fields and ranges.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::range::{self, DAY, HOUR, MS_10};
 use crate::duration::DurationText;
 
 /// The section `[server]`: listeners, timeouts, and the limits of connections and requests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// The address of the API; port 0 takes a free port.
     #[serde(deserialize_with = "range::address")]
     pub listen: SocketAddr,
     /// The address of `/metrics`; `None` (an empty text) serves it on the API's listener.
-    #[serde(with = "range::address_or_empty")]
+    #[serde(deserialize_with = "range::optional_address")]
     pub metrics_listen: Option<SocketAddr>,
     /// Names that a request's `Host` may have, besides localhost and IP addresses.
     #[serde(deserialize_with = "range::hosts")]
@@ -26,7 +26,7 @@ pub struct Server {
     #[serde(deserialize_with = "range::origins")]
     pub allowed_origins: Vec<String>,
     /// Networks of proxies that name the address of a client.
-    #[serde(with = "range::networks")]
+    #[serde(deserialize_with = "range::networks")]
     pub trusted_proxies: Vec<IpNet>,
     /// Whether connections of trusted proxies begin with a header of the PROXY protocol.
     pub proxy_protocol: bool,
@@ -85,18 +85,18 @@ pub struct Server {
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_connections: usize,
     /// The file of the certificate chain; `None` turns TLS off.
-    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::path")]
     pub tls_cert: Option<PathBuf>,
     /// The file of the certificate's private key.
-    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::path")]
     pub tls_key: Option<PathBuf>,
     /// The file of the authorities that must have signed a client's certificate; `None` asks clients for none.
-    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::path")]
     pub tls_client_ca: Option<PathBuf>,
 }
 
 /// The section `[queues]`: limits across all queues.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queues {
     /// Whether the first produce or pop creates its queue.
@@ -119,7 +119,7 @@ pub struct Queues {
 }
 
 /// The section `[storage]`: the journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
     /// The directory of the journal.
@@ -135,7 +135,7 @@ pub struct Storage {
 }
 
 /// How durable a change is when its response is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sync {
     /// The disk has stored it: it survives a power loss.
@@ -145,18 +145,18 @@ pub enum Sync {
 }
 
 /// The section `[audit]`: the audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Audit {
     /// Which requests are recorded.
     pub calls: AuditCalls,
     /// The file; `None` writes to the log.
-    #[serde(default, deserialize_with = "range::path", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::path")]
     pub file: Option<PathBuf>,
 }
 
 /// Which requests the audit log records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditCalls {
     /// Requests that need `admin`, and refused requests.
@@ -166,7 +166,7 @@ pub enum AuditCalls {
 }
 
 /// The section `[metrics]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
     /// Whether metrics are collected and served.
@@ -177,7 +177,7 @@ pub struct Metrics {
 }
 
 /// The section `[log]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// The format of a line.
@@ -187,7 +187,7 @@ pub struct Log {
 }
 
 /// The format of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// `human` on a terminal, `json` elsewhere.
@@ -199,7 +199,7 @@ pub enum LogFormat {
 }
 
 /// The least severe level that is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
     /// Nothing.
@@ -217,27 +217,15 @@ pub enum LogLevel {
 }
 
 /// The section `[trace]`: spans for a tracing system.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
     /// The URL of a collector's OTLP endpoint (HTTP, protobuf); `None` sends no spans.
-    #[serde(default, deserialize_with = "range::http_url", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "range::http_url")]
     pub otlp_endpoint: Option<String>,
     /// The sampled fraction of the traces that begin in this server.
     #[serde(deserialize_with = "range::number::<1, _>")]
     pub sample: f64,
-}
-
-impl LogFormat {
-    /// The name in file, environment and flag.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Human => "human",
-            Self::Json => "json",
-        }
-    }
 }
 
 impl LogLevel {
@@ -252,87 +240,5 @@ impl LogLevel {
             Self::Debug => "debug",
             Self::Trace => "trace",
         }
-    }
-}
-
-impl Default for Server {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
-            metrics_listen: Some(SocketAddr::from(([127, 0, 0, 1], 7071))),
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            trusted_proxies: Vec::new(),
-            proxy_protocol: false,
-            drain_delay: DurationText::from_secs(0),
-            shutdown_timeout: DurationText::from_secs(30),
-            header_read_timeout: DurationText::from_secs(10),
-            body_read_timeout: DurationText::from_secs(30),
-            min_body_bytes_per_second: 256,
-            min_body_rate_grace: DurationText::from_secs(10),
-            idle_timeout: DurationText::from_secs(75),
-            max_header_bytes: 16_384,
-            max_body_bytes: 64 << 20,
-            request_timeout: DurationText::from_secs(60),
-            max_wait: DurationText::from_secs(55),
-            max_reads_in_flight: 512,
-            max_writes_in_flight: 512,
-            max_lists_in_flight: 64,
-            max_waits_in_flight: 20_000,
-            max_body_bytes_in_flight: 4 << 30,
-            max_reply_bytes_in_flight: 512 << 20,
-            max_connections: 20_000,
-            tls_cert: None,
-            tls_key: None,
-            tls_client_ca: None,
-        }
-    }
-}
-
-impl Default for Queues {
-    fn default() -> Self {
-        Self {
-            auto_create: true,
-            max_queues: 10_000,
-            max_waiters: 100_000,
-            max_batch: 10_000,
-            max_replace_objects: 10_000_000,
-            max_reply_bytes: 16 << 20,
-        }
-    }
-}
-
-impl Default for Storage {
-    fn default() -> Self {
-        Self {
-            data_dir: PathBuf::from("./deltaq-data"),
-            in_memory: false,
-            sync: Sync::Full,
-            max_uncommitted_bytes: 256 << 20,
-        }
-    }
-}
-
-impl Default for Audit {
-    fn default() -> Self {
-        Self { calls: AuditCalls::Admin, file: None }
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self { enabled: true, max_queues: 2_000 }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { format: LogFormat::Auto, level: LogLevel::Info }
-    }
-}
-
-impl Default for Trace {
-    fn default() -> Self {
-        Self { otlp_endpoint: None, sample: 1.0 }
     }
 }

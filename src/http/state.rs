@@ -146,7 +146,7 @@ impl Gate {
             max_waits_in_flight: usize::MAX,
             max_body_bytes_in_flight: usize::MAX,
             max_reply_bytes_in_flight: usize::MAX,
-            ..config::Server::default()
+            ..config::Settings::default().server
         });
         Self { access: Access::default(), demands_certificates: false, budgets }
     }

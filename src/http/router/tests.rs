@@ -56,7 +56,7 @@ fn guarded(request_timeout: Duration, operations: &'static [Operation]) -> Route
         max_lists_in_flight: 2,
         max_waits_in_flight: 2,
         max_reply_bytes_in_flight: 1 << 20,
-        ..config::Server::default()
+        ..Settings::default().server
     };
     let gate = Gate { budgets: Budgets::new(&bounds), ..Gate::open() };
     let state = AppState::from(Parts {

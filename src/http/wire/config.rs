@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_engine_and_the_settings_have_the_same_defaults() {
         assert_eq!(
-            to_engine(&QueueDefaults::default()).expect("the defaults are allowed"),
+            to_engine(&crate::config::Settings::default().queue_defaults).expect("the defaults are allowed"),
             Config::default()
         );
         assert_eq!(to_engine(&of_engine(&Config::default())).expect("what was written"), Config::default());
