@@ -103,25 +103,24 @@ pub struct Caller {
     expires_us: Option<u64>,
     grants: Vec<Grant>,
     rate: Option<Rate>,
-    standing: Arc<Standing>,
+    usage: Arc<Usage>,
 }
 
-/// The resources that a caller uses; they outlive a reload.
+/// The resources that a caller uses. A reload keeps them.
 #[derive(Debug, Default)]
-pub struct Standing {
+struct Usage {
     bucket: Bucket,
-    /// Its share of each in-flight limit.
-    pub held: Held,
+    in_flight: InFlight,
 }
 
-/// Requests of one caller in flight, by kind, and the bytes of their bodies.
+/// The requests of one caller that are in flight, by class, and their bytes.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct InFlight {
     /// Reads.
     pub reads: AtomicUsize,
     /// Writes.
     pub writes: AtomicUsize,
-    /// Those that settle leases.
+    /// Requests that settle leases.
     pub settles: AtomicUsize,
     /// Replaces and seeds.
     pub lists: AtomicUsize,
@@ -129,9 +128,9 @@ pub struct Held {
     pub waits: AtomicUsize,
     /// Scrapes of the metrics.
     pub scrapes: AtomicUsize,
-    /// Bytes of their bodies.
+    /// Bytes of request bodies.
     pub body_bytes: AtomicUsize,
-    /// Bytes of their replies that are not written yet.
+    /// Bytes of replies that are not written yet.
     pub reply_bytes: AtomicUsize,
 }
 
@@ -142,7 +141,7 @@ struct Grant {
 }
 
 impl Access {
-    /// Admits callers with one of `tokens`, or every caller if there are none.
+    /// Authorizes callers with one of `tokens`, or every caller if there are none.
     #[must_use]
     pub fn new(tokens: Tokens) -> Self {
         Self { has_tokens: AtomicBool::new(!tokens.is_empty()), tokens: RwLock::new(Arc::new(tokens)) }
@@ -156,7 +155,7 @@ impl Access {
 
     /// Whether there are no tokens, so that every caller may do everything.
     #[must_use]
-    pub fn lets_everybody_in(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         !self.has_tokens.load(Ordering::Acquire)
     }
 
@@ -169,21 +168,21 @@ impl Access {
 }
 
 impl Tokens {
-    /// The tokens of these entries. A token with the same name in `former` keeps its use of resources, so that a reload does not
-    /// reset its limits.
+    /// The tokens of these entries. A token keeps the resource usage of the token of the same name in `previous`, so a reload
+    /// does not reset its limits.
     ///
     /// # Errors
     /// [`Error`] names the entry.
-    pub fn new(entries: &[TokenEntry], former: &Self) -> Result<Self, Error> {
+    pub fn new(entries: &[TokenEntry], previous: &Self) -> Result<Self, Error> {
         if entries.len() > TOKENS_MAX {
             return Err(Error::TooMany { have: entries.len() });
         }
-        let standings: HashMap<&str, &Arc<Standing>> =
-            former.callers.iter().map(|caller| (caller.name(), &caller.standing)).collect();
+        let usages: HashMap<&str, &Arc<Usage>> =
+            previous.callers.iter().map(|caller| (caller.name(), &caller.usage)).collect();
         let mut callers: Vec<Arc<Caller>> = Vec::with_capacity(entries.len());
         for (index, entry) in entries.iter().enumerate() {
-            let standing = standings.get(entry.name.as_str()).map(|standing| Arc::clone(standing));
-            let caller = Caller::new(index + 1, entry, standing.unwrap_or_default())?;
+            let usage = usages.get(entry.name.as_str()).map(|usage| Arc::clone(usage));
+            let caller = Caller::new(index + 1, entry, usage.unwrap_or_default())?;
             if callers.iter().any(|other| other.name == caller.name) {
                 return Err(Error::Name { name: entry.name.clone() });
             }
@@ -208,7 +207,7 @@ impl Tokens {
         self.callers.len()
     }
 
-    /// The caller with this token. The comparison takes the same time for every token.
+    /// The caller with this token at this wall time. The comparison takes the same time for every token.
     ///
     /// # Errors
     /// [`Denied`] for an unknown or expired token.
@@ -223,12 +222,12 @@ impl Tokens {
         valid(found, now_us)
     }
 
-    /// The caller that has the token of `former` now, with its present grants and expiry.
+    /// The present entry of the token of `earlier`, whose grants and expiry may have changed since.
     ///
     /// # Errors
     /// As [`caller`](Self::caller).
-    pub fn again(&self, former: &Caller, now_us: u64) -> Result<Arc<Caller>, Denied> {
-        valid(self.callers.iter().find(|caller| caller.digest == former.digest), now_us)
+    pub fn recheck(&self, earlier: &Caller, now_us: u64) -> Result<Arc<Caller>, Denied> {
+        valid(self.callers.iter().find(|caller| caller.digest == earlier.digest), now_us)
     }
 }
 
@@ -241,7 +240,7 @@ fn valid(found: Option<&Arc<Caller>>, now_us: u64) -> Result<Arc<Caller>, Denied
 }
 
 impl Caller {
-    fn new(number: usize, entry: &TokenEntry, standing: Arc<Standing>) -> Result<Self, Error> {
+    fn new(number: usize, entry: &TokenEntry, usage: Arc<Usage>) -> Result<Self, Error> {
         let is_named = is_name(&entry.name);
         let wrong = |field, value: &str, allowed| Error::Value {
             token: if is_named { format!("{:?}", entry.name) } else { format!("number {number}") },
@@ -258,7 +257,7 @@ impl Caller {
         })?;
         let expires_us = match &entry.expires {
             Some(text) => Some(instant_of(text).ok_or_else(|| {
-                wrong("expires", &shape(text), "an instant in UTC, such as \"2027-01-31T00:00:00Z\"")
+                wrong("expires", &shape(text), "a time in UTC, such as \"2027-01-31T00:00:00Z\"")
             })?),
             None => None,
         };
@@ -286,7 +285,7 @@ impl Caller {
             (Some(rate), burst) => Some(Rate { each_second: rate, burst: burst.unwrap_or(rate) }),
         };
         let name = entry.name.as_str().into();
-        Ok(Self { name, digest, expires_us, grants: grants.collect::<Result<_, _>>()?, rate, standing })
+        Ok(Self { name, digest, expires_us, grants: grants.collect::<Result<_, _>>()?, rate, usage })
     }
 
     /// The name of the token.
@@ -311,12 +310,12 @@ impl Caller {
             .any(|grant| grant.verbs.contains(&verb) && grant.queues.iter().any(Glob::matches_all))
     }
 
-    /// Counts a request. The error is the wait until the next request is permitted.
+    /// Counts a request at this monotonic time. The error is the wait until the next request is permitted.
     ///
     /// # Errors
     /// The rate of the token is exceeded.
     pub fn count(&self, now_us: u64) -> Result<(), Duration> {
-        self.rate.map_or(Ok(()), |rate| self.standing.bucket.take(rate, now_us))
+        self.rate.map_or(Ok(()), |rate| self.usage.bucket.take(rate, now_us))
     }
 
     /// The limit of requests per second, if there is one.
@@ -327,8 +326,8 @@ impl Caller {
 
     /// The requests in flight.
     #[must_use]
-    pub fn held(&self) -> &Held {
-        &self.standing.held
+    pub fn in_flight(&self) -> &InFlight {
+        &self.usage.in_flight
     }
 }
 
@@ -368,7 +367,7 @@ fn digest_of(text: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// An instant in UTC, in microseconds since the Unix epoch.
+/// A time in UTC, in microseconds since the Unix epoch.
 fn instant_of(text: &str) -> Option<u64> {
     let instant = humantime::parse_rfc3339(text).ok()?;
     let since = instant.duration_since(std::time::UNIX_EPOCH).ok()?;

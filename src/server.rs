@@ -91,7 +91,7 @@ impl Server {
         let hangups = signal(SignalKind::hangup()).map_err(|source| Error::Signal { source })?;
         let listeners = Listeners::bind(settings, sockets).await?;
         let (reloadable, audit_writer) = Reloadable::read(settings, &shutdown).await?;
-        listeners.check(settings.access.insecure || !reloadable.lets_everybody_in())?;
+        listeners.check(settings.access.insecure || !reloadable.is_open())?;
         let spans = Spans::new(&settings.trace).map_err(|source| Error::Spans { source })?;
         let threads = Threads::start().map_err(|source| Error::Thread { purpose: "connections", source })?;
         let unless_stopped = shutdown.draining().clone();

@@ -12,13 +12,13 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// A token bucket, stored as the time until it is full.
+/// A token bucket, stored as the time at which it will be full.
 #[derive(Debug, Default)]
 pub(super) struct Bucket(Mutex<Level>);
 
 #[derive(Debug, Default)]
 struct Level {
-    /// When the bucket will be full again, in microseconds since the Unix epoch.
+    /// When the bucket will be full again, in microseconds of the monotonic clock.
     full_at_us: u64,
     /// The fraction of a microsecond beyond that, in units of 1/`each_second`.
     rest: u64,

@@ -14,12 +14,12 @@ fn tokens(entries: &[TokenEntry]) -> Result<Tokens, Error> {
 }
 
 #[test]
-fn a_digest_is_what_sha256sum_prints() {
+fn a_digest_equals_the_output_of_sha256sum() {
     assert_eq!(digest_text("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 #[test]
-fn only_the_token_itself_is_let_in() {
+fn only_the_exact_token_is_accepted() {
     let tokens = tokens(&[entry("a", "secret-a"), entry("b", "secret-b")]).unwrap();
     assert_eq!(tokens.caller("secret-b", 0).unwrap().name(), "b");
     for wrong in ["", "secret", "secret-c", "secret-a ", "SECRET-A", &digest_text("secret-a")] {
@@ -28,14 +28,14 @@ fn only_the_token_itself_is_let_in() {
 }
 
 #[test]
-fn everybody_is_let_in_only_as_long_as_there_is_no_token() {
+fn access_is_open_only_without_tokens() {
     let access = Access::default();
-    assert!(access.lets_everybody_in());
+    assert!(access.is_open());
     access.replace(tokens(&[entry("a", "secret")]).unwrap());
-    assert!(!access.lets_everybody_in());
+    assert!(!access.is_open());
     access.replace(Tokens::default());
-    assert!(access.lets_everybody_in());
-    assert!(!Access::new(tokens(&[entry("a", "secret")]).unwrap()).lets_everybody_in());
+    assert!(access.is_open());
+    assert!(!Access::new(tokens(&[entry("a", "secret")]).unwrap()).is_open());
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
         let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
         return Err(Problem::new(Code::Unauthorized, detail));
     }
-    if gate.access.lets_everybody_in() {
+    if gate.access.is_open() {
         return Ok(());
     }
     let (tokens, clock) = (gate.access.tokens(), &visit.state.clock);
@@ -50,7 +50,7 @@ fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
 pub(super) fn check_again(visit: &Visit) -> Result<(), Problem> {
     let Some(former) = visit.caller.get() else { return Ok(()) };
     let (tokens, wall_us) = (visit.state.gate.access.tokens(), visit.state.clock.wall_us());
-    let caller = tokens.again(former, wall_us).map_err(|denied| refusal(visit, denied))?;
+    let caller = tokens.recheck(former, wall_us).map_err(|denied| refusal(visit, denied))?;
     allow(&caller, need(visit), visit.queue())
 }
 

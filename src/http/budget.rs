@@ -23,7 +23,7 @@ use super::operations::{Class, Operation};
 use super::problem::{Code, Problem};
 use super::state::AppState;
 use super::visit::Visit;
-use crate::access::{Caller, Held};
+use crate::access::{Caller, InFlight};
 use crate::{config, duration};
 
 /// The bounds, and what is taken of them.
@@ -72,7 +72,7 @@ pub(super) struct ReplyBytes {
 
 impl Drop for ReplyBytes {
     fn drop(&mut self) {
-        let held = self.caller.as_ref().map(|caller| &caller.held().reply_bytes);
+        let held = self.caller.as_ref().map(|caller| &caller.in_flight().reply_bytes);
         self.state.gate.budgets.reply_bytes.give(self.bytes, held);
     }
 }
@@ -138,7 +138,7 @@ impl Budgets {
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", budget.limit));
         }
         let caller = visit.caller.get().map(|caller| &**caller);
-        budget.take(bytes, caller.map(|caller| (caller.name(), &caller.held().body_bytes)))?;
+        budget.take(bytes, caller.map(|caller| (caller.name(), &caller.in_flight().body_bytes)))?;
         visit.body_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Budgets {
             return Ok(None);
         }
         let (state, caller) = (visit.state.clone(), visit.caller.get().cloned());
-        let own = caller.as_ref().map(|caller| (caller.name(), &caller.held().reply_bytes));
+        let own = caller.as_ref().map(|caller| (caller.name(), &caller.in_flight().reply_bytes));
         state.gate.budgets.reply_bytes.take(bytes, own)?;
         Ok(Some(ReplyBytes { state, caller, bytes }))
     }
@@ -161,13 +161,13 @@ impl Budgets {
             .body_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |own| Some(own.saturating_sub(bytes)));
         let bytes = taken.unwrap_or_default().min(bytes);
-        self.body_bytes.give(bytes, visit.caller.get().map(|caller| &caller.held().body_bytes));
+        self.body_bytes.give(bytes, visit.caller.get().map(|caller| &caller.in_flight().body_bytes));
     }
 
     /// Gives back what was counted of the visit's body.
     pub(super) fn release(&self, visit: &Visit) {
         let bytes = visit.body_bytes.swap(0, Ordering::Relaxed);
-        self.body_bytes.give(bytes, visit.caller.get().map(|caller| &caller.held().body_bytes));
+        self.body_bytes.give(bytes, visit.caller.get().map(|caller| &caller.in_flight().body_bytes));
     }
 }
 
@@ -201,7 +201,7 @@ impl Budget {
 }
 
 /// What a caller holds of the limit that a class counts in.
-fn held_of(held: &Held, class: Class) -> &AtomicUsize {
+fn held_of(held: &InFlight, class: Class) -> &AtomicUsize {
     match class {
         Class::Unlimited | Class::Read => &held.reads,
         Class::Write => &held.writes,
@@ -215,7 +215,7 @@ fn held_of(held: &Held, class: Class) -> &AtomicUsize {
 impl Place {
     fn take(state: &AppState, class: Class, caller: Option<&Arc<Caller>>) -> Result<Option<Self>, Problem> {
         let Some(budget) = state.gate.budgets.of(class) else { return Ok(None) };
-        budget.take(1, caller.map(|caller| (caller.name(), held_of(caller.held(), class))))?;
+        budget.take(1, caller.map(|caller| (caller.name(), held_of(caller.in_flight(), class))))?;
         Ok(Some(Self { state: state.clone(), caller: caller.cloned(), class }))
     }
 
@@ -280,7 +280,7 @@ impl<H: Unpin + Send + 'static> http_body::Body for Kept<H> {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let held = self.caller.as_ref().map(|caller| held_of(caller.held(), self.class));
+        let held = self.caller.as_ref().map(|caller| held_of(caller.in_flight(), self.class));
         if let Some(budget) = self.state.gate.budgets.of(self.class) {
             budget.give(1, held);
         }

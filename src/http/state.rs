@@ -67,7 +67,7 @@ impl AppState {
 
     /// The OpenAPI document of this server, which is written once: that takes some milliseconds.
     pub(super) fn openapi(&self) -> Bytes {
-        let has_tokens = !self.gate.access.lets_everybody_in();
+        let has_tokens = !self.gate.access.is_open();
         let [open, guarded] = &*self.0.openapi;
         let written = if has_tokens { guarded } else { open };
         written.get_or_init(|| openapi::document(&self.limits, has_tokens).to_string().into()).clone()

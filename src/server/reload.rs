@@ -55,7 +55,7 @@ impl Reloadable {
             demands_certificates: server.tls_client_ca.is_some(),
             budgets: Budgets::new(server),
         };
-        let is_empty = gate.access.lets_everybody_in();
+        let is_empty = gate.access.is_open();
         if let Some(path) =
             settings.access.tokens_file.clone().filter(|_| is_empty && !settings.access.insecure)
         {
@@ -65,15 +65,15 @@ impl Reloadable {
         Ok((Self { settings: settings.access.clone(), gate: Arc::new(gate), tls, audit }, writer))
     }
 
-    /// Whether there are no tokens, so that every caller is authorized.
-    pub(super) fn lets_everybody_in(&self) -> bool {
-        self.gate.access.lets_everybody_in()
+    /// Whether there are no tokens, so that every caller may do everything.
+    pub(super) fn is_open(&self) -> bool {
+        self.gate.access.is_open()
     }
 
     /// Reads all files again. It blocks, so it must not run on a thread that serves requests.
     ///
     /// # Errors
-    /// Every file that cannot be read. Its former content stays in force, and the other files are read all the same.
+    /// Every file that cannot be read. Its previous content stays in force, and the other files are read nevertheless.
     pub fn reload(&self) -> Result<(), Vec<Error>> {
         self.audit.reopen();
         let tls = self.tls.as_ref().map_or(Ok(()), |tls| tls.reload());
@@ -85,9 +85,9 @@ impl Reloadable {
     }
 
     fn reload_tokens(&self) -> Result<(), Error> {
-        let former = self.gate.access.tokens();
-        let tokens = read_tokens(&self.settings, &former)?;
-        if tokens.is_empty() && !former.is_empty() {
+        let previous = self.gate.access.tokens();
+        let tokens = read_tokens(&self.settings, &previous)?;
+        if tokens.is_empty() && !previous.is_empty() {
             return Err(Error::LastToken);
         }
         self.gate.access.replace(tokens);

@@ -1,5 +1,6 @@
 //! Who is let in: every route of the API's own description, by every kind of caller that does not belong.
 
+mod expiry;
 mod reload;
 pub(crate) mod tls;
 
