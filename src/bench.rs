@@ -1,8 +1,8 @@
 //! `deltaq bench`: measures the throughput and latency of a server.
 //!
 //! It is a load generator like redis-benchmark: each of a number of connections repeats one operation and waits for the
-//! response. All connections share one thread, requests are rendered before the first is sent, and of a response only the
-//! parts that the next request needs are read, so that the generator uses less CPU than the server.
+//! response. The generator uses less CPU than the server: all connections share one thread, requests are rendered before
+//! the first is sent, and only those parts of a response are read that the next request needs.
 //!
 //! It is not a general HTTP client: it reads only responses with a `content-length`, over plain TCP.
 
@@ -19,10 +19,10 @@ use std::sync::atomic::AtomicU64;
 
 use crate::clock::Clock;
 
-pub use self::http::Caller;
+pub use self::http::HttpClient;
 pub use self::keys::{Keys, Objects};
-pub use self::load::{Done, Pace, Progress, Worker, drive};
-pub use self::report::{Latencies, Measured};
+pub use self::load::{Progress, Timing, Worker, drive};
+pub use self::report::{Done, Latencies, Measured};
 pub use self::scenario::Scenario;
 pub use self::wire::Wire;
 
@@ -47,8 +47,8 @@ pub struct Plan {
     pub keys: Option<u64>,
     /// The bearer token.
     pub token: Option<String>,
-    /// Durations and pauses.
-    pub pace: Pace,
+    /// Durations of the run, and the pause of its workers.
+    pub timing: Timing,
 }
 
 /// Number of keys of [`Scenario::Mixed`] unless the plan sets one.
@@ -74,17 +74,17 @@ pub async fn run(plan: &Plan, clock: &Clock, progress: impl FnMut(Progress)) -> 
             "each hand-off needs its own queue; otherwise pops get objects of other connections",
         ));
     }
-    let (mut workers, mut beside) = (Vec::new(), Vec::new());
+    let (mut workers, mut uncounted) = (Vec::new(), Vec::new());
     for index in 0..plan.connections {
         let keys = Keys::new(Arc::clone(&next), space);
         workers.push((index % plan.queues.len().max(1), Actor::open(plan, index, keys).await?));
     }
     if plan.scenario == Scenario::HotKey {
         for index in 0..plan.queues.len() {
-            beside.push(Actor::consumer(plan, index).await?);
+            uncounted.push(Actor::consumer(plan, index).await?);
         }
     }
-    drive(workers, beside, &plan.pace, clock, progress).await
+    drive(workers, uncounted, &plan.timing, clock, progress).await
 }
 
 fn wrong(what: &str) -> io::Error {
@@ -96,8 +96,8 @@ fn wrong(what: &str) -> io::Error {
 /// # Errors
 /// The server can't be reached, or refuses.
 pub async fn create(plan: &Plan, queue: &str) -> io::Result<()> {
-    let mut caller = Caller::open(&plan.authority, plan.token.as_deref()).await?;
-    caller.call("PUT", &format!("/v1/queues/{queue}"), "{\"max_keys\":100000000}").await.map(drop)
+    let mut client = HttpClient::open(&plan.authority, plan.token.as_deref()).await?;
+    client.call("PUT", &format!("/v1/queues/{queue}"), "{\"max_keys\":100000000}").await.map(drop)
 }
 
 /// Deletes a queue and its contents.
@@ -105,6 +105,6 @@ pub async fn create(plan: &Plan, queue: &str) -> io::Result<()> {
 /// # Errors
 /// The server can't be reached, or refuses.
 pub async fn delete(plan: &Plan, queue: &str) -> io::Result<()> {
-    let mut caller = Caller::open(&plan.authority, plan.token.as_deref()).await?;
-    caller.call("DELETE", &format!("/v1/queues/{queue}"), "").await.map(drop)
+    let mut client = HttpClient::open(&plan.authority, plan.token.as_deref()).await?;
+    client.call("DELETE", &format!("/v1/queues/{queue}"), "").await.map(drop)
 }

@@ -125,7 +125,7 @@ impl Server {
         Serving { settings: &settings.server, state, threads, tls, closing: closing.clone() }
             .start(listeners);
         let auditing = Auditing::start(&reloadable.audit, audit_writer, &clock, &shutdown);
-        look_after(&reloadable, hangups, &registry, &clock, &shutdown);
+        start_background_tasks(&reloadable, hangups, &registry, &clock, &shutdown);
         let recovering = registry.recover(opened.contents, opened.unclean);
         let recovered = unless_stopped.run_until_cancelled(recovering).await;
         let folder = settings.storage.data_dir.clone();
@@ -170,19 +170,19 @@ impl Server {
         write_whole(path, &(text + "\n")).map_err(failed)
     }
 
-    /// Serves until the shutdown begins, then drains: connections end and the journal writes its last commits. Leases that
-    /// are only in memory would be lost with the process, so workers get time to settle them.
+    /// Serves until the shutdown begins, then drains: connections end and the journal writes its last commits. Without a
+    /// journal the leases end with the process, so workers get time to settle them.
     ///
     /// # Errors
     /// [`Error::Writer`] if the journal's writer has panicked, which ends the server at once.
     pub async fn run(mut self) -> Result<(), Error> {
-        let mut ended = self.until_told_or_broken().await;
+        let mut ended = self.until_shutdown_or_panic().await;
         if ended.is_err() {
             tracing::error!(
                 "the journal's writer panicked: nothing can be committed any more, so the server ends"
             );
             self.writing = None;
-            // Both stages: no call could be answered but with a problem.
+            // Both stages: no call could succeed.
             self.shutdown.signal();
             self.shutdown.signal();
         }
@@ -219,8 +219,8 @@ impl Server {
         ended
     }
 
-    /// Waits until the shutdown begins, or until the journal's writer ends, which it does before only by a panic.
-    async fn until_told_or_broken(&mut self) -> Result<(), Error> {
+    /// Waits until the shutdown begins or the journal's writer ends. Before the shutdown only a panic ends the writer.
+    async fn until_shutdown_or_panic(&mut self) -> Result<(), Error> {
         let draining = self.shutdown.draining().clone();
         let Some(writing) = &mut self.writing else {
             draining.cancelled().await;
@@ -260,13 +260,13 @@ async fn open_journal(
     let opened = Sqlite::open(folder, sync).await;
     let (store, reader, opening) =
         opened.map_err(|source| Error::Store { folder: folder.clone(), source })?;
-    let pace = WriterOptions {
+    let options = WriterOptions {
         uncommitted_bytes_max: settings.storage.max_uncommitted_bytes,
         ..WriterOptions::default()
     };
     let (observer, unclean) = (Arc::new(metrics.of_journal()), !opening.clean);
     let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
-    let opened = writer::open(opened, clock.clone(), observer, cut, pace).await;
+    let opened = writer::open(opened, clock.clone(), observer, cut, options).await;
     let (journal, writer, contents) =
         opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
     let writing = shutdown.spawn_apart("journal writer", writer.run());
@@ -295,8 +295,8 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// Starts the tasks that serve no requests.
-fn look_after(
+/// Starts the tasks that do not serve requests.
+fn start_background_tasks(
     reloadable: &Reloadable,
     hangups: Signal,
     registry: &Arc<Registry>,

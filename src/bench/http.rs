@@ -1,4 +1,4 @@
-//! HTTP/1.1 as far as a load generator needs it.
+//! The part of HTTP/1.1 that a load generator needs.
 
 use std::io;
 
@@ -6,65 +6,65 @@ use memchr::memmem;
 
 use super::wire::Wire;
 
-/// A kept connection to a server.
+/// A persistent connection to a server.
 #[derive(Debug)]
-pub struct Caller {
+pub struct HttpClient {
     wire: Wire,
-    /// Headers of each request, each with its end.
+    /// The headers of every request, as they are sent.
     headers: String,
 }
 
-impl Caller {
-    /// Connects to a host and port, to call with this bearer token.
+impl HttpClient {
+    /// Connects to a host and port. Requests carry this bearer token.
     ///
     /// # Errors
-    /// The system's.
+    /// The connection fails.
     pub async fn open(authority: &str, token: Option<&str>) -> io::Result<Self> {
         let token = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let headers = format!("host: {authority}\r\n{token}content-type: application/json\r\n");
         Ok(Self { wire: Wire::open(authority).await?, headers })
     }
 
-    /// The head of a request up to the length of its body, which is to follow with two ends of line.
+    /// The head of a request, up to and without the value of `content-length`.
     pub(super) fn head(&self, method: &str, path: &str) -> String {
         format!("{method} {path} HTTP/1.1\r\n{}content-length: ", self.headers)
     }
 
-    /// Renders, sends and waits, for what is not measured; answers the body.
+    /// Makes one request that is not measured, and returns the body of the response.
     ///
     /// # Errors
-    /// The system's, and the answer, if it is no success.
+    /// The connection fails, or the response is not a success.
     pub async fn call(&mut self, method: &str, path: &str, body: &str) -> io::Result<&[u8]> {
         let request = format!("{}{}\r\n\r\n{body}", self.head(method, path), body.len());
         self.send(request.as_bytes()).await?;
-        self.answer().await
+        self.response().await
     }
 
-    /// Sends a whole request.
+    /// Sends a rendered request.
     pub(super) async fn send(&mut self, request: &[u8]) -> io::Result<()> {
         self.wire.send(request).await
     }
 
-    /// The body of the next answer, which must be a success.
-    pub(super) async fn answer(&mut self) -> io::Result<&[u8]> {
+    /// The body of the next response, which must be a success.
+    pub(super) async fn response(&mut self) -> io::Result<&[u8]> {
         let mut body = 0;
-        let answer = self.wire.receive(|come| {
-            let Some((head, length)) = lengths(come)? else { return Ok(None) };
+        let response = self.wire.receive(|received| {
+            let Some((head, length)) = lengths(received)? else { return Ok(None) };
             body = head;
             Ok(Some(head + length))
         });
-        let answer = answer.await?;
-        if answer.get(9) != Some(&b'2') {
-            return Err(io::Error::other(String::from_utf8_lossy(answer).into_owned()));
+        let response = response.await?;
+        if response.get(9) != Some(&b'2') {
+            return Err(io::Error::other(String::from_utf8_lossy(response).into_owned()));
         }
-        Ok(answer.get(body..).unwrap_or_default())
+        Ok(response.get(body..).unwrap_or_default())
     }
 }
 
-/// The lengths of the head and of the body of an answer, once its head is there.
-fn lengths(come: &[u8]) -> io::Result<Option<(usize, usize)>> {
-    let Some(end) = memmem::find(come, b"\r\n\r\n") else { return Ok(None) };
-    let head = come.get(..end).unwrap_or_default();
+/// The lengths of the head and of the body of a response; `None` while the head is incomplete.
+fn lengths(received: &[u8]) -> io::Result<Option<(usize, usize)>> {
+    let Some(end) = memmem::find(received, b"\r\n\r\n") else { return Ok(None) };
+    let head = received.get(..end).unwrap_or_default();
     if head.get(9..12) == Some(b"204") {
         return Ok(Some((end + 4, 0)));
     }
@@ -76,11 +76,11 @@ fn lengths(come: &[u8]) -> io::Result<Option<(usize, usize)>> {
     });
     match length {
         Some(length) => Ok(Some((end + 4, length))),
-        None => Err(io::Error::other("an answer has no content-length")),
+        None => Err(io::Error::other("a response has no content-length")),
     }
 }
 
-/// The leases in the answer to a pop, in its order. Objects of a run never look like one.
+/// The ids of the leases in the response to a pop, in its order. Objects of a run never contain the searched text.
 pub(super) fn leases(popped: &[u8]) -> impl Iterator<Item = &[u8]> {
     const BEFORE: &[u8] = b"\"lease\":{\"id\":\"";
     memmem::find_iter(popped, BEFORE).filter_map(|found| {
@@ -94,11 +94,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_end_where_their_length_says() {
+    fn the_length_of_a_response_comes_from_its_head() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nx-request-id: 7\r\n\r\n";
-        let whole = [&head[..], b"{\"a\":123456}"].concat();
-        assert_eq!(lengths(&whole).unwrap(), Some((head.len(), 12)));
-        assert_eq!(lengths(&whole[..head.len() - 1]).unwrap(), None);
+        let response = [&head[..], b"{\"a\":123456}"].concat();
+        assert_eq!(lengths(&response).unwrap(), Some((head.len(), 12)));
+        assert_eq!(lengths(&response[..head.len() - 1]).unwrap(), None);
         assert_eq!(lengths(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap(), Some((27, 0)));
         assert!(lengths(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").is_err());
     }

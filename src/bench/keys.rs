@@ -1,17 +1,17 @@
-//! Which keys the objects of a run have, and the objects.
+//! The objects of a run and their keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Digits of a key.
+/// Number of digits of a key.
 const DIGITS: usize = 12;
-/// What is before the digits, between them and the padding, and behind it.
+/// The text before the digits, between digits and padding, and after the padding.
 const PARTS: [&str; 3] = ["{\"key\":\"", "\",\"text\":\"", "\"}"];
 
-/// The shortest object that can be made, in bytes.
+/// Length of the shortest object, in bytes.
 pub(super) const OBJECT_BYTES_MIN: usize = PARTS[0].len() + DIGITS + PARTS[1].len() + PARTS[2].len();
 
-/// Where the numbers of keys come from.
+/// A source of numbers for keys.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     next: Arc<AtomicU64>,
@@ -19,13 +19,13 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Each key once, counted by `next`, or at random from so many.
+    /// Random numbers below `space`; without `space` consecutive numbers, counted by `next`.
     #[must_use]
     pub fn new(next: Arc<AtomicU64>, space: Option<u64>) -> Self {
         Self { next, space }
     }
 
-    /// The first of `count` numbers in a row.
+    /// Takes `count` consecutive numbers and returns the first.
     #[must_use]
     pub fn take(&self, count: usize) -> u64 {
         match self.space {
@@ -35,20 +35,20 @@ impl Keys {
     }
 }
 
-/// A text with objects in it whose keys can be written over.
+/// A rendered text with objects whose keys can be overwritten.
 #[derive(Clone, Debug)]
 pub struct Objects {
     text: Vec<u8>,
-    /// Where the digits of the first key are.
+    /// Offset of the digits of the first key.
     first: usize,
-    /// From one key to the next.
+    /// Bytes from one key to the next.
     stride: usize,
     count: usize,
 }
 
 impl Objects {
-    /// `before`, then `count` objects of `bytes` each, or of as few as an object takes, with `between` between them,
-    /// then `after`.
+    /// `before`, then `count` objects with `between` as their separator, then `after`. Each object has `bytes` bytes, or the
+    /// minimal length if that is longer.
     #[must_use]
     pub fn new(before: &[u8], count: usize, bytes: usize, between: &[u8], after: &[u8]) -> Self {
         let padding = "x".repeat(bytes.saturating_sub(OBJECT_BYTES_MIN));
@@ -63,7 +63,7 @@ impl Objects {
         }
     }
 
-    /// The text, with keys from number `first` on.
+    /// The text with consecutive keys that begin at `first`.
     #[must_use]
     pub fn from(&mut self, first: u64) -> &[u8] {
         for (index, number) in (0..self.count).zip(first..) {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_have_their_length_and_their_keys() {
+    fn objects_have_the_requested_length_and_keys() {
         let mut objects = Objects::new(b"[", 3, 256, b",", b"]");
         for first in [0, 998, 999_999_999_990] {
             let text = objects.from(first).to_vec();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_new_or_from_their_space() {
+    fn keys_are_consecutive_or_random() {
         let next = Arc::new(AtomicU64::new(0));
         let new = Keys::new(Arc::clone(&next), None);
         assert_eq!((new.take(10), new.clone().take(1), new.take(1)), (0, 10, 11));
@@ -106,7 +106,7 @@ mod tests {
         let mut firsts: Vec<_> = (0..5000).map(|_| few.take(10)).collect();
         firsts.sort_unstable();
         firsts.dedup();
-        assert_eq!(firsts, (0..=40).collect::<Vec<_>>(), "each row of ten that fits");
+        assert_eq!(firsts, (0..=40).collect::<Vec<_>>(), "every position at which ten numbers fit");
         assert_eq!(Keys::new(Arc::default(), Some(1)).take(1), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Many connections that work at once, and what that came to.
+//! Runs concurrent workers and measures them.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -7,47 +7,34 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::report::Measured;
+use super::report::{Done, Measured};
 use crate::clock::Clock;
 
-/// One operation that was done.
-#[derive(Clone, Copy, Debug)]
-pub struct Done {
-    /// Requests that it took.
-    pub requests: u64,
-    /// Objects that it was about: added, or popped and acknowledged.
-    pub objects: u64,
-    /// When what counts of it began, in microseconds of the clock.
-    pub begun_us: u64,
-    /// When it was done.
-    pub ended_us: u64,
-}
-
-/// A connection that does the same operation again and again.
+/// A connection that repeats one operation.
 pub trait Worker: Send + 'static {
-    /// Does it once.
+    /// Runs the operation once.
     fn work(&mut self, clock: &Clock) -> impl Future<Output = io::Result<Done>> + Send;
 }
 
-/// How long is measured.
+/// Durations of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// How long the workers work before they are measured.
+pub struct Timing {
+    /// Duration of the load before the measurement.
     pub warm_up: Duration,
-    /// How long they are.
+    /// Duration of the measurement.
     pub measured: Duration,
-    /// How long each worker rests after an operation.
-    pub rest: Duration,
+    /// Pause of each worker after an operation.
+    pub pause: Duration,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// How long it is warm, or still warming up.
+    /// Time since the start of the warm-up or of the measurement.
     pub elapsed: Duration,
-    /// Objects since the last time, a second ago or less.
+    /// Number of objects since the last report, at most a second ago.
     pub objects: u64,
-    /// Whether it is warm.
+    /// Whether the measurement has begun.
     pub is_measured: bool,
 }
 
@@ -57,41 +44,41 @@ const OVER: u8 = 2;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long is waited for the answers that are on their way when the time is over.
+/// How long outstanding responses may take after the end of the measurement.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What all workers share.
+/// State that all workers share.
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// Objects since the last progress was told.
+    /// Number of objects since the last progress report.
     objects: AtomicU64,
     measured: Mutex<Measured>,
 }
 
-/// Lets `workers` work, each in the group with its number, and those `beside` them that are not counted.
+/// Runs `workers`, each with the number of its group, and `uncounted` workers, whose work is not measured.
 ///
 /// # Errors
-/// That of the first worker that fails, or if one has no answer long after the time is over.
+/// The error of the first worker that fails, or a response that is missing long after the end.
 pub async fn drive<W: Worker>(
     workers: Vec<(usize, W)>,
-    beside: Vec<W>,
-    pace: &Pace,
+    uncounted: Vec<W>,
+    timing: &Timing,
     clock: &Clock,
     mut progress: impl FnMut(Progress),
 ) -> io::Result<Measured> {
     let groups = workers.iter().map(|(group, _)| group + 1).max().unwrap_or_default();
-    let phases = [(WARM_UP, pace.warm_up), (MEASURED, pace.measured)];
+    let phases = [(WARM_UP, timing.warm_up), (MEASURED, timing.measured)];
     let phases = phases.into_iter().filter(|(_, lasts)| !lasts.is_zero());
     let shared = Arc::new(Shared::default());
     shared.phase.store(phases.clone().next().map_or(OVER, |(phase, _)| phase), Ordering::Relaxed);
     *shared.measured() = Measured::new(groups)?;
-    let mut crew = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for (group, worker) in workers {
-        crew.spawn(work(Some(group), worker, shared.clone(), clock.clone(), pace.rest));
+        tasks.spawn(work(Some(group), worker, shared.clone(), clock.clone(), timing.pause));
     }
-    for worker in beside {
-        crew.spawn(work(None, worker, shared.clone(), clock.clone(), Duration::ZERO));
+    for worker in uncounted {
+        tasks.spawn(work(None, worker, shared.clone(), clock.clone(), Duration::ZERO));
     }
     let mut outcome = Ok(());
     'phases: for (phase, lasts) in phases {
@@ -106,8 +93,8 @@ pub async fn drive<W: Worker>(
             }
             tokio::select! {
                 () = tokio::time::sleep(left.min(SECOND)) => {}
-                // None ends before the time but one that failed.
-                Some(ended) = crew.join_next() => {
+                // Before the end of the phase a worker ends only by a failure.
+                Some(ended) = tasks.join_next() => {
                     outcome = ended.map_err(io::Error::from).flatten();
                     break 'phases;
                 }
@@ -123,18 +110,18 @@ pub async fn drive<W: Worker>(
         }
     }
     shared.phase.store(OVER, Ordering::Relaxed);
-    // Also after a failure: a request that is still on its way could make anew a queue that is then deleted.
+    // Wait also after a failure: an outstanding request could create a queue again after its deletion.
     let ends = async {
         let mut outcome = Ok(());
-        while let Some(ended) = crew.join_next().await {
+        while let Some(ended) = tasks.join_next().await {
             outcome = outcome.and(ended.map_err(io::Error::from).flatten());
         }
         outcome
     };
     let patience = if outcome.is_ok() { PATIENCE } else { SECOND };
     let ends = tokio::time::timeout(patience, ends).await.unwrap_or_else(|_| {
-        let said = format!("a request was not answered within {} s of the end", PATIENCE.as_secs());
-        Err(io::Error::new(io::ErrorKind::TimedOut, said))
+        let message = format!("a request was not answered within {} s of the end", PATIENCE.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
     });
     outcome.and(ends)?;
     let measured = std::mem::take(&mut *shared.measured());
@@ -152,26 +139,27 @@ async fn work<W: Worker>(
     mut worker: W,
     shared: Arc<Shared>,
     clock: Clock,
-    rest: Duration,
+    pause: Duration,
 ) -> io::Result<()> {
     loop {
         let done = worker.work(&clock).await?;
         let phase = shared.phase.load(Ordering::Relaxed);
         if let Some(group) = group {
-            // What ends after the time is no part of the rate. How long it took counts: it may be the longest.
+            // An operation that ends after the measurement counts in the latencies, because it may be the slowest, but not
+            // in the rate.
             if phase != WARM_UP {
-                shared.measured().took(done.ended_us.saturating_sub(done.begun_us))?;
+                shared.measured().record_latency(&done)?;
             }
             if phase == MEASURED {
-                shared.measured().add(group, &done);
+                shared.measured().count(group, &done);
             }
             shared.objects.fetch_add(done.objects, Ordering::Relaxed);
         }
         if phase == OVER {
             return Ok(());
         }
-        if !rest.is_zero() {
-            tokio::time::sleep(rest).await;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
         }
     }
 }

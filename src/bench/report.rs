@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The result of a run.
 
 use std::io;
 use std::time::Duration;
@@ -6,28 +6,39 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::load::Done;
-
-/// How exact latencies are kept.
+/// Precision of the latencies.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// What all connections did together while they were measured.
+/// A completed operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// Number of requests of the operation.
+    pub requests: u64,
+    /// Number of objects that were added, or popped and acknowledged.
+    pub objects: u64,
+    /// Start of the measured part, in microseconds of the monotonic clock.
+    pub begun_us: u64,
+    /// End of the measured part.
+    pub ended_us: u64,
+}
+
+/// The work of all counted connections during the measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// How long that was.
+    /// Duration of the measurement.
     pub lasted: Duration,
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub requests: u64,
-    /// Objects that were sent, or popped and acknowledged, or both where an operation does both.
+    /// Number of objects that were sent, or popped and acknowledged. An operation that does both counts an object once.
     pub objects: u64,
-    /// The same, by the groups of connections.
+    /// Number of objects of each group of connections.
     pub groups: Vec<u64>,
     latencies: Option<Histogram<u64>>,
 }
 
-/// How long operations took, in microseconds.
+/// Latencies of operations, in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "each name says it")]
+#[expect(missing_docs, reason = "the names are percentiles")]
 pub struct Latencies {
     pub p50: u64,
     pub p90: u64,
@@ -43,7 +54,7 @@ impl Measured {
         Ok(Self { groups: vec![0; groups], latencies: Some(latencies), ..Self::default() })
     }
 
-    pub(super) fn add(&mut self, group: usize, done: &Done) {
+    pub(super) fn count(&mut self, group: usize, done: &Done) {
         self.requests += done.requests;
         self.objects += done.objects;
         if let Some(group) = self.groups.get_mut(group) {
@@ -51,18 +62,19 @@ impl Measured {
         }
     }
 
-    pub(super) fn took(&mut self, micros: u64) -> io::Result<()> {
-        self.latencies.as_mut().map_or(Ok(()), |latencies| latencies.record(micros).map_err(io::Error::other))
+    pub(super) fn record_latency(&mut self, done: &Done) -> io::Result<()> {
+        let Some(latencies) = &mut self.latencies else { return Ok(()) };
+        latencies.record(done.ended_us.saturating_sub(done.begun_us)).map_err(io::Error::other)
     }
 
-    /// How often a second.
+    /// A count per second of the measurement.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    #[expect(clippy::cast_precision_loss, reason = "an approximate number for display")]
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 / self.lasted.as_secs_f64()
     }
 
-    /// How long an operation took.
+    /// The latencies of the operations.
     #[must_use]
     pub fn latencies(&self) -> Latencies {
         let Some(all) = &self.latencies else { return Latencies::default() };

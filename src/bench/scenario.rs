@@ -1,20 +1,21 @@
-//! What the connections of a run do.
+//! The operations that the connections of a run repeat.
 
 use std::io;
 use std::time::Duration;
 
 use super::Plan;
-use super::http::{Caller, leases};
+use super::http::{HttpClient, leases};
 use super::keys::{Keys, OBJECT_BYTES_MIN, Objects};
-use super::load::{self, Done};
+use super::load;
+use super::report::Done;
 use crate::clock::Clock;
 
-/// Longest wait of a pop that waits, as the API writes it.
+/// Longest wait of a waiting pop.
 const WAIT: &str = "1s";
-/// How long a pop is given to be waiting before something is added.
-const SETTLE_IN: Duration = Duration::from_millis(2);
+/// Time for a pop to reach the server before an object is added.
+const POP_HEAD_START: Duration = Duration::from_millis(2);
 
-/// What each connection does again and again.
+/// The operation that each connection repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// Add objects.
@@ -23,64 +24,64 @@ pub enum Scenario {
     AddPopAck,
     /// Add objects, and pop as many keys while acknowledging those of the pop before: two requests.
     AddPop,
-    /// Add an object for which a pop on another connection waits, until that has it.
+    /// Add an object while a pop on another connection waits for it; ends when the pop has it.
     HandOff,
-    /// Replace the whole set of a source of its own.
+    /// Replace the whole set of a source; each connection is a source.
     Replace,
-    /// Of ten requests four adds, two updates, a delete, and three pops that acknowledge.
+    /// Ten requests in turn: four adds, two updates, a delete, and three pops that acknowledge.
     Mixed,
     /// Update one key, while one more connection pops and acknowledges it.
     HotKey,
 }
 
-/// Who plays a scenario.
+/// A worker of a scenario.
 #[derive(Debug)]
 pub(super) enum Actor {
-    /// One connection, and what it does.
-    One(Part, Box<Connection>),
-    /// One that adds what the other waits for.
-    HandOff { giver: Box<Connection>, taker: Box<Connection> },
+    /// One connection with its operation.
+    Single(Operation, Box<Connection>),
+    /// The producer adds the object for which the consumer waits.
+    HandOff { producer: Box<Connection>, consumer: Box<Connection> },
 }
 
-/// What a connection does.
+/// The operation of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(super) enum Operation {
     Send,
     SendPop,
     SendPopAck,
     Mixed,
-    /// Takes what there is, and waits for it.
+    /// A pop that waits for a key and acknowledges the keys of the pop before.
     Consume,
 }
 
-/// The turns of [`Scenario::Mixed`]: which of its requests is sent, or none for a pop.
+/// The requests of [`Scenario::Mixed`] in order: an index into [`Connection::sends`], or `None` for a pop.
 const MIXED: [Option<usize>; 10] =
     [Some(0), Some(1), None, Some(0), None, Some(0), Some(2), None, Some(0), Some(1)];
 
 impl Actor {
-    /// The one of this number.
+    /// The worker with this number.
     pub(super) async fn open(plan: &Plan, index: usize, keys: Keys) -> io::Result<Self> {
         let mut connection = Connection::open(plan, index, keys).await?;
         let replace = format!("replace?source=connection-{index}");
-        let (part, calls): (_, &[&str]) = match plan.scenario {
-            Scenario::Add | Scenario::HandOff => (Part::Send, &["add"]),
-            Scenario::AddPop => (Part::SendPop, &["add"]),
-            Scenario::AddPopAck => (Part::SendPopAck, &["add"]),
-            Scenario::Mixed => (Part::Mixed, &["add", "update", "delete"]),
-            Scenario::HotKey => (Part::Send, &["update"]),
-            Scenario::Replace => (Part::Send, &[&replace]),
+        let (operation, calls): (_, &[&str]) = match plan.scenario {
+            Scenario::Add | Scenario::HandOff => (Operation::Send, &["add"]),
+            Scenario::AddPop => (Operation::SendPop, &["add"]),
+            Scenario::AddPopAck => (Operation::SendPopAck, &["add"]),
+            Scenario::Mixed => (Operation::Mixed, &["add", "update", "delete"]),
+            Scenario::HotKey => (Operation::Send, &["update"]),
+            Scenario::Replace => (Operation::Send, &[&replace]),
         };
         connection.sends = calls.iter().map(|call| connection.objects(plan, call)).collect();
         if plan.scenario == Scenario::HandOff {
-            let taker = Connection::consumer(plan, index).await?;
-            return Ok(Self::HandOff { giver: Box::new(connection), taker: Box::new(taker) });
+            let consumer = Connection::consumer(plan, index).await?;
+            return Ok(Self::HandOff { producer: Box::new(connection), consumer: Box::new(consumer) });
         }
-        Ok(Self::One(part, Box::new(connection)))
+        Ok(Self::Single(operation, Box::new(connection)))
     }
 
-    /// One that takes what those of this queue send.
+    /// A worker that consumes the queue of the worker with this number.
     pub(super) async fn consumer(plan: &Plan, index: usize) -> io::Result<Self> {
-        Ok(Self::One(Part::Consume, Box::new(Connection::consumer(plan, index).await?)))
+        Ok(Self::Single(Operation::Consume, Box::new(Connection::consumer(plan, index).await?)))
     }
 }
 
@@ -88,15 +89,15 @@ impl load::Worker for Actor {
     async fn work(&mut self, clock: &Clock) -> io::Result<Done> {
         let begun_us = clock.monotonic_us();
         let (requests, objects) = match self {
-            Self::One(part, connection) => connection.play(*part).await?,
-            Self::HandOff { giver, taker } => {
-                taker.ask().await?;
-                tokio::time::sleep(SETTLE_IN).await;
+            Self::Single(operation, connection) => connection.run(*operation).await?,
+            Self::HandOff { producer, consumer } => {
+                consumer.send_pop().await?;
+                tokio::time::sleep(POP_HEAD_START).await;
                 let begun_us = clock.monotonic_us();
-                giver.post(0).await?;
-                let objects = taker.take(SETTLE).await?;
+                producer.send_objects(0).await?;
+                let objects = consumer.take_leases(SETTLE).await?;
                 let ended_us = clock.monotonic_us();
-                giver.caller.answer().await?;
+                producer.client.response().await?;
                 return Ok(Done { requests: 2, objects, begun_us, ended_us });
             }
         };
@@ -104,85 +105,86 @@ impl load::Worker for Actor {
     }
 }
 
-/// A connection, and what is sent over it.
+/// A connection and its rendered requests.
 #[derive(Debug)]
 pub(super) struct Connection {
-    caller: Caller,
+    client: HttpClient,
     /// Path of the queue.
     path: String,
     keys: Keys,
     batch: usize,
     /// The requests that queue objects.
     sends: Vec<Objects>,
-    turn: usize,
+    /// Position in [`MIXED`].
+    mixed_at: usize,
     pop_head: String,
     ack_head: String,
-    /// The leases of the last pop, as the next one settles them or as an ack names them.
-    held: Vec<u8>,
+    /// The leases of the last pop, in the form of a settle or of an ack.
+    leases: Vec<u8>,
     request: Vec<u8>,
 }
 
-/// What is written before and behind a lease.
-type Around = (&'static [u8], &'static [u8]);
-const SETTLE: Around = (b"{\"lease\":\"", b"\",\"as\":\"ack\"}");
-const ACK: Around = (b"\"", b"\"");
+/// The text before and after the id of a lease.
+type Enclosing = (&'static [u8], &'static [u8]);
+const SETTLE: Enclosing = (b"{\"lease\":\"", b"\",\"as\":\"ack\"}");
+const ACK: Enclosing = (b"\"", b"\"");
 
 impl Connection {
     async fn open(plan: &Plan, index: usize, keys: Keys) -> io::Result<Self> {
-        let caller = Caller::open(&plan.authority, plan.token.as_deref()).await?;
+        let client = HttpClient::open(&plan.authority, plan.token.as_deref()).await?;
         let queue = plan.queues.get(index % plan.queues.len().max(1)).map_or("", String::as_str);
         let path = format!("/v1/queues/{queue}");
         Ok(Self {
             keys,
             batch: plan.batch,
             sends: Vec::new(),
-            turn: index,
-            pop_head: caller.head("POST", &format!("{path}/pop?max={}", plan.batch)),
-            ack_head: caller.head("POST", &format!("{path}/ack")),
-            held: Vec::new(),
+            mixed_at: index,
+            pop_head: client.head("POST", &format!("{path}/pop?max={}", plan.batch)),
+            ack_head: client.head("POST", &format!("{path}/ack")),
+            leases: Vec::new(),
             request: Vec::new(),
             path,
-            caller,
+            client,
         })
     }
 
-    /// One whose pops wait.
+    /// A connection whose pops wait.
     async fn consumer(plan: &Plan, index: usize) -> io::Result<Self> {
         let mut connection = Self::open(plan, index, Keys::default()).await?;
         let pop = format!("{}/pop?max={}&wait={WAIT}", connection.path, plan.batch);
-        connection.pop_head = connection.caller.head("POST", &pop);
+        connection.pop_head = connection.client.head("POST", &pop);
         Ok(connection)
     }
 
-    /// A request that carries the objects of one operation: one bare, or a list.
+    /// A request with the objects of one operation: a list, or a single object that is not in a list.
     fn objects(&self, plan: &Plan, call: &str) -> Objects {
         let bytes = plan.object_bytes.max(OBJECT_BYTES_MIN);
         let (open, close) = if plan.batch == 1 { ("", "") } else { ("[", "]") };
         let length = open.len() + plan.batch * (bytes + 1) - 1 + close.len();
-        let head = self.caller.head("POST", &format!("{}/{call}", self.path));
+        let head = self.client.head("POST", &format!("{}/{call}", self.path));
         let before = format!("{head}{length}\r\n\r\n{open}");
         Objects::new(before.as_bytes(), plan.batch, bytes, b",", close.as_bytes())
     }
 
-    /// Plays its part once; answers how many requests and objects that were.
-    async fn play(&mut self, part: Part) -> io::Result<(u64, u64)> {
-        Ok(match part {
-            Part::Send => (1, self.send(0).await?),
-            Part::Consume => (1, self.pop().await?),
-            Part::SendPop => {
+    /// Runs the operation once. Returns the numbers of its requests and objects.
+    async fn run(&mut self, operation: Operation) -> io::Result<(u64, u64)> {
+        Ok(match operation {
+            Operation::Send => (1, self.send(0).await?),
+            Operation::Consume => (1, self.pop().await?),
+            Operation::SendPop => {
                 self.send(0).await?;
                 (2, self.pop().await?)
             }
-            Part::SendPopAck => {
+            Operation::SendPopAck => {
                 self.send(0).await?;
-                self.ask().await?;
-                let objects = self.take(ACK).await?;
+                self.send_pop().await?;
+                let objects = self.take_leases(ACK).await?;
                 self.acknowledge().await?;
                 (3, objects)
             }
-            Part::Mixed => {
-                self.turn = (self.turn + 1) % MIXED.len();
-                match MIXED.get(self.turn).copied().flatten() {
+            Operation::Mixed => {
+                self.mixed_at = (self.mixed_at + 1) % MIXED.len();
+                match MIXED.get(self.mixed_at).copied().flatten() {
                     Some(which) => (1, self.send(which).await?),
                     None => (1, self.pop().await?),
                 }
@@ -191,52 +193,51 @@ impl Connection {
     }
 
     async fn send(&mut self, which: usize) -> io::Result<u64> {
-        self.post(which).await?;
-        self.caller.answer().await?;
+        self.send_objects(which).await?;
+        self.client.response().await?;
         Ok(self.batch as u64)
     }
 
-    async fn post(&mut self, which: usize) -> io::Result<()> {
+    async fn send_objects(&mut self, which: usize) -> io::Result<()> {
         let first = self.keys.take(self.batch);
         match self.sends.get_mut(which) {
-            Some(objects) => self.caller.send(objects.from(first)).await,
+            Some(objects) => self.client.send(objects.from(first)).await,
             None => Ok(()),
         }
     }
 
-    /// Takes keys, and acknowledges those that it took before; answers how many it took.
+    /// Pops, and acknowledges the keys of the pop before. Returns the number of popped keys.
     async fn pop(&mut self) -> io::Result<u64> {
-        self.ask().await?;
-        self.take(SETTLE).await
+        self.send_pop().await?;
+        self.take_leases(SETTLE).await
     }
 
-    /// Sends a pop.
-    async fn ask(&mut self) -> io::Result<()> {
+    async fn send_pop(&mut self) -> io::Result<()> {
         let body: [&[u8]; 3] =
-            if self.held.is_empty() { [b""; 3] } else { [b"{\"settle\":[", &self.held, b"]}"] };
+            if self.leases.is_empty() { [b""; 3] } else { [b"{\"settle\":[", &self.leases, b"]}"] };
         render(&mut self.request, &self.pop_head, body);
-        self.caller.send(&self.request).await
+        self.client.send(&self.request).await
     }
 
-    /// Acknowledges what it holds.
+    /// Acknowledges the leases of the last pop.
     async fn acknowledge(&mut self) -> io::Result<()> {
-        render(&mut self.request, &self.ack_head, [b"{\"leases\":[", &self.held, b"]}"]);
-        self.held.clear();
-        self.caller.send(&self.request).await?;
-        self.caller.answer().await.map(drop)
+        render(&mut self.request, &self.ack_head, [b"{\"leases\":[", &self.leases, b"]}"]);
+        self.leases.clear();
+        self.client.send(&self.request).await?;
+        self.client.response().await.map(drop)
     }
 
-    /// Reads the answer of a pop, and keeps its leases; answers how many there are.
-    async fn take(&mut self, (before, behind): Around) -> io::Result<u64> {
-        let popped = self.caller.answer().await?;
-        self.held.clear();
+    /// Reads the response to a pop and stores its leases. Returns their number.
+    async fn take_leases(&mut self, (before, after): Enclosing) -> io::Result<u64> {
+        let popped = self.client.response().await?;
+        self.leases.clear();
         let mut count = 0;
         for lease in leases(popped) {
             if count > 0 {
-                self.held.push(b',');
+                self.leases.push(b',');
             }
-            for part in [before, lease, behind] {
-                self.held.extend_from_slice(part);
+            for part in [before, lease, after] {
+                self.leases.extend_from_slice(part);
             }
             count += 1;
         }

@@ -1,11 +1,11 @@
-//! A connection that is written to whole and read from in whole answers, whatever the protocol.
+//! A TCP connection that sends complete requests and receives complete responses of any protocol.
 
 use std::io;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// First size of the buffer of what comes; it grows with the answers.
+/// Initial size of the receive buffer, which grows with the responses.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// A connection.
@@ -13,46 +13,46 @@ const BUFFER_BYTES: usize = 16 << 10;
 pub struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// How much of the buffer has come.
+    /// Number of received bytes in the buffer.
     filled: usize,
-    /// How much of that is the answer that was told last.
-    told: usize,
+    /// Length of the last response, which begins the buffer.
+    returned: usize,
 }
 
 impl Wire {
     /// Connects to a host and port.
     ///
     /// # Errors
-    /// The system's.
+    /// The connection fails.
     pub async fn open(authority: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(authority).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], filled: 0, told: 0 })
+        Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], filled: 0, returned: 0 })
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The connection fails.
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await
     }
 
-    /// The next answer. `length` is told what has come so far and says how long the answer is, once it is whole.
+    /// The next response. `length` gets the bytes received so far, and returns the length of the response once it is known.
     ///
     /// # Errors
-    /// The system's, those of `length`, and if the other end closes.
+    /// The connection fails or ends, or `length` fails.
     pub async fn receive(
         &mut self,
         mut length: impl FnMut(&[u8]) -> io::Result<Option<usize>>,
     ) -> io::Result<&[u8]> {
-        self.buffer.copy_within(self.told..self.filled, 0);
-        self.filled -= self.told;
-        self.told = 0;
+        self.buffer.copy_within(self.returned..self.filled, 0);
+        self.filled -= self.returned;
+        self.returned = 0;
         loop {
-            let come = self.buffer.get(..self.filled).unwrap_or_default();
-            if let Some(length) = length(come)?.filter(|length| *length > 0 && *length <= self.filled) {
-                self.told = length;
+            let received = self.buffer.get(..self.filled).unwrap_or_default();
+            if let Some(length) = length(received)?.filter(|length| *length > 0 && *length <= self.filled) {
+                self.returned = length;
                 return Ok(self.buffer.get(..length).unwrap_or_default());
             }
             if self.filled == self.buffer.len() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use crate::bench::{self, Latencies, Measured, Pace, Plan, Progress, Scenario};
+use crate::bench::{self, Latencies, Measured, Plan, Progress, Scenario, Timing};
 use crate::clock::Clock;
 use crate::duration;
 
@@ -140,7 +140,7 @@ impl Bench {
         if self.duration.is_zero() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "--duration 0s measures nothing"));
         }
-        // A waiting pop must get the object that its own connection adds.
+        // Each waiting pop must get the object of its own connection.
         let queues = if self.scenario == Scenario::HandOff { self.connections } else { self.queues };
         let name = self.queue.clone().unwrap_or_else(|| format!("bench-{:08x}", fastrand::u32(..)));
         let token = self.token_file.as_deref().map(std::fs::read_to_string).transpose()?;
@@ -156,7 +156,7 @@ impl Bench {
             object_bytes: usize::try_from(self.object_bytes).unwrap_or(usize::MAX),
             keys: self.keys,
             token: token.map(|token| token.trim().to_owned()),
-            pace: Pace { warm_up: self.warm_up, measured: self.duration, rest: self.rest },
+            timing: Timing { warm_up: self.warm_up, measured: self.duration, pause: self.rest },
         })
     }
 

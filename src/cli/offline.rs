@@ -45,10 +45,10 @@ its checksum, format, text and position; and deltaq.mark, which records the last
 each queue into memory, one after the other, as a start does. So it needs as much memory as the largest
 queue, and reads the whole file.
 
-A server may run: the check reads the store as it is at one instant (the WAL grows meanwhile).
+A server may run: the check reads a snapshot of the store (the WAL grows meanwhile).
 
-Each finding is a line with table, row, queue and key. \"damage (history only)\" means rows that no start
-needs any more: the state is complete, and only the history of keys is cut short. A \"note\" is not damage.
+Each finding is a line with table, row, queue and key. \"damage (history only)\" is in rows that a start no
+longer needs: the state is complete, and only the history of keys is shorter. A \"note\" is not damage.
 
 Exit code: 0 no damage, 1 damage found or the check failed, 2 wrong usage.
 
@@ -69,7 +69,7 @@ pub struct Backup {
 }
 
 const BACKUP_HELP: &str = "\
-The copy is the store at one instant, whether a server runs or not. A running server continues; its WAL
+The copy is a snapshot of the store, whether a server runs or not. A running server continues; its WAL
 grows until the copy is complete. The copy has every change whose response was sent before the backup
 began. Every row of the copy is checked.
 
@@ -83,7 +83,7 @@ To restore a backup:
   4. Put the copy into it as deltaq.db:         install -m 600 -o deltaq -g deltaq FILE /var/lib/deltaq/deltaq.db
   5. Check it:                                  deltaq check --data-dir /var/lib/deltaq
   6. Start the server.
-Put nothing else into the directory: a deltaq.db-wal or deltaq.mark of another store damages it. Changes
+Put nothing else into the directory: a deltaq.db-wal or deltaq.mark of another store damages the store. Changes
 after the backup are lost: producers should send their complete lists again (/replace), and leases that
 began after the backup are unknown.";
 
@@ -139,7 +139,7 @@ Sets known objects without queueing deltas, by the rules of POST /v1/queues/NAME
 must have no waiting, leased or parked keys. Known objects of other keys are kept.
 
 The import is atomic: an invalid line is reported by its number and nothing is imported, and all objects are
-one commit, so a crash leaves all or none. It needs about three times the bytes of the objects in memory,
+one commit, so after a crash all objects or none are there. The import needs about three times the bytes of the objects in memory,
 besides the queues of the store.
 
 The store must be stopped; the import closes it cleanly. Run it as the user of the server, so that the
@@ -174,13 +174,13 @@ impl Check {
     /// The store can't be opened.
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let clock = Clock::system();
-        let mut tell = |line: String| print(&line);
+        let mut print_line = |line: String| print(&line);
         let found = runtime()?.block_on(async {
             match (&self.backup, &self.data_dir) {
-                (Some(file), _) => check::check_backup(file, &clock, &mut tell).await,
+                (Some(file), _) => check::check_backup(file, &clock, &mut print_line).await,
                 (None, folder) => {
                     let folder = folder.as_deref().unwrap_or(Path::new("."));
-                    check::check(folder, &clock, &mut tell).await
+                    check::check(folder, &clock, &mut print_line).await
                 }
             }
         })?;
@@ -196,19 +196,19 @@ impl Backup {
     pub fn run(&self) -> Result<ExitCode, Failure> {
         let clock = Clock::system();
         let begun_us = clock.monotonic_us();
-        let mut tell = |line: String| {
+        let mut print_line = |line: String| {
             // A copy never has a mark.
             if !line.starts_with("note: ") {
                 print(&line);
             }
         };
-        let copying = backup::backup(&self.store.data_dir, &self.to, &clock, &mut tell);
+        let copying = backup::backup(&self.store.data_dir, &self.to, &clock, &mut print_line);
         let (bytes, found) = runtime()?.block_on(copying)?;
         let (to, took) = (self.to.display(), clock.since(begun_us).as_secs_f64());
         print(&format!("copied {bytes} bytes to {to} in {took:.1} s"));
         let code = report(&found);
         if !found.is_good() {
-            print("the copy is kept, with the damage of the store. Keep older backups, too");
+            print("the copy is kept and has the damage of the store; keep older backups too");
         }
         Ok(code)
     }

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use self::file::Held;
+use self::file::LockedFile;
 use crate::access::{self, Denied, Tokens, digest_text};
 use crate::clock::Clock;
-use crate::config::access::{self as words, GrantEntry, TokenEntry, Verb};
+use crate::config::access::{self as token_file, GrantEntry, TokenEntry, Verb};
 
 /// Random bytes of a token. They can't be guessed, so an unsalted hash is enough.
 const RANDOM_BYTES: usize = 32;
@@ -48,7 +48,7 @@ pub struct Token {
 pub enum Error {
     /// The file is not a token file.
     #[error(transparent)]
-    File(words::Error),
+    File(token_file::Error),
     /// The entry is invalid, or conflicts with another one.
     #[error(transparent)]
     Entry(access::Error),
@@ -64,7 +64,7 @@ pub enum Error {
     /// The token would be expired at once.
     #[error("--expires {expires} is in the past")]
     Past {
-        /// The given instant.
+        /// The given time.
         expires: String,
     },
     /// An appended entry would make the file invalid.
@@ -79,7 +79,7 @@ pub enum Error {
     },
     /// The file can't be read or replaced.
     #[error(transparent)]
-    Exchange(file::Error),
+    Replace(file::Error),
 }
 
 /// The part of the file that is appended.
@@ -103,8 +103,8 @@ impl Token {
             burst: self.burst,
             grants: vec![GrantEntry { verbs: self.verbs.clone(), queues: self.queues.clone() }],
         };
-        let held = Held::open(&self.file).map_err(Error::Exchange)?;
-        let before = words::parse(held.path(), held.text()).map_err(Error::File)?;
+        let file = LockedFile::open(&self.file).map_err(Error::Replace)?;
+        let before = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
         let mut all = before;
         all.push(entry.clone());
         let tokens = Tokens::new(&all, &Tokens::default()).map_err(Error::Entry)?;
@@ -115,12 +115,12 @@ impl Token {
         }
         let addition =
             toml::to_string(&Addition { tokens: [entry] }).map_err(|source| Error::Write { source })?;
-        let gap = if held.text().is_empty() { "" } else { "\n" };
-        let text = format!("{}{gap}{addition}", held.text());
-        if words::parse(held.path(), &text).ok() != Some(all) {
+        let gap = if file.text().is_empty() { "" } else { "\n" };
+        let text = format!("{}{gap}{addition}", file.text());
+        if token_file::parse(file.path(), &text).ok() != Some(all) {
             return Err(Error::List { path: self.file.clone() });
         }
-        held.exchange(&text).map_err(Error::Exchange)?;
+        file.replace(&text).map_err(Error::Replace)?;
         Ok(token)
     }
 }

@@ -1,5 +1,5 @@
-//! The tasks of the audit log: one writes its lines to the file, if any, and one reports each second how many lines were left
-//! out.
+//! The tasks of the audit log: one writes its lines to the file, if there is one; the other reports the number of suppressed
+//! lines each second.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::lifecycle::Shutdown;
 /// How often the number of suppressed lines is reported.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// The tasks of the audit log. They outlive all requests.
+/// The tasks of the audit log. They end after all requests.
 #[derive(Debug)]
 pub(super) struct Auditing {
     reporting: JoinHandle<()>,
     writing: Option<JoinHandle<()>>,
-    /// Cancelled when no more requests come: the last suppressed lines are reported.
+    /// Cancelled after the last request: the last suppressed lines are reported.
     ending: CancellationToken,
-    /// Cancelled when no more lines come: the last lines are written.
+    /// Cancelled after the last line: the buffered lines are written.
     closing: CancellationToken,
     shutdown: Shutdown,
 }

@@ -35,7 +35,7 @@ pub enum Error {
         /// The cause.
         source: metrics_exporter_prometheus::BuildError,
     },
-    /// Everybody on the network could do everything.
+    /// Every client on the network could do everything.
     #[error(
         "{setting} is {address}, which is not loopback, and there are no tokens: every client that reaches it could do everything. \
          Set tokens (access.tokens_file), listen on 127.0.0.1, or pass --insecure"
@@ -46,7 +46,7 @@ pub enum Error {
         /// The address.
         address: SocketAddr,
     },
-    /// The file of tokens can't be read.
+    /// The token file can't be read.
     #[error("can't read the tokens")]
     Tokens {
         /// The cause.
@@ -58,14 +58,14 @@ pub enum Error {
         /// The token and the cause.
         source: access::Error,
     },
-    /// The tokens file contains no token.
+    /// The token file contains no token.
     #[error("{} contains no token, so every caller would be authorized; add one (deltaq token), or pass --insecure", path.display())]
     NoToken {
         /// The file.
         path: PathBuf,
     },
     /// A reload would remove the last token.
-    #[error("no token is left, so every caller would be authorized; the former tokens stay in force")]
+    #[error("no token is left, so every caller would be authorized; the previous tokens stay in force")]
     LastToken,
     /// TLS can't be set up.
     #[error("can't set up TLS")]
@@ -110,7 +110,7 @@ pub enum Error {
         /// The damaged row and the damage.
         source: recovery::Error,
     },
-    /// The journal's writer has panicked; the log tells where.
+    /// The journal's writer has panicked. The log has the place.
     #[error("the journal's writer panicked; start the server again, which loads what is committed")]
     Writer,
     /// The shutdown began before all queues were loaded.

@@ -28,8 +28,8 @@ pub(super) struct Listening {
     pub(super) address: SocketAddr,
 }
 
-/// Listening sockets that a service manager passes to the process, as systemd does for a socket unit: the first is that of
-/// the API, the second that of the metrics. They take the place of `server.listen` and `server.metrics_listen`.
+/// Listening sockets that a service manager passes to the process, as systemd does for a socket unit: the first is for the
+/// API, the second for the metrics. They replace `server.listen` and `server.metrics_listen`.
 #[derive(Debug, Default)]
 pub struct PassedSockets {
     api: Option<std::net::TcpListener>,
@@ -40,7 +40,7 @@ impl PassedSockets {
     /// Takes the sockets, and removes their variables from the environment. The process must have no other threads yet.
     ///
     /// # Errors
-    /// A passed file is no listening TCP socket.
+    /// A passed file is not a listening TCP socket.
     pub fn take() -> io::Result<Self> {
         let mut sockets = ListenFd::from_env();
         Ok(Self { api: sockets.take_tcp_listener(0)?, metrics: sockets.take_tcp_listener(1)? })
@@ -48,7 +48,7 @@ impl PassedSockets {
 }
 
 impl Listeners {
-    /// Binds the listeners. It runs first, so that a start without a free port leaves no trace.
+    /// Binds the listeners. This is the first step of a start, so a start without a free port changes nothing.
     pub(super) async fn bind(settings: &Settings, passed: PassedSockets) -> Result<Self, Error> {
         let server = &settings.server;
         let api = Listening::bind("server.listen", server.listen, passed.api).await?;
@@ -94,7 +94,7 @@ impl Listening {
     }
 }
 
-/// What the listeners need to serve.
+/// The parts that the listeners need.
 pub(super) struct Serving<'a> {
     pub(super) settings: &'a config::Server,
     pub(super) state: AppState,

@@ -96,7 +96,7 @@ impl Reloadable {
 
     /// Reloads on each SIGHUP.
     ///
-    /// The files may be on a stalled disk: then one blocking thread waits for them, and nothing else does.
+    /// The files may be on a stalled disk. Then only one blocking thread waits for them.
     pub(super) async fn run(
         self,
         mut hangups: Signal,
@@ -104,7 +104,7 @@ impl Reloadable {
         metrics: ReloadMetrics,
         shutdown: Shutdown,
     ) {
-        let (mut reload_task, mut follows, mut is_reported) = (None, false, false);
+        let (mut reload_task, mut is_repeated, mut is_reported) = (None, false, false);
         loop {
             tokio::select! {
                 Some(()) = hangups.recv() => {
@@ -119,12 +119,12 @@ impl Reloadable {
                         // logrotate may have moved the audit log meanwhile. Reopening it does not block.
                         self.audit.reopen();
                         tracing::warn!("SIGHUP during a reload: another reload follows");
-                        follows = true;
+                        is_repeated = true;
                     }
                 }
                 () = ended(&mut reload_task) => {
                     reload_task = None;
-                    if std::mem::take(&mut follows) {
+                    if std::mem::take(&mut is_repeated) {
                         reload_task = Some(self.begin(&metrics));
                     } else if is_reported && !shutdown.is_draining() {
                         supervisor::ready();
@@ -157,14 +157,14 @@ impl Reloadable {
 /// Waits for the running reload; never ends without one.
 async fn ended(reload_task: &mut Option<JoinHandle<()>>) {
     match reload_task {
-        // The log already has a panic, and files that were not read stay in force as they were.
+        // The log already has a panic. The content of files that were not read stays in force.
         Some(reload_task) => drop(reload_task.await),
         None => std::future::pending().await,
     }
 }
 
-/// The tokens in the settings and in the tokens file.
-fn read_tokens(settings: &config::Access, former: &Tokens) -> Result<Tokens, Error> {
+/// The tokens in the settings and in the token file.
+fn read_tokens(settings: &config::Access, previous: &Tokens) -> Result<Tokens, Error> {
     let entries = settings.entries().map_err(|source| Error::Tokens { source })?;
-    Tokens::new(&entries, former).map_err(|source| Error::Access { source })
+    Tokens::new(&entries, previous).map_err(|source| Error::Access { source })
 }

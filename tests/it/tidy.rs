@@ -16,9 +16,9 @@ const LINES_MAX: usize = 600;
 const LEFTOVERS: &[&str] =
     &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!(", "#[allow(", "#![allow("];
 
-/// Folders whose modules must not import each other in a circle. `http`, `service` and `bench` still have circles.
+/// Folders whose modules must not import each other in a circle. `http` and `service` still have circles.
 const NO_CIRCLES: &[&str] =
-    &["access", "admission", "audit", "cli", "config", "engine", "journal", "offline", "server"];
+    &["access", "admission", "audit", "bench", "cli", "config", "engine", "journal", "offline", "server"];
 
 /// For each module of the crate, the modules that it may import besides itself. Imports go from http to the engine: no
 /// inner module knows an outer one.

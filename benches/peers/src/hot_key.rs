@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use deltaq::bench::Caller;
+use deltaq::bench::HttpClient;
 use deltaq::clock::Clock;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ struct Seen {
 pub(crate) async fn check(programs: &Programs, clock: &Clock) -> io::Result<Line> {
     let server = programs.start(Kind::Deltaq, Storage::Memory, clock).await?;
     let address = server.address.as_str();
-    Caller::open(address, None).await?.call("PUT", &path(""), "{}").await?;
+    HttpClient::open(address, None).await?.call("PUT", &path(""), "{}").await?;
     let all = async {
         tokio::try_join!(pop(address), send(address, 0), send(address, 1), send(address, 2), send(address, 3))
     };
@@ -46,7 +46,7 @@ pub(crate) async fn check(programs: &Programs, clock: &Clock) -> io::Result<Line
 }
 
 async fn send(address: &str, sender: u64) -> io::Result<()> {
-    let mut caller = Caller::open(address, None).await?;
+    let mut caller = HttpClient::open(address, None).await?;
     for number in 1..=UPDATES {
         let object = format!("{{\"key\":\"hot\",\"sender\":{sender},\"number\":{number}}}");
         caller.call("POST", &path("/update"), &object).await?;
@@ -56,7 +56,7 @@ async fn send(address: &str, sender: u64) -> io::Result<()> {
 
 /// Pops until all has come, or nothing more does.
 async fn pop(address: &str) -> io::Result<Seen> {
-    let mut caller = Caller::open(address, None).await?;
+    let mut caller = HttpClient::open(address, None).await?;
     let (mut seen, mut body) = (Seen::default(), String::from("{}"));
     while seen.count < SENDERS * UPDATES {
         let answer = caller.call("POST", &path("/pop?wait=5s"), &body).await?;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq::bench::{self, Caller, Keys, Measured, Objects, Pace, Plan, Scenario, Worker, drive};
+use deltaq::bench::{self, HttpClient, Keys, Measured, Objects, Plan, Scenario, Timing, Worker, drive};
 use deltaq::clock::Clock;
 
 use crate::drivers::beanstalkd::Beanstalkd;
@@ -91,22 +91,22 @@ impl Subject {
         programs: &Programs,
         clock: &Clock,
     ) -> io::Result<Measured> {
-        let pace = Pace { warm_up: rounds.warm_up, measured: rounds.measured, rest: self.load.rest };
+        let timing = Timing { warm_up: rounds.warm_up, measured: rounds.measured, pause: self.load.rest };
         let running = if let Some(running) = kept.take() {
             within(PATIENCE, self.clear(&running.address)).await?;
             running
         } else {
             let running = programs.start(self.kind, self.storage, clock).await?;
-            within(SEED_PATIENCE, self.prepare(&running.address, pace)).await?;
+            within(SEED_PATIENCE, self.prepare(&running.address, timing)).await?;
             running
         };
-        let bound = pace.warm_up + pace.measured + PATIENCE;
+        let bound = timing.warm_up + timing.measured + PATIENCE;
         let measured = match self.kind {
             Kind::Deltaq | Kind::Noop => {
-                let plan = self.plan(&running.address, pace);
+                let plan = self.plan(&running.address, timing);
                 within(bound, bench::run(&plan, clock, |_| {})).await?
             }
-            _ => within(bound, self.drive(&running.address, pace, clock)).await?,
+            _ => within(bound, self.drive(&running.address, timing, clock)).await?,
         };
         if measured.objects == 0 {
             return Err(io::Error::other("nothing was done while it was measured"));
@@ -118,7 +118,7 @@ impl Subject {
     }
 
     /// The load as `deltaq bench` has it.
-    fn plan(&self, address: &str, pace: Pace) -> Plan {
+    fn plan(&self, address: &str, timing: Timing) -> Plan {
         let load = &self.load;
         let names = (0..load.queues).map(|number| format!("{QUEUE}-{number}"));
         Plan {
@@ -130,19 +130,19 @@ impl Subject {
             object_bytes: load.object_bytes,
             keys: load.keys,
             token: None,
-            pace,
+            timing,
         }
     }
 
     /// Makes what the load needs, in a server that has just begun.
-    async fn prepare(&self, address: &str, pace: Pace) -> io::Result<()> {
+    async fn prepare(&self, address: &str, timing: Timing) -> io::Result<()> {
         match self.kind {
             Kind::Noop | Kind::Beanstalkd => Ok(()),
             Kind::Redis => Redis::prepare(address).await,
             Kind::Nats => Nats::prepare(address, self.storage == Storage::Fsync).await,
             Kind::Postgres => Postgres::prepare(address).await,
             Kind::Deltaq => {
-                let plan = self.plan(address, pace);
+                let plan = self.plan(address, timing);
                 for queue in &plan.queues {
                     bench::create(&plan, queue).await?;
                 }
@@ -154,7 +154,7 @@ impl Subject {
     /// Makes keys known. Leases are short in such a queue: what the end of a load leaves leased is free again when the
     /// next one begins.
     async fn seed(&self, address: &str) -> io::Result<()> {
-        let mut caller = Caller::open(address, None).await?;
+        let mut caller = HttpClient::open(address, None).await?;
         caller.call("PUT", &path(""), "{\"lease\":\"2s\"}").await?;
         let objects = |count| Objects::new(b"[{\"object\":", count, KNOWN_BYTES, b"},{\"object\":", b"}]");
         let (seeds, mut whole) = (path("/seed"), objects(SEED_OBJECTS));
@@ -170,11 +170,11 @@ impl Subject {
 
     /// Drops what the load of the last round has left in line.
     async fn clear(&self, address: &str) -> io::Result<()> {
-        Caller::open(address, None).await?.call("POST", &path("/purge"), "").await.map(drop)
+        HttpClient::open(address, None).await?.call("POST", &path("/purge"), "").await.map(drop)
     }
 
     /// The load of the others.
-    async fn drive(&self, address: &str, pace: Pace, clock: &Clock) -> io::Result<Measured> {
+    async fn drive(&self, address: &str, timing: Timing, clock: &Clock) -> io::Result<Measured> {
         debug_assert_eq!(self.load.object_bytes, OBJECT_BYTES, "what the others are sent");
         let (next, batch, ack) = (Arc::default(), self.load.batch, self.load.ack);
         let keys = || Keys::new(Arc::clone(&next), self.load.keys);
@@ -183,19 +183,19 @@ impl Subject {
             Kind::Deltaq | Kind::Noop => Err(io::Error::other("these speak HTTP")),
             Kind::Redis => {
                 let open = async |number| Redis::open(address, number, batch, ack, keys()).await;
-                together(numbers, open, pace, clock).await
+                together(numbers, open, timing, clock).await
             }
             Kind::Beanstalkd => {
                 let open = async |_| Beanstalkd::open(address, ack, keys()).await;
-                together(numbers, open, pace, clock).await
+                together(numbers, open, timing, clock).await
             }
             Kind::Nats => {
                 let open = async |number| Nats::open(address, number, batch, keys()).await;
-                together(numbers, open, pace, clock).await
+                together(numbers, open, timing, clock).await
             }
             Kind::Postgres => {
                 let open = async |_| Postgres::open(address, batch, keys()).await;
-                together(numbers, open, pace, clock).await
+                together(numbers, open, timing, clock).await
             }
         }
     }
@@ -204,14 +204,14 @@ impl Subject {
 async fn together<W: Worker>(
     numbers: std::ops::Range<usize>,
     open: impl AsyncFn(usize) -> io::Result<W>,
-    pace: Pace,
+    timing: Timing,
     clock: &Clock,
 ) -> io::Result<Measured> {
     let mut workers = Vec::new();
     for number in numbers {
         workers.push((0, open(number).await?));
     }
-    drive(workers, Vec::new(), &pace, clock, |_| {}).await
+    drive(workers, Vec::new(), &timing, clock, |_| {}).await
 }
 
 /// What comes of it, if that is in time.

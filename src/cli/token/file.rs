@@ -1,4 +1,4 @@
-//! Reads a file and replaces it by a longer one, under a lock against other runs.
+//! Reads a file and replaces it, under a lock against concurrent runs.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -40,22 +40,22 @@ pub enum Error {
     },
 }
 
-/// A file that no other run replaces until this value is dropped.
+/// A file that other runs can't replace until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LockedFile {
     /// The path with all links resolved.
     path: PathBuf,
     text: String,
-    /// `None` if the file did not exist.
+    /// `None` if the file does not exist.
     metadata: Option<fs::Metadata>,
     /// The locked directory. The file can't carry the lock: each run replaces it.
     folder: File,
 }
 
-impl Held {
-    /// Waits for other runs, and reads the file. A missing file is empty.
+impl LockedFile {
+    /// Waits for other runs to end and reads the file. A missing file is empty.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        let path = behind_links(path);
+        let path = resolve_links(path);
         let folder = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
@@ -91,7 +91,7 @@ impl Held {
     }
 
     /// Replaces the file by one with this text and the same mode and owner. A new file has mode 0600.
-    pub(super) fn exchange(self, text: &str) -> Result<(), Error> {
+    pub(super) fn replace(self, text: &str) -> Result<(), Error> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let draft = self.path.with_file_name(format!(".{name}.{}", std::process::id()));
         let written = self.write(&draft, text).and_then(|()| fs::rename(&draft, &self.path));
@@ -105,15 +105,15 @@ impl Held {
     }
 
     fn write(&self, draft: &Path, text: &str) -> io::Result<()> {
-        // A run with the same process id may have left it.
+        // An interrupted run with the same process id may have left this file.
         let _absent = fs::remove_file(draft);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
-        if let Some(former) = &self.metadata {
+        if let Some(previous) = &self.metadata {
             // Only root can change the owner. The group lets a service read the file, so it must be kept.
-            if fchown(&file, Some(former.uid()), Some(former.gid())).is_err() {
-                fchown(&file, None, Some(former.gid()))?;
+            if fchown(&file, Some(previous.uid()), Some(previous.gid())).is_err() {
+                fchown(&file, None, Some(previous.gid()))?;
             }
-            file.set_permissions(Permissions::from_mode(former.mode() & 0o7777))?;
+            file.set_permissions(Permissions::from_mode(previous.mode() & 0o7777))?;
         }
         file.write_all(text.as_bytes())?;
         file.sync_all()
@@ -121,7 +121,7 @@ impl Held {
 }
 
 /// The path with its links resolved, even if its target does not exist yet.
-fn behind_links(path: &Path) -> PathBuf {
+fn resolve_links(path: &Path) -> PathBuf {
     match (fs::canonicalize(path), fs::read_link(path)) {
         (Ok(path), _) => path,
         (Err(_), Ok(target)) => path.with_file_name("").join(target),
