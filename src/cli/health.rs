@@ -284,7 +284,8 @@ mod tests {
 
     #[test]
     fn redirects_are_not_followed() {
-        let (url, server) = answering(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n");
+        let (url, server) =
+            answering(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n");
         assert!(matches!(check_text(&url), Err(Error::NotReady { status: 302, .. })));
         server.join().unwrap();
     }

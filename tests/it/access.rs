@@ -1,4 +1,4 @@
-//! Who is let in: every route of the API's own description, by every kind of caller that does not belong.
+//! Authorization: every route of the OpenAPI document, called with every kind of missing or wrong token.
 
 mod expiry;
 mod reload;
@@ -18,7 +18,7 @@ use crate::harness::{Client, Reply, Service};
 /// The queue that tokens are given for.
 const QUEUE: &str = "prices";
 
-/// What each call that changes something needs; what only looks needs `read`.
+/// The verb that each writing operation needs. Reading operations need `read`.
 const VERBS: [(&str, Verb); 25] = [
     ("put_queue", Verb::Admin),
     ("delete_queue", Verb::Admin),
@@ -76,7 +76,7 @@ struct Operation {
     is_open: bool,
 }
 
-/// All operations of the description, on a queue that is there.
+/// All operations of the document, on an existing queue.
 fn operations(document: &Value) -> Vec<Operation> {
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().expect("paths") {
@@ -96,7 +96,7 @@ fn operations(document: &Value) -> Vec<Operation> {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_who_does_not_belong() {
+async fn calls_without_a_valid_token_are_refused() {
     let mut tokens = vec![root(), token("elsewhere", &Verb::ALL, "other-*")];
     tokens.push(TokenEntry {
         expires: Some("2020-01-01T00:00:00Z".to_owned()),
@@ -108,7 +108,7 @@ async fn nobody_is_let_in_who_does_not_belong() {
     let document = root.call_as("root", "GET", "/openapi.json", &Value::Null).await.ok();
     let before = root.call_as("root", "GET", &format!("/v1/queues/{QUEUE}"), &Value::Null).await.ok();
 
-    assert_eq!(document["security"], json!([{ "token": [] }]), "the document says that a token is needed");
+    assert_eq!(document["security"], json!([{ "token": [] }]), "the document requires a token");
     let operations = operations(&document);
     assert!(operations.len() > 35, "{}", operations.len());
     let open: Vec<&str> = operations
@@ -136,7 +136,7 @@ async fn nobody_is_let_in_who_does_not_belong() {
         }
     }
     let after = root.call_as("root", "GET", &format!("/v1/queues/{QUEUE}"), &Value::Null).await.ok();
-    assert_eq!(without_ages(after), without_ages(before), "a call that was refused has changed something");
+    assert_eq!(without_ages(after), without_ages(before), "a refused call has changed something");
 }
 
 fn without_ages(mut document: Value) -> Value {
@@ -145,7 +145,7 @@ fn without_ages(mut document: Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_verb_lets_in_to_its_own_calls_only() {
+async fn each_verb_permits_only_its_own_calls() {
     let tokens = Verb::ALL.iter().map(|verb| token(verb.as_str(), &[*verb], QUEUE));
     let service = with_tokens(tokens.chain([root()]).collect()).await;
     let document = call_as(&service, "root", "GET", "/openapi.json").await.ok();
@@ -170,7 +170,7 @@ async fn each_verb_lets_in_to_its_own_calls_only() {
 }
 
 #[tokio::test]
-async fn what_is_not_in_the_description_needs_a_token_too() {
+async fn unknown_routes_need_a_token_too() {
     let service = with_tokens(vec![root()]).await;
     for (method, path) in [
         ("GET", "/nowhere"),
@@ -183,22 +183,22 @@ async fn what_is_not_in_the_description_needs_a_token_too() {
     }
     let mut client = service.client().await;
     client.send("HEAD", "/v1/queues/prices/items", &Value::Null).await;
-    assert_eq!(client.head().await.expect("an answer").0, 401);
+    assert_eq!(client.head().await.expect("a response").0, 401);
     call_as(&service, "root", "GET", "/nowhere").await.problem("not-found");
     call_as(&service, "root", "PATCH", "/v1/queues/prices").await.problem("method-not-allowed");
 }
 
 #[tokio::test]
-async fn metrics_are_for_who_may_read_every_queue() {
+async fn metrics_need_read_on_every_queue() {
     let tokens = vec![
         token("some", &[Verb::Read], "a*"),
         token("writer", &[Verb::Admin, Verb::Produce, Verb::Consume], "*"),
         token("prometheus", &[Verb::Read], "*"),
     ];
-    for apart in [true, false] {
+    for has_own_listener in [true, false] {
         let service = Service::with(|settings| {
             settings.access.tokens.clone_from(&tokens);
-            if !apart {
+            if !has_own_listener {
                 settings.server.metrics_listen = None;
             }
         })
@@ -239,7 +239,7 @@ async fn a_list_of_queues_has_those_that_the_caller_may_read() {
 }
 
 #[tokio::test]
-async fn a_token_has_its_rate() {
+async fn the_rate_of_a_token_is_enforced() {
     let limited = TokenEntry { rate: Some(1), burst: Some(3), ..token("limited", &Verb::ALL, "*") };
     let service = with_tokens(vec![root(), limited]).await;
     let mut client = service.client().await;
@@ -254,18 +254,20 @@ async fn a_token_has_its_rate() {
 }
 
 #[tokio::test]
-async fn a_server_without_tokens_is_for_loopback_only() {
+async fn a_server_without_tokens_listens_on_loopback_only() {
     let anywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let start = |edit: fn(&mut deltaq::config::Settings)| async move {
         let shutdown = Shutdown::manual(std::time::Duration::ZERO);
         Service::try_with(edit, shutdown).await
     };
-    let told = |started: Result<Service, Error>| started.err().expect("it must not start").to_string();
-    let error = told(start(|settings| settings.server.listen = ([0, 0, 0, 0], 0).into()).await);
+    let error_of = |started: Result<Service, Error>| started.err().expect("it must not start").to_string();
+    let error = error_of(start(|settings| settings.server.listen = ([0, 0, 0, 0], 0).into()).await);
     assert!(error.contains("server.listen") && error.contains("--insecure"), "{error}");
-    let error = told(start(|settings| settings.server.metrics_listen = Some(([0, 0, 0, 0], 0).into())).await);
+    let error =
+        error_of(start(|settings| settings.server.metrics_listen = Some(([0, 0, 0, 0], 0).into())).await);
     assert!(error.contains("server.metrics_listen"), "{error}");
-    let error = told(start(|settings| settings.server.listen = "[::]:0".parse().expect("an address")).await);
+    let error =
+        error_of(start(|settings| settings.server.listen = "[::]:0".parse().expect("an address")).await);
     assert!(error.contains("[::]"), "{error}");
 
     Service::with(|settings| {

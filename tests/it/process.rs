@@ -1,6 +1,6 @@
-//! The real binary as its surroundings see it: its log, its signals, its supervisor, its exit code.
+//! The real binary as a process: its log, signals, supervisor and exit code.
 
-#![expect(clippy::float_cmp, reason = "what a page of metrics counts is exact")]
+#![expect(clippy::float_cmp, reason = "counts on a page of metrics are exact")]
 
 mod endless;
 
@@ -23,7 +23,7 @@ use crate::metrics::page::Page;
 /// Far longer than a start or a stop takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A server in a process of its own, with a folder for what belongs to it.
+/// A server in a process of its own, with a folder for its files.
 struct Process {
     child: Child,
     folder: TempDir,
@@ -42,7 +42,7 @@ fn write_tokens(folder: &Path, tokens: &[TokenEntry]) {
 }
 
 impl Process {
-    /// Starts it with tokens in a file, and waits until it is ready.
+    /// Starts a server with tokens in a file, and waits until it is ready.
     async fn start(folder: TempDir, tokens: &[TokenEntry], adapt: impl FnOnce(&mut Command)) -> Self {
         write_tokens(folder.path(), tokens);
         let mut command = command();
@@ -59,7 +59,7 @@ impl Process {
                 return Self { child, folder, api };
             }
             let ended = child.try_wait().expect("a child");
-            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "it does not start: {ended:?}");
+            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "the server does not start: {ended:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -68,7 +68,7 @@ impl Process {
         Client::connect(self.api).await
     }
 
-    /// Waits until a metric has a value, and gives the page.
+    /// Waits until a metric has a value, and returns the page.
     async fn until_measured(&self, token: &str, series: &str, wanted: f64) -> Page {
         let begun = tokio::time::Instant::now();
         loop {
@@ -87,26 +87,26 @@ impl Process {
         assert!(kill.expect("kill runs").success());
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     async fn ended(&mut self) -> ExitStatus {
         let begun = tokio::time::Instant::now();
         loop {
             if let Some(ended) = self.child.try_wait().expect("a child") {
                 return ended;
             }
-            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            assert!(begun.elapsed() < PATIENCE, "the process does not end");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Tells it to stop, and gives its log.
+    /// Stops the server, and returns its log.
     fn stop(mut self) -> String {
         self.signal("TERM");
         let mut log = String::new();
         if let Some(mut pipe) = self.child.stderr.take() {
             pipe.read_to_string(&mut log).expect("text");
         }
-        assert!(self.child.wait().expect("it ends").success(), "{log}");
+        assert!(self.child.wait().expect("the process ends").success(), "{log}");
         log
     }
 }
@@ -129,7 +129,7 @@ async fn the_log_has_a_line_for_each_request() {
     let objects = json!([{ "key": "sku-1", "text": "payload" }, { "key": "sku-2" }]);
     client.call_as("root", "POST", "/v1/queues/prices/add", &objects).await.ok();
     let popped = client.call_as("root", "POST", "/v1/queues/prices/pop?max=5", &Value::Null).await.ok();
-    // A server that keeps nothing ends when no lease is left.
+    // A server without a journal ends when no lease is left.
     let leases = [0, 1].map(|item| popped["items"][item]["lease"]["id"].clone());
     client.call_as("root", "POST", "/v1/queues/prices/ack", &json!({ "leases": leases })).await.ok();
     let secret = "not-a-token-but-secret";
@@ -138,7 +138,7 @@ async fn the_log_has_a_line_for_each_request() {
     let log = process.stop();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let requests: Vec<&Value> = lines.iter().filter(|line| line["message"] == "request").collect();
-    let told = requests.iter().map(|line| {
+    let logged = requests.iter().map(|line| {
         let counts = ["queued", "ignored", "items", "leases"].map(|name| line[name].clone());
         json!([
             line["level"],
@@ -153,7 +153,7 @@ async fn the_log_has_a_line_for_each_request() {
     });
     let queue = "/v1/queues/{queue}";
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        logged.collect::<Vec<_>>(),
         [
             json!(["INFO", "POST", format!("{queue}/add"), "prices", "root", 200, "ok", [2, 0, null, null]]),
             json!(["INFO", "POST", format!("{queue}/pop"), "prices", "root", 200, "ok", [null, null, 2, 0]]),
@@ -179,10 +179,10 @@ async fn the_log_has_a_line_for_each_request() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_reads_stops_nobody() {
+async fn an_unread_log_blocks_no_request() {
     let process = Process::start(folder(), &[root()], |_| {}).await;
     let mut client = process.client().await;
-    // Far more lines than the pipe of the log takes.
+    // Far more lines than the pipe of the log holds.
     for _ in 0..2_000 {
         client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
     }
@@ -190,11 +190,11 @@ async fn a_log_that_nobody_reads_stops_nobody() {
 }
 
 #[tokio::test]
-async fn a_hangup_reloads_and_the_supervisor_hears_of_all() {
+async fn a_hangup_reloads_and_the_supervisor_is_notified() {
     let folder = folder();
     let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("an option");
-    let heard = || {
+    let notification = || {
         let mut buffer = [0; 512];
         let length = socket.recv(&mut buffer).expect("a message");
         String::from_utf8_lossy(&buffer[..length]).into_owned()
@@ -204,35 +204,35 @@ async fn a_hangup_reloads_and_the_supervisor_hears_of_all() {
         command.env("NOTIFY_SOCKET", path);
     })
     .await;
-    assert_eq!(heard().trim_end(), "READY=1");
+    assert_eq!(notification().trim_end(), "READY=1");
     let mut client = process.client().await;
     client.call_as("late", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
     write_tokens(process.folder.path(), &[token("late", &[Verb::Read], "*")]);
     process.signal("HUP");
-    let reloading = heard();
+    let reloading = notification();
     assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
-    assert_eq!(heard().trim_end(), "READY=1");
+    assert_eq!(notification().trim_end(), "READY=1");
     client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
     client.call_as("root", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
     let log = process.stop();
-    assert_eq!(heard().trim_end(), "STOPPING=1");
+    assert_eq!(notification().trim_end(), "STOPPING=1");
     assert!(log.contains("reloaded"), "{log}");
 }
 
-/// Puts a pipe that nobody writes in the place of a file: whoever opens it waits for ever.
+/// Replaces a file with a pipe that has no writer: opening it blocks for ever.
 fn block(path: &Path) {
     std::fs::remove_file(path).expect("a file");
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
 #[tokio::test]
-async fn files_that_can_not_be_opened_hold_up_nobody() {
+async fn files_that_can_not_be_opened_block_no_request() {
     let authority = crate::access::tls::Authority::new();
     let pair = authority.issue("server");
-    for what in ["tokens", "cert"] {
+    for blocked in ["tokens", "cert"] {
         let folder = folder();
         let log = folder.path().join("log");
-        let (file, tls) = (File::create(&log).expect("a file"), what == "cert");
+        let (file, tls) = (File::create(&log).expect("a file"), blocked == "cert");
         let mut process = Process::start(folder, &[root()], |command| {
             command.stderr(file);
             if tls {
@@ -242,9 +242,9 @@ async fn files_that_can_not_be_opened_hold_up_nobody() {
         .await;
         let tokens = process.folder.path().join("tokens.toml");
         block(if tls { &pair.cert } else { &tokens });
-        let said = |text: &str| std::fs::read_to_string(&log).expect("a log").matches(text).count();
-        // Signals that come at once are one.
-        while said("SIGHUP during a reload") < 2 {
+        let logged = |text: &str| std::fs::read_to_string(&log).expect("a log").matches(text).count();
+        // Signals in quick succession count as one.
+        while logged("SIGHUP during a reload") < 2 {
             process.signal("HUP");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -259,10 +259,10 @@ async fn files_that_can_not_be_opened_hold_up_nobody() {
             let mut client = process.client().await;
             client.call("GET", "/livez", &Value::Null).await.ok();
             client.call_as("root", "GET", "/v1/info", &Value::Null).await.ok();
-            // Whoever writes to the pipe ends the wait, and what was asked for meanwhile is done then.
+            // A writer of the pipe ends the wait, and the requested reload follows.
             let text = toml::to_string(&json!({ "tokens": [token("late", &[Verb::Read], "*")] }));
             std::fs::write(&tokens, text.expect("tokens are TOML")).expect("a pipe");
-            until(|| said("\"reloaded\"") > 0).await;
+            until(|| logged("\"reloaded\"") > 0).await;
             client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
         }
         process.signal("TERM");
@@ -281,22 +281,22 @@ async fn a_start_that_waits_for_a_file_can_be_stopped() {
     let log = folder.path().join("log");
     let child = command.stderr(File::create(&log).expect("a file")).spawn().expect("the binary runs");
     let mut process = Process { child, folder, api: ([127, 0, 0, 1], 0).into() };
-    // The signal is heard as soon as the process listens for it, and would end it any way before.
-    until(|| caught(process.child.id())).await;
+    // Before the process handles the signal, the signal would end it with a failure.
+    until(|| handles_hangup(process.child.id())).await;
     process.signal("TERM");
     let ended = process.ended().await;
     assert!(ended.success(), "{ended}: {}", std::fs::read_to_string(&log).expect("a log"));
 }
 
-/// Whether the process has a handler for SIGHUP, which it installs after those of the other signals.
-fn caught(pid: u32) -> bool {
+/// Whether the process has a handler for SIGHUP, which is the last handler that it installs.
+fn handles_hangup(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
     u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 == 1)
 }
 
 #[tokio::test]
-async fn a_reload_tells_all_that_failed() {
+async fn a_reload_reports_every_failure() {
     let authority = crate::access::tls::Authority::new();
     let pair = authority.issue("server");
     let folder = folder();
@@ -310,14 +310,14 @@ async fn a_reload_tells_all_that_failed() {
     std::fs::write(process.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
     std::fs::write(&pair.cert, "no certificate").expect("a file");
     process.signal("HUP");
-    let said = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
-    until(|| said("can't read the tokens")).await;
-    until(|| said("can't set up TLS")).await;
+    let has_logged = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
+    until(|| has_logged("can't read the tokens")).await;
+    until(|| has_logged("can't set up TLS")).await;
     process.stop();
 }
 
 #[tokio::test]
-async fn an_empty_name_of_the_supervisor_is_none() {
+async fn an_empty_notify_socket_is_no_supervisor() {
     let process = Process::start(folder(), &[root()], |command| {
         command.env("NOTIFY_SOCKET", "");
     })
@@ -327,7 +327,7 @@ async fn an_empty_name_of_the_supervisor_is_none() {
 }
 
 #[tokio::test]
-async fn a_reload_that_fails_is_seen_from_outside() {
+async fn a_failed_reload_shows_in_the_metrics() {
     const SUCCESSFUL: &str = "deltaq_last_reload_successful";
     let process = Process::start(folder(), &[root()], |_| {}).await;
     let timestamp = |page: &Page| page.value("deltaq_last_reload_success_timestamp_seconds");
@@ -336,24 +336,24 @@ async fn a_reload_that_fails_is_seen_from_outside() {
     std::fs::write(process.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
     process.signal("HUP");
     let failed = process.until_measured("root", SUCCESSFUL, 0.0).await;
-    assert_eq!(timestamp(&failed), started, "it was the start that succeeded last");
+    assert_eq!(timestamp(&failed), started, "the start was the last success");
     write_tokens(process.folder.path(), &[root()]);
     process.signal("HUP");
-    let mended = process.until_measured("root", SUCCESSFUL, 1.0).await;
-    assert!(timestamp(&mended) > started);
+    let repaired = process.until_measured("root", SUCCESSFUL, 1.0).await;
+    assert!(timestamp(&repaired) > started);
 }
 
-/// Waits for what must come.
-async fn until(come: impl Fn() -> bool) {
+/// Waits until the condition holds.
+async fn until(is_reached: impl Fn() -> bool) {
     let begun = tokio::time::Instant::now();
-    while !come() {
-        assert!(begun.elapsed() < PATIENCE, "it does not come");
+    while !is_reached() {
+        assert!(begun.elapsed() < PATIENCE, "the condition is not reached in time");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test]
-async fn a_quiet_log_shows_the_audit_nonetheless() {
+async fn a_quiet_log_still_shows_the_audit() {
     for (name, filter, shows) in [
         ("DELTAQ_LOG__LEVEL", "warn", true),
         ("RUST_LOG", "deltaq=debug", true),
@@ -376,7 +376,7 @@ async fn a_quiet_log_shows_the_audit_nonetheless() {
 }
 
 #[tokio::test]
-async fn lines_of_the_audit_that_a_disk_did_not_take_are_counted() {
+async fn audit_lines_lost_by_a_full_disk_are_counted() {
     let folder = folder();
     let (audit, log) = (folder.path().join("audit.jsonl"), folder.path().join("log"));
     std::os::unix::fs::symlink("/dev/full", &audit).expect("a link");
@@ -407,10 +407,10 @@ async fn lines_of_the_audit_that_a_disk_did_not_take_are_counted() {
 }
 
 #[tokio::test]
-async fn a_disk_of_the_audit_that_stands_still_stops_neither_a_reload_nor_the_end() {
+async fn a_stalled_audit_disk_blocks_neither_a_reload_nor_the_shutdown() {
     let folder = folder();
     let (audit, log) = (folder.path().join("audit"), folder.path().join("log"));
-    // A pipe that nobody reads takes some lines, and then the writer waits for ever.
+    // An unread pipe takes some lines, and then the writer blocks for ever.
     assert!(Command::new("mkfifo").arg(&audit).status().expect("mkfifo runs").success());
     let pipe = File::options().read(true).write(true).open(&audit).expect("a pipe");
     let file = File::create(&log).expect("a file");
@@ -424,15 +424,15 @@ async fn a_disk_of_the_audit_that_stands_still_stops_neither_a_reload_nor_the_en
     }
     write_tokens(process.folder.path(), &[token("late", &[Verb::Read], "*")]);
     process.signal("HUP");
-    let said = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
-    until(|| said("\"reloaded\"")).await;
+    let has_logged = |text: &str| std::fs::read_to_string(&log).expect("a log").contains(text);
+    until(|| has_logged("\"reloaded\"")).await;
     client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
     process.signal("TERM");
-    until(|| said("a second signal cuts")).await;
+    until(|| has_logged("a second signal cuts")).await;
     process.signal("TERM");
     let ended = process.ended().await;
     assert!(ended.success(), "{ended}");
-    assert!(said("the disk of the audit log is stalled"));
+    assert!(has_logged("the disk of the audit log is stalled"));
     drop(pipe);
 }
 
@@ -441,7 +441,7 @@ fn errors_of_settings_do_not_show_secrets() {
     let folder = folder();
     let path = folder.path().join("deltaq.toml");
     let secret = format!("dq_{}", "5ec2e75e".repeat(8));
-    for (text, told) in [
+    for (text, expected) in [
         ("[server]\nmax_body_bytes = 99999999999999999999\n".to_owned(), "line 2"),
         ("[server]\nidle_timeout = 5 s\n".to_owned(), "line 2"),
         ("[log]\nlevel = \"warn\n".to_owned(), "line 2"),
@@ -459,10 +459,10 @@ fn errors_of_settings_do_not_show_secrets() {
     ] {
         std::fs::write(&path, &text).expect("a file");
         let output = run(&["serve", "--in-memory", "--config", &path.display().to_string()]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(!said.contains("5ec2e7"), "{text}: {said}");
-        assert!(said.contains(told), "{text}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(!message.contains("5ec2e7"), "{text}: {message}");
+        assert!(message.contains(expected), "{text}: {message}");
     }
 }
 
@@ -471,11 +471,11 @@ fn run(args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_start_that_would_let_everybody_in_is_refused() {
+fn a_start_without_tokens_on_a_public_address_is_refused() {
     let output = run(&["serve", "--in-memory", "--listen", "0.0.0.0:0"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("0.0.0.0") && said.contains("--insecure"), "{said}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("0.0.0.0") && message.contains("--insecure"), "{message}");
 }
 
 #[tokio::test]
@@ -502,12 +502,12 @@ async fn health_finds_the_server_of_its_settings() {
             let url = format!("https://{}", process.api);
             assert!(run(&["health", "--url", &url]).status.success());
             let url = format!("http://{}", process.api);
-            assert_eq!(run(&["health", "--url", &url]).status.code(), Some(1), "it speaks TLS");
+            assert_eq!(run(&["health", "--url", &url]).status.code(), Some(1), "the server expects TLS");
         }
         process.stop();
         let output =
             command().arg("health").env("DELTAQ_SERVER__LISTEN", "127.0.0.1:1").output().expect("it runs");
-        assert_eq!(output.status.code(), Some(1), "nobody is there");
+        assert_eq!(output.status.code(), Some(1), "nothing listens there");
     }
 }
 

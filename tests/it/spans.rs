@@ -1,4 +1,4 @@
-//! Spans, as a collector gets them.
+//! Spans, as a collector receives them.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::harness::{Service, spawn, within};
 
-/// A collector that keeps what it is sent.
+/// A collector that stores the spans it receives.
 #[derive(Clone, Default)]
 struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
@@ -25,14 +25,14 @@ impl Collector {
         let collector = self.clone();
         spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                spawn(collector.clone().take(stream));
+                spawn(collector.clone().serve(stream));
             }
         });
         address
     }
 
-    /// Answers requests until the connection ends.
-    async fn take(self, mut stream: TcpStream) {
+    /// Replies to requests until the connection ends.
+    async fn serve(self, mut stream: TcpStream) {
         let mut text = Vec::new();
         while stream.read_buf(&mut text).await.is_ok_and(|read| read > 0) {
             let Some(head) = text.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
@@ -50,11 +50,14 @@ impl Collector {
             let scopes = request.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
             self.spans.lock().expect("no panic").extend(scopes.flat_map(|scope| scope.spans));
             text.drain(..end);
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.expect("an answer");
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                .await
+                .expect("the client reads");
         }
     }
 
-    /// The spans of this name.
+    /// The spans with this name.
     fn named(&self, name: &str) -> Vec<Span> {
         self.spans.lock().expect("no panic").iter().filter(|span| span.name == name).cloned().collect()
     }
@@ -70,7 +73,7 @@ fn attribute(span: &Span, name: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_are_parts_of_their_callers_traces() {
+async fn requests_belong_to_the_traces_of_their_callers() {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
     let collector = Collector::default();
     let endpoint = format!("http://{}/v1/traces", collector.start().await);
@@ -99,24 +102,24 @@ async fn requests_are_parts_of_their_callers_traces() {
     assert_eq!(adds[0].kind, SpanKind::Server as i32);
     assert!(adds[0].end_time_unix_nano >= adds[0].start_time_unix_nano);
     assert!(attribute(&adds[0], "deltaq.queue").is_some_and(|queue| queue.contains("prices")));
-    assert!(adds[1].parent_span_id.is_empty(), "a caller without a trace begins one");
+    assert!(adds[1].parent_span_id.is_empty(), "a request without a traceparent begins a trace");
     let pops = collector.named("POST /v1/queues/{queue}/pop");
     let links: Vec<String> = pops[0].links.iter().map(|link| hex(&link.trace_id)).collect();
-    assert_eq!(links, [TRACE], "a pop leads to the producers' traces");
-    let looks = collector.named("GET /v1/queues/{queue}");
-    assert_eq!(looks.len(), 1, "a caller that does not record its trace is left out");
-    assert!(attribute(&looks[0], "error.type").is_some_and(|code| code.contains("queue-not-found")));
+    assert_eq!(links, [TRACE], "a pop links to the traces of the producers");
+    let reads = collector.named("GET /v1/queues/{queue}");
+    assert_eq!(reads.len(), 1, "an unsampled trace has no span");
+    assert!(attribute(&reads[0], "error.type").is_some_and(|code| code.contains("queue-not-found")));
     assert!(!format!("{:?}", collector.spans.lock().expect("no panic")).contains("payload"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_gone_holds_nobody_up() {
+async fn an_unreachable_collector_blocks_no_request() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));
     drop(listener);
     let service = Service::with(|settings| settings.trace.otlp_endpoint = Some(endpoint)).await;
     let mut client = service.client().await;
-    // More than the buffer of spans takes.
+    // More spans than the buffer holds.
     for _ in 0..3_000 {
         client.call("GET", "/v1/info", &Value::Null).await.ok();
     }
@@ -125,8 +128,8 @@ async fn a_collector_that_is_gone_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_hangs_does_not_outlast_the_cut() {
-    // It takes connections, and never reads or answers.
+async fn a_hanging_collector_does_not_delay_the_cut() {
+    // This collector accepts connections, and neither reads nor replies.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));
     let service = Service::with(|settings| settings.trace.otlp_endpoint = Some(endpoint)).await;
@@ -137,6 +140,6 @@ async fn a_collector_that_hangs_does_not_outlast_the_cut() {
     let cut = tokio::time::Instant::now();
     service.shutdown.signal();
     service.stopped().await;
-    // A batch is waited for 5 s.
+    // The timeout of a batch is 5 s.
     assert!(cut.elapsed() < std::time::Duration::from_secs(3), "{:?}", cut.elapsed());
 }

@@ -59,8 +59,8 @@ async fn a_reload_under_load_drops_no_request() {
     let mut poll = fixture.service.client().await;
     poll.send_text("POST", "/v1/queues/idle/pop?wait=30s", &[("authorization", "Bearer old")], "").await;
     let idle = "/v1/queues/idle";
-    let mut looking = fixture.service.client().await;
-    while looking.call_as("root", "GET", idle, &Value::Null).await.body["status"]["waiters"] != 1 {
+    let mut reader = fixture.service.client().await;
+    while reader.call_as("root", "GET", idle, &Value::Null).await.body["status"]["waiters"] != 1 {
         tokio::task::yield_now().await;
     }
     let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -110,7 +110,7 @@ async fn an_invalid_token_file_changes_nothing() {
     let none = fixture.reload(&[]).expect_err("an empty file would open the server to everyone");
     assert!(matches!(none[..], [Error::LastToken]), "{none:?}");
     std::fs::write(fixture.folder.path().join("tokens.toml"), "tokens = 1").expect("a file");
-    let wrong = fixture.service.reloadable.reload().expect_err("no list");
+    let wrong = fixture.service.reloadable.reload().expect_err("not a list");
     assert!(matches!(wrong[..], [Error::Tokens { .. }]), "{wrong:?}");
     std::fs::remove_file(fixture.folder.path().join("tokens.toml")).expect("a file");
     fixture.service.reloadable.reload().expect_err("no file");
@@ -172,10 +172,10 @@ async fn errors_of_token_files_do_not_show_secrets() {
             deltaq::lifecycle::Shutdown::manual(std::time::Duration::ZERO),
         );
         let error = started.await.err().expect("it must not start");
-        let said = format!("{error:?} {}", deltaq::causes::with_causes(&error));
-        assert!(!said.contains("5ec2e7"), "{said}");
+        let shown = format!("{error:?} {}", deltaq::causes::with_causes(&error));
+        assert!(!shown.contains("5ec2e7"), "{shown}");
         let place = ["tokens.toml", "token \"a\"", "token number 1"];
-        assert!(place.iter().any(|place| said.contains(place)), "{said}");
+        assert!(place.iter().any(|place| shown.contains(place)), "{shown}");
     }
 }
 
@@ -198,12 +198,12 @@ async fn a_token_revoked_during_a_body_does_not_finish_the_request() {
     for call in ["replace?count=1", "add"] {
         let fixture = Fixture::with(&[root(), old.clone()]).await;
         let mut client = waiting_for_a_body(&fixture, call, body.len()).await;
-        fixture.reload(&[root()]).expect("the file is right");
+        fixture.reload(&[root()]).expect("the file is valid");
         client.send_bytes(body.as_bytes()).await;
         client.reply().await.problem("unauthorized");
         let mut root = fixture.service.client().await;
-        let looked = root.call_as("root", "GET", "/v1/queues/q", &Value::Null).await;
-        assert!(looked.status == 404 || looked.body["status"]["keys"] == 0, "{call}: {}", looked.text);
+        let read = root.call_as("root", "GET", "/v1/queues/q", &Value::Null).await;
+        assert!(read.status == 404 || read.body["status"]["keys"] == 0, "{call}: {}", read.text);
     }
 }
 
@@ -212,7 +212,7 @@ async fn a_grant_lost_during_a_body_does_not_finish_the_request() {
     let fixture = Fixture::with(&[root(), token("old", &Verb::ALL, "*")]).await;
     let body = "{\"key\":\"a\"}\n";
     let mut client = waiting_for_a_body(&fixture, "replace?count=1", body.len()).await;
-    fixture.reload(&[root(), token("old", &[Verb::Read], "*")]).expect("the file is right");
+    fixture.reload(&[root(), token("old", &[Verb::Read], "*")]).expect("the file is valid");
     client.send_bytes(body.as_bytes()).await;
     client.reply().await.problem("forbidden");
     let mut client = waiting_for_a_kept_token(&fixture, body.len()).await;
@@ -220,11 +220,11 @@ async fn a_grant_lost_during_a_body_does_not_finish_the_request() {
     client.reply().await.ok();
 }
 
-/// As [`waiting_for_a_body`], with a token that is reloaded meanwhile and stays.
+/// As [`waiting_for_a_body`], with a reload that keeps the token.
 async fn waiting_for_a_kept_token(fixture: &Fixture, length: usize) -> Client {
     let tokens = [root(), token("old", &Verb::ALL, "*")];
-    fixture.reload(&tokens).expect("the file is right");
+    fixture.reload(&tokens).expect("the file is valid");
     let client = waiting_for_a_body(fixture, "replace?count=1", length).await;
-    fixture.reload(&tokens).expect("the file is right");
+    fixture.reload(&tokens).expect("the file is valid");
     client
 }

@@ -47,7 +47,7 @@ impl Authority {
         self.folder.path().join("ca.crt")
     }
 
-    /// Writes a certificate for `localhost` to files of this name, and replaces former ones.
+    /// Writes a certificate for `localhost` to files of this name. Existing files are replaced.
     pub(crate) fn issue(&self, name: &str) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
@@ -112,7 +112,7 @@ async fn get(client: &mut Client, path: &str) -> u16 {
 async fn requests_go_over_tls() {
     let authority = Authority::new();
     let service = authority.serve(&authority.issue("server"), None).await;
-    let (mut client, _) = authority.connect(&service, None).await.expect("it is trusted");
+    let (mut client, _) = authority.connect(&service, None).await.expect("trusted");
     for _ in 0..2 {
         assert_eq!(get(&mut client, "/v1/info").await, 200);
     }
@@ -126,7 +126,7 @@ async fn a_reloaded_certificate_applies_to_new_connections() {
     let service = authority.serve(&pair, None).await;
     let (mut early, first) = authority.connect(&service, None).await.expect("trusted");
     authority.issue("server");
-    service.reloadable.reload().expect("both files are right");
+    service.reloadable.reload().expect("both files are valid");
     let (mut late, second) = authority.connect(&service, None).await.expect("trusted");
     assert_ne!(first, second);
     assert_eq!((get(&mut early, "/v1/info").await, get(&mut late, "/v1/info").await), (200, 200));
@@ -142,9 +142,10 @@ async fn a_reloaded_certificate_applies_to_new_connections() {
 async fn clients_present_certificates_where_required() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let service = authority.serve(&authority.issue("server"), Some(&clients)).await;
-    let (mut nobody, _) = authority.connect(&service, None).await.expect("the health checks have none");
-    assert_eq!((get(&mut nobody, "/livez").await, get(&mut nobody, "/readyz").await), (200, 200));
-    let refused = nobody.call("GET", "/v1/info", &Value::Null).await.problem("unauthorized");
+    let (mut anonymous, _) =
+        authority.connect(&service, None).await.expect("a handshake without a certificate");
+    assert_eq!((get(&mut anonymous, "/livez").await, get(&mut anonymous, "/readyz").await), (200, 200));
+    let refused = anonymous.call("GET", "/v1/info", &Value::Null).await.problem("unauthorized");
     assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("certificate")), "{refused}");
     let own = clients.issue("worker");
     let (mut worker, _) = authority.connect(&service, Some(&own)).await.expect("trusted");
@@ -155,25 +156,24 @@ async fn clients_present_certificates_where_required() {
         "a certificate of another authority is refused: {alert:?}"
     );
     let (mut again, _) = authority.connect(&service, Some(&own)).await.expect("trusted");
-    assert_eq!(get(&mut again, "/v1/info").await, 200, "one that is right is let in as before");
+    assert_eq!(get(&mut again, "/v1/info").await, 200, "a valid certificate is still accepted");
 }
 
-/// Why the server ends the handshake of a caller that shows `own`. In TLS 1.3 a caller has done its part before the server
-/// looks at its certificate, so it may hear so only when it reads.
+/// The alert with which the server refuses the certificate `own`. In TLS 1.3 the client completes the handshake before the
+/// server checks the certificate, so the alert may arrive only at the first read.
 async fn refusal(authority: &Authority, service: &Service, own: &Pair) -> AlertDescription {
     let error = match authority.shake_hands(service, Some(own)).await {
         Err(error) => error,
-        Ok(mut stream) => within(stream.read_u8()).await.expect_err("it must not be let in"),
+        Ok(mut stream) => within(stream.read_u8()).await.expect_err("the certificate must be refused"),
     };
-    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match told {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::AlertReceived(alert)) => *alert,
-        _ => panic!("the server has not refused it: {error:?}"),
+        _ => panic!("the server has not sent an alert: {error:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_certificate_does_not_stand_in_for_a_token() {
+async fn a_certificate_does_not_replace_a_token() {
     let authority = Authority::new();
     let pair = authority.issue("server");
     let service = Service::with(|settings| {
@@ -189,7 +189,7 @@ async fn a_certificate_does_not_stand_in_for_a_token() {
 }
 
 #[tokio::test]
-async fn plain_http_on_a_tls_port_is_told_to_use_https() {
+async fn plain_http_on_a_tls_port_gets_a_hint_to_use_https() {
     let authority = Authority::new();
     let service = authority.serve(&authority.issue("server"), None).await;
     let mut client = service.client().await;

@@ -1,4 +1,4 @@
-//! A page of `/metrics`, read strictly: what a lenient reader would pass over fails here.
+//! A strict parser of `/metrics`: errors that a lenient parser would ignore fail here.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Each family has one HELP, one TYPE and all its series below them; no series is there twice.
+    /// Parses a page. Each family has one HELP, one TYPE and then all its series; no series is there twice.
     pub(crate) fn read(text: &str) -> Self {
         let mut page = Self::default();
         let (mut help, mut family) = (String::new(), String::new());
@@ -29,7 +29,7 @@ impl Page {
             } else {
                 let (series, value) = line.rsplit_once(' ').expect("a value");
                 let name = series.split('{').next().unwrap_or_default();
-                assert_eq!(page.family_of(name), family, "{line} stands below another family");
+                assert_eq!(page.family_of(name), family, "{line} is below another family");
                 let before = page.values.insert(series.to_owned(), value.parse().expect("a number"));
                 assert_eq!(before, None, "{series} is there twice");
             }
@@ -44,7 +44,7 @@ impl Page {
         base.unwrap_or(name).to_owned()
     }
 
-    /// A value that must be there.
+    /// The value of a series, which must exist.
     #[track_caller]
     pub(crate) fn value(&self, series: &str) -> f64 {
         *self.values.get(series).unwrap_or_else(|| panic!("there is no {series}"))
@@ -61,7 +61,7 @@ impl Page {
         own.collect()
     }
 
-    /// The names of queues that the page has.
+    /// The names of the queues with series of their own.
     pub(crate) fn queues(&self) -> Vec<String> {
         let depths = self.values.keys().filter_map(|series| series.strip_prefix("workqueue_depth{name=\""));
         depths.map(|rest| rest.trim_end_matches("\"}").to_owned()).collect()
@@ -69,7 +69,7 @@ impl Page {
 }
 
 #[test]
-fn a_page_in_disorder_is_refused() {
+fn a_malformed_page_is_refused() {
     let refused = |text: &str| std::panic::catch_unwind(|| Page::read(text)).is_err();
     let good = "# HELP a_total b c\n# TYPE a_total counter\na_total{x=\"1\"} 1\na_total{x=\"2\"} 2\n";
     assert!((Page::read(good).value("a_total{x=\"2\"}") - 2.0).abs() < f64::EPSILON);

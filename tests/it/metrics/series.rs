@@ -1,4 +1,4 @@
-//! Which series there are: as long as their queue, and no more than a setting allows.
+//! The lifetime of series: as long as their queue, and no more than a setting allows.
 
 #![expect(clippy::float_cmp, reason = "counts and whole seconds are floats on a page, and exact")]
 
@@ -38,8 +38,8 @@ async fn delete(service: &Service, queue: &str) {
     assert_eq!(service.call("DELETE", &format!("/v1/queues/{queue}"), &Value::Null).await.status, 204);
 }
 
-/// No counter of `before` is smaller in `after`, unless its series is gone.
-fn never_falls(before: &Page, after: &Page) {
+/// Asserts that no counter of `before` is smaller in `after`, unless its series has ended.
+fn assert_counters_grow(before: &Page, after: &Page) {
     for (series, value) in &before.values {
         let name = series.split('{').next().unwrap_or_default();
         let counts = ["_total", "_bucket", "_count", "_sum"].iter().any(|end| name.ends_with(end));
@@ -50,7 +50,7 @@ fn never_falls(before: &Page, after: &Page) {
 }
 
 #[tokio::test]
-async fn the_series_of_a_queue_go_with_it_and_a_new_one_begins_at_zero() {
+async fn the_series_of_a_deleted_queue_end_and_a_new_queue_begins_at_zero() {
     let service = Service::start().await;
     let before = page(&service).await.values.len();
     for round in 0..3 {
@@ -81,7 +81,7 @@ async fn the_series_of_a_queue_go_with_it_and_a_new_one_begins_at_zero() {
     assert_eq!(own["deltaq_items{state=\"leased\"}"], 0.0);
 }
 
-/// All series of a queue but for the buckets of histograms.
+/// All series of a queue except the buckets of histograms.
 const OF_A_QUEUE: [&str; 35] = [
     "deltaq_clock_lead_seconds",
     "deltaq_deltas_coalesced_total",
@@ -121,7 +121,7 @@ const OF_A_QUEUE: [&str; 35] = [
 ];
 
 #[tokio::test]
-async fn every_queue_has_the_same_series_however_little_happened() {
+async fn idle_and_busy_queues_have_the_same_series() {
     let service = Service::start().await;
     add(&service, "busy", &["a", "b"]).await;
     pop(&service, "busy").await;
@@ -136,7 +136,7 @@ async fn every_queue_has_the_same_series_however_little_happened() {
 }
 
 #[tokio::test]
-async fn every_family_is_explained() {
+async fn every_family_is_documented() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md");
     let text = std::fs::read_to_string(path).expect("the file is there");
     let folder = crate::crash::server::Store::folder("families");
@@ -151,14 +151,14 @@ async fn every_family_is_explained() {
     assert!(families.contains_key("deltaq_journal_commit_duration_seconds"), "there is a journal");
     for family in families.keys().filter(|family| !family.starts_with("process_")) {
         let explained = text.contains(&format!("`{family}`")) || text.contains(&format!("`{family}{{"));
-        assert!(explained, "docs/monitoring.md does not say what {family} is");
+        assert!(explained, "docs/monitoring.md does not document {family}");
     }
     service.shutdown.signal();
     service.stopped().await;
 }
 
 #[tokio::test]
-async fn queues_past_the_cap_share_their_series() {
+async fn queues_past_the_limit_share_their_series() {
     let service = Service::with(|settings| settings.metrics.max_queues = 2).await;
     for queue in ["one", "two", "three", "four"] {
         add(&service, queue, &["a", "b", "c"]).await;
@@ -173,14 +173,14 @@ async fn queues_past_the_cap_share_their_series() {
     assert_eq!(others["deltaq_items{state=\"ready\"}"], 4.0);
     assert_eq!(others["workqueue_depth"], 4.0);
 
-    // The oldest of the others has a place of its own now, and begins there at zero. What it has
-    // counted before stays where it was counted.
+    // The oldest of the other queues gets series of its own, which begin at zero. Its earlier counts stay in the shared
+    // series.
     add(&service, "three", &["d"]).await;
-    let told = page(&service).await;
-    never_falls(&full, &told);
+    let grown = page(&service).await;
+    assert_counters_grow(&full, &grown);
     delete(&service, "one").await;
     let moved = page(&service).await;
-    never_falls(&told, &moved);
+    assert_counters_grow(&grown, &moved);
     assert_eq!(moved.queues(), ["_other", "three", "two"]);
     assert_eq!(moved.of_queue("_other")["workqueue_adds_total"], 7.0);
     assert_eq!(moved.of_queue("_other")["workqueue_depth"], 2.0);
@@ -192,19 +192,19 @@ async fn queues_past_the_cap_share_their_series() {
     assert_eq!(counted.of_queue("three")["workqueue_adds_total"], 1.0);
     assert_eq!(counted.of_queue("three")["workqueue_queue_duration_seconds_count"], 1.0);
 
-    // What an other one counted last is not lost with it.
+    // The last counts of a deleted queue stay in the shared series.
     add(&service, "five", &["a"]).await;
     add(&service, "four", &["d"]).await;
     delete(&service, "four").await;
     let fewer = page(&service).await;
-    never_falls(&counted, &fewer);
+    assert_counters_grow(&counted, &fewer);
     assert_eq!(fewer.of_queue("_other")["workqueue_adds_total"], 9.0);
     assert_eq!(fewer.of_queue("_other")["workqueue_depth"], 1.0);
     delete(&service, "five").await;
     assert_eq!(page(&service).await.queues(), ["three", "two"]);
 }
 
-/// A queue with one key that came at `added_s` and is leased from `popped_s` on.
+/// A queue with one key that was added at `added_s` and leased at `popped_s`, and ready keys added at `ready`.
 fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Queue {
     let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
     let mut queue = Queue::new(config.clone(), 0, Time::default());
@@ -225,7 +225,7 @@ fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Qu
     add(&mut queue, "leased", added_s);
     let (lease, worker, id) = (Some(Duration::from_hours(1)), None, None);
     let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
-    assert_eq!(queue.pop(at(popped_s), &pop).expect("it is open").len(), 1);
+    assert_eq!(queue.pop(at(popped_s), &pop).expect("the queue is open").len(), 1);
     for (number, seconds) in ready.iter().enumerate() {
         add(&mut queue, &format!("ready-{number}"), *seconds);
     }
@@ -238,15 +238,15 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
     let metrics = Metrics::new(0).expect("metrics");
     let mut queues =
         [queue(&config, 1, 4, &[5, 6]), queue(&config, 2, 3, &[7]), Queue::new(config, 0, Time::default())];
-    let places = ["x", "y", "z"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
+    let slots = ["x", "y", "z"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
     let mut page = || {
         let now = Time::from_micros(10_000_000);
-        let samples: Vec<_> = places
+        let samples: Vec<_> = slots
             .iter()
             .zip(&mut queues)
-            .map(|(place, queue)| {
-                place.absorb(&mut queue.take_effects().counters);
-                place.sample(queue, 2, now, Duration::from_secs(9))
+            .map(|(slot, queue)| {
+                slot.absorb(&mut queue.take_effects().counters);
+                slot.sample(queue, 2, now, Duration::from_secs(9))
             })
             .collect();
         Page::read(&metrics.render(&samples)).of_queue("_other")
@@ -261,23 +261,23 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
         ("deltaq_oldest_ready_age_seconds", 5.0),
         ("deltaq_waiters", 6.0),
         ("deltaq_clock_lead_seconds", 9.0),
-        // The third has seen no call yet.
+        // The third queue had no call yet.
         ("deltaq_has_synced", 0.0),
     ]);
     let found = page();
     assert_eq!(expected, expected.keys().map(|series| (*series, found[*series])).collect());
-    assert_eq!(found, page(), "a second look counts nothing twice");
+    assert_eq!(found, page(), "a second scrape counts nothing twice");
     queues[2] = queue(queues[0].config(), 1, 2, &[]);
-    let samples = places
+    let samples = slots
         .iter()
         .zip(&mut queues)
-        .map(|(place, queue)| place.sample(queue, 0, Time::default(), Duration::ZERO));
+        .map(|(slot, queue)| slot.sample(queue, 0, Time::default(), Duration::ZERO));
     let text = metrics.render(&samples.collect::<Vec<_>>());
     assert_eq!(Page::read(&text).of_queue("_other")["deltaq_has_synced"], 1.0);
 }
 
 #[tokio::test]
-async fn nobody_is_late_with_a_paused_queue() {
+async fn a_paused_queue_has_no_age() {
     let service = Service::start().await;
     for queue in ["open", "paused"] {
         add(&service, queue, &["a"]).await;
@@ -291,12 +291,12 @@ async fn nobody_is_late_with_a_paused_queue() {
     assert!(page(&service).await.value("deltaq_oldest_ready_age_seconds{queue=\"paused\"}") > 0.0);
 }
 
-/// Looks at the page until it is as it must become.
-async fn until(service: &Service, become_so: impl Fn(&Page) -> bool) -> Page {
+/// Scrapes until the page satisfies the condition.
+async fn until(service: &Service, is_reached: impl Fn(&Page) -> bool) -> Page {
     within(async {
         loop {
             let page = page(service).await;
-            if become_so(&page) {
+            if is_reached(&page) {
                 return page;
             }
         }
@@ -308,25 +308,25 @@ async fn until(service: &Service, become_so: impl Fn(&Page) -> bool) -> Page {
 async fn callers_that_leave_before_their_answer_are_counted() {
     let service = Service::start().await;
     let gone = r#"http_requests_gone_total{method="POST",route="/v1/queues/{queue}/pop"}"#;
-    for left in [1.0, 2.0] {
-        let leaving = service.send("POST", "/v1/queues/q/pop?wait=30s", &Value::Null).await;
+    for disconnected in [1.0, 2.0] {
+        let client = service.send("POST", "/v1/queues/q/pop?wait=30s", &Value::Null).await;
         let before =
             until(&service, |page| page.values.get("deltaq_waiters{queue=\"q\"}") == Some(&1.0)).await;
-        assert_eq!(before.values.get(gone).copied().unwrap_or_default(), left - 1.0);
-        drop(leaving);
-        let after = until(&service, |page| page.values.get(gone) == Some(&left)).await;
-        // Nobody was answered.
+        assert_eq!(before.values.get(gone).copied().unwrap_or_default(), disconnected - 1.0);
+        drop(client);
+        let after = until(&service, |page| page.values.get(gone) == Some(&disconnected)).await;
+        // No pop was answered.
         assert!(!after.values.keys().any(|series| series.starts_with("http_requests_total{method=\"POST")));
-        assert_eq!(after.value("http_requests_in_flight"), 1.0, "this look is the only one");
+        assert_eq!(after.value("http_requests_in_flight"), 1.0, "this scrape is the only request");
     }
 }
 
 #[tokio::test]
-async fn connections_and_how_many_may_be_are_shown() {
+async fn connections_and_their_limit_are_shown() {
     let service = Service::with(|settings| settings.server.max_connections = 2).await;
     let open = |wanted: f64| move |page: &Page| page.value("http_connections") == wanted;
     let before = page(&service).await;
-    assert_eq!(before.value("http_connections"), 0.0, "those that look at metrics are others");
+    assert_eq!(before.value("http_connections"), 0.0, "scrapes use another listener");
     assert_eq!(before.value("http_connections_limit"), 2.0);
     let first = service.client().await;
     until(&service, open(1.0)).await;
@@ -334,7 +334,7 @@ async fn connections_and_how_many_may_be_are_shown() {
     until(&service, open(2.0)).await;
     service.get("/v1/info").await.problem("too-many-connections");
     let full = page(&service).await;
-    assert_eq!(full.value("http_connections"), 2.0, "one that is turned away has no place");
+    assert_eq!(full.value("http_connections"), 2.0, "a refused connection does not count");
     assert_eq!(full.value(r#"http_requests_total{method="other",route="unmatched",status="503"}"#), 1.0);
     drop(first);
     until(&service, open(1.0)).await;
@@ -343,7 +343,7 @@ async fn connections_and_how_many_may_be_are_shown() {
 }
 
 #[tokio::test]
-async fn callers_cannot_make_up_labels_of_requests() {
+async fn callers_cannot_invent_labels_of_requests() {
     let service = Service::start().await;
     let requests = ["GET", "POST", "BREW", "PATCH"].iter().flat_map(|method| {
         ["/nowhere/a", "/nowhere/b", "/v1/queues/a/items/x", "/v1/queues/b/items/y/z", "/v1/queues/a/nothing"]
@@ -368,7 +368,7 @@ async fn callers_cannot_make_up_labels_of_requests() {
             r#"{method="POST",route="unmatched",status="404"}"#,
             r#"{method="other",route="/v1/queues/{queue}/items/{*key}",status="405"}"#,
             r#"{method="other",route="unmatched",status="404"}"#,
-            // Connections past the cap: there from the start, at 0.
+            // Connections past the limit: from the start, at 0.
             r#"{method="other",route="unmatched",status="503"}"#,
         ]
     );

@@ -1,8 +1,8 @@
-//! Objects whose admission does not end: the server goes on, and stops, without them.
+//! Objects whose validation does not end: the server serves other requests, and stops, without waiting for them.
 
 use super::*;
 
-/// Levels of an object. Each is checked in two ways, so that the innermost is met 2^48 times.
+/// Levels of an object. Each is checked in two ways, so the innermost is checked 2^48 times.
 const LEVELS: usize = 48;
 
 fn schema() -> Value {
@@ -41,7 +41,7 @@ async fn hostile() -> (Process, Client) {
 }
 
 #[tokio::test]
-async fn who_waits_for_it_is_told_and_nobody_else_notices() {
+async fn its_callers_time_out_and_other_requests_are_served() {
     let (process, mut client) = hostile().await;
     let before = threads(&process);
     let mut waiting = Vec::new();
@@ -72,14 +72,14 @@ async fn who_waits_for_it_is_told_and_nobody_else_notices() {
 }
 
 #[tokio::test]
-async fn who_leaves_a_list_of_any_length_does_not_hold_up_the_end() {
+async fn a_disconnected_list_does_not_delay_the_shutdown() {
     let (process, mut client) = hostile().await;
     for (call, body) in [("replace", json!([object()])), ("seed", json!({"object": object()}))] {
         let mut caller = process.client().await;
         let path = format!("/v1/queues/hostile/{call}");
         caller.send_text("POST", &path, &[("authorization", "Bearer root")], &body.to_string()).await;
     }
-    // Both turns are taken, or will be: no other is left.
+    // Both permits are taken, or will be.
     client.call_as("root", "POST", "/v1/queues/hostile/add", &object()).await.problem("timeout");
     client.call_as("root", "GET", "/livez", &Value::Null).await.ok();
     process.stop();
