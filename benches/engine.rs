@@ -14,6 +14,7 @@ use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, Pop, Settle};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::id::Token;
 use deltaq::engine::key::{Key, KeySpec};
 use deltaq::engine::object::{self, Object};
 use deltaq::engine::time::Time;
@@ -180,14 +181,14 @@ impl Bench {
         self.take();
     }
 
-    fn pop(&mut self) -> u64 {
+    fn pop(&mut self) -> Token {
         let now = self.tick();
         let items = self.queue.pop(now, &a_pop()).expect("it is not closed");
         self.take();
-        items.first().map_or(0, |item| item.token)
+        items.first().map(|item| item.token).unwrap_or_default()
     }
 
-    fn ack(&mut self, token: u64) {
+    fn ack(&mut self, token: Token) {
         let now = self.tick();
         divan::black_box(self.queue.settle(now, &[Settle { token, how: How::Ack }]));
         self.take();
@@ -274,7 +275,7 @@ fn pop(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = 1_000, sample_count = SAMPLES)]
 fn ack(bencher: Bencher<'_, '_>) {
     let mut bench = Bench::filled(CYCLE_KEYS);
-    let tokens: Vec<u64> = (0..CYCLE_KEYS).map(|_| bench.pop()).collect();
+    let tokens: Vec<Token> = (0..CYCLE_KEYS).map(|_| bench.pop()).collect();
     let mut tokens = tokens.into_iter();
     bencher
         .with_inputs(|| tokens.next().expect("there are as many leases as acks"))

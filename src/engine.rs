@@ -31,6 +31,7 @@ pub mod delta;
 pub mod effects;
 pub mod event;
 pub mod excerpt;
+pub mod id;
 pub mod initial;
 pub mod key;
 pub mod known;

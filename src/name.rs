@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::engine::delta::Rv;
+use crate::engine::id::Token;
 
 /// The name of a queue: `[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,7 +107,7 @@ pub struct LeaseId {
     /// The queue's incarnation.
     pub incarnation: Incarnation,
     /// The fencing token.
-    pub token: Rv,
+    pub token: Token,
 }
 
 impl LeaseId {
@@ -124,7 +124,7 @@ impl LeaseId {
             return None;
         }
         let incarnation = Incarnation(u32::from_str_radix(incarnation, 16).ok()?);
-        Some(Self { incarnation, token: token.parse().ok()? })
+        Some(Self { incarnation, token: Token::new(token.parse().ok()?) })
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn lease_ids_round_trip_and_nothing_else_parses() {
-        let id = LeaseId { incarnation: Incarnation(0x6f2c), token: 1042 };
+        let id = LeaseId { incarnation: Incarnation(0x6f2c), token: Token::new(1042) };
         assert_eq!(id.to_string(), "00006f2c-1042");
         assert_eq!(LeaseId::parse("00006f2c-1042"), Some(id));
         for bad in ["6f2c-1042", "00006f2c-+1042", "00006f2c-01042", "00006F2C-1042", "-", "x", ""] {

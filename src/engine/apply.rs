@@ -8,15 +8,16 @@ use std::fmt;
 use std::num::NonZero;
 use std::time::Duration;
 
-use super::delta::{self, Delta, DeltaKind, Deltas, Rv};
+use super::delta::{self, Delta, DeltaKind, Deltas};
 use super::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use super::id::{Rv, Slot, Token};
 use super::key::Key;
 use super::known::{Known, set_known};
 use super::limits::FAILURE_EXPIRY_SECS;
-use super::schedule::{EventId, Lease, Place, Slot};
+use super::schedule::{EventId, Lease, Place};
 use super::snapshot::LastReplace;
 use super::state::State;
 use super::table::Entry;
@@ -261,7 +262,7 @@ impl State {
         let schedule_state = &mut entry.schedule_state;
         let Place::Ready(former) = schedule_state.place else { return Err("the key is not ready") };
         let lease = Lease {
-            token: id.rv,
+            token: Token::new(id.rv),
             deadline: *deadline,
             since: id.at,
             length: deadline.since(id.at),
@@ -326,7 +327,7 @@ impl State {
                 let covered_by = schedule_state.lease().map(|lease| lease.token);
                 if entry
                     .initial_pending
-                    .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token))
+                    .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token.rv()))
                 {
                     entry.initial_pending = None;
                     self.initial_pending -= 1;
@@ -344,7 +345,7 @@ impl State {
     fn apply_settled(
         &mut self,
         slot: Slot,
-        token: Rv,
+        token: Token,
         ending: &Ending,
         id: EventId,
     ) -> Result<Applied, Reason> {
@@ -357,7 +358,7 @@ impl State {
         let mut applied = Applied::default();
         match ending {
             Ending::Acked => {
-                ends_pending = entry.initial_pending.is_some_and(|pending| pending.get() < token);
+                ends_pending = entry.initial_pending.is_some_and(|pending| pending.get() < token.rv());
                 if self.config.known_objects {
                     let newest = leased.into_newest();
                     let newest = newest.filter(|delta| delta.kind != DeltaKind::Deleted);
@@ -427,7 +428,7 @@ impl State {
     }
 
     /// Checks that the key has the live lease `token`, and takes the lease out of its pop's list.
-    fn leave_pop(&mut self, slot: Slot, token: Rv) -> Result<(), Reason> {
+    fn leave_pop(&mut self, slot: Slot, token: Token) -> Result<(), Reason> {
         let entry = self.table.at(slot).ok_or(NO_ENTRY)?;
         let lease = entry.schedule_state.lease().filter(|lease| lease.token == token).ok_or(NO_LEASE)?;
         let Some(id) = &lease.pop_id else { return Ok(()) };

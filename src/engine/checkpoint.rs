@@ -14,9 +14,8 @@
 
 use std::num::NonZero;
 
-use super::delta::Rv;
+use super::id::{Rv, Slot};
 use super::key::Key;
-use super::schedule::Slot;
 use super::snapshot::{CheckpointChunk, KeyState, RemovedKey};
 use super::state::State;
 use super::table::Entry;
@@ -92,9 +91,9 @@ impl Checkpoints {
         let stop = running.next.saturating_add(looks).min(end);
         let mut left = rows;
         while running.next < stop && left > 0 {
-            let slot = running.next;
+            let slot = Slot::at(running.next);
             running.next += 1;
-            let Ok(slot) = Slot::try_from(slot) else { continue };
+            let Some(slot) = slot else { continue };
             let Some(entry) = state.table.at(slot) else { continue };
             running.key_bytes += entry.stored_bytes();
             if entry.changed > self.begun {
@@ -153,7 +152,7 @@ impl SlotSet {
 
 /// The word of a slot, and its bit in the word.
 fn position(slot: Slot) -> (usize, u64) {
-    (slot as usize / 64, 1 << (slot % 64))
+    (slot.index() / 64, 1 << (slot.get() % 64))
 }
 
 impl Entry {

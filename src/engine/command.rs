@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delta::{Delta, DeltaKind, Rv, Source};
+use super::delta::{Delta, DeltaKind};
 use super::event::ReplaceCounts;
+use super::id::{Rv, Source, Token, Worker};
 use super::key::{Key, KeySet};
 use super::known::Known;
 use super::object::Object;
@@ -157,7 +158,7 @@ pub struct Pop {
     /// The length of the leases. The queue's setting is the default.
     pub lease: Option<Duration>,
     /// The name of the worker.
-    pub worker: Option<Arc<str>>,
+    pub worker: Option<Worker>,
     /// Identifies the pop, so that it can be repeated.
     pub id: Option<Arc<str>>,
     /// Whether the result includes known objects.
@@ -170,7 +171,7 @@ pub struct Item {
     /// The key.
     pub key: Key,
     /// The lease's fencing token.
-    pub token: Rv,
+    pub token: Token,
     /// When the lease expires.
     pub deadline: Time,
     /// Deliveries since the last acknowledgement, this one included.
@@ -191,7 +192,7 @@ pub struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
     /// The fencing token.
-    pub token: Rv,
+    pub token: Token,
     /// How the lease ends.
     pub how: How,
 }

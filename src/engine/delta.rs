@@ -9,11 +9,7 @@ use super::object::Object;
 use super::time::Time;
 use super::trace::Trace;
 
-/// The number of an event of a queue. The number of a lease event is its fencing token.
-pub type Rv = u64;
-
-/// The name of a producer, such as `erp`.
-pub type Source = Arc<str>;
+pub use super::id::{Rv, Source};
 
 /// The type of a delta, in client-go's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

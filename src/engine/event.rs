@@ -26,7 +26,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
-use super::delta::{DeltaKind, Provenance, Rv, Source};
+use super::delta::{DeltaKind, Provenance};
+use super::id::{Rv, Source, Token, Worker};
 use super::key::Key;
 use super::object::Object;
 use super::settled::Outcome;
@@ -86,7 +87,7 @@ pub enum EventKind {
         /// The key.
         key: Key,
         /// The lease.
-        token: Rv,
+        token: Token,
         /// How the lease ended.
         ending: Ending,
     },
@@ -198,7 +199,7 @@ pub struct Leased {
     pub deadline: Time,
     /// The worker, if the pop named one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub worker: Option<Arc<str>>,
+    pub worker: Option<Worker>,
     /// The pop's id, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pop_id: Option<Arc<str>>,

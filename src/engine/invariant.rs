@@ -144,7 +144,7 @@ fn newest_number(entry: &Entry) -> Rv {
         Place::Ready(position) => position.rv,
         Place::Leased(lease) => {
             let dropped = lease.dropped_delay.map_or(0, |delay| delay.rv);
-            lease.token.max(lease.former.rv).max(dropped)
+            lease.token.rv().max(lease.former.rv).max(dropped)
         }
     };
     let newest = |deltas: &Deltas| deltas.newest().map_or(0, |delta| delta.rv);

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::apply::{Applied, Misfit, Scope};
 use super::config::Config;
-use super::delta::{DeltaKind, Rv};
+use super::delta::DeltaKind;
 use super::effects::Effects;
 use super::event::{Appended, Ending, Event, EventKind};
+use super::id::{Rv, Slot, Token};
 use super::initial::InitialList;
 use super::job::ReplaceJob;
-use super::schedule::{Schedule, Slot};
+use super::schedule::Schedule;
 use super::settled::Outcome;
 use super::snapshot::{CheckpointChunk, LastReplace, QueueState};
 use super::state::State;
@@ -197,7 +198,7 @@ impl Queue {
 
     /// How a lease ended; `Unknown` if the lease is live or there is no record of it.
     #[must_use]
-    pub fn outcome(&self, token: Rv) -> Outcome {
+    pub fn outcome(&self, token: Token) -> Outcome {
         self.state.settled.get(token)
     }
 
@@ -206,9 +207,9 @@ impl Queue {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let State { schedule, next_resync, .. } = &self.state;
-        let [lease, delay, failure_expiry] =
-            [schedule.next_deadline(), self.state.next_delay(), schedule.next_failure_expiry()]
-                .map(|due| due.map(|(at, _, _)| at));
+        let lease = schedule.next_deadline().map(|(at, _, _)| at);
+        let delay = self.state.next_delay().map(|(at, _, _)| at);
+        let failure_expiry = schedule.next_failure_expiry().map(|(at, _, _)| at);
         [lease, delay, failure_expiry, *next_resync].into_iter().flatten().min()
     }
 
@@ -218,7 +219,7 @@ impl Queue {
     #[must_use]
     pub fn due_uncommitted(&self, now: Time) -> bool {
         let lease = self.state.schedule.next_deadline();
-        lease.is_some_and(|(at, token, _)| at <= now && token > self.volatile.committed)
+        lease.is_some_and(|(at, token, _)| at <= now && token.rv() > self.volatile.committed)
     }
 
     /// Creates, counts, applies and records an event.

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-use super::delta::Rv;
+pub use super::id::Slot;
+use super::id::{Rv, Token};
 use super::key::Key;
 use super::time::Time;
 
@@ -22,16 +23,13 @@ mod state;
 pub(super) use rebuild::Rebuild;
 pub use state::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
 
-/// Index of a key's entry in the queue's table.
-pub type Slot = u32;
-
 /// The indexes over the [`ScheduleState`]s of all keys.
 #[derive(Debug, Default)]
 pub struct Schedule {
     ready: BTreeMap<Rv, Slot>,
     delayed: BTreeSet<(Time, Rv, Slot)>,
-    leases: BTreeSet<(Time, Rv, Slot)>,
-    tokens: BTreeMap<Rv, Slot>,
+    leases: BTreeSet<(Time, Token, Slot)>,
+    tokens: BTreeMap<Token, Slot>,
     /// Sum of the microseconds at which all leases began.
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
@@ -74,7 +72,7 @@ impl Schedule {
     }
 
     /// Leased keys behind `after`, by deadline.
-    pub fn leased_after(&self, after: (Time, Rv)) -> impl Iterator<Item = &(Time, Rv, Slot)> {
+    pub fn leased_after(&self, after: (Time, Token)) -> impl Iterator<Item = &(Time, Token, Slot)> {
         self.leases.range((Bound::Excluded((after.0, after.1, Slot::MAX)), Bound::Unbounded))
     }
 
@@ -85,7 +83,7 @@ impl Schedule {
 
     /// The key with the live lease `token`.
     #[must_use]
-    pub fn leased_at(&self, token: Rv) -> Option<Slot> {
+    pub fn leased_at(&self, token: Token) -> Option<Slot> {
         self.tokens.get(&token).copied()
     }
 
@@ -116,17 +114,17 @@ impl Schedule {
 
     /// The earliest deadline of a lease.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<(Time, Rv, Slot)> {
+    pub fn next_deadline(&self) -> Option<(Time, Token, Slot)> {
         self.leases.first().copied()
     }
 
     /// The earliest deadline between `from` and `now` of a committed lease.
     #[must_use]
-    pub fn next_expiry(&self, from: (Time, Rv), now: Time, committed: Rv) -> Option<(Time, Rv, Slot)> {
+    pub fn next_expiry(&self, from: (Time, Token), now: Time, committed: Rv) -> Option<(Time, Token, Slot)> {
         // Usually no lease is due.
         self.next_deadline().filter(|(at, _, _)| *at <= now)?;
-        let mut due = self.leases.range((from.0, from.1, 0)..).take_while(|(at, _, _)| *at <= now);
-        due.find(|(_, token, _)| *token <= committed).copied()
+        let mut due = self.leases.range((from.0, from.1, Slot::MIN)..).take_while(|(at, _, _)| *at <= now);
+        due.find(|(_, token, _)| token.rv() <= committed).copied()
     }
 
     /// The earliest expiry of a failure count.

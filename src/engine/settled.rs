@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::delta::Rv;
+use super::id::Token;
 use super::limits::SETTLED_LEASES_MAX;
 
 /// How a lease ended.
@@ -43,13 +43,13 @@ impl Outcome {
 /// Invariant: `order` holds the tokens of `outcomes`, in the order in which the leases were settled.
 #[derive(Debug, Default)]
 pub(super) struct SettledLeases {
-    order: VecDeque<Rv>,
-    outcomes: BTreeMap<Rv, Outcome>,
+    order: VecDeque<Token>,
+    outcomes: BTreeMap<Token, Outcome>,
 }
 
 impl SettledLeases {
     /// Records how the lease ended. When the limit is reached, the oldest record is dropped.
-    pub(super) fn insert(&mut self, token: Rv, outcome: Outcome) {
+    pub(super) fn insert(&mut self, token: Token, outcome: Outcome) {
         if self.order.len() == SETTLED_LEASES_MAX
             && let Some(oldest) = self.order.pop_front()
         {
@@ -60,12 +60,12 @@ impl SettledLeases {
     }
 
     /// How the lease ended; `Unknown` if there is no record of it.
-    pub(super) fn get(&self, token: Rv) -> Outcome {
+    pub(super) fn get(&self, token: Token) -> Outcome {
         self.outcomes.get(&token).copied().unwrap_or(Outcome::Unknown)
     }
 
     /// All records, the oldest first. A checkpoint copies them under the queue's lock.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Rv, Outcome)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Token, Outcome)> {
         self.order.iter().map(|token| (*token, self.get(*token)))
     }
 
@@ -84,16 +84,19 @@ mod tests {
         let mut settled = SettledLeases::default();
         let outcomes =
             [Outcome::Acked, Outcome::Nacked, Outcome::Released, Outcome::Rejected, Outcome::Expired];
-        for (token, outcome) in (1..).zip(outcomes) {
+        for (token, outcome) in (1..).map(Token::new).zip(outcomes) {
             settled.insert(token, outcome);
             assert_eq!(settled.get(token), outcome);
         }
-        assert_eq!(settled.get(9), Outcome::Unknown);
-        for token in (100..).take(SETTLED_LEASES_MAX - 4) {
+        assert_eq!(settled.get(Token::new(9)), Outcome::Unknown);
+        for token in (100..).map(Token::new).take(SETTLED_LEASES_MAX - 4) {
             settled.insert(token, Outcome::Acked);
         }
-        assert_eq!((settled.get(1), settled.get(2)), (Outcome::Unknown, Outcome::Nacked));
+        assert_eq!(
+            (settled.get(Token::new(1)), settled.get(Token::new(2))),
+            (Outcome::Unknown, Outcome::Nacked)
+        );
         assert_eq!(settled.len(), SETTLED_LEASES_MAX);
-        assert_eq!(settled.iter().next(), Some((2, Outcome::Nacked)));
+        assert_eq!(settled.iter().next(), Some((Token::new(2), Outcome::Nacked)));
     }
 }

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use super::config::Config;
-use super::delta::{Delta, Rv, Source};
+use super::delta::Delta;
 use super::event::ReplaceCounts;
+use super::id::{Rv, Slot, Source, Token};
 use super::initial::InitialList;
 use super::key::Key;
 use super::known::Known;
 use super::rate_limit::BucketLevel;
-use super::schedule::{ScheduleState, Slot};
+use super::schedule::ScheduleState;
 use super::settled::Outcome;
 use super::time::Time;
 
@@ -32,7 +33,7 @@ pub struct QueueState {
     /// Where the queue stands with its initial list.
     pub initial: InitialList,
     /// The outcomes of the latest settled leases, oldest first.
-    pub settled: Vec<(Rv, Outcome)>,
+    pub settled: Vec<(Token, Outcome)>,
     /// The level of the token bucket.
     pub bucket: Option<BucketLevel>,
     /// When the next periodic Resync is due.

@@ -10,8 +10,8 @@ use std::ops::Bound;
 
 use foldhash::fast::RandomState;
 
+use super::id::Slot;
 use super::key::Key;
-use super::schedule::Slot;
 use super::shards::Shards;
 
 mod entry;
@@ -64,12 +64,12 @@ impl Table {
     /// The entry at `slot`.
     #[must_use]
     pub fn at(&self, slot: Slot) -> Option<&Entry> {
-        self.entries.get(slot as usize)?.as_ref()
+        self.entries.get(slot.index())?.as_ref()
     }
 
     /// The entry at `slot`, mutable.
     pub fn at_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
-        self.entries.get_mut(slot as usize)?.as_mut()
+        self.entries.get_mut(slot.index())?.as_mut()
     }
 
     /// The slot of `key`. A new key gets an empty entry.
@@ -83,14 +83,14 @@ impl Table {
         }
         let entry = Entry::new(key.clone());
         let slot = if let Some(slot) = self.free.pop() {
-            match self.entries.get_mut(slot as usize) {
+            match self.entries.get_mut(slot.index()) {
                 Some(place) => *place = Some(entry),
                 None => panic!("slot {slot} is free and does not exist"),
             }
             slot
         } else {
             self.entries.push(Some(entry));
-            let Ok(slot) = Slot::try_from(self.entries.len() - 1) else {
+            let Some(slot) = Slot::at(self.entries.len() - 1) else {
                 panic!("a queue can't hold more than 2^32 keys");
             };
             slot
@@ -111,10 +111,10 @@ impl Table {
         if let Some(other) = self.key_at(slot) {
             return Err(format!("slot {slot} has key {other} and key {}", entry.key));
         }
-        while self.entries.len() <= slot as usize {
+        while self.entries.len() <= slot.index() {
             self.entries.push(None);
         }
-        if let Some(place) = self.entries.get_mut(slot as usize) {
+        if let Some(place) = self.entries.get_mut(slot.index()) {
             *place = Some(entry);
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Table {
             return Err(format!("key {key} is in slot {slot} and in slot {other}"));
         }
         self.order = keys.into_iter().collect();
-        let slots = (0..).zip(self.entries.iter());
+        let slots = (0..).map(Slot::new).zip(self.entries.iter());
         let free = slots.filter(|(_, entry)| entry.is_none()).map(|(slot, _)| slot);
         // The last free slot is used first.
         self.free = free.collect::<Vec<Slot>>().into_iter().rev().collect();
@@ -141,13 +141,16 @@ impl Table {
 
     /// All entries in the order of their slots.
     pub(super) fn by_slot(&self) -> impl Iterator<Item = (Slot, &Entry)> {
-        (0..).zip(self.entries.iter()).filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+        (0..)
+            .map(Slot::new)
+            .zip(self.entries.iter())
+            .filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
     }
 
     /// Whether the invariant of the table holds.
     pub(super) fn is_whole(&self) -> bool {
         let taken = self.len();
-        let is_free = |slot: &Slot| self.entries.get(*slot as usize).is_some_and(Option::is_none);
+        let is_free = |slot: &Slot| self.entries.get(slot.index()).is_some_and(Option::is_none);
         self.order.len() == taken
             && self.entries.len() == taken + self.free.len()
             && self.free.iter().all(is_free)
@@ -156,7 +159,7 @@ impl Table {
 
     /// Removes the entry at `slot`.
     pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
-        let entry = self.entries.get_mut(slot as usize)?.take()?;
+        let entry = self.entries.get_mut(slot.index())?.take()?;
         self.order.remove(&entry.key);
         self.index.remove(self.hasher.hash_one(entry.key.as_str()), |other| *other == slot);
         if self.is_empty() {
@@ -181,7 +184,7 @@ impl Table {
 
 /// The key at a used slot.
 fn text(entries: &Paged<Option<Entry>>, slot: Slot) -> &str {
-    match entries.get(slot as usize) {
+    match entries.get(slot.index()) {
         Some(Some(entry)) => entry.key.as_str(),
         _ => panic!("slot {slot} has no entry"),
     }

@@ -119,12 +119,12 @@ pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState) -> KeyRow {
     let known = state.known.as_ref();
     let mut row = KeyRow {
         queue,
-        slot,
+        slot: slot.get(),
         key: state.key.as_str().into(),
         rv: state.rv,
         known_rv: known.map(|known| known.rv),
         known_object: known.map(|known| known.object.as_str().into()),
-        owner: known.and_then(|known| known.owner.clone()),
+        owner: known.and_then(|known| known.owner.as_ref()).map(|owner| owner.shared().clone()),
         item: key::encode(state),
         format: FORMAT,
         checksum: 0,
@@ -137,7 +137,7 @@ pub fn key_row(queue: QueueId, slot: Slot, state: &KeyState) -> KeyRow {
 #[must_use]
 pub fn tombstone(queue: QueueId, removed: &RemovedKey) -> TombstoneRow {
     let key = removed.key.as_str().into();
-    let mut row = TombstoneRow { queue, slot: removed.slot, key, rv: removed.rv, checksum: 0 };
+    let mut row = TombstoneRow { queue, slot: removed.slot.get(), key, rv: removed.rv, checksum: 0 };
     row.checksum = checksum::of_tombstone(&row);
     row
 }

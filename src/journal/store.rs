@@ -10,7 +10,6 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use crate::engine::delta::Rv;
-use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
 
 /// Identifies a queue for the lifetime of the store: a recreated queue has another id.
@@ -57,7 +56,7 @@ pub struct KeyRow {
     /// The queue.
     pub queue: QueueId,
     /// The key's slot in the queue's table. A row replaces an earlier row of the same slot.
-    pub slot: Slot,
+    pub slot: u32,
     /// The key.
     pub key: Arc<str>,
     /// The last event of the key that the row contains.
@@ -82,7 +81,7 @@ pub struct TombstoneRow {
     /// The queue.
     pub queue: QueueId,
     /// The slot that the key had. To write the tombstone removes the key row of the slot.
-    pub slot: Slot,
+    pub slot: u32,
     /// The key.
     pub key: Arc<str>,
     /// The event that removed it.
@@ -342,7 +341,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
 
     /// Up to `limit` keys of a queue from `slot` on, by slot. The store may start to read at the call, before the
     /// future is polled.
-    fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
+    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>>;
 
     /// The next rows of a queue's journal with a `last_rv` above `after`, oldest first: at least one if there is
     /// any, more up to `bytes` of events. The store may start to read at the call.

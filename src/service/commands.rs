@@ -9,7 +9,7 @@ use crate::engine::command::{
     Call, Extended, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
 };
 use crate::engine::config::Config;
-use crate::engine::delta::Rv;
+use crate::engine::id::{Rv, Token};
 use crate::engine::key::Key;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
@@ -75,7 +75,7 @@ impl Handle {
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn extend(
         self: &Arc<Self>,
-        tokens: &[Rv],
+        tokens: &[Token],
         lease: Option<std::time::Duration>,
     ) -> Result<Vec<Extended>, Error> {
         self.command(|queue, now| queue.extend(now, tokens, lease)).await

@@ -10,7 +10,7 @@ use super::queue::{Handle, State};
 use super::task::Undelivered;
 use super::waiters::{Delivery, Ticket, Waiter};
 use crate::engine::command::{Item, Pop, Settle, Settled};
-use crate::engine::delta::Rv;
+use crate::engine::id::Token;
 use crate::engine::time::Time;
 use crate::journal::Commit;
 use crate::lifecycle::Shutdown;
@@ -168,7 +168,7 @@ impl State {
     }
 
     /// Notes leases that a repeated pop is answered with.
-    fn keep(&mut self, tokens: impl Iterator<Item = Rv>) {
+    fn keep(&mut self, tokens: impl Iterator<Item = Token>) {
         let Self { queue, repeated, .. } = self;
         if repeated.len() > queue.schedule().leased_len() {
             repeated.retain(|token| queue.schedule().leased_at(*token).is_some());

@@ -21,7 +21,7 @@ use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
 use crate::engine::Queue;
 use crate::engine::config::Config;
-use crate::engine::delta::Rv;
+use crate::engine::id::{Rv, Token};
 use crate::engine::time::Time;
 use crate::journal::recovery::Loaded;
 use crate::journal::store::{Epoch, QueueId};
@@ -147,15 +147,15 @@ impl Handle {
 
     /// The id of the lease with this token.
     #[must_use]
-    pub fn lease_id(&self, token: Rv) -> LeaseId {
+    pub fn lease_id(&self, token: Token) -> LeaseId {
         LeaseId { incarnation: self.meta.incarnation, token }
     }
 
     /// The token of a lease's id; 0, which no lease has, for an id that is not of this queue.
     #[must_use]
-    pub fn token(&self, id: &str) -> Rv {
+    pub fn token(&self, id: &str) -> Token {
         let own = LeaseId::parse(id).filter(|id| id.incarnation == self.meta.incarnation);
-        own.map_or(0, |id| id.token)
+        own.map_or_else(Token::default, |id| id.token)
     }
 
     /// Tells this queue from earlier and later ones of the same name.

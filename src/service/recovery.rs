@@ -75,7 +75,7 @@ impl Handle {
             state.lost = None;
             state.queue.set_committed(last_rv);
             state.commits.resume(last_rv, epoch, commit);
-            state.repeated.retain(|token| *token <= last_rv);
+            state.repeated.retain(|token| token.rv() <= last_rv);
             state.queue.recover(now, unclean);
             drop_elsewhere(before);
             self.finish(&mut state, now)

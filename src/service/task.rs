@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::queue::{Handle, State};
 use super::waiters::Ticket;
 use super::{Error, JournalError};
-use crate::engine::delta::Rv;
+use crate::engine::id::Token;
 use crate::engine::time::Time;
 use crate::journal::Commit;
 
@@ -41,7 +41,7 @@ pub(super) struct Open {
 /// Leases whose reply did not reach its caller.
 #[derive(Debug)]
 pub(super) struct Undelivered {
-    pub(super) tokens: Vec<Rv>,
+    pub(super) tokens: Vec<Token>,
     /// The commit of the leases.
     pub(super) commit: Commit,
 }

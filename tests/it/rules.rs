@@ -11,6 +11,7 @@ use deltaq::engine::command::{
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::{Delta, DeltaKind};
 use deltaq::engine::event::Event;
+use deltaq::engine::id::Token;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
@@ -292,7 +293,7 @@ impl Fixture {
         self.pop_with(|_| {}).expect("the queue is open").pop().expect("a key is ready")
     }
 
-    fn settle(&mut self, token: u64, how: How) -> Settled {
+    fn settle(&mut self, token: Token, how: How) -> Settled {
         let settled = self.queue.settle(self.now(), &[Settle { token, how }]);
         self.settle_down();
         settled[0]

@@ -10,7 +10,6 @@ mod writing;
 use std::sync::Arc;
 
 use deltaq::engine::delta::Rv;
-use deltaq::engine::schedule::Slot;
 use deltaq::engine::time::Time;
 use deltaq::journal::store::{
     Epoch, Error, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
@@ -131,7 +130,7 @@ fn journal_rows(queue: u32, count: u64) -> Vec<JournalRow> {
     (1..=count).map(|rv| journal_row(rv, queue, rv..=rv, "a")).collect()
 }
 
-pub(crate) fn key_row(queue: u32, slot: Slot, key: &str, rv: Rv) -> KeyRow {
+pub(crate) fn key_row(queue: u32, slot: u32, key: &str, rv: Rv) -> KeyRow {
     KeyRow {
         queue: QueueId(queue),
         slot,
@@ -146,7 +145,7 @@ pub(crate) fn key_row(queue: u32, slot: Slot, key: &str, rv: Rv) -> KeyRow {
     }
 }
 
-fn tombstone_row(queue: u32, slot: Slot, key: &str, rv: Rv) -> TombstoneRow {
+fn tombstone_row(queue: u32, slot: u32, key: &str, rv: Rv) -> TombstoneRow {
     TombstoneRow { queue: QueueId(queue), slot, key: key.into(), rv, checksum: 5 }
 }
 

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Extended, How, Item, Outcome, Pop, Settle, Settled};
-use crate::engine::delta::Rv;
 use crate::engine::event::{Disposition, Ending, EventKind, Failure, Leased};
+use crate::engine::id::{Slot, Token};
 use crate::engine::key::Key;
 use crate::engine::limits::DUE_AT_A_TIME;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
-use crate::engine::schedule::Slot;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
 
@@ -31,7 +30,7 @@ impl Queue {
                 // This is the usual case.
                 break;
             }
-            let lease = expiry.map(|(at, rv, slot)| (at, 0, rv, slot));
+            let lease = expiry.map(|(at, token, slot)| (at, 0, token.rv(), slot));
             let delay = delay.map(|(at, rv, slot)| (at, 1, rv, slot));
             let failure_expiry = failure_expiry.map(|(at, rv, slot)| (at, 2, rv, slot));
             let next = [lease, delay, failure_expiry].into_iter().flatten().min();
@@ -42,7 +41,8 @@ impl Queue {
                 0 => {
                     let failure = How::Nack { delay: None, error: Some("lease expired".into()) };
                     self.end_lease(at, slot, &failure, true);
-                    expiry = self.state().schedule.next_expiry((at, rv), now, self.volatile.committed);
+                    expiry =
+                        self.state().schedule.next_expiry((at, Token::new(rv)), now, self.volatile.committed);
                 }
                 1 => self.emit_at(at, at_slot, EventKind::DelayElapsed { key }),
                 _ => self.emit_at(at, at_slot, EventKind::Forgotten { key }),
@@ -153,7 +153,7 @@ impl Queue {
 
     /// Ends leases whose reply could not be written, as if they had never existed. That includes leases that are past their
     /// deadline.
-    pub fn return_undelivered(&mut self, now: Time, tokens: &[Rv]) {
+    pub fn return_undelivered(&mut self, now: Time, tokens: &[Token]) {
         let now = now.max(self.state().last_at);
         for token in tokens {
             if let Some((slot, key)) = self.lease_of(*token) {
@@ -167,7 +167,7 @@ impl Queue {
     }
 
     /// Sets the deadline of leases to `now + lease`.
-    pub fn extend(&mut self, now: Time, tokens: &[Rv], lease: Option<Duration>) -> Vec<Extended> {
+    pub fn extend(&mut self, now: Time, tokens: &[Token], lease: Option<Duration>) -> Vec<Extended> {
         let now = self.advance(now);
         let deadline = now.plus(lease.unwrap_or(self.state().config.lease));
         let mut extended = Vec::with_capacity(tokens.len());
@@ -185,7 +185,7 @@ impl Queue {
         extended
     }
 
-    fn lease_of(&self, token: Rv) -> Option<(Slot, Key)> {
+    fn lease_of(&self, token: Token) -> Option<(Slot, Key)> {
         let slot = self.state().schedule.leased_at(token)?;
         Some((slot, self.state().entry(slot).key.clone()))
     }

@@ -1,6 +1,7 @@
 //! A schedule made from the standings of all keys, for recovery.
 
-use super::{Delay, Place, Rv, Schedule, ScheduleState, Slot};
+use super::{Delay, Place, Schedule, ScheduleState};
+use crate::engine::id::{Rv, Slot, Token};
 use crate::engine::key::Key;
 use crate::engine::time::Time;
 
@@ -10,8 +11,8 @@ use crate::engine::time::Time;
 pub(in crate::engine) struct Rebuild {
     ready: Vec<(Rv, Slot)>,
     delayed: Vec<(Time, Rv, Slot)>,
-    leases: Vec<(Time, Rv, Slot)>,
-    tokens: Vec<(Rv, Slot)>,
+    leases: Vec<(Time, Token, Slot)>,
+    tokens: Vec<(Token, Slot)>,
     leased_since_us: u128,
     parked: Vec<(Key, Slot)>,
     failure_expiries: Vec<(Time, Rv, Slot)>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::engine::delta::Rv;
+use crate::engine::id::{Rv, Token, Worker};
 use crate::engine::time::{Time, micros};
 
 /// What the schedule knows of one key.
@@ -78,7 +78,7 @@ pub struct Delay {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The event that created the lease. It is the fencing token.
-    pub token: Rv,
+    pub token: Token,
     /// When the lease expires.
     pub deadline: Time,
     /// When the lease was created.
@@ -88,7 +88,7 @@ pub struct Lease {
     pub length: Duration,
     /// The worker's name, if the pop gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub worker: Option<Arc<str>>,
+    pub worker: Option<Worker>,
     /// The id of the pop that created the lease, if the pop had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pop_id: Option<Arc<str>>,

@@ -11,6 +11,7 @@ use foldhash::fast::RandomState;
 use super::produce::DELAY_MAX;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::excerpt::Excerpt;
+use crate::engine::id::{Token, Worker};
 use crate::engine::key::Key;
 use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
 use crate::http::blocking::run_blocking;
@@ -64,7 +65,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         max: usize::try_from(max).unwrap_or(usize::MAX),
         max_bytes: state.limits.max_reply_bytes,
         lease: params.duration("lease", LEASE_MIN..=LEASE_MAX)?,
-        worker: params.name("worker")?.map(Arc::from),
+        worker: params.name("worker")?.map(Worker::from),
         id: params.name("id")?.map(Arc::from),
         with_known: match params.text("with") {
             None => false,
@@ -212,7 +213,7 @@ pub(in crate::http) async fn extend(
     let lease = lease.map(|text| read_duration(text, LEASE_MIN..=LEASE_MAX)).transpose();
     let lease = lease.map_err(|wrong| wrong.field("lease"))?;
     let handle = state.registry.get(&name)?;
-    let tokens: Vec<u64> = body.leases.iter().map(|id| handle.token(id)).collect();
+    let tokens: Vec<Token> = body.leases.iter().map(|id| handle.token(id)).collect();
     let extended = handle.extend(&tokens, lease).await?;
     let moment = handle.moment();
     let pairs = body.leases.iter().zip(&extended);

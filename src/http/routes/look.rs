@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::engine::Queue;
 use crate::engine::delta::{Deltas, Rv};
 use crate::engine::excerpt::Excerpt;
+use crate::engine::id::Token;
 use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
@@ -281,7 +282,11 @@ fn in_state<'q>(queue: &'q Queue, start: &'q Place) -> Box<dyn Iterator<Item = (
             Box::new(ready.map(move |(rv, slot)| (slot, Place { rv, ..Place::start(state) })))
         }
         1 => Box::new(schedule.delayed_after((start.at, start.rv)).map(timed)),
-        2 => Box::new(schedule.leased_after((start.at, start.rv)).map(timed)),
+        2 => Box::new(
+            schedule
+                .leased_after((start.at, Token::new(start.rv)))
+                .map(move |(at, token, slot)| timed(&(*at, token.rv(), *slot))),
+        ),
         _ => {
             let from = start.key.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
             let parked = schedule.parked_from(from);

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use super::{RawObject, instant};
 use crate::engine::event::{Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Queued};
+use crate::engine::id::Token;
 use crate::engine::time::Time;
 use crate::http::openapi::terms;
 use crate::service::{Handle, Moment};
@@ -78,8 +79,8 @@ impl EventDocument {
                     event: "appended",
                     kind: Some(delta.as_str()),
                     final_state_unknown: *final_state_unknown,
-                    source: text(provenance.source()),
-                    owner: text(provenance.owner()),
+                    source: provenance.source().map(ToString::to_string),
+                    owner: provenance.owner().map(ToString::to_string),
                     due_at: due.map(instant),
                     traceparent: provenance.trace().map(ToString::to_string),
                     object: Some(RawObject(object.clone())),
@@ -90,12 +91,12 @@ impl EventDocument {
                 Self { event: "queued", due_at: due.map(instant), ..document }
             }
             EventKind::TakenOver { owner, .. } => {
-                Self { event: "taken_over", owner: text(Some(owner)), ..document }
+                Self { event: "taken_over", owner: Some(owner.to_string()), ..document }
             }
             EventKind::Leased(Leased { deadline, worker, .. }) => Self {
                 event: "leased",
-                lease: lease(event.rv),
-                worker: text(worker.as_ref()),
+                lease: lease(Token::new(event.rv)),
+                worker: worker.as_ref().map(ToString::to_string),
                 expires_at: Some(instant(*deadline)),
                 ..document
             },
@@ -117,7 +118,7 @@ impl EventDocument {
             }
             EventKind::Seeded { object, owner, .. } => Self {
                 event: "seeded",
-                owner: text(owner.as_ref()),
+                owner: owner.as_ref().map(ToString::to_string),
                 object: Some(RawObject(object.clone())),
                 ..document
             },

@@ -68,7 +68,7 @@ impl ItemLease {
     fn new(handle: &Handle, lease: &Lease, moment: Moment) -> Self {
         Self {
             id: handle.lease_id(lease.token).to_string(),
-            token: lease.token,
+            token: lease.token.rv(),
             worker: lease.worker.as_deref().map(str::to_owned),
             expires_at: instant(moment.wall(lease.deadline)),
             expires_in_ms: millis(lease.deadline.since(moment.now)),

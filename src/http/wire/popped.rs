@@ -70,8 +70,8 @@ impl Answer<'_> {
         self.string("{\"key\":", item.key.as_str());
         self.raw(",\"lease\":{\"id\":\"");
         self.text.push_str(&self.incarnation);
-        self.number("-", item.token);
-        self.number("\",\"token\":", item.token);
+        self.number("-", item.token.rv());
+        self.number("\",\"token\":", item.token.rv());
         self.raw(",\"expires_at\":\"");
         self.deadlines.millis(self.moment.wall(item.deadline).as_micros(), &mut self.text);
         self.number("\",\"expires_in_ms\":", millis(item.deadline.since(self.moment.now)));
@@ -149,12 +149,12 @@ impl Answer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
     use crate::engine::delta::DeltaKind;
     use crate::engine::delta::Provenance;
+    use crate::engine::id::{Source, Token};
     use crate::engine::key::Key;
     use crate::engine::known::Known;
     use crate::engine::object::Object;
@@ -177,7 +177,7 @@ mod tests {
             final_state_unknown: source.is_some(),
             coalesced: u32::from(source.is_some()),
             provenance: Provenance::new(
-                source.map(Arc::from),
+                source.map(Source::from),
                 None,
                 trace.filter(|_| source.is_some()).map(Trace::new),
             ),
@@ -189,7 +189,7 @@ mod tests {
             key: item.key.as_str(),
             lease: LeaseDocument {
                 id: LeaseId { incarnation: INCARNATION, token: item.token },
-                token: item.token,
+                token: item.token.rv(),
                 expires_at: Instant(moment.wall(item.deadline)),
                 expires_in_ms: millis(item.deadline.since(moment.now)),
             },
@@ -205,7 +205,7 @@ mod tests {
     fn it_is_what_the_documents_say() {
         let item = |key: &str, deltas: Vec<Delta>| Item {
             key: Key::new(key).unwrap(),
-            token: u64::MAX,
+            token: Token::new(u64::MAX),
             deadline: Time::from_micros(1_795_298_400_001_999),
             attempt: 3,
             failures: 2,

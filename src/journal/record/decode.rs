@@ -5,9 +5,9 @@ use super::names::Names;
 use super::queue::WireState;
 use super::{Error, FORMAT, Identity, QueueRecord, checksum, event, key};
 use crate::engine::event::{Event, EventKind};
+use crate::engine::id::{Slot, Source};
 use crate::engine::key::Key;
 use crate::engine::known::Known;
-use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::journal::store::{JournalRow, KeyRow, QueueRow, TombstoneRow};
 use crate::name::{Incarnation, Name};
@@ -56,7 +56,7 @@ impl Decoder {
         let named = || format!("key row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
         check(row.checksum, checksum::of_key_row(row), row.format, named)?;
         match self.key_state(row) {
-            Ok(state) => Ok((row.slot, state)),
+            Ok(state) => Ok((Slot::new(row.slot), state)),
             Err(reason) => Err(Error::Unreadable { row: named(), reason }),
         }
     }
@@ -69,7 +69,7 @@ impl Decoder {
         let named = || format!("tombstone row {} (queue {}, key {:?})", row.slot, row.queue, row.key);
         check(row.checksum, checksum::of_tombstone(row), FORMAT, named)?;
         match Key::from_shared(row.key.clone()) {
-            Ok(key) => Ok(RemovedKey { key, slot: row.slot, rv: row.rv }),
+            Ok(key) => Ok(RemovedKey { key, slot: Slot::new(row.slot), rv: row.rv }),
             Err(error) => Err(Error::Unreadable { row: named(), reason: error.to_string() }),
         }
     }
@@ -105,6 +105,7 @@ impl Decoder {
             (Some(rv), Some(text), owner) => {
                 let mut owner = owner.clone();
                 self.names.share_some(owner.as_mut());
+                let owner = owner.map(Source::from);
                 Some(Known { object: shared_object(text.clone())?, rv, owner })
             }
             (None, None, None) => None,

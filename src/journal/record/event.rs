@@ -34,11 +34,11 @@ pub(super) fn decode(text: &str, names: &mut Names) -> Result<Vec<Event>, String
 fn share_names(kind: &mut EventKind, names: &mut Names) {
     match kind {
         EventKind::Appended(Appended { provenance, .. }) => names.share_provenance(provenance),
-        EventKind::TakenOver { owner, .. } => names.share(owner),
-        EventKind::Seeded { owner: name, .. }
-        | EventKind::Leased(Leased { worker: name, .. })
-        | EventKind::ReplaceStarted { source: name, .. }
-        | EventKind::ReplaceEnded(ReplaceEnded { source: name, .. }) => names.share_some(name.as_mut()),
+        EventKind::TakenOver { owner, .. } => names.share(owner.as_mut()),
+        EventKind::Leased(Leased { worker: Some(name), .. }) => names.share(name.as_mut()),
+        EventKind::Seeded { owner: Some(name), .. }
+        | EventKind::ReplaceStarted { source: Some(name), .. }
+        | EventKind::ReplaceEnded(ReplaceEnded { source: Some(name), .. }) => names.share(name.as_mut()),
         _ => {}
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn decode(text: &str, names: &mut Names) -> Result<Item<'static>, Str
     let item: Item<'static> = serde_json::from_str(text).map_err(|error| format!("item: {error}"))?;
     let mut schedule = item.schedule.into_owned();
     if let Place::Leased(lease) = &mut schedule.place {
-        names.share_some(lease.worker.as_mut());
+        names.share_some(lease.worker.as_mut().map(AsMut::as_mut));
     }
     let (mut waiting, mut leased) = (item.waiting.into_owned(), item.leased.into_owned());
     waiting.iter_mut().chain(&mut leased).for_each(|delta| names.share_provenance(&mut delta.provenance));

@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::json::Text;
 use crate::engine::delta::Provenance;
+use crate::engine::id::Source;
 
 /// Most names that are remembered at a time.
 const NAMES_MAX: usize = 4_096;
@@ -53,9 +54,9 @@ impl Names {
             return;
         }
         if *provenance != self.provenance {
-            let mut name = |name: Option<&Arc<str>>| {
+            let mut name = |name: Option<&Source>| {
                 let mut name = name.cloned();
-                self.share_some(name.as_mut());
+                self.share_some(name.as_mut().map(AsMut::as_mut));
                 name
             };
             let (source, owner) = (name(provenance.source()), name(provenance.owner()));

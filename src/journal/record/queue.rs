@@ -8,8 +8,8 @@ use super::json::{Float, Text, is_default};
 use super::names::Names;
 use crate::engine::command::Outcome;
 use crate::engine::config::Config;
-use crate::engine::delta::Rv;
 use crate::engine::event::ReplaceCounts;
+use crate::engine::id::{Rv, Source, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::rate_limit::BucketLevel;
 use crate::engine::snapshot::{LastReplace, QueueState};
@@ -56,7 +56,7 @@ struct WireLastReplace<'a> {
 struct WireSettled {
     #[serde(with = "OutcomeWord")]
     outcome: Outcome,
-    tokens: Vec<Rv>,
+    tokens: Vec<Token>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -110,12 +110,12 @@ impl<'a> WireState<'a> {
 }
 
 impl WireSettled {
-    fn of(alike: &[(Rv, Outcome)]) -> Option<Self> {
+    fn of(alike: &[(Token, Outcome)]) -> Option<Self> {
         let (_, outcome) = *alike.first()?;
         Some(Self { outcome, tokens: alike.iter().map(|(token, _)| *token).collect() })
     }
 
-    fn leases(&self) -> impl Iterator<Item = (Rv, Outcome)> {
+    fn leases(&self) -> impl Iterator<Item = (Token, Outcome)> {
         self.tokens.iter().map(|token| (*token, self.outcome))
     }
 }
@@ -133,7 +133,7 @@ impl<'a> WireLastReplace<'a> {
 
     fn read(&self, names: &mut Names) -> LastReplace {
         LastReplace {
-            source: names.shared(self.source.as_ref()),
+            source: names.shared(self.source.as_ref()).map(Source::from),
             counts: self.counts,
             started: Time::from_micros(self.started),
             ended: self.ended.map(Time::from_micros),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::*;
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::{Appended, EventKind, Origin};
+use crate::engine::id::Slot;
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
 
@@ -96,7 +97,7 @@ fn the_form_of_records_is_known() {
     }
     line("# keys: known_rv, owner, item");
     for state in samples::key_states() {
-        let row = key_row(QueueId(3), 7, &state);
+        let row = key_row(QueueId(3), Slot::new(7), &state);
         line(&format!("{:?} {:?} {}", row.known_rv, row.owner, row.item.as_deref().unwrap_or("-")));
     }
     line("# queues");
@@ -129,8 +130,8 @@ fn objects_are_read_back_byte_for_byte() {
         let mut state = samples::key_states().pop().unwrap();
         state.waiting.push(samples::delta(1, DeltaKind::Added));
         state.waiting[0].object = Object::from_valid(text);
-        let row = key_row(QueueId(1), 0, &state);
-        assert_eq!(Decoder::new().key(&row), Ok((0, state)));
+        let row = key_row(QueueId(1), Slot::new(0), &state);
+        assert_eq!(Decoder::new().key(&row), Ok((Slot::new(0), state)));
     }
 }
 
@@ -177,7 +178,7 @@ fn a_row_is_at_most_a_mebibyte_unless_one_event_is_more() {
 #[test]
 fn a_key_with_only_a_known_object_has_no_item() {
     let items: Vec<_> =
-        samples::key_states().iter().map(|state| key_row(QueueId(1), 0, state).item).collect();
+        samples::key_states().iter().map(|state| key_row(QueueId(1), Slot::new(0), state).item).collect();
     assert_eq!(items.iter().take_while(|item| item.is_none()).count(), 2);
     assert!(items[2..].iter().all(Option::is_some));
 }
@@ -201,12 +202,12 @@ fn unknown_fields_are_ignored() {
     }
 
     let state = samples::key_states().remove(6);
-    let mut row = key_row(QueueId(1), 0, &state);
+    let mut row = key_row(QueueId(1), Slot::new(0), &state);
     let item = row.item.unwrap().replace("{\"place\"", &format!("{{{fields}\"place\""));
     let item = item.replace("{\"schedule\"", &format!("{{{fields}\"schedule\""));
     row.item = Some(item.replace("{\"rv\":42,", &format!("{{{fields}\"rv\":42,")));
     row.checksum = checksum::of_key_row(&row);
-    assert_eq!(Decoder::new().key(&row), Ok((0, state)));
+    assert_eq!(Decoder::new().key(&row), Ok((Slot::new(0), state)));
 
     let state = samples::queue_states().remove(2);
     let mut row = queue_row(&samples::identity(), &state);
@@ -267,7 +268,7 @@ fn events_out_of_order_are_refused() {
 #[test]
 fn a_key_without_a_required_part_is_refused() {
     fn refused(change: impl FnOnce(&mut KeyRow)) -> String {
-        let mut row = key_row(QueueId(3), 7, &samples::key_states()[6]);
+        let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[6]);
         change(&mut row);
         row.checksum = checksum::of_key_row(&row);
         Decoder::new().key(&row).unwrap_err().to_string()
@@ -290,16 +291,16 @@ fn names_are_held_once() {
     let mut decoder = Decoder::new();
     let state = samples::key_states().remove(6);
     let owner = |(_, state): (Slot, KeyState)| state.known.unwrap().owner.unwrap();
-    let first = owner(decoder.key(&key_row(QueueId(1), 0, &state)).unwrap());
-    let (_, again) = decoder.key(&key_row(QueueId(1), 1, &state)).unwrap();
-    assert!(Arc::ptr_eq(&first, again.waiting[0].provenance.source().unwrap()));
-    assert!(Arc::ptr_eq(&first, again.leased[1].provenance.owner().unwrap()));
-    assert!(Arc::ptr_eq(&first, &owner((1, again))));
+    let first = owner(decoder.key(&key_row(QueueId(1), Slot::new(0), &state)).unwrap());
+    let (_, again) = decoder.key(&key_row(QueueId(1), Slot::new(1), &state)).unwrap();
+    assert!(Arc::ptr_eq(first.shared(), again.waiting[0].provenance.source().unwrap().shared()));
+    assert!(Arc::ptr_eq(first.shared(), again.leased[1].provenance.owner().unwrap().shared()));
+    assert!(Arc::ptr_eq(first.shared(), owner((Slot::new(1), again)).shared()));
     for other in 0..10_000 {
         let owner: Arc<str> = format!("{other}").into();
         let mut state = state.clone();
-        state.known.as_mut().unwrap().owner = Some(owner);
-        let row = key_row(QueueId(1), 1, &state);
-        assert_eq!(decoder.key(&row), Ok((1, state)));
+        state.known.as_mut().unwrap().owner = Some(owner.into());
+        let row = key_row(QueueId(1), Slot::new(1), &state);
+        assert_eq!(decoder.key(&row), Ok((Slot::new(1), state)));
     }
 }

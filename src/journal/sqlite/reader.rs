@@ -23,7 +23,6 @@ use super::files::Paths;
 use super::write::{bound, key_id};
 use super::{connect, rows, sql};
 use crate::engine::delta::Rv;
-use crate::engine::schedule::Slot;
 use crate::journal::store::{
     Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow,
 };
@@ -277,8 +276,8 @@ impl Reader for SqliteReader {
         Box::pin(self.0.all("read the tombstones", query, move |row| rows::tombstone_row(queue, row)))
     }
 
-    fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
-        let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, Slot::MAX));
+    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
+        let query = sqlx::query(sql::READ_KEYS).bind(key_id(queue, slot)).bind(key_id(queue, u32::MAX));
         let query = query.bind(bound(limit as u64));
         let pool = self.0.clone();
         ahead("read the keys", async move {

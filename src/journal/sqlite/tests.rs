@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
 use crate::journal::store::{Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader};
 
@@ -97,7 +96,7 @@ pub(super) fn journal_row(id: u64, queue: u32, rvs: std::ops::RangeInclusive<u64
     }
 }
 
-pub(super) fn key_row(queue: u32, slot: Slot, key: &str, rv: u64) -> KeyRow {
+pub(super) fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
     KeyRow {
         queue: QueueId(queue),
         slot,

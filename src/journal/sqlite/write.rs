@@ -9,7 +9,6 @@ use sqlx::{Either, Executor as _};
 use super::connect::{self, PAGE_BYTES};
 use super::error::database;
 use super::sql;
-use crate::engine::schedule::Slot;
 use crate::journal::store::{
     Error, JournalRow, KeyRow, QueueId, QueueRow, REMOVED_BYTES_MAX, REMOVED_ROWS_MAX, TombstoneRow, Writes,
 };
@@ -21,15 +20,15 @@ type Query = sqlx::query::Query<'static, Database, SqliteArguments>;
 
 /// The id of a slot's row in `keys`: queue and slot, bit for bit. Half of the queues have negative ids, but the
 /// ids of a queue ascend with its slots.
-pub(super) fn key_id(queue: QueueId, slot: Slot) -> i64 {
+pub(super) fn key_id(queue: QueueId, slot: u32) -> i64 {
     (u64::from(queue.0) << 32 | u64::from(slot)).cast_signed()
 }
 
 /// The slot of a row in `keys`.
-pub(super) fn slot_of(id: i64) -> Slot {
+pub(super) fn slot_of(id: i64) -> u32 {
     let low = id.cast_unsigned() & u64::from(u32::MAX);
     // The value has 32 bits.
-    Slot::try_from(low).unwrap_or_default()
+    u32::try_from(low).unwrap_or_default()
 }
 
 /// Refuses numbers from 2^63 on, which SQLite's signed integers would order differently. Times are exempt: no
@@ -152,11 +151,11 @@ async fn write_all(
 /// Whether the queue has rows besides its own row.
 pub(super) async fn has_rows(connection: &mut SqliteConnection, queue: QueueId) -> Result<bool, sqlx::Error> {
     let query = sqlx::query_scalar(sql::HAS_ROWS).bind(queue.0);
-    query.bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).fetch_one(connection).await
+    query.bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).fetch_one(connection).await
 }
 
 async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> Result<(), sqlx::Error> {
-    let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, Slot::MAX)).bind(rows);
+    let keys = sqlx::query(sql::SWEPT_KEYS).bind(key_id(queue, 0)).bind(key_id(queue, u32::MAX)).bind(rows);
     run(connection, keys).await?;
     for text in [sql::SWEPT_TOMBSTONES, sql::SWEPT_JOURNAL] {
         run(connection, sqlx::query(text).bind(queue.0).bind(rows)).await?;
@@ -233,7 +232,7 @@ mod tests {
     #[test]
     fn slots_come_back_from_ids_that_ascend_within_a_queue() {
         for queue in [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX].map(QueueId) {
-            let slots = [0, 1, Slot::MAX / 2, Slot::MAX / 2 + 1, Slot::MAX];
+            let slots = [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX];
             let ids = slots.map(|slot| key_id(queue, slot));
             assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
             assert_eq!(ids.map(slot_of), slots);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::{Examiner, Known, Weight};
 use crate::engine::key::KeySpec;
 use crate::engine::object;
-use crate::engine::schedule::Slot;
 use crate::journal::sqlite::{Found, Placed};
 use crate::journal::store::{Error, KeyRow, QueueId, QueueRow, TombstoneRow};
 use crate::name::Name;
@@ -15,7 +14,7 @@ use crate::name::Name;
 #[derive(Default)]
 struct Seen {
     queue: Option<QueueId>,
-    slots: HashMap<Arc<str>, Slot>,
+    slots: HashMap<Arc<str>, u32>,
 }
 
 impl Examiner<'_> {

@@ -11,7 +11,7 @@ use parking_lot::MutexGuard;
 
 use super::commits::Commits;
 use super::{Error, Handle, Milestones, drop_elsewhere};
-use crate::engine::delta::Rv;
+use crate::engine::id::Token;
 use crate::engine::time::Time;
 use crate::engine::{Counters, Effects, Queue};
 use crate::journal::store::QueueId;
@@ -31,7 +31,7 @@ pub(in crate::service) struct State {
     pub(in crate::service) grants: Vec<Grant>,
     /// Leases that a repeated pop was answered with, so the first answer must not give them back. Some are settled
     /// already.
-    pub(in crate::service) repeated: HashSet<Rv>,
+    pub(in crate::service) repeated: HashSet<Token>,
     /// How often the queue was loaded from the journal again.
     pub(in crate::service) generation: u64,
     pub(in crate::service) deleted: bool,

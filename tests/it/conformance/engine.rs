@@ -8,7 +8,8 @@ use std::time::Duration;
 use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, Pop, Progress, Replace, Settle};
 use deltaq::engine::config::Config;
-use deltaq::engine::delta::{Delta as EngineDelta, DeltaKind, Rv};
+use deltaq::engine::delta::{Delta as EngineDelta, DeltaKind};
+use deltaq::engine::id::Token;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::{Object, scan};
 use deltaq::engine::refusal::Refusal;
@@ -69,7 +70,7 @@ impl EngineFifo {
         self.queue.produce(now, &[call]).map(|_| ()).map_err(|refusal| refusal.to_string())
     }
 
-    fn settle(&mut self, token: Rv, how: How) {
+    fn settle(&mut self, token: Token, how: How) {
         let now = self.tick();
         self.queue.settle(now, &[Settle { token, how }]);
     }
@@ -80,7 +81,7 @@ impl EngineFifo {
 }
 
 impl Fifo for EngineFifo {
-    type Lease = Rv;
+    type Lease = Token;
 
     fn seed(&mut self, objects: &[Value]) {
         let keyed = |object| self.scan(object).map(|(key, object)| (key, object, None));
@@ -135,7 +136,7 @@ impl Fifo for EngineFifo {
         }
     }
 
-    fn pop(&mut self) -> Popped<Rv> {
+    fn pop(&mut self) -> Popped<Token> {
         let now = self.tick();
         let (lease, worker, id) = (None, None, None);
         let pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: true };
@@ -154,11 +155,11 @@ impl Fifo for EngineFifo {
         })
     }
 
-    fn ack(&mut self, lease: Rv) {
+    fn ack(&mut self, lease: Token) {
         self.settle(lease, How::Ack);
     }
 
-    fn release(&mut self, lease: Rv) {
+    fn release(&mut self, lease: Token) {
         self.settle(lease, How::Release);
     }
 

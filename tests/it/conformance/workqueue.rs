@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use deltaq::engine::command::{Call, How, Pop, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::delta::{DeltaKind, Rv};
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::id::Token;
 use deltaq::engine::key::Key;
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq::engine::refusal::Refusal;
@@ -100,7 +101,7 @@ struct Workqueue {
     rebuilt: Queue,
     now: Time,
     tick: Duration,
-    processing: HashMap<String, Rv>,
+    processing: HashMap<String, Token>,
     measured: Measured,
     model: Model,
 }

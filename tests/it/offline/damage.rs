@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use deltaq::engine::id::Slot;
 use deltaq::engine::key::Key;
 use deltaq::engine::snapshot::RemovedKey;
 use deltaq::engine::time::Time;
@@ -21,7 +22,7 @@ const PRICES: QueueId = QueueId(1);
 /// A store with rows in every table, including tombstones and a deleted queue.
 async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     let folder = full_store(scratch, name);
-    let gone = RemovedKey { key: Key::new("gone").expect("a key"), slot: 70, rv: 8 };
+    let gone = RemovedKey { key: Key::new("gone").expect("a key"), slot: Slot::new(70), rv: 8 };
     let TombstoneRow { queue, slot, key, rv, checksum } = record::tombstone(PRICES, &gone);
     let text = format!("INSERT INTO tombstones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
     change(&folder, &text).await;
@@ -323,18 +324,18 @@ async fn a_key_that_stands_twice_is_found_with_both_places() {
     let (slot, state) = Decoder::new().key(&rows[0]).expect("a good row");
     snapshot.close().await;
     let KeyRow { key, rv, known_rv, known_object, owner, item, format, checksum, .. } =
-        record::key_row(PRICES, slot + 40, &state);
+        record::key_row(PRICES, Slot::new(slot.get() + 40), &state);
     let mut connection = open(&bad).await;
     let insert = "INSERT INTO keys (id, rv, known_rv, format, checksum, key, owner, item, known_object) \
                   VALUES ((1 << 32) + ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     let query =
-        sqlx::query(insert).bind(slot + 40).bind(rv.cast_signed()).bind(known_rv.map(u64::cast_signed));
+        sqlx::query(insert).bind(slot.get() + 40).bind(rv.cast_signed()).bind(known_rv.map(u64::cast_signed));
     let query = query.bind(format).bind(checksum).bind(&*key).bind(owner.as_deref()).bind(item);
     query.bind(known_object.as_deref()).execute(&mut connection).await.expect("a row");
     connection.close().await.expect("a database");
     let ran = check(&bad);
     assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
-    let says = format!("key {key:?} is in slot {slot} and in slot {}", slot + 40);
+    let says = format!("key {key:?} is in slot {slot} and in slot {}", slot.get() + 40);
     assert!(ran.stdout.contains(&says), "{ran:?}");
 }
 

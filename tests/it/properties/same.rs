@@ -105,7 +105,7 @@ pub(super) fn same_known(engine: Option<&Known>, model: Option<model::ModelKnown
 
 pub(super) fn same_item(engine: &Item, model: &model::ModelItem) -> Result<(), Difference> {
     same("popped key", engine.key.as_str(), model.key)?;
-    same("token", engine.token, model.token)?;
+    same("token", engine.token.rv(), model.token)?;
     same("deadline", engine.deadline.as_micros(), model.deadline)?;
     same("attempt", engine.attempt, model.attempt)?;
     same("failures", engine.failures, model.failures)?;
@@ -144,7 +144,7 @@ pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Dif
                 && engine.added.as_micros() == model.added
         }
         (Place::Leased(engine), model::Place::Leased(model)) => {
-            engine.token == model.token
+            engine.token.rv() == model.token
                 && engine.deadline.as_micros() == model.deadline
                 && engine.since.as_micros() == model.since
                 && model::micros(engine.length) == model.length

@@ -7,6 +7,7 @@ use std::time::Duration;
 use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, ReplaceId, Settle, Settled};
 use deltaq::engine::config::Mode;
 use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::id::{Source, Token, Worker};
 use deltaq::engine::key::Key;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
@@ -37,6 +38,10 @@ fn object(thing: u8) -> Object {
 
 fn who(who: Who) -> Option<Arc<str>> {
     who.map(Arc::from)
+}
+
+fn leases_of(tokens: &[u64]) -> Vec<Token> {
+    tokens.iter().copied().map(Token::new).collect()
 }
 
 fn time(at: Micros) -> Time {
@@ -118,7 +123,7 @@ impl World {
             Command::Settle(settles) => self.settle(settles),
             Command::GiveBack(leases) => {
                 let tokens: Vec<u64> = leases.iter().map(|lease| self.token(*lease)).collect();
-                self.engine.return_undelivered(time(self.now), &tokens);
+                self.engine.return_undelivered(time(self.now), &leases_of(&tokens));
                 self.model.return_undelivered(self.now, &tokens);
                 Ok(())
             }
@@ -173,7 +178,7 @@ impl World {
                 kind: call.kind,
                 key: key(call.key),
                 object: call.thing.map(object),
-                source: who(call.source),
+                source: who(call.source).map(Source::from),
                 delay: call.delay.map(Duration::from_micros),
                 final_state_unknown: call.final_state_unknown,
                 rate_limited: call.rate_limited,
@@ -200,7 +205,7 @@ impl World {
     fn accept(&mut self, list: &ModelReplace) -> Result<(), Difference> {
         let replace = Replace {
             list: list.items.iter().map(|(name, thing)| (key(name), object(*thing))).collect(),
-            source: who(list.source),
+            source: who(list.source).map(Source::from),
             only_changed: list.only_changed,
             max_delete_percent: list.max_delete_percent,
             max_deletes: list.max_deletes,
@@ -241,7 +246,8 @@ impl World {
         id: Who,
     ) -> Result<(), Difference> {
         let lease = lease.map(Duration::from_micros);
-        let pop = Pop { max, max_bytes, lease, worker: who(worker), id: who(id), with_known };
+        let pop =
+            Pop { max, max_bytes, lease, worker: who(worker).map(Worker::from), id: who(id), with_known };
         let engine = self.engine.pop(time(self.now), &pop);
         let model = self.model.pop(self.now, (max, max_bytes, with_known), lease, worker, id);
         let (engine, model) = match (engine, model) {
@@ -273,8 +279,10 @@ impl World {
         };
         let settles: Vec<(u64, How)> =
             settles.iter().map(|(lease, act)| (self.token(*lease), how(*act))).collect();
-        let converted: Vec<Settle> =
-            settles.iter().map(|(token, how)| Settle { token: *token, how: how.clone() }).collect();
+        let converted: Vec<Settle> = settles
+            .iter()
+            .map(|(token, how)| Settle { token: Token::new(*token), how: how.clone() })
+            .collect();
         let engine = self.engine.settle(time(self.now), &converted);
         let engine: Vec<model::ModelSettled> = engine
             .into_iter()
@@ -290,7 +298,7 @@ impl World {
     fn extend(&mut self, leases: &[LeaseRef], lease: Option<Micros>) -> Result<(), Difference> {
         let tokens: Vec<u64> = leases.iter().map(|lease| self.token(*lease)).collect();
         let lease = lease.map(Duration::from_micros);
-        let engine = self.engine.extend(time(self.now), &tokens, lease);
+        let engine = self.engine.extend(time(self.now), &leases_of(&tokens), lease);
         let engine: Vec<model::ModelExtended> = engine
             .into_iter()
             .map(|extended| match extended {
@@ -354,8 +362,10 @@ impl World {
     }
 
     fn seed(&mut self, seeds: &[(Name, u8, Who)]) -> Result<(), Difference> {
-        let converted: Vec<_> =
-            seeds.iter().map(|(name, thing, owner)| (key(name), object(*thing), who(*owner))).collect();
+        let converted: Vec<_> = seeds
+            .iter()
+            .map(|(name, thing, owner)| (key(name), object(*thing), who(*owner).map(Source::from)))
+            .collect();
         self.engine.advance(time(self.now));
         let engine = self.engine.check_seed(&converted);
         let model = self.model.check_seed(self.now, seeds);
@@ -424,7 +434,7 @@ impl World {
         if let Some(token) = self.tokens.get(self.events.len() % self.tokens.len().max(1))
             && self.model.leased_key(*token).is_none()
         {
-            same("outcome", self.engine.outcome(*token), self.model.outcome(*token))?;
+            same("outcome", self.engine.outcome(Token::new(*token)), self.model.outcome(*token))?;
         }
         Ok(())
     }
@@ -454,10 +464,12 @@ impl World {
         }
         delays.sort_unstable();
         leases.sort_unstable();
-        let named = |(at, rv, slot): &(Time, u64, u32)| (at.as_micros(), *rv, name(*slot));
-        let start = (Time::default(), 0);
-        same("delayed", schedule.delayed_after(start).map(named).collect(), delays)?;
-        same("leased", schedule.leased_after(start).map(named).collect(), leases)?;
+        let delayed = schedule.delayed_after((Time::default(), 0));
+        let delayed = delayed.map(|(at, rv, slot)| (at.as_micros(), *rv, name(*slot)));
+        same("delayed", delayed.collect(), delays)?;
+        let leased = schedule.leased_after((Time::default(), Token::default()));
+        let leased = leased.map(|(at, token, slot)| (at.as_micros(), token.rv(), name(*slot)));
+        same("leased", leased.collect(), leases)?;
         let parked: Vec<&str> = schedule.parked_from(Bound::Unbounded).map(|(key, _)| key.as_str()).collect();
         same("parked", parked, self.model.parked())
     }

@@ -14,9 +14,9 @@ fn a_forged_token_is_stale_and_unknown() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
-    assert_eq!(fixture.settle(item.token + 1, How::Ack), stale(Outcome::Unknown));
-    assert_eq!(fixture.settle(item.token - 1, How::Ack), stale(Outcome::Unknown));
-    assert_eq!(fixture.settle(u64::MAX, nack()), stale(Outcome::Unknown));
+    assert_eq!(fixture.settle(Token::new(item.token.rv() + 1), How::Ack), stale(Outcome::Unknown));
+    assert_eq!(fixture.settle(Token::new(item.token.rv() - 1), How::Ack), stale(Outcome::Unknown));
+    assert_eq!(fixture.settle(Token::new(u64::MAX), nack()), stale(Outcome::Unknown));
     assert_eq!(fixture.place("a"), "leased");
 }
 
@@ -64,8 +64,12 @@ fn each_settle_of_a_call_stands_alone() {
     fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
     let (a, b) = (fixture.pop(), fixture.pop());
     let settle = |token, how| Settle { token, how };
-    let settles =
-        [settle(a.token, How::Ack), settle(77, How::Ack), settle(a.token, How::Ack), settle(b.token, nack())];
+    let settles = [
+        settle(a.token, How::Ack),
+        settle(Token::new(77), How::Ack),
+        settle(a.token, How::Ack),
+        settle(b.token, nack()),
+    ];
     let settled = fixture.queue.settle(fixture.now(), &settles);
     fixture.settle_down();
     assert!(matches!(settled[0], Settled::Ok { .. }));
@@ -150,7 +154,7 @@ fn an_undelivered_lease_restores_its_delay() {
 #[test]
 fn fencing_tokens_only_grow() {
     let mut fixture = Fixture::new();
-    let mut last = 0;
+    let mut last = Token::default();
     for round in 0..20 {
         fixture.call(updated("a", round));
         let item = fixture.pop();
@@ -209,8 +213,8 @@ fn an_uncommitted_lease_does_not_delay_another() {
         fixture.queue.pop(fixture.now(), &pop).expect("the queue is open")[0].token
     };
     let (a, _) = (pop(&mut fixture, 200), pop(&mut fixture, 300));
-    let b = a + 1;
-    fixture.queue.set_committed(b);
+    let b = Token::new(a.rv() + 1);
+    fixture.queue.set_committed(b.rv());
     pop(&mut fixture, 100);
     fixture.now_ms += 1_000;
     fixture.queue.advance(fixture.now());

@@ -139,7 +139,7 @@ fn after_a_clean_end_numbers_go_on() {
     kept.checkpoint();
     kept.restart(1, 1, false);
     assert_eq!(kept.fixture.queue.resource_version(), 1);
-    assert_eq!(kept.fixture.pop().token, 2);
+    assert_eq!(kept.fixture.pop().token, Token::new(2));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_table_that_was_empty_in_between_starts_its_slots_anew() {
         kept.fixture.ack(&item);
     }
     kept.fixture.call(queued("b"));
-    assert_eq!(slot(&kept.fixture, "b"), 0);
+    assert_eq!(slot(&kept.fixture, "b"), Slot::MIN);
     kept.survives();
     kept.checkpoint();
     kept.checkpoint();
@@ -326,11 +326,11 @@ fn rows_that_do_not_fit_together_are_refused() {
     let state = fixture.queue.begin_checkpoint();
     let rows: Vec<KeyState> = fixture.queue.capture(9, 9).keys.into_iter().map(|(_, row)| row).collect();
     let mut restore = Restore::new(state.clone());
-    restore.key(3, rows[0].clone()).expect("the slot is free");
-    assert_eq!(restore.key(3, rows[1].clone()), Err("slot 3 has key a and key b".to_owned()));
+    restore.key(Slot::new(3), rows[0].clone()).expect("the slot is free");
+    assert_eq!(restore.key(Slot::new(3), rows[1].clone()), Err("slot 3 has key a and key b".to_owned()));
     let mut restore = Restore::new(state);
     for slot in [5, 2] {
-        restore.key(slot, rows[0].clone()).expect("the slot is free");
+        restore.key(Slot::new(slot), rows[0].clone()).expect("the slot is free");
     }
     assert_eq!(restore.finish().err(), Some("key a is in slot 2 and in slot 5".to_owned()));
 }
@@ -389,7 +389,7 @@ fn misfits() -> [(u64, EventKind, &'static str); 9] {
         (2, EventKind::Leased(leased), "the key is not ready"),
         (
             2,
-            EventKind::Settled { key: a(), token: 1, ending: Ending::Acked },
+            EventKind::Settled { key: a(), token: Token::new(1), ending: Ending::Acked },
             "the key does not have this lease",
         ),
         (2, EventKind::Extended { key: a(), deadline }, "the key does not have this lease"),

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::delta::{DeltaKind, Rv};
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::id::Token;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::refusal::Refusal;
@@ -217,7 +218,7 @@ impl Caller {
             let held = delivered.items.iter().map(|item| Lease {
                 queue: target.queue.clone(),
                 id: target.handle.lease_id(item.token).to_string(),
-                token: item.token,
+                token: item.token.rv(),
                 key: item.key.as_str().to_owned(),
             });
             let mut memory = self.memory();
@@ -225,7 +226,7 @@ impl Caller {
                 held.filter(|lease| !memory.held.iter().any(|held| held.id == lease.id)).collect();
             memory.held.extend(fresh);
         } else {
-            let tokens: Vec<Rv> = delivered.items.iter().map(|item| item.token).collect();
+            let tokens: Vec<Token> = delivered.items.iter().map(|item| item.token).collect();
             drop(delivered);
             // Another pop with the id may have been answered with them.
             if !had_id {
@@ -237,7 +238,7 @@ impl Caller {
 
     /// Leases whose answer was dropped have ended once the queue's task has run, if the journal takes events and the node
     /// does not stop.
-    async fn check_given_back(&self, target: &Target, tokens: &[Rv]) -> Result<(), Violation> {
+    async fn check_given_back(&self, target: &Target, tokens: &[Token]) -> Result<(), Violation> {
         let works = || self.registry.check_journal().is_ok() && !self.world.drains();
         if !works() {
             return Ok(());
@@ -246,7 +247,7 @@ impl Caller {
             tokio::task::yield_now().await;
         }
         let mut left = None;
-        let is_live = |queue: &Queue, token: Rv| queue.schedule().leased_at(token).is_some();
+        let is_live = |queue: &Queue, token: Token| queue.schedule().leased_at(token).is_some();
         let _is_there = target
             .handle
             .with(&mut |queue| left = tokens.iter().copied().find(|token| is_live(queue, *token)));

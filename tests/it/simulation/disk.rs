@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deltaq::engine::delta::Rv;
-use deltaq::engine::schedule::Slot;
 use deltaq::engine::{Queue, Restore};
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};
@@ -225,7 +224,7 @@ impl Reader for Disk {
         self.memory.tombstones(queue)
     }
 
-    fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
+    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
         Box::pin(async move {
             self.pass_time().await;
             self.memory.keys(queue, slot, limit).await

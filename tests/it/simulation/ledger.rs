@@ -157,17 +157,18 @@ impl Ledger {
         let mut first_fresh = None;
         for item in items {
             let name = self.names.entry(asked.queue.0.clone()).or_default();
-            let is_fresh = name.tokens.insert(item.token);
-            name.high = name.high.max(item.token);
-            if is_fresh && !had_id && item.token <= asked.floor {
-                return Err(format!("token {} was given after {} was answered", item.token, asked.floor));
+            let token = item.token.rv();
+            let is_fresh = name.tokens.insert(token);
+            name.high = name.high.max(token);
+            if is_fresh && !had_id && token <= asked.floor {
+                return Err(format!("token {token} was given after {} was answered", asked.floor));
             }
-            first_fresh = first_fresh.or(is_fresh.then_some(item.token));
+            first_fresh = first_fresh.or(is_fresh.then_some(token));
             let queue = self.queue(&asked.queue)?;
             let (mode, key) = (queue.mode, queue.keys.entry(item.key.as_str().to_owned()).or_default());
             let told = if is_fresh { key.leased(item, mode, shown) } else { key.leased_again(item) };
             told.map_err(|found| format!("{}, {}: {found}", asked.queue.0, item.key))?;
-            if let Some(held) = key.leases.get_mut(&item.token) {
+            if let Some(held) = key.leases.get_mut(&token) {
                 held.returned |= is_fresh && !kept;
             }
         }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use deltaq::engine::delta::Rv;
-use deltaq::engine::schedule::Slot;
 use deltaq::journal::store::{
     Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
     REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
@@ -46,7 +45,7 @@ struct Disk {
     journal: BTreeMap<u64, JournalRow>,
     queues: BTreeMap<QueueId, QueueRow>,
     tombstones: Vec<TombstoneRow>,
-    keys: BTreeMap<(QueueId, Slot), KeyRow>,
+    keys: BTreeMap<(QueueId, u32), KeyRow>,
     next_row: u64,
     /// The numbers of queues whose rows were removed.
     numbers: Numbers,
@@ -212,7 +211,7 @@ impl Store for FakeStore {
         let disk = lock(&self.disk);
         Ok(disk.journal.values().any(|row| row.queue == queue)
             || disk.tombstones.iter().any(|stone| stone.queue == queue)
-            || disk.keys.range((queue, 0)..=(queue, Slot::MAX)).next().is_some())
+            || disk.keys.range((queue, 0)..=(queue, u32::MAX)).next().is_some())
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {
@@ -321,7 +320,7 @@ impl Disk {
     fn sweep(&mut self, queue: QueueId, rows: u32) {
         self.remove_journal(|row| row.queue == queue, rows, u64::MAX);
         self.remove_tombstones(|stone| stone.queue == queue, rows);
-        let keys = self.keys.range((queue, 0)..=(queue, Slot::MAX)).map(|(id, _)| *id).take(rows as usize);
+        let keys = self.keys.range((queue, 0)..=(queue, u32::MAX)).map(|(id, _)| *id).take(rows as usize);
         for id in keys.collect::<Vec<_>>() {
             self.keys.remove(&id);
         }
@@ -351,9 +350,9 @@ impl Reader for FakeStore {
         ready(disk.tombstones.iter().filter(|stone| stone.queue == queue).cloned().collect())
     }
 
-    fn keys(&self, queue: QueueId, slot: Slot, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
+    fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
         let disk = lock(&self.disk);
-        let rows = disk.keys.range((queue, slot)..=(queue, Slot::MAX)).map(|(_, row)| row.clone());
+        let rows = disk.keys.range((queue, slot)..=(queue, u32::MAX)).map(|(_, row)| row.clone());
         ready(rows.take(limit).collect())
     }
 

@@ -23,7 +23,7 @@ pub(crate) async fn written_rows_are_read_and_survive_a_restart(place: &impl Pla
         keys: vec![
             key_row(1, 0, "a", 4),
             KeyRow { known_rv: None, known_object: None, owner: None, ..key_row(1, 7, "b", 3) },
-            KeyRow { item: None, ..key_row(2, Slot::MAX, "c", 1) },
+            KeyRow { item: None, ..key_row(2, u32::MAX, "c", 1) },
         ],
         clean: Some(false),
         ..Writes::default()
@@ -175,7 +175,7 @@ pub(crate) async fn texts_are_returned_unchanged(place: &impl Place) {
             known_object: Some(text.into()),
             owner: Some(text.into()),
             item: Some(text.to_owned()),
-            ..key_row(u32::MAX, Slot::MAX - 20 + index, text, rv)
+            ..key_row(u32::MAX, u32::MAX - 20 + index, text, rv)
         });
         writes.tombstones.push(tombstone_row(1, index, text, rv));
         let row = queue_row(index, rv, text);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::samples;
+use crate::engine::id::Slot;
 use crate::engine::time::Time;
 use crate::journal::record::{self, Decoder, Error, checksum, journal_rows, key_row, queue_row};
 use crate::journal::store::QueueId;
@@ -87,7 +88,7 @@ fn damage_to_a_journal_row_is_found() {
 
 #[test]
 fn damage_to_a_key_row_is_found() {
-    let mut damage = Damage::new(key_row(QueueId(3), 7, &samples::key_states()[6]));
+    let mut damage = Damage::new(key_row(QueueId(3), Slot::new(7), &samples::key_states()[6]));
     let row = damage.row.clone();
     damage.text(&row.key, |row, text| row.key = text.into());
     damage.text(&row.known_object.unwrap(), |row, text| row.known_object = Some(text.into()));
@@ -181,7 +182,7 @@ fn an_invalid_schema_with_a_right_checksum_is_refused() {
 
 #[test]
 fn a_row_of_an_unknown_version_is_refused() {
-    let mut row = key_row(QueueId(3), 7, &samples::key_states()[0]);
+    let mut row = key_row(QueueId(3), Slot::new(7), &samples::key_states()[0]);
     row.format = 2;
     row.checksum = checksum::of_key_row(&row);
     assert_eq!(

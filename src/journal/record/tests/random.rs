@@ -16,6 +16,7 @@ use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use crate::engine::id::{Slot, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
@@ -70,6 +71,14 @@ impl Dice {
         Duration::from_micros(self.number())
     }
 
+    fn name<N: From<Arc<str>>>(&mut self) -> N {
+        self.text().into()
+    }
+
+    fn token(&mut self) -> Token {
+        Token::new(self.number())
+    }
+
     fn text(&mut self) -> Arc<str> {
         let chars = ['a', '/', '"', '\\', '\n', '\u{0}', 'é', '\u{2028}', '🦀', '{'];
         (0..self.0.usize(1..6)).map(|_| self.of(&chars)).collect::<String>().into()
@@ -90,7 +99,7 @@ impl Dice {
     }
 
     fn provenance(&mut self) -> Provenance {
-        Provenance::new(self.maybe(Self::text), self.maybe(Self::text), self.maybe(Self::trace))
+        Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace))
     }
 
     fn origin(&mut self) -> Origin {
@@ -139,7 +148,7 @@ impl Dice {
         Leased {
             key: self.key(),
             deadline: self.time(),
-            worker: self.maybe(Self::text),
+            worker: self.maybe(Self::name),
             pop_id: self.maybe(Self::text),
         }
     }
@@ -164,15 +173,15 @@ impl Dice {
             }),
             2 => EventKind::Failed { key: self.key() },
             3 => EventKind::Dropped { key: self.key(), origin: self.origin() },
-            4 => EventKind::TakenOver { key: self.key(), owner: self.text() },
+            4 => EventKind::TakenOver { key: self.key(), owner: self.name() },
             5 => EventKind::Leased(self.leased()),
             6 => EventKind::Extended { key: self.key(), deadline: self.time() },
-            7 => EventKind::Settled { key: self.key(), token: self.number(), ending: self.ending() },
+            7 => EventKind::Settled { key: self.key(), token: self.token(), ending: self.ending() },
             8 => EventKind::DelayElapsed { key: self.key() },
             9 => EventKind::Forgotten { key: self.key() },
             10 => EventKind::Redriven { key: self.key() },
             11 => EventKind::Removed { key: self.key() },
-            12 => EventKind::Seeded { key: self.key(), owner: self.maybe(Self::text), object: self.object() },
+            12 => EventKind::Seeded { key: self.key(), owner: self.maybe(Self::name), object: self.object() },
             13 => EventKind::Populated,
             14 => EventKind::Configured { config: Arc::new(self.config()) },
             15 => EventKind::Paused,
@@ -181,9 +190,9 @@ impl Dice {
             18 => EventKind::Reopened,
             19 => EventKind::ResyncDue,
             20 => EventKind::Recovered,
-            21 => EventKind::ReplaceStarted { source: self.maybe(Self::text), first: self.0.bool() },
+            21 => EventKind::ReplaceStarted { source: self.maybe(Self::name), first: self.0.bool() },
             _ => EventKind::ReplaceEnded(ReplaceEnded {
-                source: self.maybe(Self::text),
+                source: self.maybe(Self::name),
                 first: self.0.bool(),
                 aborted: self.0.bool(),
                 counts: self.counts(),
@@ -222,11 +231,11 @@ impl Dice {
 
     fn lease(&mut self) -> Lease {
         Lease {
-            token: self.number(),
+            token: self.token(),
             deadline: self.time(),
             since: self.time(),
             length: self.span(),
-            worker: self.maybe(Self::text),
+            worker: self.maybe(Self::name),
             pop_id: self.maybe(Self::text),
             former: self.turn(),
             dropped_delay: self.maybe(Self::delay),
@@ -258,7 +267,7 @@ impl Dice {
             known: self.maybe(|dice| Known {
                 object: dice.object(),
                 rv: dice.number(),
-                owner: dice.maybe(Self::text),
+                owner: dice.maybe(Self::name),
             }),
             waiting: self.list(Self::delta),
             leased: self.list(Self::delta),
@@ -330,11 +339,11 @@ impl Dice {
                 InitialList::Aborted { populated: false },
                 InitialList::Complete,
             ]),
-            settled: self.list(|dice| (dice.number(), dice.of(&outcomes))),
+            settled: self.list(|dice| (dice.token(), dice.of(&outcomes))),
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
             next_resync: self.maybe(Self::time),
             last_replace: self.maybe(|dice| LastReplace {
-                source: dice.maybe(Self::text),
+                source: dice.maybe(Self::name),
                 counts: dice.counts(),
                 started: dice.time(),
                 ended: dice.maybe(Self::time),
@@ -363,8 +372,8 @@ fn random_keys_are_read_back() {
     let mut decoder = Decoder::new();
     for seed in 0..STATES {
         let state = Dice(Rng::with_seed(seed)).key_state();
-        let row = key_row(QueueId(1), 2, &state);
-        assert_eq!(decoder.key(&row), Ok((2, state)), "seed {seed}");
+        let row = key_row(QueueId(1), Slot::new(2), &state);
+        assert_eq!(decoder.key(&row), Ok((Slot::new(2), state)), "seed {seed}");
     }
 }
 

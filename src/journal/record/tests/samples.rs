@@ -12,6 +12,7 @@ use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use crate::engine::id::{Slot, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
@@ -121,7 +122,11 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Leased(Leased { worker: Some("worker-1".into()), pop_id: Some("p-77".into()), ..leased }),
         EventKind::Extended { key: key(), deadline: at(90) },
     ]);
-    kinds.extend(endings().into_iter().map(|ending| EventKind::Settled { key: key(), token: 25, ending }));
+    kinds.extend(endings().into_iter().map(|ending| EventKind::Settled {
+        key: key(),
+        token: Token::new(25),
+        ending,
+    }));
     kinds.extend([
         EventKind::DelayElapsed { key: key() },
         EventKind::Forgotten { key: key() },
@@ -295,7 +300,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
 /// A lease with only its required fields, and one with all fields.
 fn leases(turn: ReadyPosition) -> [Lease; 2] {
     let bare = Lease {
-        token: 42,
+        token: Token::new(42),
         deadline: at(72),
         since: at(42),
         length: Duration::from_secs(30),
@@ -356,7 +361,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         paused: true,
         closed: true,
         initial: InitialList::Aborted { populated: true },
-        settled: outcomes.to_vec(),
+        settled: outcomes.map(|(token, outcome)| (Token::new(token), outcome)).to_vec(),
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         next_resync: Some(at(129_600)),
         last_replace: Some(replace),
@@ -388,5 +393,5 @@ pub(super) fn identity() -> Identity {
 }
 
 pub(super) fn removed() -> RemovedKey {
-    RemovedKey { key: key(), slot: 7, rv: 44 }
+    RemovedKey { key: key(), slot: Slot::new(7), rv: 44 }
 }

@@ -3,7 +3,7 @@
 use deltaq::engine::Queue;
 use deltaq::engine::command::Item;
 use deltaq::engine::config::Mode;
-use deltaq::engine::delta::Rv;
+use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::schedule::Place;
 
 use super::{Acked, Call, Held, KeyBook, Kind, Moment, carried, number};
@@ -48,7 +48,7 @@ impl KeyBook {
 
     /// A lease that was answered for the first time.
     pub(super) fn leased(&mut self, item: &Item, mode: Mode, shown: Shown) -> Result<(), Violation> {
-        let token = item.token;
+        let token = item.token.rv();
         self.leases.insert(token, Held::of(item));
         let before = self.leases.range(..token).next_back().map(|(first, held)| (*first, held, token));
         let behind = self.leases.range(token + 1..).next();
@@ -79,7 +79,7 @@ impl KeyBook {
 
     /// A lease that was answered before.
     pub(super) fn leased_again(&self, item: &Item) -> Result<(), Violation> {
-        let before = self.leases.get(&item.token).ok_or("one token for two keys")?;
+        let before = self.leases.get(&item.token.rv()).ok_or("one token for two keys")?;
         let again = Held::of(item);
         if before.objects == again.objects && before.first_rv == again.first_rv {
             Ok(())
@@ -148,7 +148,7 @@ impl KeyBook {
 
     /// Leases that were answered, and can't have ended, are live.
     pub(super) fn check_leases(&self, now_us: u64, queue: &Queue) -> Result<(), Violation> {
-        let is_live = |token: Rv| queue.schedule().leased_at(token).is_some();
+        let is_live = |token: Rv| queue.schedule().leased_at(Token::new(token)).is_some();
         let mut held = self.leases.iter().filter(|(_, held)| held.ended.is_none());
         match held.find(|(token, held)| !held.may_have_ended(now_us) && !is_live(**token)) {
             Some((token, held)) => Err(format!("lease {token} was answered and is gone: {held:?}")),
