@@ -17,13 +17,13 @@ check:
 
 # The tests without their long forms, in under a minute once they are built; `just quick engine::` filters by name.
 quick *filter:
-    PATH="$(./scripts/tools.sh):$PATH" cargo nextest run --locked --profile quick {{filter}}
+    PATH="$(./scripts/tools.sh):$PATH" cargo nextest run --workspace --locked --profile quick {{filter}}
 
 # Format and lints, without running tests.
 lint:
     cargo fmt --check
-    cargo clippy --all-targets --locked -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
 # Simulated runs of the service with faults; one seed is one run.
 simulate seeds="100000":

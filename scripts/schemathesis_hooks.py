@@ -7,6 +7,16 @@ rules between parts are only in the text of its descriptions.
 import json
 
 import schemathesis
+from hypothesis import strategies
+
+# The document describes the range of a duration in words, so the valid ones are generated here.
+for name, durations in {
+    "duration-wait": ["0s", "1us", "25ms", "0100ms"],
+    "duration-lease": ["1s", "1500ms", "30s", "060s", "12h", "43200000000us"],
+    "duration-delay": ["0s", "5ms", "30s", "5m", "36h", "366d"],
+    "duration-text": ["1s", "1500ms", "30s", "10h", "7d"],
+}.items():
+    schemathesis.openapi.format(name, strategies.sampled_from(durations))
 
 
 @schemathesis.serializer("application/x-ndjson")

@@ -17,14 +17,14 @@ step "dependency rules"
 cargo deny --locked check --hide-inclusion-graph bans licenses sources
 
 step "clippy"
-cargo clippy --all-targets --locked -- -D warnings
+cargo clippy --workspace --all-targets --locked -- -D warnings
 
 step "docs"
-RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --locked
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
 step "tests"
 # There are no doctests: tests/it/tidy.rs checks that.
-cargo nextest run --locked
+cargo nextest run --workspace --locked
 
 step "API against its description"
 # The tests have just built this binary.

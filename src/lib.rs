@@ -11,12 +11,10 @@ pub mod causes;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod duration;
 pub mod engine;
 pub mod http;
 pub mod instant;
 pub mod journal;
-pub mod json;
 pub mod lifecycle;
 pub mod name;
 pub mod offline;
@@ -25,3 +23,5 @@ pub mod service;
 pub mod spans;
 pub mod supervisor;
 pub mod telemetry;
+
+pub use deltaq_types::duration;

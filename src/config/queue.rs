@@ -1,9 +1,9 @@
 //! The settings of a queue: the section `[queue_defaults]`, and `config` of the HTTP API.
 //!
-//! These are plain serde values, not the engine's types; `http::wire::config` converts them.
+//! These are plain serde values, not the engine's types; `http::wire::config` converts them. Replies of the API have the type
+//! `deltaq_types::QueueConfig` of the same form.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
-use utoipa::ToSchema;
 
 use super::range::{self, CENTURY, HOURS_12, SEC, U32_MAX, US, WHOLE_MAX};
 use super::{Fault, QUEUE_SECTION};
@@ -14,15 +14,13 @@ use crate::engine::limits::KEY_POINTERS_MAX;
 const JITTER: f64 = 0.1;
 
 /// The settings of a queue: the section `[queue_defaults]`, and `config` of the API.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[schema(as = QueueConfig)]
 pub struct QueueDefaults {
     /// What a pop delivers.
     pub mode: Mode,
     /// Pointers to the values that make up the key of an object, joined by `/`.
     #[serde(deserialize_with = "key_parts")]
-    #[schema(min_items = 1, max_items = 8)]
     pub key: Vec<KeyPart>,
     /// Whether the queue keeps the objects that consumers have acknowledged.
     pub known_objects: bool,
@@ -30,11 +28,9 @@ pub struct QueueDefaults {
     pub emit_replaced: bool,
     /// Length of a lease unless the pop sets one; a duration from 1s to 12h.
     #[serde(deserialize_with = "range::span::<SEC, HOURS_12, _>")]
-    #[schema(value_type = String, examples("30s"))]
     pub lease: DurationText,
     /// Failures after which a key is parked; 0 never parks.
     #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
-    #[schema(value_type = u64, minimum = 0, maximum = 4_294_967_295_i64)]
     pub max_failures: u32,
     /// The backoff of a failed key.
     #[serde(deserialize_with = "range::table")]
@@ -45,23 +41,18 @@ pub struct QueueDefaults {
         deserialize_with = "range::optional_span::<SEC, CENTURY, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, examples("10h"))]
     pub resync_period: Option<DurationText>,
     /// Most keys of the queue, known keys included.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000_000, _, _>")]
-    #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub max_keys: usize,
     /// Longest object, in bytes of JSON.
     #[serde(deserialize_with = "range::whole::<2, { 1 << 30 }, _, _>")]
-    #[schema(minimum = 2, maximum = 1_073_741_824)]
     pub max_object_bytes: usize,
     /// Most waiting deltas of a key; past it the oldest are merged.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000_000, _, _>")]
-    #[schema(minimum = 2, maximum = 1_000_000_000)]
     pub max_deltas_per_key: usize,
     /// Most bytes of waiting objects of a key; past it the oldest are merged.
     #[serde(deserialize_with = "range::whole::<1, { 1 << 40 }, _, _>")]
-    #[schema(minimum = 1, maximum = 1_099_511_627_776_i64)]
     pub max_bytes_per_key: usize,
     /// Replace refuses to delete more than this percentage of a source's keys; unset is no limit.
     #[serde(
@@ -69,7 +60,6 @@ pub struct QueueDefaults {
         deserialize_with = "range::optional_number::<100, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(minimum = 0, maximum = 100)]
     pub max_delete_percent: Option<f64>,
     /// Replace refuses to delete more keys than this; unset is no limit.
     #[serde(
@@ -77,7 +67,6 @@ pub struct QueueDefaults {
         deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
     pub max_deletes: Option<u64>,
     /// How long events are kept.
     #[serde(default, deserialize_with = "range::table")]
@@ -85,7 +74,7 @@ pub struct QueueDefaults {
 }
 
 /// What a pop delivers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// All deltas since the last acknowledgement (DeltaFIFO).
@@ -97,7 +86,7 @@ pub enum Mode {
 }
 
 /// One part of a key: `"/name"`, or `{ pointer = "/namespace", optional = true }`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum KeyPart {
     /// A JSON pointer (RFC 6901) to a required value.
@@ -107,7 +96,7 @@ pub enum KeyPart {
 }
 
 /// The long form of a [`KeyPart`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedKeyPart {
     /// The JSON pointer (RFC 6901) to the value.
@@ -118,7 +107,7 @@ pub struct DetailedKeyPart {
 }
 
 /// The backoff of a failed key: the longest wait of the configured limiters, capped by `max_wait`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimiter {
     /// The wait doubles with every failure.
@@ -136,62 +125,53 @@ pub struct RateLimiter {
         deserialize_with = "range::optional_span::<0, CENTURY, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, examples("1h"))]
     pub max_wait: Option<DurationText>,
     /// Largest part of the wait that is added at random, so that keys that failed together do not return together.
     #[serde(default = "jitter", deserialize_with = "jitter_or_default")]
-    #[schema(minimum = 0, maximum = 1)]
     pub jitter: f64,
 }
 
 /// `base` after the first failure, then twice as long each time, up to `max`; both are durations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ItemExponential {
     /// The first wait.
     #[serde(deserialize_with = "range::span::<US, CENTURY, _>")]
-    #[schema(value_type = String, examples("30s"))]
     pub base: DurationText,
     /// The longest wait.
     #[serde(deserialize_with = "range::span::<US, CENTURY, _>")]
-    #[schema(value_type = String, examples("30s"))]
     pub max: DurationText,
 }
 
 /// `fast` for the first `max_fast` failures, then `slow`; both are durations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ItemFastSlow {
     /// The wait after each of the first failures.
     #[serde(deserialize_with = "range::span::<0, CENTURY, _>")]
-    #[schema(value_type = String, examples("30s"))]
     pub fast: DurationText,
     /// The wait after each later failure.
     #[serde(deserialize_with = "range::span::<0, CENTURY, _>")]
-    #[schema(value_type = String, examples("30s"))]
     pub slow: DurationText,
     /// Number of failures that count as the first.
     #[serde(deserialize_with = "range::whole::<0, U32_MAX, _, _>")]
-    #[schema(value_type = u64, minimum = 0, maximum = 4_294_967_295_i64)]
     pub max_fast: u32,
 }
 
 /// A token bucket.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// Tokens added per second.
     #[serde(deserialize_with = "range::positive::<1_000_000_000, _>")]
-    #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub qps: f64,
     /// Most tokens in the bucket.
     #[serde(deserialize_with = "range::whole::<1, U32_MAX, _, _>")]
-    #[schema(value_type = u64, minimum = 1, maximum = 4_294_967_295_i64)]
     pub burst: u32,
 }
 
 /// How long events are kept once the queue no longer needs them to recover.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
     /// Age of the oldest event kept, a duration; unset leaves the limit to `bytes`.
@@ -200,7 +180,6 @@ pub struct Retention {
         deserialize_with = "range::optional_span::<SEC, CENTURY, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<String>, examples("7d"))]
     pub age: Option<DurationText>,
     /// Most bytes of events kept; unset keeps as many as the queue's state takes, at least 64 MiB.
     #[serde(
@@ -208,7 +187,6 @@ pub struct Retention {
         deserialize_with = "range::optional_whole::<0, WHOLE_MAX, _, _>",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(minimum = 0, maximum = 9_223_372_036_854_775_807_i64)]
     pub bytes: Option<u64>,
 }
 

@@ -320,11 +320,11 @@ fn the_schema_of_the_api_has_the_ranges_of_the_settings() {
     use utoipa::PartialSchema as _;
 
     let schemas = [
-        ("", serde_json::to_value(QueueDefaults::schema())),
-        ("rate_limiter.", serde_json::to_value(queue::RateLimiter::schema())),
-        ("rate_limiter.item_fast_slow.", serde_json::to_value(queue::ItemFastSlow::schema())),
-        ("rate_limiter.bucket.", serde_json::to_value(queue::Bucket::schema())),
-        ("retention.", serde_json::to_value(queue::Retention::schema())),
+        ("", serde_json::to_value(deltaq_types::QueueConfig::schema())),
+        ("rate_limiter.", serde_json::to_value(deltaq_types::RateLimiter::schema())),
+        ("rate_limiter.item_fast_slow.", serde_json::to_value(deltaq_types::ItemFastSlow::schema())),
+        ("rate_limiter.bucket.", serde_json::to_value(deltaq_types::Bucket::schema())),
+        ("retention.", serde_json::to_value(deltaq_types::Retention::schema())),
     ];
     let mut checked = 0;
     for (prefix, schema) in schemas {

@@ -46,6 +46,12 @@ impl Object {
         &self.0
     }
 
+    /// The JSON text, shared.
+    #[must_use]
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+
     /// Length of the JSON text in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {

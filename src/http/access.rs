@@ -64,7 +64,7 @@ fn refusal(visit: &Visit, denied: Denied) -> Problem {
         Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
         Denied::Expired { at_us, name } => {
             let _known = visit.expired.set(name);
-            let at = super::wire::instant(crate::engine::time::Time::from_micros(at_us));
+            let at = deltaq_types::Timestamp::from_micros(at_us);
             Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
         }
     }

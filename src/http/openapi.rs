@@ -7,15 +7,15 @@ pub(super) mod answers;
 pub(super) mod params;
 pub mod terms;
 
-mod pattern;
 mod settings;
 
+use deltaq_types::{
+    DeltaCall, EventDocument, ItemDocument, KnownDocument, Page, ProblemDocument, QueueConfig, SeedCall,
+};
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::routes::{consume, history, look, operate, produce, queues, seed};
-use super::state::HttpLimits;
-use super::wire;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -36,10 +36,8 @@ use super::wire;
         operate::livez, operate::readyz, operate::info, operate::openapi_json, operate::problem,
     ),
     components(schemas(
-        wire::ProblemDocument, wire::DeltaCall<'static>, wire::SeedCall<'static>,
-        wire::Page<wire::ItemDocument>, wire::Page<wire::KnownDocument>,
-        wire::Page<wire::EventDocument>,
-        crate::config::queue::QueueDefaults,
+        ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<KnownDocument>,
+        Page<EventDocument>, QueueConfig, terms::Wait,
     )),
     tags(
         (name = "queues", description = "Queues themselves."),
@@ -51,17 +49,16 @@ use super::wire;
 )]
 struct Api;
 
-/// The document, with the bounds of this server; and whether it has tokens, of which calls then need one.
+/// The document of a server with or without tokens.
 #[must_use]
-pub fn document(limits: &HttpLimits, has_tokens: bool) -> Value {
+pub fn document(has_tokens: bool) -> Value {
     let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
     if let Some(components) = document.get_mut("components").and_then(Value::as_object_mut) {
         components.insert("headers".to_owned(), answers::headers());
         components.insert("securitySchemes".to_owned(), security_schemes());
         components.insert("responses".to_owned(), answers::shared().into());
         if let Some(schemas) = components.get_mut("schemas").and_then(Value::as_object_mut) {
-            settings::complete(schemas);
-            terms::insert_all(schemas, limits);
+            terms::insert_all(schemas);
             schemas.sort_keys();
         }
     }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::wire::ViolationDocument;
+use super::wire;
 use crate::admission::{self, Unfit};
 use crate::engine::event::ReplaceCounts;
 use crate::engine::excerpt::cut;
@@ -458,7 +458,7 @@ impl From<Unfit> for Problem {
         let detail = unfit.to_string();
         match unfit {
             Unfit::Invalid(violations) => {
-                let errors: Vec<_> = violations.into_iter().map(ViolationDocument::from).collect();
+                let errors: Vec<_> = violations.into_iter().map(wire::violation).collect();
                 Self::new(Code::InvalidObject, detail).with_default("errors", errors)
             }
             Unfit::TooLarge { limit } => Self::new(Code::ObjectTooLarge, detail).with("limit", limit),

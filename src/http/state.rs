@@ -70,7 +70,7 @@ impl AppState {
         let has_tokens = !self.gate.access.is_open();
         let [open, guarded] = &*self.0.openapi;
         let written = if has_tokens { guarded } else { open };
-        written.get_or_init(|| openapi::document(&self.limits, has_tokens).to_string().into()).clone()
+        written.get_or_init(|| openapi::document(has_tokens).to_string().into()).clone()
     }
 
     /// What comes of a task in the runtime of the process: one that may compute for long would hold up all connections of

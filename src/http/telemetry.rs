@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use deltaq_types::Timestamp;
 
 use super::operations::{Class as Limit, Permission};
 use super::problem::{self, Code, Problem};
@@ -15,7 +16,6 @@ use crate::access;
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
 use crate::engine::excerpt::Excerpt;
-use crate::engine::time::Time;
 use crate::spans;
 
 /// A pop that is refused before it is looked at has settled nothing, and says so in the words of all others. Of one
@@ -128,7 +128,7 @@ impl Observed {
         let Some(class) = self.class(status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
         visit.state.audit.record(class, who, || Line {
-            time: super::wire::instant(Time::from_micros(visit.state.clock.wall_us())),
+            time: Timestamp::from_micros(visit.state.clock.wall_us()).to_string(),
             request_id: &visit.id,
             who,
             from: visit.peer().map(Peer::client),

@@ -60,6 +60,6 @@ async fn report(audit: Audit, clock: Clock, ending: CancellationToken) {
             () = tokio::time::sleep(REPORT_PERIOD) => {}
             () = ending.cancelled() => {}
         }
-        audit.record_suppressed(&wire::instant(Time::from_micros(clock.wall_us())));
+        audit.record_suppressed(&wire::timestamp(Time::from_micros(clock.wall_us())).to_string());
     }
 }

@@ -3,6 +3,8 @@
 //! The clock stands still unless a test moves it, so instants and durations are part of what is kept; what is drawn at
 //! random (incarnations, request ids) is replaced by its name.
 
+mod types;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +117,9 @@ impl Talk {
             }
         }
         let is_lines = head.headers.get("content-type").is_some_and(|kind| kind == "application/x-ndjson");
+        if self.last.is_object() && !is_lines {
+            types::check(method, path, head.status.as_u16(), &text);
+        }
         let pretty = serde_json::to_string_pretty(&self.last).unwrap_or_default();
         let _ = writeln!(said, "{}", if self.last.is_null() || is_lines { text.trim_end() } else { &pretty });
         let said = self.redacted(said);

@@ -1,69 +1,30 @@
-//! The settings of a queue in the document, and the document that changes them.
+//! The schema of the body that changes the settings of a queue, derived from the schema of the settings.
 
 use serde_json::{Map, Value, json};
 
-use crate::admission::limits::PRUNE_POINTERS_MAX;
+/// Parts of the settings in which the server refuses unknown fields.
+const PARTS: [&str; 4] = ["ItemExponential", "ItemFastSlow", "Bucket", "DetailedKeyPart"];
+/// Parts of the settings in which null stands for a default.
+const NULLABLE: [&str; 2] = ["RateLimiter", "Retention"];
 
-/// Adds the settings that the settings file does not have, and the form of pointers.
-pub(super) fn complete(schemas: &mut Map<String, Value>) {
-    let properties = schemas.get_mut("QueueConfig").and_then(|schema| schema.get_mut("properties"));
-    if let (Some(properties), Value::Object(admission)) =
-        (properties.and_then(Value::as_object_mut), admission())
-    {
-        properties.extend(admission);
-    }
-    if let Some(part) =
-        schemas.get_mut("DetailedKeyPart").and_then(|part| part.pointer_mut("/properties/pointer"))
-    {
-        merge(part, pointer());
-    }
-    if let Some(part) = schemas.get_mut("KeyPart").and_then(|part| part.pointer_mut("/oneOf/0")) {
-        merge(part, pointer());
-    }
-}
-
-/// What is asked of objects and done to them.
-fn admission() -> Value {
-    let mut pointers = json!({ "type": "string" });
-    merge(&mut pointers, pointer());
-    json!({
-        "schema": {
-            "type": "object",
-            "additionalProperties": true,
-            "description": "A JSON Schema that objects must satisfy, and whose defaults are filled in; unset is none.",
-            "examples": [{ "required": ["price"], "properties": { "price": { "type": "number" } } }],
-        },
-        "prune": {
-            "type": "array",
-            "items": pointers,
-            "maxItems": PRUNE_POINTERS_MAX,
-            "description": "Pointers to the members that are removed from objects; unset is none.",
-        },
-    })
-}
-
-/// Any of the settings, or null for the default.
+/// The schema of a PUT: any of the settings, or null for the default.
 pub(super) fn patch(schemas: &mut Map<String, Value>) -> Value {
-    for nested in ["RateLimiter", "Retention"] {
-        let patch = schemas.get(nested).map(patch_of);
-        schemas.insert(format!("{nested}Patch"), patch.unwrap_or_default());
+    for name in PARTS {
+        if let Some(part) = schemas.get_mut(name).and_then(Value::as_object_mut) {
+            part.insert("additionalProperties".to_owned(), false.into());
+        }
+    }
+    if let Some(pointer) = schemas.get_mut("KeyPart").and_then(|part| part.pointer_mut("/oneOf/0")) {
+        *pointer = super::terms::reference("JsonPointer");
+    }
+    for name in NULLABLE {
+        let patch = schemas.get(name).map(patch_of);
+        schemas.insert(format!("{name}Patch"), patch.unwrap_or_default());
     }
     schemas.get("QueueConfig").map(patch_of).unwrap_or_default()
 }
 
-/// RFC 6901, without the empty pointer.
-fn pointer() -> Value {
-    json!({ "pattern": "^/([^~]|~[01])*$" })
-}
-
-fn merge(schema: &mut Value, more: Value) {
-    if let (Some(schema), Value::Object(more)) = (schema.as_object_mut(), more) {
-        schema.remove("format");
-        schema.extend(more);
-    }
-}
-
-/// The same properties, each of them optional and null for its default.
+/// The same properties, all optional and nullable.
 fn patch_of(schema: &Value) -> Value {
     let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let nullable = properties.into_iter().map(|(name, property)| (name, or_null(property)));
@@ -76,8 +37,8 @@ fn patch_of(schema: &Value) -> Value {
 
 fn or_null(mut property: Value) -> Value {
     if let Some(reference) = property.get_mut("$ref")
-        && let Some(name @ ("RateLimiter" | "Retention")) =
-            reference.as_str().and_then(|path| path.rsplit('/').next())
+        && let Some(name) = reference.as_str().and_then(|path| path.rsplit('/').next())
+        && NULLABLE.contains(&name)
     {
         *reference = format!("#/components/schemas/{name}Patch").into();
     }

@@ -1,26 +1,21 @@
-//! The words of the API that are more than a string or a number: how a key, a name or a duration is
-//! written. Each is one named schema of the document, exactly as wide as what the server takes.
+//! Schemas of parameters and bodies that are more than a string or a number. Each is one named schema of the document.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
+pub use deltaq_types::terms::{Count, Delay, Key, Label, LeaseLength, Wait};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::{pattern, settings};
-use crate::duration::format;
-use crate::engine::limits::{ERROR_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
+use super::settings;
 use crate::http::problem::Code;
-use crate::http::routes::consume::{LEASE_MAX, LEASE_MIN, POP_MAX};
+use crate::http::routes::consume::POP_MAX;
 use crate::http::routes::look::{PAGE_MAX, STATES};
-use crate::http::routes::produce::DELAY_MAX;
-use crate::http::state::HttpLimits;
 
-/// Names of schemas, for the handlers' descriptions; what they stand for is in [`insert_all`].
+/// Declares marker types that stand for named schemas, and the function that adds the schemas to the document.
 macro_rules! terms {
-    ($schemas:ident, $limits:ident; $($(#[doc = $doc:literal])* $name:ident = $schema:expr;)*) => {
+    ($schemas:ident; $($(#[doc = $doc:literal])* $name:ident = $schema:expr;)*) => {
         $(
             $(#[doc = $doc])*
             #[derive(Debug)]
@@ -39,8 +34,8 @@ macro_rules! terms {
             }
         )*
 
-        /// Puts every term among the schemas.
-        pub(super) fn insert_all($schemas: &mut Map<String, Value>, $limits: &HttpLimits) {
+        /// Adds the schemas to those of the document.
+        pub(super) fn insert_all($schemas: &mut Map<String, Value>) {
             $(
                 let mut schema: Value = $schema;
                 if let Some(members) = schema.as_object_mut() {
@@ -52,10 +47,7 @@ macro_rules! terms {
     };
 }
 
-/// Text without control characters.
-const PLAIN: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
-
-terms! { schemas, limits;
+terms! { schemas;
     /// The name of a queue.
     QueueName = json!({
         "type": "string",
@@ -64,75 +56,43 @@ terms! { schemas, limits;
         "maxLength": crate::name::NAME_BYTES_MAX,
         "examples": ["prices"],
     });
-    /// A key: text without control characters, 1 to 1,024 bytes long in UTF-8.
-    Key = json!({
-        "type": "string",
-        "pattern": PLAIN,
-        "minLength": 1,
-        "maxLength": KEY_BYTES_MAX,
-        "examples": ["sku-1"],
-    });
-    /// Who produces, works or asks: text without control characters, 1 to 256 bytes long in UTF-8.
-    Label = json!({ "type": "string", "pattern": PLAIN, "minLength": 1, "maxLength": NAME_BYTES_MAX });
-    /// Why work failed; at most 4,096 bytes long in UTF-8.
-    Failure = json!({ "type": "string", "maxLength": ERROR_BYTES_MAX });
-    /// How long a call waits: a whole number and one of us, ms, s, m, h, d; at most server.max_wait.
-    Wait = duration(Duration::ZERO, limits.max_wait);
-    /// How long a lease lasts: a whole number and one of us, ms, s, m, h, d; from 1s to 12h.
-    LeaseLength = duration(LEASE_MIN, LEASE_MAX);
-    /// How long a key waits: a whole number and one of us, ms, s, m, h, d; at most 366d.
-    Delay = duration(Duration::ZERO, DELAY_MAX);
-    /// A switch.
+    /// True or false.
     Flag = json!({ "type": "boolean" });
     /// Most keys in one pop.
     PopMax = json!({ "type": "integer", "minimum": 1, "maximum": POP_MAX });
     /// Most entries of a page.
     PageLimit = json!({ "type": "integer", "minimum": 1, "maximum": PAGE_MAX });
-    /// A number of keys or objects.
-    Count = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
     /// A percentage.
     Percent = json!({ "type": "number", "minimum": 0, "maximum": 100 });
-    /// What the names or keys begin with.
+    /// The start of the names or keys.
     Prefix = json!({ "type": "string" });
     /// The code of a problem.
     ProblemName = json!({ "type": "string", "enum": Code::ALL.iter().map(|code| code.name()).collect::<Vec<_>>() });
-    /// Where a page before ended; opaque.
+    /// The `continue` of the previous page; opaque.
     Continue = json!({ "type": "string", "pattern": "^([0-9a-f]{2})+$" });
     /// States of an item, joined by commas.
     States = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", STATES.join("|")) });
-    /// What a pop adds to each item.
+    /// An addition to each item.
     With = json!({ "type": "string", "enum": ["known"] });
-    /// An entity tag, or several; answers with one of them are left out (304).
+    /// One or more entity tags; a reply with one of them is 304 without a body.
     EntityTags = json!({ "type": "string" });
-    /// Where in a trace a call was made: version, trace id, parent id and flags in lower-case hexadecimal digits.
+    /// The trace context of the call: version, trace id, parent id and flags in lower-case hexadecimal digits.
     Traceparent = json!({
         "type": "string",
         "examples": ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
     });
-    /// Settings to change, or to create a queue with.
+    /// Settings of a queue; null resets a setting to its default.
     QueuePatch = settings::patch(schemas);
-    /// An object exactly as it was sent: numbers keep every digit.
-    RawObject = json!({
-        "type": "object",
-        "additionalProperties": true,
-        "examples": [{ "key": "sku-1", "price": 10 }],
-    });
-    /// An object, or a list of objects; as NDJSON one object a line.
+    /// An object, or a list of objects; as NDJSON one object per line.
     Objects = one_or_many("RawObject");
-    /// A delta, or a list of deltas; as NDJSON one delta a line.
+    /// A delta, or a list of deltas; as NDJSON one delta per line.
     Deltas = one_or_many("DeltaCall");
-    /// A known object, or a list of them; as NDJSON one a line.
+    /// A known object, or a list of them; as NDJSON one per line.
     Seeds = one_or_many("SeedCall");
     /// A page of items, or with `key` one item.
     ItemsAnswer = json!({ "oneOf": [reference("Page_ItemDocument"), reference("ItemDocument")] });
     /// A page of known objects, or with `key` one of them.
     KnownAnswer = json!({ "oneOf": [reference("Page_KnownDocument"), reference("KnownDocument")] });
-}
-
-/// A duration from `min` to `max`: a whole number and one of us, ms, s, m, h, d.
-pub(super) fn duration(min: Duration, max: Duration) -> Value {
-    let range = format!("A duration from {} to {}.", format(min), format(max));
-    json!({ "type": "string", "description": range, "pattern": pattern::durations(min, max) })
 }
 
 pub(super) fn reference(name: &str) -> Value {

@@ -6,8 +6,6 @@ use axum::body::Body;
 use serde_json::Value;
 
 use super::*;
-use crate::config::Settings;
-use crate::http::HttpLimits;
 use crate::http::openapi;
 
 /// The document's spelling of a template.
@@ -17,7 +15,7 @@ fn described(path: &str) -> String {
 
 #[test]
 fn the_document_describes_the_table() {
-    let document = openapi::document(&HttpLimits::of(&Settings::default()), true);
+    let document = openapi::document(true);
     let mut documented = BTreeSet::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {

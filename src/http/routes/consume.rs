@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use deltaq_types::{
+    ExtendBody, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleAs, SettleBody,
+    SettleCall, SettledDocument, SettledList,
+};
 use foldhash::fast::RandomState;
 
 use super::produce::DELAY_MAX;
@@ -25,10 +29,7 @@ use crate::http::params::{read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::visit::{Counts, Visit};
-use crate::http::wire::{
-    ExtendBody, ExtendedDocument, ExtendedList, KeysBody, KeysCount, LeasesBody, PopBody, Popped, SettleBody,
-    SettleCall, SettleHow, SettledDocument, SettledList, popped, popped_bytes,
-};
+use crate::http::wire::{self, popped, popped_bytes};
 use crate::service::{FirstCommand, Handle, Name, PopCall};
 
 /// Most keys in one pop.
@@ -149,7 +150,7 @@ pub(in crate::http) async fn settle(
     )
 )]
 pub(in crate::http) async fn ack(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(call, SettleHow::Ack).await
+    settle_one_way(call, SettleAs::Ack).await
 }
 
 /// Say that work failed: the keys come back later.
@@ -163,7 +164,7 @@ pub(in crate::http) async fn ack(call: QueueCall) -> Result<Counted<SettledList>
     )
 )]
 pub(in crate::http) async fn nack(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(call, SettleHow::Nack).await
+    settle_one_way(call, SettleAs::Nack).await
 }
 
 /// Give keys back to the tail of the line; no failure.
@@ -177,7 +178,7 @@ pub(in crate::http) async fn nack(call: QueueCall) -> Result<Counted<SettledList
     )
 )]
 pub(in crate::http) async fn release(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(call, SettleHow::Release).await
+    settle_one_way(call, SettleAs::Release).await
 }
 
 /// Park keys at once.
@@ -191,7 +192,7 @@ pub(in crate::http) async fn release(call: QueueCall) -> Result<Counted<SettledL
     )
 )]
 pub(in crate::http) async fn reject(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
-    settle_one_way(call, SettleHow::Reject).await
+    settle_one_way(call, SettleAs::Reject).await
 }
 
 /// Set the deadline of leases to now and a lease's length; it may shorten.
@@ -217,7 +218,7 @@ pub(in crate::http) async fn extend(
     let extended = handle.extend(&tokens, lease).await?;
     let moment = handle.moment();
     let pairs = body.leases.iter().zip(&extended);
-    let leases: Vec<_> = pairs.map(|(id, extended)| ExtendedDocument::new(id, *extended, moment)).collect();
+    let leases: Vec<_> = pairs.map(|(id, extended)| wire::extended(id, *extended, moment)).collect();
     if all_lost(extended.iter().map(|extended| matches!(extended, Extended::Stale { .. }))) {
         let list = serde_json::to_value(&leases).unwrap_or_default();
         return Err(lease_lost("extended").with("leases", list));
@@ -273,7 +274,7 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
         .collect()
 }
 
-async fn settle_one_way(call: QueueCall, how: SettleHow) -> Result<Counted<SettledList>, Problem> {
+async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Counted<SettledList>, Problem> {
     let QueueCall { state, name, incoming, visit, .. } = call;
     let body: LeasesBody = incoming.document().await?;
     // All leases share what is said of them, as the text of an error may be long.
@@ -328,14 +329,14 @@ fn read_settles(calls: &[SettleCall]) -> Result<Vec<How>, Problem> {
     hows.collect()
 }
 
-fn read_how(how: SettleHow, delay: Option<&str>, error: Option<&str>) -> Result<How, Problem> {
+fn read_how(how: SettleAs, delay: Option<&str>, error: Option<&str>) -> Result<How, Problem> {
     let wrong = |field: &str, detail: &'static str| {
         Err(Problem::new(Code::InvalidRequest, detail).with("field", field))
     };
-    if delay.is_some() && how != SettleHow::Nack {
+    if delay.is_some() && how != SettleAs::Nack {
         return wrong("delay", "delay goes with nack only");
     }
-    if error.is_some() && !matches!(how, SettleHow::Nack | SettleHow::Reject) {
+    if error.is_some() && !matches!(how, SettleAs::Nack | SettleAs::Reject) {
         return wrong("error", "error goes with nack and reject only");
     }
     let delay = delay.map(|text| read_duration(text, Duration::ZERO..=DELAY_MAX)).transpose();
@@ -347,10 +348,10 @@ fn read_how(how: SettleHow, delay: Option<&str>, error: Option<&str>) -> Result<
     }
     let error = error.map(Arc::from);
     Ok(match how {
-        SettleHow::Ack => How::Ack,
-        SettleHow::Nack => How::Nack { delay, error },
-        SettleHow::Release => How::Release,
-        SettleHow::Reject => How::Reject { error },
+        SettleAs::Ack => How::Ack,
+        SettleAs::Nack => How::Nack { delay, error },
+        SettleAs::Release => How::Release,
+        SettleAs::Reject => How::Reject { error },
     })
 }
 
@@ -382,5 +383,5 @@ fn settles_of(handle: &Handle, calls: &[SettleCall], hows: Vec<How>) -> Vec<Sett
 
 fn settled_documents(calls: Vec<SettleCall>, results: &[Settled]) -> Vec<SettledDocument> {
     let pairs = calls.into_iter().zip(results);
-    pairs.map(|(call, settled)| SettledDocument::new(call.lease, call.how, *settled)).collect()
+    pairs.map(|(call, settled)| wire::settled(call.lease, call.how, *settled)).collect()
 }

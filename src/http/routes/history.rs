@@ -1,5 +1,7 @@
 //! What has happened to a key, newest first, as far back as the journal is kept.
 
+use deltaq_types::{EventDocument, Page};
+
 use super::look::{PAGE_DEFAULT, PAGE_MAX};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
@@ -10,7 +12,7 @@ use crate::http::openapi::answers::{Always, OfQueue, Unavailable, Unprocessable}
 use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
-use crate::http::wire::{EventDocument, Page};
+use crate::http::wire;
 
 /// What has happened to a key, newest first.
 #[utoipa::path(
@@ -54,7 +56,7 @@ async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem
     let history = handle.history(key, before, limit).await?;
     let moment = handle.moment();
     Ok(Page {
-        items: history.events.iter().map(|event| EventDocument::new(&handle, event, moment)).collect(),
+        items: history.events.iter().map(|event| wire::event(&handle, event, moment)).collect(),
         next: history.next.map(|rv| cursor::encode(List::History, handle.incarnation(), &rv.to_string())),
         resource_version: history.resource_version,
     })

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use deltaq_types::{ItemDocument, KnownDocument, Page, SyncedDocument};
 use serde::Serialize;
 
 use crate::engine::Queue;
@@ -27,7 +28,7 @@ use crate::http::openapi::terms::{ItemsAnswer, KnownAnswer};
 use crate::http::params::{nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::wire::{ItemDocument, KnownDocument, Page, SyncedDocument};
+use crate::http::wire;
 use crate::service::{Handle, Moment};
 
 /// Entries of a page when the request does not say.
@@ -255,7 +256,7 @@ fn read_items(
                 let wanted = filter.worker.as_deref().is_none_or(|wanted| worker == Some(wanted));
                 if wanted && (state != 1 || schedule_state.is_delayed()) {
                     bytes += [&entry.waiting, &entry.leased].map(weight).iter().sum::<usize>();
-                    items.push(ItemDocument::new(handle, entry, moment));
+                    items.push(wire::item(handle, entry, moment));
                 }
             }
             next = Some(place);
@@ -314,8 +315,8 @@ pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, 
 
 async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
     let item = handle.read(|queue, moment| {
-        let entry = queue.table().get(key.as_str()).filter(|entry| ItemDocument::is_item(entry))?;
-        Some(ItemDocument::new(handle, entry, moment))
+        let entry = queue.table().get(key.as_str()).filter(|entry| wire::is_item(entry))?;
+        Some(wire::item(handle, entry, moment))
     });
     item.await?.map(Json).ok_or_else(|| no_key(key, "nothing waits, is leased, parked or has failed"))
 }
@@ -382,10 +383,10 @@ async fn known_page(
             }
             looked += 1;
             last = Some(&entry.key);
-            let document = KnownDocument::of(entry);
+            let document = wire::known(entry);
             let owned = |known: &KnownDocument| filter.source.is_none() || known.source == filter.source;
             if let Some(known) = document.filter(owned) {
-                bytes += known.object.0.bytes() + DELTA_BYTES;
+                bytes += known.object.as_str().len() + DELTA_BYTES;
                 items.push(known);
             }
         }
@@ -411,7 +412,7 @@ pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> 
 }
 
 async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Response, Problem> {
-    let known = handle.read(|queue, _| queue.table().get(key.as_str()).and_then(KnownDocument::of));
+    let known = handle.read(|queue, _| queue.table().get(key.as_str()).and_then(wire::known));
     let Some(known) = known.await? else { return Err(no_key(key, "no object is known")) };
     let etag = format!("\"{}-{}\"", handle.incarnation(), known.resource_version);
     let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
@@ -436,5 +437,5 @@ pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocumen
     let ReadCall { state, params, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let (synced, remaining) = state.registry.get(&name)?.wait_synced(wait).await?;
-    Ok(Json(SyncedDocument { synced, remaining }))
+    Ok(Json(SyncedDocument { synced, remaining: remaining as u64 }))
 }

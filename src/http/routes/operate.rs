@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use deltaq_types::{Info, InfoLimits, RawObject};
 
 use super::consume::{LEASE_MAX, POP_MAX};
 use super::look::PAGE_MAX;
@@ -13,9 +14,8 @@ use crate::http::call::ReadCall;
 use crate::http::counted::json;
 use crate::http::openapi::answers::{Always, NotFound, Unavailable};
 use crate::http::openapi::params::OfProblem;
-use crate::http::openapi::terms::RawObject;
 use crate::http::problem::{Code, Problem};
-use crate::http::wire::{Info, InfoLimits, millis};
+use crate::http::wire::millis;
 
 /// Whether the process runs.
 #[utoipa::path(
@@ -59,23 +59,23 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
 pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Json<Info>, Problem> {
     let limits = state.registry.limits();
     Ok(Json(Info {
-        name: "deltaq",
-        version: env!("CARGO_PKG_VERSION"),
-        durability: state.durability.as_str(),
+        name: "deltaq".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        durability: state.durability.as_str().to_owned(),
         uptime_ms: millis(state.clock.since(0)),
         limits: InfoLimits {
-            key_bytes: KEY_BYTES_MAX,
-            json_depth: JSON_DEPTH_MAX,
+            key_bytes: KEY_BYTES_MAX as u64,
+            json_depth: JSON_DEPTH_MAX as u64,
             pop_max: POP_MAX,
             wait: duration::format(state.limits.max_wait),
             lease: duration::format(LEASE_MAX),
             list_page: PAGE_MAX,
-            batch: state.limits.max_batch,
-            replace_objects: state.limits.max_replace_objects,
-            body_bytes: state.limits.max_body_bytes,
-            reply_bytes: state.limits.max_reply_bytes,
-            queues: limits.max_queues,
-            waiters: limits.max_waiters,
+            batch: state.limits.max_batch as u64,
+            replace_objects: state.limits.max_replace_objects as u64,
+            body_bytes: state.limits.max_body_bytes as u64,
+            reply_bytes: state.limits.max_reply_bytes as u64,
+            queues: limits.max_queues as u64,
+            waiters: limits.max_waiters as u64,
         },
     }))
 }

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Replaced};
+
 use super::consume::read_keys;
 use super::documents::{Document, documents};
 use super::reading::{
@@ -25,7 +27,7 @@ use crate::http::openapi::terms::{Deltas, Objects};
 use crate::http::params::{check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
-use crate::http::wire::{DeltaCall, DeltaCallKind, ForgetBody, KeysCount, Produced, Replaced};
+use crate::http::wire;
 use crate::service::{self, FirstCommand, Name};
 
 /// Longest delay of a produce call or a nack.
@@ -175,7 +177,7 @@ async fn apply<C: Send + Sync + 'static>(
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // It was deleted since the call came, which makes it anew.
             Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
-            produced => return Ok(produced?.into()),
+            produced => return Ok(wire::produced(produced?)),
         }
     }
     Err(Refusal::ConfigChanged.into())
@@ -185,9 +187,9 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
     let config = reader.config;
     let call: DeltaCall<'_> = document.envelope()?;
     let kind = match call.kind {
-        DeltaCallKind::Added => DeltaKind::Added,
-        DeltaCallKind::Updated => DeltaKind::Updated,
-        DeltaCallKind::Deleted => DeltaKind::Deleted,
+        DeltaCallType::Added => DeltaKind::Added,
+        DeltaCallType::Updated => DeltaKind::Updated,
+        DeltaCallType::Deleted => DeltaKind::Deleted,
     };
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = match call.object {
@@ -261,7 +263,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     if dry_run && state.registry.find(&name).is_none() {
         let dry_run = state.registry.dry_run(replace)?;
         let replaced = run_blocking(account, move || dry_run.run()).await?;
-        return Ok(Counted::of(&visit, replaced.into()));
+        return Ok(Counted::of(&visit, wire::replaced(replaced)));
     }
     let handle = state.registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
     let now = handle.config();
@@ -272,7 +274,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     }
     // The Replace goes on without its caller, and the bytes of its list count until it ends.
     let replaced = handle.replace(config, replace, account).await?;
-    Ok(Counted::of(&visit, replaced.into()))
+    Ok(Counted::of(&visit, wire::replaced(replaced)))
 }
 
 /// Hand out every known object again whose key has nothing waiting.
@@ -290,7 +292,7 @@ pub(in crate::http) async fn resync(
     incoming.nothing().await?;
     let handle = state.registry.get_or_create(&name, FirstCommand::Resync)?;
     let resynced = handle.resync(visit.trace()).await?;
-    Ok(Counted::of(&visit, resynced.into()))
+    Ok(Counted::of(&visit, wire::produced(resynced)))
 }
 
 /// Drop the failures of keys (client-go's Forget).

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use deltaq_types::{Page, PurgedDocument, QueueDocument};
 use tokio::sync::Semaphore;
 
 use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_lines};
@@ -24,7 +25,7 @@ use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::http::state::AppState;
 use crate::http::wire::admission::PatchDocument;
-use crate::http::wire::{ClosedDocument, Page, PurgedDocument, QueueDocument, config};
+use crate::http::wire::{self, config};
 use crate::service;
 use crate::service::{Handle, Incarnation, Name};
 
@@ -122,7 +123,7 @@ async fn list_page(
             Err(error) => return Err(Problem::from(error).with("queue", handle.name().as_str())),
         };
         bytes += schema_bytes(&document.config);
-        items.push(QueueDocument::from(&document));
+        items.push(wire::queue(&document));
     }
     let next = last.filter(|_| more).map(|name| cursor::encode(List::Queues, LIST, name.as_str()));
     Ok(Page { items, next, resource_version: state.registry.version() })
@@ -206,11 +207,11 @@ pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocumen
     post, path = "/v1/queues/{queue}/close", tag = "queues", operation_id = "close_queue",
     params(InQueue, CloseQuery),
     responses(
-        (status = 200, description = "The queue; with drain also whether it is drained.", body = ClosedDocument),
+        (status = 200, description = "The queue; with drain also whether it is drained.", body = QueueDocument),
         Always, OfQueue, OfBody,
     )
 )]
-pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<ClosedDocument>, Problem> {
+pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument>, Problem> {
     let QueueCall { state, name, params, incoming, .. } = call;
     let drain = params.flag("drain")?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?;
@@ -222,7 +223,7 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<ClosedDocumen
     handle.set_closed(true).await?;
     let drained = if drain { Some(handle.wait_drained(wait.unwrap_or_default()).await?) } else { None };
     let Json(queue) = document(&handle).await?;
-    Ok(Json(ClosedDocument { drained, queue }))
+    Ok(Json(QueueDocument { drained, ..queue }))
 }
 
 /// Drop what waits: ready and delayed keys, and what came behind leases.
@@ -255,5 +256,5 @@ async fn switch(
 }
 
 async fn document(handle: &Handle) -> Result<Json<QueueDocument>, Problem> {
-    Ok(Json(QueueDocument::from(&handle.document().await?)))
+    Ok(Json(wire::queue(&handle.document().await?)))
 }

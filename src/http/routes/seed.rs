@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use deltaq_types::{Produced, SeedCall};
+
 use super::documents::{Document, Documents};
 use super::reading::{
     BatchLimit, Fate, GATHERED_BYTES, Reader, Rules, empty_body, key_or_explicit, object_bytes_max,
@@ -20,7 +22,6 @@ use crate::http::openapi::params::InQueue;
 use crate::http::openapi::terms::Seeds;
 use crate::http::params::check_name;
 use crate::http::problem::Problem;
-use crate::http::wire::{Produced, SeedCall};
 use crate::service::FirstCommand;
 
 /// Put known objects in place without a delta: restoring, moving in.

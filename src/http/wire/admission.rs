@@ -4,29 +4,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use deltaq_types::{QueueConfig, RawObject};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::super::problem::Problem;
 use super::config::{invalid, of_engine};
 use crate::admission::{Admission, Schema};
-use crate::config::queue::QueueDefaults;
 use crate::engine::config::Config;
 use crate::engine::key::{KeySpec, Pointer};
-
-/// The settings of a queue as they are shown.
-#[derive(Debug, Serialize)]
-pub struct QueueSettings {
-    /// Those that the settings file has, too.
-    #[serde(flatten)]
-    common: QueueDefaults,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    schema: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    prune: Vec<String>,
-}
 
 /// Settings that a PUT names.
 #[derive(Debug, Default)]
@@ -53,15 +41,15 @@ pub(super) struct AdmissionPatch {
     prune: Option<Vec<Pointer>>,
 }
 
-impl From<&Config> for QueueSettings {
-    fn from(config: &Config) -> Self {
-        let admission = config.admission.as_deref();
-        let prune = admission.map_or(&[][..], Admission::prune);
-        Self {
-            common: of_engine(config),
-            schema: admission.and_then(Admission::schema).map(|schema| schema.as_raw().to_owned()),
-            prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
-        }
+/// The settings of a queue.
+#[must_use]
+pub fn settings(config: &Config) -> QueueConfig {
+    let admission = config.admission.as_deref();
+    let prune = admission.map_or(&[][..], Admission::prune);
+    QueueConfig {
+        schema: admission.and_then(Admission::schema).map(|schema| RawObject::from_valid(schema.as_str())),
+        prune: prune.iter().map(|pointer| pointer.text.to_string()).collect(),
+        ..of_engine(config)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use deltaq_types::{DetailedKeyPart, KeyPart, QueueConfig};
 use serde_json::{Map, Value};
 
 use super::super::params;
@@ -10,16 +11,16 @@ use super::super::problem::{Code, Problem};
 use super::admission::Patch;
 use crate::config::Fault;
 use crate::config::queue as words;
-use crate::config::queue::{DetailedKeyPart, KeyPart, QueueDefaults};
+use crate::config::queue::QueueDefaults;
 use crate::duration::DurationText;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::excerpt::{Excerpt, shortened};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 
-/// The document of an engine's settings.
+/// The settings of an engine's queue, without schema and prune.
 #[must_use]
-pub fn of_engine(config: &Config) -> QueueDefaults {
+pub fn of_engine(config: &Config) -> QueueConfig {
     let part = |pointer: &Pointer| {
         let text = pointer.text.to_string();
         if pointer.optional {
@@ -28,46 +29,56 @@ pub fn of_engine(config: &Config) -> QueueDefaults {
             KeyPart::Required(text)
         }
     };
-    let text =
-        |duration: Duration| DurationText::from_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
-    let limiter = &config.rate_limiter;
-    QueueDefaults {
+    QueueConfig {
         mode: match config.mode {
-            Mode::Delta => words::Mode::Delta,
-            Mode::Latest => words::Mode::Latest,
-            Mode::Keys => words::Mode::Keys,
+            Mode::Delta => deltaq_types::Mode::Delta,
+            Mode::Latest => deltaq_types::Mode::Latest,
+            Mode::Keys => deltaq_types::Mode::Keys,
         },
         key: config.key.pointers().iter().map(part).collect(),
         known_objects: config.known_objects,
         emit_replaced: config.emit_replaced,
         lease: text(config.lease),
-        max_failures: config.max_failures,
-        rate_limiter: words::RateLimiter {
-            item_exponential: limiter
-                .item_exponential
-                .as_ref()
-                .map(|limiter| words::ItemExponential { base: text(limiter.base), max: text(limiter.max) }),
-            item_fast_slow: limiter.item_fast_slow.as_ref().map(|limiter| words::ItemFastSlow {
-                fast: text(limiter.fast),
-                slow: text(limiter.slow),
-                max_fast: limiter.max_fast,
-            }),
-            bucket: limiter
-                .bucket
-                .as_ref()
-                .map(|bucket| words::Bucket { qps: bucket.qps, burst: bucket.burst }),
-            max_wait: limiter.max_wait.map(text),
-            jitter: limiter.jitter,
-        },
+        max_failures: config.max_failures.into(),
+        rate_limiter: rate_limiter(&config.rate_limiter),
         resync_period: config.resync_period.map(text),
-        max_keys: config.max_keys,
-        max_object_bytes: config.max_object_bytes,
-        max_deltas_per_key: config.max_deltas_per_key,
-        max_bytes_per_key: config.max_bytes_per_key,
+        max_keys: config.max_keys as u64,
+        max_object_bytes: config.max_object_bytes as u64,
+        max_deltas_per_key: config.max_deltas_per_key as u64,
+        max_bytes_per_key: config.max_bytes_per_key as u64,
         max_delete_percent: config.max_delete_percent,
         max_deletes: config.max_deletes,
-        retention: words::Retention { age: config.retention.age.map(text), bytes: config.retention.bytes },
+        retention: deltaq_types::Retention {
+            age: config.retention.age.map(text),
+            bytes: config.retention.bytes,
+        },
+        schema: None,
+        prune: Vec::new(),
     }
+}
+
+fn rate_limiter(limiter: &RateLimiter) -> deltaq_types::RateLimiter {
+    let RateLimiter { item_exponential, item_fast_slow, bucket, max_wait, jitter } = limiter;
+    deltaq_types::RateLimiter {
+        item_exponential: item_exponential.as_ref().map(|limiter| deltaq_types::ItemExponential {
+            base: text(limiter.base),
+            max: text(limiter.max),
+        }),
+        item_fast_slow: item_fast_slow.as_ref().map(|limiter| deltaq_types::ItemFastSlow {
+            fast: text(limiter.fast),
+            slow: text(limiter.slow),
+            max_fast: limiter.max_fast.into(),
+        }),
+        bucket: bucket
+            .as_ref()
+            .map(|bucket| deltaq_types::Bucket { qps: bucket.qps, burst: bucket.burst.into() }),
+        max_wait: max_wait.map(text),
+        jitter: *jitter,
+    }
+}
+
+fn text(duration: Duration) -> DurationText {
+    DurationText::from_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// The engine's settings of a document.
@@ -76,8 +87,8 @@ pub fn of_engine(config: &Config) -> QueueDefaults {
 /// [`Code::InvalidConfig`] for what only the engine's types refuse.
 pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
     let pointers = document.key.iter().map(|part| match part {
-        KeyPart::Required(text) => Pointer::parse(text, false),
-        KeyPart::Detailed(part) => Pointer::parse(&part.pointer, part.optional),
+        words::KeyPart::Required(text) => Pointer::parse(text, false),
+        words::KeyPart::Detailed(part) => Pointer::parse(&part.pointer, part.optional),
     });
     let pointers: Result<Vec<Pointer>, String> = pointers.collect();
     let limiter = &document.rate_limiter;
@@ -181,12 +192,37 @@ pub(super) fn invalid(field: &str, why: &str) -> Problem {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
     fn the_engine_and_the_settings_have_the_same_defaults() {
         assert_eq!(
             to_engine(&crate::config::Settings::default().queue_defaults).expect("the defaults are allowed"),
             Config::default()
         );
-        assert_eq!(to_engine(&of_engine(&Config::default())).expect("what was written"), Config::default());
+    }
+
+    #[test]
+    fn the_wire_and_the_settings_have_the_same_form() {
+        let limiter = RateLimiter {
+            item_fast_slow: Some(ItemFastSlow { fast: SECOND, slow: SECOND, max_fast: 3 }),
+            bucket: Some(Bucket { qps: 0.5, burst: 2 }),
+            max_wait: Some(SECOND),
+            ..RateLimiter::default()
+        };
+        let config = Config {
+            rate_limiter: limiter,
+            resync_period: Some(SECOND),
+            max_delete_percent: Some(1.0),
+            max_deletes: Some(5),
+            retention: Retention { age: Some(SECOND), bytes: Some(7) },
+            ..Config::default()
+        };
+        for config in [Config::default(), config] {
+            let wire = serde_json::to_value(of_engine(&config)).expect("it can be written");
+            let settings = QueueDefaults::from_json(wire.clone()).expect("they have the same form");
+            assert_eq!(serde_json::to_value(&settings).expect("it can be written"), wire);
+            assert_eq!(to_engine(&settings).expect("they are allowed"), config);
+        }
     }
 }

@@ -75,6 +75,7 @@ const SEARCHED: &[&str] = &[
     "justfile",
     "benches",
     "config",
+    "crates",
     "docs",
     "examples",
     "scripts",

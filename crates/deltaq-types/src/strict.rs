@@ -1,5 +1,5 @@
-//! Reading documents more strictly than serde does by itself: it would also take an array for a
-//! struct, by the order of its fields, and an object for a word, by its only member.
+//! Strict deserialization. By default serde accepts an array for a struct, by the order of its fields, and an object with one
+//! member for a word.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,9 +8,10 @@ use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer, StrDeseri
 use serde::de::{DeserializeSeed, Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::engine::excerpt::{EXCERPT_CHARS_MAX, cut};
+/// Longest name of a field, in bytes, and longest excerpt of a text in an error message, in characters.
+const EXCERPT_CHARS_MAX: usize = 200;
 
-/// A document that is an object.
+/// A document that must be a JSON object.
 #[derive(Debug)]
 pub struct Named<T>(pub T);
 
@@ -34,7 +35,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     }
 }
 
-/// The members of a document. A name that is too long for any field is refused before an error message repeats it.
+/// The members of a document. A name that is longer than any field's is refused before an error message repeats it.
 struct ShortNames<A>(A);
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for ShortNames<A> {
@@ -90,8 +91,8 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for ShortName<K> {
     }
 }
 
-/// Most entries of a list that are kept: one more than any list may have, so that a longer list is still refused. What
-/// follows is read and not kept.
+/// Most entries of a list that are stored: one more than any list may have, so that the caller still sees that a list is too
+/// long. Further entries are parsed and dropped.
 const ENTRIES_KEPT: usize = 10_001;
 
 fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
@@ -120,26 +121,39 @@ fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 }
 
 /// Reads a list of objects.
-pub(super) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     let all: Vec<Named<T>> = bounded(deserializer)?;
     Ok(all.into_iter().map(|named| named.0).collect())
 }
 
-/// Reads a list of texts.
-pub(super) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+/// Reads a list of strings.
+pub(crate) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     bounded(deserializer)
 }
 
-/// Reads a word, one of a few.
-pub(super) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+/// Reads a list of strings that is not null.
+pub(crate) fn present_texts<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    texts(deserializer).map(Some)
+}
+
+/// Reads a variant of an enum from a string.
+pub(crate) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     let word = String::deserialize(deserializer)?;
     T::deserialize(cut(&word).into_deserializer())
 }
 
-/// Reads a whole number, also one that is written as a fraction, such as 5.0; JSON does not tell them apart.
-pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+/// The part of a text that an error message may repeat.
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(EXCERPT_CHARS_MAX).map_or(text.len(), |(end, _)| end);
+    text.get(..end).unwrap_or_default()
+}
+
+/// Reads a whole number. JSON does not distinguish 5.0 from 5.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     let fraction = number.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
     let text = || fraction.and_then(|number| format!("{number}").parse().ok());
@@ -151,15 +165,17 @@ pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DeltaCall, PopBody};
-    use super::*;
+    use std::fmt::Debug;
 
-    fn error<'t, T: Deserialize<'t> + fmt::Debug>(text: &'t str) -> String {
+    use super::*;
+    use crate::{DeltaCall, PopBody};
+
+    fn error<'t, T: Deserialize<'t> + Debug>(text: &'t str) -> String {
         serde_json::from_str::<Named<T>>(text).expect_err(text).to_string()
     }
 
     #[test]
-    fn only_objects_with_names_are_read() {
+    fn arrays_and_objects_do_not_replace_structs_and_words() {
         assert!(error::<PopBody>("[]").contains("expected an object"));
         assert!(error::<PopBody>(r#"{"settle":[["1-1","ack"]]}"#).contains("expected an object"));
         assert!(error::<PopBody>(r#"{"settle":[{"lease":"1-1","as":{"ack":null}}]}"#).contains("a string"));

@@ -1,10 +1,9 @@
-//! The API's way to write a duration: a whole number and a unit, `250ms`, `30s`, `5m`, `36h`.
+//! Durations as text: a whole number and a unit, `250ms`, `30s`, `5m`, `36h`.
 //!
-//! It is not a general parser: no sign, no fraction, no spaces, no sums such as `1h30m`. One text has one meaning, and
-//! what [`format()`] writes, [`parse`] reads back to the same value.
+//! The parser accepts no sign, no fraction, no spaces and no sums such as `1h30m`. [`parse`] reads each text that
+//! [`format()`] writes back to the same value.
 //!
-//! Invariant: every duration that comes from here is a whole number of microseconds that fits in 64 bits, which is what
-//! the engine computes in.
+//! Invariant: every duration of this module is a whole number of microseconds that fits in 64 bits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Units with their length in microseconds, longest first, so that [`format()`] may take the first that divides.
-pub(crate) const UNITS: [(&str, u64); 6] = [
+/// Units with their length in microseconds, longest first: [`format()`] takes the first one that divides.
+const UNITS: [(&str, u64); 6] = [
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
     ("m", 60_000_000),
@@ -25,28 +24,28 @@ pub(crate) const UNITS: [(&str, u64); 6] = [
 /// The units as an error message lists them.
 const UNIT_NAMES: &str = "us, ms, s, m, h, d";
 
-/// Why a text is not a duration. Each message says what is wrong with the text it quotes.
+/// The reason for which a text is not a duration. Each message quotes the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is no text at all.
+    /// The text is empty.
     #[error("a duration is empty; write a whole number and a unit ({UNIT_NAMES}), such as 30s")]
     Empty,
     /// The text does not begin with a digit: a sign, a space, a word.
     #[error("duration {text:?} must begin with a whole number, such as 30s")]
     NoNumber {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// A number stands alone.
     #[error("duration {text:?} has no unit; one of {UNIT_NAMES} is needed, such as 30s")]
     NoUnit {
-        /// What was given.
+        /// The text.
         text: String,
     },
-    /// What follows the number is none of the units; a fraction ends up here, too.
+    /// The part after the number is not a unit. Fractions get this error, too.
     #[error("duration {text:?} has {unit:?} after its number, which is none of {UNIT_NAMES}")]
     UnknownUnit {
-        /// What was given.
+        /// The text.
         text: String,
         /// The part after the number.
         unit: String,
@@ -54,7 +53,7 @@ pub enum Error {
     /// More microseconds than 64 bits hold (about 584,000 years).
     #[error("duration {text:?} is too long to count in microseconds")]
     Overflow {
-        /// What was given.
+        /// The text.
         text: String,
     },
 }
@@ -96,10 +95,10 @@ pub fn parse_us(text: &str) -> Result<u64, Error> {
         .ok_or_else(|| Error::Overflow { text: text.to_owned() })
 }
 
-/// Writes a duration with the largest unit that divides it exactly: `90s`, `2m`, `1500us`; nothing is `0s`.
+/// Writes a duration with the largest unit that divides it exactly: `90s`, `2m`, `1500us`. Zero is `0s`.
 ///
-/// Parts below a microsecond are dropped, and what does not fit in 64 bits of microseconds is written as the longest
-/// that does.
+/// Parts below a microsecond are dropped. A duration of more than `u64::MAX` microseconds is written as `u64::MAX`
+/// microseconds.
 #[must_use]
 pub fn format(duration: Duration) -> String {
     format_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))

@@ -1,0 +1,243 @@
+//! Requests and replies of workers.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{DeltaType, LeaseOutcome, RawObject, SettleResult, Timestamp, strict, terms};
+
+/// A delta.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeltaDocument {
+    /// `Added`, `Updated`, `Deleted`, `Replaced` or `Sync`.
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    pub kind: DeltaType,
+    /// The number of the event that queued the delta.
+    pub resource_version: u64,
+    /// When the delta was queued.
+    pub queued_at: Timestamp,
+    /// The object as it was sent.
+    pub object: RawObject,
+    /// A tombstone: the deletion was inferred, and the object may be older than the last state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub final_state_unknown: bool,
+    /// The producer, if the call named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The number of older deltas that the cap of the key merged into this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub coalesced: u32,
+    /// The trace of the call that queued the delta, if the call named one (W3C Trace Context).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A lease of a delivered key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LeaseDocument {
+    /// The id with which the lease is settled.
+    pub id: String,
+    /// The fencing token: it grows with every lease of the queue.
+    pub token: u64,
+    /// When the lease expires.
+    pub expires_at: Timestamp,
+    /// Milliseconds until the lease expires, computed when the reply is written.
+    pub expires_in_ms: u64,
+}
+
+/// A delivered key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoppedItem {
+    /// The key.
+    pub key: String,
+    /// The lease on the key.
+    pub lease: LeaseDocument,
+    /// Deliveries since the last ack, this one included.
+    pub attempt: u32,
+    /// Failures since the last ack.
+    pub failures: u32,
+    /// Whether the key belongs to the initial list.
+    pub is_in_initial_list: bool,
+    /// Every change since the last ack, oldest first; empty in mode keys.
+    pub deltas: Vec<DeltaDocument>,
+    /// With `with=known`: the object that was acknowledged last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<RawObject>,
+}
+
+/// The reply to a pop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Popped {
+    /// The delivered keys; empty when `wait` has passed.
+    pub items: Vec<PoppedItem>,
+    /// The results of the settles in the request.
+    pub settled: Vec<SettledDocument>,
+}
+
+/// The body of a pop.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PopBody {
+    /// Leases that are settled before the pop, each on its own.
+    #[serde(default, deserialize_with = "strict::objects", skip_serializing_if = "Vec::is_empty")]
+    pub settle: Vec<SettleCall>,
+}
+
+/// The leases of a settle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettleBody {
+    /// Leases that are settled, each on its own. A lease may appear once.
+    #[serde(deserialize_with = "strict::objects")]
+    pub settle: Vec<SettleCall>,
+}
+
+/// One lease to settle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettleCall {
+    /// The id of the lease.
+    pub lease: String,
+    /// How the lease is settled.
+    #[serde(rename = "as", deserialize_with = "strict::word")]
+    pub how: SettleAs,
+    /// Only with nack: how long the key waits, instead of its backoff; a [duration](crate::duration).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Delay>)]
+    pub delay: Option<String>,
+    /// Only with nack and reject: the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Failure>)]
+    pub error: Option<String>,
+}
+
+/// The ways to settle a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SettleAs {
+    /// Done: the deltas of the lease are applied to the known objects.
+    Ack,
+    /// Failed: the key is delivered again later.
+    Nack,
+    /// Returned to the tail of the ready queue, without a failure.
+    Release,
+    /// Parked at once.
+    Reject,
+}
+
+impl SettleAs {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Nack => "nack",
+            Self::Release => "release",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+/// Leases that are all settled in the same way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeasesBody {
+    /// The ids of the leases. A lease may appear once.
+    #[serde(deserialize_with = "strict::texts")]
+    #[schema(value_type = Vec<String>, max_items = 10_000)]
+    pub leases: Vec<String>,
+    /// Only with nack: how long the keys wait; a [duration](crate::duration).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Delay>)]
+    pub delay: Option<String>,
+    /// Only with nack and reject: the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Failure>)]
+    pub error: Option<String>,
+}
+
+/// The result of one settle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SettledDocument {
+    /// The id of the lease.
+    pub lease: String,
+    /// How the request wanted to settle the lease.
+    #[serde(rename = "as")]
+    pub how: SettleAs,
+    /// `ok`, `repeated` or `stale`.
+    #[schema(value_type = String)]
+    pub result: SettleResult,
+    /// How a stale lease ended: acked, nacked, released, rejected, expired or unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub outcome: Option<LeaseOutcome>,
+}
+
+/// The reply to a settle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SettledList {
+    /// The results, in the order of the request.
+    pub settled: Vec<SettledDocument>,
+}
+
+/// Leases to extend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendBody {
+    /// The ids of the leases. A lease may appear once.
+    #[serde(deserialize_with = "strict::texts")]
+    #[schema(value_type = Vec<String>, max_items = 10_000)]
+    pub leases: Vec<String>,
+    /// The time from now to the new deadline, a [duration](crate::duration); by default the queue's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::LeaseLength>)]
+    pub lease: Option<String>,
+}
+
+/// The result of one extension.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExtendedDocument {
+    /// The id of the lease.
+    pub lease: String,
+    /// `ok` or `stale`.
+    #[schema(value_type = String)]
+    pub result: SettleResult,
+    /// When the lease expires now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Milliseconds until the lease expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_ms: Option<u64>,
+    /// Deltas that have arrived since the key was leased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_deltas: Option<u64>,
+    /// Whether the newest delta of the key is a deletion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<bool>,
+    /// How a stale lease ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub outcome: Option<LeaseOutcome>,
+}
+
+/// The reply to an extend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExtendedList {
+    /// The results, in the order of the request.
+    pub leases: Vec<ExtendedDocument>,
+}
+
+/// Parked keys to redrive or to discard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeysBody {
+    /// The keys; absent for all parked keys. Null is refused, because a client whose list is null hardly means all keys.
+    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<terms::Key>, required = false)]
+    pub keys: Option<Vec<String>>,
+}

@@ -1,0 +1,46 @@
+//! The documents of deltaq's HTTP API, version 1: requests and replies as Rust types.
+//!
+//! The server, its command line, its tests and Rust clients share these types. Each type serializes to the JSON that
+//! `docs/api.md` describes and deserializes from it. The crate has no server, no client and no rule of a queue.
+//!
+//! Requests refuse unknown fields, and arrays where an object is needed. Replies ignore unknown fields, and unknown words
+//! become `Unrecognized`, as the contract asks of clients.
+
+pub mod duration;
+pub mod strict;
+pub mod terms;
+
+mod config;
+mod consume;
+mod history;
+mod page;
+mod problem;
+mod produce;
+mod queue;
+mod raw;
+mod read;
+mod server;
+mod timestamp;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::config::{
+    Bucket, DetailedKeyPart, ItemExponential, ItemFastSlow, KeyPart, Mode, QueueConfig, RateLimiter,
+    Retention,
+};
+pub use self::consume::{
+    DeltaDocument, ExtendBody, ExtendedDocument, ExtendedList, KeysBody, LeaseDocument, LeasesBody, PopBody,
+    Popped, PoppedItem, SettleAs, SettleBody, SettleCall, SettledDocument, SettledList,
+};
+pub use self::history::EventDocument;
+pub use self::page::Page;
+pub use self::problem::{ProblemDocument, ViolationDocument};
+pub use self::produce::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Replaced, SeedCall};
+pub use self::queue::{LastReplaceDocument, PurgedDocument, QueueDocument, QueueStatus, ReplaceCounts};
+pub use self::raw::RawObject;
+pub use self::read::{ItemDocument, ItemLease, KnownDocument, SyncedDocument};
+pub use self::server::{Info, InfoLimits};
+pub use self::timestamp::{LAST_US, Timestamp};
+pub use self::words::{DeltaType, EventName, ItemState, LeaseOutcome, SettleResult};

@@ -1,0 +1,73 @@
+//! Problem documents (RFC 9457).
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{ExtendedDocument, SettledDocument};
+
+/// The reply to a refused or failed request. Some problems have further fields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemDocument {
+    /// The path of the page that explains the problem.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The problem in a few words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong, where, and what to do.
+    pub detail: String,
+    /// The name to program against.
+    pub code: String,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// The id of the request in the server's log.
+    pub request_id: String,
+    /// How long to wait before the request is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// The exceeded limit: a number, or a duration as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<serde_json::Value>,
+    /// In a list: the queue that cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The wrong parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
+    /// The wrong field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The index of the wrong object in the list, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    /// The wrong line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The wrong column, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
+    /// The pointer of the key that leads to no usable value, or the wrong place in a schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// The places where the object violates the schema of its queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors: Option<Vec<ViolationDocument>>,
+    /// The results of the settles of a pop or settle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Vec<SettledDocument>>,
+    /// The results of an extend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leases: Option<Vec<ExtendedDocument>>,
+}
+
+/// A place where an object violates the schema of its queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ViolationDocument {
+    /// The place in the object (RFC 6901).
+    pub pointer: String,
+    /// The keyword of the schema that is violated (RFC 6901).
+    pub schema_pointer: String,
+    /// The violation, in at most 200 characters.
+    pub detail: String,
+}

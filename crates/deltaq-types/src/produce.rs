@@ -1,0 +1,110 @@
+//! Requests and replies of produce calls.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{RawObject, ReplaceCounts, strict, terms};
+
+/// The reply to a produce call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Produced {
+    /// The number of the queue's newest event after the call.
+    pub resource_version: u64,
+    /// Deltas that were queued.
+    pub queued: u64,
+    /// Deletes that had nothing to delete.
+    pub ignored: u64,
+}
+
+/// The reply to a Replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Replaced {
+    /// The number of the queue's newest event after the Replace.
+    pub resource_version: u64,
+    /// Deltas that were queued: `replaced` and `deleted` together.
+    pub queued: u64,
+    /// Always 0: objects that a Replace does not queue are `unchanged` or `skipped`.
+    pub ignored: u64,
+    /// The counts.
+    #[serde(flatten)]
+    pub counts: ReplaceCounts,
+}
+
+/// An entry of a mixed batch.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeltaCall<'a> {
+    /// The type of the delta.
+    #[serde(rename = "type", deserialize_with = "strict::word")]
+    pub kind: DeltaCallType,
+    /// The key. It must equal the key in the object, if the object carries one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Key>)]
+    pub key: Option<String>,
+    /// The object. A Deleted that names a key needs no object.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RawObject>)]
+    pub object: Option<&'a RawValue>,
+    /// The producer, who owns the key from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Label>)]
+    pub source: Option<String>,
+    /// Time until the delta may be delivered; a [duration](crate::duration).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Delay>)]
+    pub delay: Option<String>,
+    /// Only with Deleted: the deletion was inferred, and the object may be older than the last state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub final_state_unknown: bool,
+}
+
+/// The types of delta that a producer may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum DeltaCallType {
+    /// The object was added.
+    Added,
+    /// The object was changed.
+    Updated,
+    /// The object was deleted.
+    Deleted,
+}
+
+/// A known object of a seed.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SeedCall<'a> {
+    /// The key. It must equal the key in the object, if the object carries one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Key>)]
+    pub key: Option<String>,
+    /// The owner of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Label>)]
+    pub source: Option<String>,
+    /// Ignored, so that the lines of `GET .../known` can be sent unchanged.
+    #[serde(default, deserialize_with = "strict::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<terms::Count>)]
+    pub resource_version: Option<u64>,
+    /// The object.
+    #[serde(borrow)]
+    #[schema(value_type = RawObject)]
+    pub object: &'a RawValue,
+}
+
+/// The keys whose failures are reset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetBody {
+    /// The keys.
+    #[serde(deserialize_with = "strict::texts")]
+    #[schema(value_type = Vec<terms::Key>)]
+    pub keys: Vec<String>,
+}
+
+/// The number of keys that a call changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeysCount {
+    /// Keys.
+    pub keys: u64,
+}

@@ -1,0 +1,101 @@
+//! Queues.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{QueueConfig, Timestamp};
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct QueueDocument {
+    /// Only in the reply to `close?drain=true`: whether no key is ready, delayed or leased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<bool>,
+    /// The name of the queue.
+    pub name: String,
+    /// The id of this queue among all queues that had the name.
+    pub incarnation: String,
+    /// Whether a produce call or pop created the queue, and no PUT has configured it since.
+    pub auto_created: bool,
+    /// When the queue was created.
+    pub created_at: Timestamp,
+    /// All settings of the queue.
+    pub config: QueueConfig,
+    /// The state of the queue in numbers.
+    pub status: QueueStatus,
+}
+
+/// The state of a queue in numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QueueStatus {
+    /// Ready keys.
+    pub ready: u64,
+    /// Keys that wait for a delay or backoff.
+    pub delayed: u64,
+    /// Keys that a worker holds.
+    pub leased: u64,
+    /// Parked keys.
+    pub parked: u64,
+    /// Known objects.
+    pub known: u64,
+    /// Pops that wait.
+    pub waiters: u64,
+    /// Whether the initial list is processed.
+    pub has_synced: bool,
+    /// Keys of the initial list that are not processed.
+    pub initial_remaining: u64,
+    /// The number of the newest event.
+    pub resource_version: u64,
+    /// How long the first ready key has waited.
+    pub oldest_ready_age_ms: u64,
+    /// Whether delivery is stopped.
+    pub paused: bool,
+    /// Whether the queue is closed: pops drain it.
+    pub closed: bool,
+    /// Whether the queue is closed and no key is ready, delayed or leased.
+    pub drained: bool,
+    /// The latest Replace, if there was one.
+    #[schema(required = true)]
+    pub last_replace: Option<LastReplaceDocument>,
+}
+
+/// The latest Replace of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LastReplaceDocument {
+    /// The source whose list it was.
+    #[schema(required = true)]
+    pub source: Option<String>,
+    /// The counts of the Replace.
+    pub counts: ReplaceCounts,
+    /// When the Replace started.
+    pub started: Timestamp,
+    /// When the Replace ended; null while it runs.
+    #[schema(required = true)]
+    pub ended: Option<Timestamp>,
+    /// Whether the server ended before the Replace did.
+    pub aborted: bool,
+}
+
+/// The counts of a Replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReplaceCounts {
+    /// Objects of the list that were queued.
+    pub replaced: u64,
+    /// Keys that were not in the list and got a tombstone.
+    pub deleted: u64,
+    /// Objects equal to the newest state of their key, which were not queued.
+    pub unchanged: u64,
+    /// Objects whose key had a produce call since the Replace was accepted.
+    pub skipped: u64,
+    /// Keys that another source owned.
+    pub taken_over: u64,
+}
+
+/// The reply to a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PurgedDocument {
+    /// Ready and delayed keys that were dropped.
+    pub keys: u64,
+    /// Deltas that were dropped, including those that waited behind leases.
+    pub deltas: u64,
+}

@@ -1,0 +1,75 @@
+//! Replies of calls that read a queue.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{DeltaDocument, ItemState, RawObject, Timestamp};
+
+/// Whether a queue has synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SyncedDocument {
+    /// Whether the initial list is processed.
+    pub synced: bool,
+    /// Keys of the initial list that are not processed.
+    pub remaining: u64,
+}
+
+/// A known object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KnownDocument {
+    /// The key.
+    pub key: String,
+    /// The owner of the key.
+    #[schema(required = true)]
+    pub source: Option<String>,
+    /// The version of the known object: the number of the ack or seed that made the object known.
+    pub resource_version: u64,
+    /// The object as it was sent.
+    pub object: RawObject,
+}
+
+/// The lease of an item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ItemLease {
+    /// The id with which the lease is settled.
+    pub id: String,
+    /// The fencing token.
+    pub token: u64,
+    /// The worker, if the pop named one.
+    #[schema(required = true)]
+    pub worker: Option<String>,
+    /// When the lease expires.
+    pub expires_at: Timestamp,
+    /// Milliseconds until the lease expires.
+    pub expires_in_ms: u64,
+}
+
+/// A key with its deltas, its lease and its failures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ItemDocument {
+    /// The key.
+    pub key: String,
+    /// `leased`, `parked`, `ready` or `delayed`; null for a key that has only failures.
+    #[schema(value_type = Option<String>, required = true)]
+    pub state: Option<ItemState>,
+    /// Deltas that wait.
+    pub deltas: Vec<DeltaDocument>,
+    /// Deltas that a worker holds.
+    pub leased_deltas: Vec<DeltaDocument>,
+    /// The lease; null unless the key is leased.
+    #[schema(required = true)]
+    pub lease: Option<ItemLease>,
+    /// Deliveries since the last ack.
+    pub attempt: u32,
+    /// Failures since the last ack.
+    pub failures: u32,
+    /// The error of the last failure.
+    #[schema(required = true)]
+    pub last_error: Option<String>,
+    /// When the delay or backoff of the key ends.
+    #[schema(required = true)]
+    pub due_at: Option<Timestamp>,
+    /// The owner of the key.
+    #[schema(required = true)]
+    pub owner: Option<String>,
+}

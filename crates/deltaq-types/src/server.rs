@@ -1,0 +1,48 @@
+//! The server itself.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Info {
+    /// Always `deltaq`.
+    pub name: String,
+    /// The version of the server.
+    pub version: String,
+    /// What an acknowledged change survives: `memory` nothing, `normal` the end of the process, `full` a power loss.
+    pub durability: String,
+    /// How long the process has run, in milliseconds.
+    pub uptime_ms: u64,
+    /// The limits of requests.
+    pub limits: InfoLimits,
+}
+
+/// The limits of requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InfoLimits {
+    /// Longest key, in bytes.
+    pub key_bytes: u64,
+    /// Deepest nesting of an object.
+    pub json_depth: u64,
+    /// Most keys in one pop.
+    pub pop_max: u64,
+    /// Longest wait of a pop, a duration.
+    pub wait: String,
+    /// Longest lease, a duration.
+    pub lease: String,
+    /// Most entries of a page.
+    pub list_page: u64,
+    /// Most objects in one produce call.
+    pub batch: u64,
+    /// Most objects in one Replace or seed.
+    pub replace_objects: u64,
+    /// Longest body that is not NDJSON, in bytes.
+    pub body_bytes: u64,
+    /// Most bytes of objects in one reply to a pop.
+    pub reply_bytes: u64,
+    /// Most queues.
+    pub queues: u64,
+    /// Most waiting pops of one queue.
+    pub waiters: u64,
+}

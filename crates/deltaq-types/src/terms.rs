@@ -1,0 +1,94 @@
+//! Schemas of strings and numbers that many documents have: keys, names, durations. Each type stands for one named schema of
+//! the OpenAPI document and has no value.
+
+use std::borrow::Cow;
+
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use super::RawObject;
+
+/// Longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 1_024;
+/// Longest name of a source, worker or pop, in bytes.
+pub const LABEL_BYTES_MAX: usize = 256;
+/// Longest error of a nack or reject, in bytes.
+pub const ERROR_BYTES_MAX: usize = 4_096;
+
+/// Text without control characters.
+const PLAIN: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
+
+macro_rules! terms {
+    ($($(#[doc = $doc:literal])* $name:ident = $schema:expr;)*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub enum $name {}
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let schema: ObjectBuilder = $schema;
+                schema.description(Some(concat!($($doc),*).trim())).build().into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
+    )*};
+}
+
+terms! {
+    /// A key: text without control characters, 1 to 1,024 bytes long in UTF-8.
+    Key = text().pattern(Some(PLAIN)).min_length(Some(1)).max_length(Some(KEY_BYTES_MAX)).examples(["sku-1"]);
+    /// The name of a source, worker or pop: text without control characters, 1 to 256 bytes long in UTF-8.
+    Label = text().pattern(Some(PLAIN)).min_length(Some(1)).max_length(Some(LABEL_BYTES_MAX));
+    /// The reason for which work failed; at most 4,096 bytes long in UTF-8.
+    Failure = text().max_length(Some(ERROR_BYTES_MAX));
+    /// A duration: a whole number and one of us, ms, s, m, h, d.
+    Span = duration("duration-text");
+    /// How long a call waits, a duration: a whole number and one of us, ms, s, m, h, d. At most server.max_wait, 55s by default.
+    Wait = duration("duration-wait");
+    /// The length of a lease, a duration: a whole number and one of us, ms, s, m, h, d. From 1s to 12h.
+    LeaseLength = duration("duration-lease");
+    /// How long a key waits, a duration: a whole number and one of us, ms, s, m, h, d. At most 366d.
+    Delay = duration("duration-delay");
+    /// A number of keys or objects.
+    Count = ObjectBuilder::new().schema_type(Type::Integer).format(Some(uint64())).minimum(Some(0));
+    /// A JSON pointer (RFC 6901) that is not empty.
+    JsonPointer = text().pattern(Some("^/([^~]|~[01])*$")).examples(["/key"]);
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn duration(format: &str) -> ObjectBuilder {
+    let format = SchemaFormat::Custom(format.to_owned());
+    text().format(Some(format)).pattern(Some("^[0-9]+(us|ms|s|m|h|d)$")).examples(["30s"])
+}
+
+fn uint64() -> SchemaFormat {
+    SchemaFormat::Custom("uint64".to_owned())
+}
+
+impl PartialSchema for RawObject {
+    fn schema() -> RefOr<Schema> {
+        let example = serde_json::json!({ "key": "sku-1", "price": 10 });
+        ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)))
+            .description(Some("An object exactly as it was sent: numbers keep every digit."))
+            .examples([example])
+            .build()
+            .into()
+    }
+}
+
+impl ToSchema for RawObject {
+    fn name() -> Cow<'static, str> {
+        "RawObject".into()
+    }
+}

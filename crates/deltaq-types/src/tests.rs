@@ -1,0 +1,103 @@
+//! Each document survives a round trip, and replies of newer servers are readable.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::*;
+
+/// Reads the text, writes it and compares.
+fn same<T: Serialize + DeserializeOwned + Debug>(text: &str) {
+    let document: T = serde_json::from_str(text).expect(text);
+    assert_eq!(serde_json::to_string(&document).expect("it can be written"), text);
+}
+
+const CONFIG: &str = r#"{"mode":"latest","key":[{"pointer":"/ns","optional":true},"/name"],"known_objects":true,"emit_replaced":false,"lease":"1m","max_failures":5,"rate_limiter":{"item_exponential":{"base":"5ms","max":"1000s"},"item_fast_slow":{"fast":"1s","slow":"1m","max_fast":3},"bucket":{"qps":0.5,"burst":2},"max_wait":"1h","jitter":0.1},"resync_period":"10h","max_keys":10,"max_object_bytes":100,"max_deltas_per_key":2,"max_bytes_per_key":7,"max_delete_percent":12.5,"max_deletes":3,"retention":{"age":"7d","bytes":9},"schema":{"minimum":1.50},"prune":["/debug"]}"#;
+const STATUS: &str = r#"{"ready":1,"delayed":2,"leased":3,"parked":4,"known":5,"waiters":6,"has_synced":true,"initial_remaining":7,"resource_version":18446744073709551615,"oldest_ready_age_ms":8,"paused":false,"closed":true,"drained":false,"last_replace":{"source":null,"counts":{"replaced":1,"deleted":2,"unchanged":3,"skipped":4,"taken_over":5},"started":"2026-11-21T04:20:03.491Z","ended":null,"aborted":true}}"#;
+
+#[test]
+fn replies_survive_a_round_trip() {
+    same::<QueueConfig>(CONFIG);
+    let queue = format!(
+        r#"{{"name":"a","incarnation":"7a1e0b52","auto_created":false,"created_at":"2026-11-21T04:20:03.491Z","config":{CONFIG},"status":{STATUS}}}"#
+    );
+    same::<QueueDocument>(&queue);
+    same::<QueueDocument>(&queue.replacen('{', r#"{"drained":true,"#, 1));
+    same::<Produced>(r#"{"resource_version":4,"queued":1,"ignored":0}"#);
+    same::<Replaced>(
+        r#"{"resource_version":8,"queued":2,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4}"#,
+    );
+    same::<SettledList>(
+        r#"{"settled":[{"lease":"a-1","as":"ack","result":"ok"},{"lease":"a-2","as":"nack","result":"stale","outcome":"expired"}]}"#,
+    );
+    same::<ExtendedList>(
+        r#"{"leases":[{"lease":"a-1","result":"ok","expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5,"pending_deltas":1,"deleted":false},{"lease":"a-2","result":"stale","outcome":"unknown"}]}"#,
+    );
+    same::<Page<ItemDocument>>(
+        r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"attempt":1,"failures":0,"last_error":null,"due_at":null,"owner":"o"}],"continue":"ff","resource_version":3}"#,
+    );
+    same::<Page<KnownDocument>>(
+        r#"{"items":[{"key":"k","source":null,"resource_version":1,"object":{}}],"continue":null,"resource_version":3}"#,
+    );
+    same::<Page<EventDocument>>(
+        r#"{"items":[{"resource_version":1,"at":"2026-11-21T04:20:03.491Z","event":"settled","lease":"a-1","outcome":"returned","parked":true}],"continue":null,"resource_version":3}"#,
+    );
+    same::<ProblemDocument>(
+        r#"{"type":"/problems/lease-lost","title":"t","status":409,"detail":"d","code":"lease-lost","retryable":false,"request_id":"r","limit":"1s","settled":[]}"#,
+    );
+}
+
+#[test]
+fn requests_survive_a_round_trip() {
+    same::<PopBody>(r#"{"settle":[{"lease":"a-1","as":"nack","delay":"5m","error":"no route"}]}"#);
+    same::<PopBody>("{}");
+    same::<LeasesBody>(r#"{"leases":["a-1"],"error":"no"}"#);
+    same::<ExtendBody>(r#"{"leases":["a-1"],"lease":"1m"}"#);
+    same::<KeysBody>(r#"{"keys":["a"]}"#);
+    same::<ForgetBody>(r#"{"keys":[]}"#);
+    for text in [
+        r#"{"type":"Deleted","key":"k","source":"s","delay":"1s","final_state_unknown":true}"#,
+        r#"{"type":"Added","object":{"n": 1.50}}"#,
+    ] {
+        let call: DeltaCall<'_> = serde_json::from_str(text).expect(text);
+        assert_eq!(serde_json::to_string(&call).expect("it can be written"), text);
+    }
+    let text = r#"{"key":"k","source":"s","resource_version":5,"object":{"n": 1.50}}"#;
+    let call: SeedCall<'_> = serde_json::from_str(text).expect(text);
+    assert_eq!(serde_json::to_string(&call).expect("it can be written"), text);
+}
+
+#[test]
+fn requests_refuse_unknown_fields_and_nulls() {
+    let refused = |text: &str| serde_json::from_str::<KeysBody>(text).expect_err(text).to_string();
+    assert!(refused(r#"{"keyz":[]}"#).contains("unknown field `keyz`"));
+    assert!(refused(r#"{"keys":null}"#).contains("null"));
+}
+
+#[test]
+fn replies_of_newer_servers_are_readable() {
+    let text = r#"{"lease":"a-1","as":"ack","result":"later","outcome":"moved","shard":3}"#;
+    let settled: SettledDocument = serde_json::from_str(text).expect(text);
+    assert_eq!(
+        (settled.result, settled.outcome),
+        (SettleResult::Unrecognized, Some(LeaseOutcome::Unrecognized))
+    );
+}
+
+#[test]
+fn an_object_keeps_its_text() {
+    let object: RawObject =
+        serde_json::from_str(r#"{"n": 1.50, "big":12345678901234567890123}"#).expect("an object");
+    assert_eq!(object.as_str(), r#"{"n": 1.50, "big":12345678901234567890123}"#);
+    assert!(serde_json::from_str::<RawObject>("[]").is_err());
+}
+
+#[test]
+fn timestamps_have_milliseconds_and_an_end() {
+    let instant = Timestamp::from_micros(1_795_298_400_102_030);
+    assert_eq!(instant.to_string(), "2026-11-21T22:00:00.102Z");
+    assert_eq!(Timestamp::from_micros(u64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+    let read: Timestamp = serde_json::from_str("\"2026-11-21T22:00:00.102Z\"").expect("an instant");
+    assert_eq!(read, Timestamp::from_micros(1_795_298_400_102_000));
+}

@@ -1,0 +1,109 @@
+//! Words of replies. A newer server may send other words, which become `Unrecognized`.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! words {
+    ($($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $about:literal])* $variant:ident = $text:literal,)* })*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[doc = $about])* #[serde(rename = $text)] $variant,)*
+            /// A word that this version of the crate does not know.
+            #[serde(other)]
+            Unrecognized,
+        }
+
+        impl $name {
+            /// The word in JSON.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                    Self::Unrecognized => "Unrecognized",
+                }
+            }
+        }
+    )*};
+}
+
+words! {
+    /// The type of a delta.
+    DeltaType {
+        /// A producer added the object.
+        Added = "Added",
+        /// A producer changed the object.
+        Updated = "Updated",
+        /// A producer deleted the object, or a Replace did not list it.
+        Deleted = "Deleted",
+        /// A Replace listed the object.
+        Replaced = "Replaced",
+        /// A Resync repeats the known object.
+        Sync = "Sync",
+    }
+    /// The result of a settle or of an extension.
+    SettleResult {
+        /// The call took effect.
+        Ok = "ok",
+        /// The lease was settled in the same way before: as good as `Ok`.
+        Repeated = "repeated",
+        /// The lease had ended before.
+        Stale = "stale",
+    }
+    /// How a lease ended.
+    LeaseOutcome {
+        /// Acknowledged.
+        Acked = "acked",
+        /// Failed, as its worker reported.
+        Nacked = "nacked",
+        /// Released by its worker.
+        Released = "released",
+        /// Rejected by its worker: the key is parked.
+        Rejected = "rejected",
+        /// The deadline passed.
+        Expired = "expired",
+        /// The delivery did not arrive, and the key returned to its former position.
+        Returned = "returned",
+        /// The lease never existed, or ended too long ago to be remembered.
+        Unknown = "unknown",
+    }
+    /// The state of a key.
+    ItemState {
+        /// The key waits in the ready queue.
+        Ready = "ready",
+        /// The key waits for a delay or a backoff.
+        Delayed = "delayed",
+        /// A worker holds the key.
+        Leased = "leased",
+        /// The key is not delivered until a new change or a redrive.
+        Parked = "parked",
+    }
+    /// The kind of an event in the history of a key.
+    EventName {
+        /// A delta was queued.
+        Appended = "appended",
+        /// Mode keys: the key was queued.
+        Queued = "queued",
+        /// Mode keys: a rate-limited add counted as a failure.
+        Failed = "failed",
+        /// The waiting deltas were dropped.
+        Dropped = "dropped",
+        /// Another source owns the key from now on.
+        TakenOver = "taken_over",
+        /// The key was delivered to a worker.
+        Leased = "leased",
+        /// The lease got a new deadline.
+        Extended = "extended",
+        /// The lease ended.
+        Settled = "settled",
+        /// A delay or backoff ended.
+        DelayElapsed = "fired",
+        /// The failures were reset.
+        Forgotten = "forgotten",
+        /// The parked key became ready.
+        Redriven = "redriven",
+        /// The key was removed.
+        Removed = "removed",
+        /// The object became known without a delta.
+        Seeded = "seeded",
+    }
+}

@@ -1,0 +1,82 @@
+//! Replies to workers, except the reply to a pop.
+
+use deltaq_types::{
+    DeltaDocument, DeltaType, ExtendedDocument, LeaseOutcome, SettleAs, SettleResult, SettledDocument,
+};
+
+use super::{millis, raw, timestamp};
+use crate::engine::command::{Extended, Outcome, Settled};
+use crate::engine::delta::{Delta, DeltaKind};
+use crate::service::Moment;
+
+/// A delta as of `moment`.
+#[must_use]
+pub fn delta(delta: &Delta, moment: Moment) -> DeltaDocument {
+    DeltaDocument {
+        kind: delta_type(delta.kind),
+        resource_version: delta.rv,
+        queued_at: timestamp(moment.wall(delta.queued_at)),
+        object: raw(&delta.object),
+        final_state_unknown: delta.final_state_unknown,
+        source: delta.provenance.source().map(ToString::to_string),
+        coalesced: delta.coalesced,
+        traceparent: delta.provenance.trace().map(ToString::to_string),
+    }
+}
+
+pub(super) const fn delta_type(kind: DeltaKind) -> DeltaType {
+    match kind {
+        DeltaKind::Added => DeltaType::Added,
+        DeltaKind::Updated => DeltaType::Updated,
+        DeltaKind::Deleted => DeltaType::Deleted,
+        DeltaKind::Replaced => DeltaType::Replaced,
+        DeltaKind::Sync => DeltaType::Sync,
+    }
+}
+
+/// The result of a settle of `lease`.
+#[must_use]
+pub fn settled(lease: String, how: SettleAs, settled: Settled) -> SettledDocument {
+    let (result, outcome) = match settled {
+        Settled::Ok { .. } => (SettleResult::Ok, None),
+        Settled::Repeated => (SettleResult::Repeated, None),
+        Settled::Stale { outcome } => (SettleResult::Stale, Some(lease_outcome(outcome))),
+    };
+    SettledDocument { lease, how, result, outcome }
+}
+
+/// The result of the extension of `lease`, as of `moment`.
+#[must_use]
+pub fn extended(lease: &str, extended: Extended, moment: Moment) -> ExtendedDocument {
+    let document = ExtendedDocument {
+        lease: lease.to_owned(),
+        result: SettleResult::Stale,
+        expires_at: None,
+        expires_in_ms: None,
+        pending_deltas: None,
+        deleted: None,
+        outcome: None,
+    };
+    match extended {
+        Extended::Stale { outcome } => ExtendedDocument { outcome: Some(lease_outcome(outcome)), ..document },
+        Extended::Ok { deadline, pending_deltas, deleted } => ExtendedDocument {
+            result: SettleResult::Ok,
+            expires_at: Some(timestamp(moment.wall(deadline))),
+            expires_in_ms: Some(millis(deadline.since(moment.now))),
+            pending_deltas: Some(pending_deltas as u64),
+            deleted: Some(deleted),
+            ..document
+        },
+    }
+}
+
+const fn lease_outcome(outcome: Outcome) -> LeaseOutcome {
+    match outcome {
+        Outcome::Acked => LeaseOutcome::Acked,
+        Outcome::Nacked => LeaseOutcome::Nacked,
+        Outcome::Released => LeaseOutcome::Released,
+        Outcome::Rejected => LeaseOutcome::Rejected,
+        Outcome::Expired => LeaseOutcome::Expired,
+        Outcome::Unknown => LeaseOutcome::Unknown,
+    }
+}

@@ -1,0 +1,53 @@
+//! Queues.
+
+use deltaq_types::{LastReplaceDocument, QueueDocument, QueueStatus};
+
+use super::admission::settings;
+use super::produce::counts;
+use super::{millis, timestamp};
+use crate::engine::{LastReplace, Status};
+use crate::service::{Document, Moment};
+
+/// A queue.
+#[must_use]
+pub fn queue(document: &Document) -> QueueDocument {
+    QueueDocument {
+        drained: None,
+        name: document.name.to_string(),
+        incarnation: document.incarnation.to_string(),
+        auto_created: document.auto_created,
+        created_at: timestamp(document.created_at),
+        config: settings(&document.config),
+        status: status(&document.status, document.waiters, document.moment),
+    }
+}
+
+fn status(status: &Status, waiters: usize, moment: Moment) -> QueueStatus {
+    QueueStatus {
+        ready: status.ready as u64,
+        delayed: status.delayed as u64,
+        leased: status.leased as u64,
+        parked: status.parked as u64,
+        known: status.known as u64,
+        waiters: waiters as u64,
+        has_synced: status.has_synced,
+        initial_remaining: status.initial_remaining as u64,
+        resource_version: status.resource_version,
+        oldest_ready_age_ms: status.oldest_ready_age.map_or(0, millis),
+        paused: status.paused,
+        closed: status.closed,
+        drained: status.drained,
+        last_replace: status.last_replace.as_ref().map(|last| last_replace(last, moment)),
+    }
+}
+
+fn last_replace(last: &LastReplace, moment: Moment) -> LastReplaceDocument {
+    let timestamp = |at| timestamp(moment.wall(at));
+    LastReplaceDocument {
+        source: last.source.as_deref().map(str::to_owned),
+        counts: counts(last.counts),
+        started: timestamp(last.started),
+        ended: last.ended.map(timestamp),
+        aborted: last.aborted,
+    }
+}

@@ -1,0 +1,61 @@
+//! Every reply of the transcripts reads into its type of `deltaq-types`, and the type writes the same document.
+
+use std::fmt::Debug;
+
+use deltaq_types::{
+    EventDocument, ExtendedList, Info, ItemDocument, KeysCount, KnownDocument, Page, Popped, ProblemDocument,
+    Produced, PurgedDocument, QueueDocument, Replaced, SettledList, SyncedDocument,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Checks the reply to a request. `text` is a whole JSON document.
+pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
+    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let parts: Vec<&str> = path.trim_start_matches("/v1/queues").split('/').skip(1).collect();
+    let is_single = parts.len() > 2 || query.split('&').any(|parameter| parameter.starts_with("key="));
+    if status >= 400 {
+        return problem(text);
+    }
+    match (method, parts.as_slice()) {
+        (_, ["openapi.json"]) => {}
+        ("GET", []) => same::<Page<QueueDocument>>(text),
+        (_, ["v1", "info"]) => same::<Info>(text),
+        ("GET" | "PUT", [_]) | (_, [_, "pause" | "resume" | "close" | "reopen"]) => {
+            same::<QueueDocument>(text)
+        }
+        (_, [_, "add" | "update" | "delete" | "deltas" | "resync" | "seed"]) => same::<Produced>(text),
+        (_, [_, "replace"]) => same::<Replaced>(text),
+        (_, [_, "purge"]) => same::<PurgedDocument>(text),
+        (_, [_, "forget"] | [_, "parked", _]) => same::<KeysCount>(text),
+        (_, [_, "pop"]) => same::<Popped>(text),
+        (_, [_, "settle" | "ack" | "nack" | "release" | "reject"]) => same::<SettledList>(text),
+        (_, [_, "extend"]) => same::<ExtendedList>(text),
+        (_, [_, "synced"]) => same::<SyncedDocument>(text),
+        (_, [_, "items", ..]) if is_single => same::<ItemDocument>(text),
+        (_, [_, "items"]) => same::<Page<ItemDocument>>(text),
+        (_, [_, "known", ..]) if is_single => same::<KnownDocument>(text),
+        (_, [_, "known"]) => same::<Page<KnownDocument>>(text),
+        (_, [_, "history", ..]) => same::<Page<EventDocument>>(text),
+        other => panic!("no type is known for {other:?}: {text}"),
+    }
+}
+
+fn same<T: Serialize + DeserializeOwned + Debug>(text: &str) {
+    let read: T = serde_json::from_str(text)
+        .unwrap_or_else(|error| panic!("{error}: {}", &text[..text.len().min(500)]));
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(serde_json::to_value(&read).expect("it can be written"), value);
+}
+
+/// Problems have further fields, which the type ignores.
+fn problem(text: &str) {
+    let read: ProblemDocument = serde_json::from_str(text)
+        .unwrap_or_else(|error| panic!("{error}: {}", &text[..text.len().min(500)]));
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    let written = serde_json::to_value(&read).expect("it can be written");
+    for (name, field) in written.as_object().expect("an object") {
+        assert_eq!(value.get(name), Some(field), "{name}: {text}");
+    }
+}
