@@ -4,7 +4,7 @@
 //! counts with its fastest time of several rounds, because other work on the machine can only make it slower. No figure makes the
 //! benchmark fail.
 
-#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
+#![expect(clippy::expect_used, reason = "a failed step ends the benchmark with a message")]
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ const OBJECT_BYTES: usize = 256;
 const CYCLE_KEYS: u64 = 100_000;
 /// Keys of a queue that is filled and drained.
 const FILL_KEYS: u64 = 1_000_000;
-/// Calls that are prepared before they are timed: few enough to stay in the processor's cache, like the calls that a server has
-/// just read.
+/// Calls that are prepared before a timed part. Their number is small, so they stay in the processor's cache, like calls that a
+/// server has just read.
 const READY: usize = 1_000;
-/// Samples of a thousand calls each, so that each of [`CYCLE_KEYS`] has its turn.
+/// Samples of a thousand calls each, so that each of [`CYCLE_KEYS`] is used once.
 const SAMPLES: u32 = 100;
 const ROUNDS: usize = 5;
 
@@ -71,7 +71,7 @@ fn fastest_ns(mut round: impl FnMut() -> Vec<u64>, keys: u64) -> f64 {
         }
     }
     let sum = std::time::Duration::from_micros(fastest_us.iter().sum());
-    sum.as_secs_f64() * 1e9 / f64::from(u32::try_from(keys).expect("it is not that many"))
+    sum.as_secs_f64() * 1e9 / f64::from(u32::try_from(keys).expect("fewer than 2^32 keys"))
 }
 
 /// Memory of a waiting key without its object.
@@ -104,7 +104,8 @@ fn left_bytes(run: impl FnOnce()) -> i64 {
 }
 
 fn per_key_bytes(all: i64) -> f64 {
-    bytes(usize::try_from(all).unwrap_or_default()) / bytes(usize::try_from(FILL_KEYS).expect("they fit"))
+    bytes(usize::try_from(all).unwrap_or_default())
+        / bytes(usize::try_from(FILL_KEYS).expect("the count fits into usize"))
 }
 
 fn bytes(count: usize) -> f64 {
@@ -133,12 +134,12 @@ impl Bench {
         bench
     }
 
-    /// Adds new keys. Returns how long each thousand took, in microseconds; so do the next functions.
+    /// Adds new keys. Returns the microseconds that each thousand took, as do the following functions.
     fn fill(&mut self, keys: u64) -> Vec<u64> {
         self.timed(0..keys, Self::add)
     }
 
-    /// One key after the other.
+    /// Adds, pops and acknowledges the keys one by one.
     fn cycles(&mut self, keys: Range<u64>) -> Vec<u64> {
         self.timed(keys, |bench, call| {
             bench.add(call);
@@ -183,7 +184,7 @@ impl Bench {
 
     fn pop(&mut self) -> Token {
         let now = self.tick();
-        let items = self.queue.pop(now, &a_pop()).expect("it is not closed");
+        let items = self.queue.pop(now, &a_pop()).expect("the queue is open");
         self.take();
         items.first().map(|item| item.token).unwrap_or_default()
     }
@@ -227,7 +228,7 @@ fn call(number: u64) -> Call {
     }
 }
 
-/// A key and its object, which share nothing with others, as after reading a request.
+/// A key and its object in memory of their own, as after reading a request.
 fn keyed(number: u64) -> (Key, Object) {
     let text = text(number);
     (Key::new(&name(number)).expect("a key"), Object::from_valid(&text))
@@ -261,7 +262,7 @@ fn add(bencher: Bencher<'_, '_>) {
     let mut bench = Bench::filled(CYCLE_KEYS);
     bench.drain();
     let mut numbers = (0..CYCLE_KEYS).cycle();
-    bencher.with_inputs(|| call(numbers.next().expect("there is always one"))).bench_local_values(|call| {
+    bencher.with_inputs(|| call(numbers.next().expect("the cycle is endless"))).bench_local_values(|call| {
         bench.add(call);
     });
 }
@@ -278,7 +279,7 @@ fn ack(bencher: Bencher<'_, '_>) {
     let tokens: Vec<Token> = (0..CYCLE_KEYS).map(|_| bench.pop()).collect();
     let mut tokens = tokens.into_iter();
     bencher
-        .with_inputs(|| tokens.next().expect("there are as many leases as acks"))
+        .with_inputs(|| tokens.next().expect("one lease per ack"))
         .bench_local_values(|token| bench.ack(token));
 }
 
@@ -292,7 +293,7 @@ fn replace_unchanged(bencher: Bencher<'_, '_>) {
     let list = || Replace { only_changed: true, ..Replace::new((0..1_000).map(keyed).collect(), None) };
     bencher.with_inputs(list).bench_local_values(|replace| {
         let now = bench.tick();
-        let id = bench.queue.accept_replace(now, replace).expect("it is accepted");
+        let id = bench.queue.accept_replace(now, replace).expect("the Replace is accepted");
         while matches!(bench.queue.replace_step(now, id, 1_000), Ok(Progress::More)) {}
         bench.queue.take_effects()
     });

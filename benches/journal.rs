@@ -4,7 +4,7 @@
 //! Arguments select scenarios: `commits`, `checkpoint`, `start`, `disk`. The benchmark prints its measurements
 //! and never fails because of them.
 
-#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
+#![expect(clippy::expect_used, reason = "a failed step ends the benchmark with a message")]
 
 mod spawned;
 
@@ -74,7 +74,7 @@ impl Drop for Folder {
 /// Adds of distinct keys, and cycles of an add and a pop that acks the previous lease, one request at a time on
 /// each connection.
 fn commits(clock: &Clock) {
-    println!("Requests with an fsync before each answer, {OBJECT_BYTES}-byte objects, distinct keys");
+    println!("Requests with an fsync before each reply, {OBJECT_BYTES}-byte objects, distinct keys");
     println!("  connections       add/s   commits/s    p50 ms    p99 ms    cycles/s    events/s");
     for connections in [1, 8, 64, 256] {
         let folder = Folder::new();
@@ -92,7 +92,7 @@ fn commits(clock: &Clock) {
         let leases: Vec<Mutex<String>> = (0..connections).map(|_| Mutex::default()).collect();
         let (cycles, _) = rate(clock, &server, connections, &|connection, index| {
             add(connection, index);
-            let lease = leases.get(index).expect("one for each");
+            let lease = leases.get(index).expect("one lease per connection");
             let mut lease = lease.lock().expect("one thread");
             *lease = pop(connection, &lease);
         });
@@ -104,16 +104,16 @@ fn commits(clock: &Clock) {
     }
 }
 
-/// Cycles of update, pop and ack of random keys among many, without and with a running checkpoint.
+/// Cycles of update, pop and ack of random keys, without and with a running checkpoint.
 fn checkpoint(clock: &Clock) {
     let folder = Folder::new();
     let server = folder.server();
     seed(&server, KEYS);
-    // Its last checkpoint covers everything, so the next one begins some seconds after the load.
+    // The checkpoint at the stop covers everything, so the next one begins some seconds after the load.
     stop(server);
     let server = folder.server();
     println!(
-        "Update, pop and ack of keys spread over {KEYS}, 64 connections, batches of 10, fsync before answers"
+        "Update, pop and ack of keys spread over {KEYS}, 64 connections, batches of 10, fsync before replies"
     );
     let (number, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let samples = Mutex::new(Vec::new());
@@ -141,8 +141,7 @@ fn checkpoint(clock: &Clock) {
         });
         let rate = |from: u64, to: u64| {
             let samples = samples.lock().expect("samples");
-            let at =
-                |us: u64| samples.iter().rev().find(|sample| sample.0 <= us).copied().expect("it is sampled");
+            let at = |us: u64| samples.iter().rev().find(|sample| sample.0 <= us).copied().expect("a sample");
             let ((begun_us, first), (ended_us, last)) = (at(from), at(to));
             // Appended, leased, settled.
             3.0 * count(last - first) / Duration::from_micros(ended_us - begun_us).as_secs_f64()
@@ -151,11 +150,8 @@ fn checkpoint(clock: &Clock) {
         let idle_from = clock.monotonic_us();
         let (begun_us, ended_us) = next_checkpoint(clock, &server);
         let (without, with) = (rate(idle_from, begun_us), rate(begun_us, ended_us));
-        println!(
-            "  without {without:.0} events/s, with the first one beside {with:.0}: {:.2}",
-            with / without
-        );
-        // Each begins as soon as the previous one has ended, because so much has changed meanwhile.
+        println!("  without {without:.0} events/s, during the first one {with:.0}: {:.2}", with / without);
+        // The load changes so much that each checkpoint begins as soon as the previous one has ended.
         for _ in 0..3 {
             let (begun_us, ended_us) = next_checkpoint(clock, &server);
             println!(
@@ -169,7 +165,7 @@ fn checkpoint(clock: &Clock) {
     });
 }
 
-/// Waits until the next checkpoint ends. Its beginning follows from its duration.
+/// Waits until the next checkpoint ends. Returns its start, computed from its duration, and its end.
 fn next_checkpoint(clock: &Clock, server: &Spawned) -> (u64, u64) {
     let before = Counts::of(server);
     loop {
@@ -183,7 +179,7 @@ fn next_checkpoint(clock: &Clock, server: &Spawned) -> (u64, u64) {
     }
 }
 
-/// The time from the start of the process until it is ready.
+/// The time from the start of the process until the server is ready.
 fn start(clock: &Clock) {
     let folder = Folder::new();
     let server = folder.server();
@@ -193,7 +189,7 @@ fn start(clock: &Clock) {
         connection.call("POST", &format!("{QUEUE}/add"), &objects(first, 10_000));
     }
     println!(
-        "Start with {KEYS} known objects of {OBJECT_BYTES} bytes and {KEYS} other keys that wait (target 5 s)"
+        "Start with {KEYS} known objects of {OBJECT_BYTES} bytes and {KEYS} other ready keys (target 5 s)"
     );
     drop(server);
     for title in ["after kill -9, journal to replay", "after a checkpoint"] {
@@ -201,7 +197,7 @@ fn start(clock: &Clock) {
         let server = folder.server();
         let took = clock.since(begun_us).as_secs_f64();
         let memory = server.memory("VmHWM:") >> 20;
-        println!("  {title:<32} {took:.2} s, {memory} MiB at most; {}", disk_size(&server));
+        println!("  {title:<32} {took:.2} s, peak {memory} MiB; {}", disk_size(&server));
         stop(server);
     }
 }
@@ -334,8 +330,8 @@ fn seed(server: &Spawned, keys: u64) {
     let head = format!("{head}content-length: {bytes}\r\n\r\n");
     connection.stream.write_all(head.as_bytes()).expect("the head is sent");
     connection.stream.write_all(body.as_bytes()).expect("the lines are sent");
-    let answer = connection.answer();
-    assert_eq!(answer.get("queued").and_then(Value::as_u64), Some(keys), "{answer}");
+    let reply = connection.reply();
+    assert_eq!(reply.get("queued").and_then(Value::as_u64), Some(keys), "{reply}");
 }
 
 fn get(server: &Spawned, path: &str) -> String {
@@ -344,10 +340,10 @@ fn get(server: &Spawned, path: &str) -> String {
     String::from_utf8(connection.body()).expect("a text")
 }
 
-/// Tells the server to end cleanly, and waits until it has.
+/// Stops the server with SIGTERM and waits until it has ended.
 fn stop(mut server: Spawned) {
-    let told = Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status();
-    assert!(told.expect("kill runs").success(), "the server is told to end");
+    let sent = Command::new("kill").args(["-TERM", &server.process.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success(), "the signal is sent");
     server.process.wait().expect("the server ends");
 }
 

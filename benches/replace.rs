@@ -1,9 +1,9 @@
-//! A Replace of 1,000,000 objects of 256 bytes, streamed as NDJSON, while others add and pop at the same queue.
+//! A Replace of 1,000,000 objects of 256 bytes, streamed as NDJSON, while a probe adds and pops at the same queue.
 //!
-//! Target: the p99 of an add and a pop while the list is applied is below 50 ms; memory beside the objects is bounded. It
-//! prints what it measured; no measured time makes it fail.
+//! Targets: the p99 of an add and a pop is below 50 ms while the list is applied, and memory besides the objects is bounded. The
+//! benchmark prints its measurements and never fails because of them.
 
-#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
+#![expect(clippy::expect_used, reason = "a failed step ends the benchmark with a message")]
 
 mod spawned;
 
@@ -20,11 +20,11 @@ const OBJECTS: u64 = 1_000_000;
 const OBJECT_BYTES: usize = 256;
 /// Objects in one piece of the stream.
 const PIECE_OBJECTS: u64 = 256;
-/// How often the probe adds and pops, in microseconds.
+/// Interval between the probe's pairs of add and pop, in microseconds.
 const PACE_US: u64 = 2_000;
 const QUEUE: &str = "/v1/queues/list";
 
-/// What the Replace does while the probe looks.
+/// Phases of the Replace.
 const READING: u8 = 0;
 const APPLYING: u8 = 1;
 const ENDED: u8 = 2;
@@ -38,33 +38,33 @@ fn main() {
 
     run(&clock, &server, "all new", &format!("{QUEUE}/replace?source=bench"));
     let peak = mib(server.memory("VmHWM:") - before);
-    println!("  memory   peak {peak:.0} MiB, that is {:.0} MiB beside the objects", peak - objects_mib);
-    println!("           resident in the end {:.0} MiB", mib(server.memory("VmRSS:") - before));
+    println!("  memory   peak {peak:.0} MiB, of which {:.0} MiB besides the objects", peak - objects_mib);
+    println!("           resident at the end {:.0} MiB", mib(server.memory("VmRSS:") - before));
 
     run(&clock, &server, "none changed", &format!("{QUEUE}/replace?source=bench&only_changed=true"));
     let peak = mib(server.memory("VmHWM:") - before);
     println!(
-        "  memory   peak {peak:.0} MiB; the list is there twice: {:.0} MiB beside both",
+        "  memory   peak {peak:.0} MiB; the list is held twice: {:.0} MiB besides both copies",
         peak - 2.0 * objects_mib
     );
 }
 
-/// Streams the list while a probe adds and pops, and prints how long all that took.
+/// Streams the list while a probe adds and pops, and prints the durations.
 fn run(clock: &Clock, server: &Spawned, title: &str, path: &str) {
     let phase = AtomicU8::new(READING);
-    let (read_s, applied_s, answer, samples) = std::thread::scope(|scope| {
+    let (read_s, applied_s, reply, samples) = std::thread::scope(|scope| {
         let probing = scope.spawn(|| probe(clock, server.connect(), &phase));
         let begun_us = clock.monotonic_us();
         let mut connection = server.connect();
         stream_list(&mut connection, path);
         let read_s = clock.since(begun_us).as_secs_f64();
         phase.store(APPLYING, Ordering::SeqCst);
-        let answer = connection.answer();
+        let reply = connection.reply();
         let all_s = clock.since(begun_us).as_secs_f64();
         phase.store(ENDED, Ordering::SeqCst);
-        (read_s, all_s - read_s, answer, probing.join().expect("the probe ends"))
+        (read_s, all_s - read_s, reply, probing.join().expect("the probe ends"))
     });
-    let count = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let count = |name: &str| reply.get(name).and_then(Value::as_u64).unwrap_or_default();
     println!("{title}: {} replaced, {} unchanged", count("replaced"), count("unchanged"));
     println!("  time     {read_s:.2} s to send, {applied_s:.2} s to apply");
     print_samples("while sent", &samples, READING);
@@ -94,7 +94,7 @@ fn stream_list(connection: &mut Connection, path: &str) {
     send_piece(connection, b"");
 }
 
-/// Sends a piece of the body; an empty one is its end.
+/// Sends a piece of the body. An empty piece ends the body.
 fn send_piece(connection: &mut Connection, piece: &[u8]) {
     let head = format!("{:x}\r\n", piece.len());
     for part in [head.as_bytes(), piece, b"\r\n"] {
@@ -106,8 +106,8 @@ fn send(connection: &mut Connection, bytes: &[u8]) {
     connection.stream.write_all(bytes).expect("the list is sent");
 }
 
-/// Adds and pops at a steady pace until the Replace has ended. Gives the phase in which each pair of calls was due and how
-/// long after that it was done: who is late counts as having waited, or a standstill would be a single sample.
+/// Adds and pops at a steady pace until the Replace has ended. Returns for each pair of calls the phase in which it was due, and
+/// the microseconds from that moment to its end. Timing from the due moment matters: otherwise a stall would be a single sample.
 fn probe(clock: &Clock, mut connection: Connection, phase: &AtomicU8) -> Vec<(u8, u64)> {
     let mut samples = Vec::new();
     let mut settle = "{}".to_owned();

@@ -1,9 +1,9 @@
 //! Scrapes of 1,000 queues with 1,000,000 keys in all, while workers pop and acknowledge at a steady pace.
 //!
-//! Target: a scrape takes less than 200 ms, and the p99 of a pop is the same with one scrape a second as without. It
-//! prints what it measured; no measured time makes it fail.
+//! Targets: a scrape takes less than 200 ms, and the p99 of a pop is the same with one scrape per second as without. The
+//! benchmark prints its measurements and never fails because of them.
 
-#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
+#![expect(clippy::expect_used, reason = "a failed step ends the benchmark with a message")]
 
 mod spawned;
 
@@ -18,13 +18,13 @@ use spawned::{Connection, Spawned, millis, percentile_ms};
 const QUEUES: usize = 1_000;
 const KEYS_EACH: usize = 1_000;
 const WORKERS: usize = 4;
-/// How often each worker pops, in microseconds: 500 pops a second together.
+/// Interval between the pops of a worker, in microseconds: 500 pops per second in all.
 const PACE_US: u64 = 8_000;
 const SCRAPES: u64 = 50;
 const SCRAPE_PERIOD_US: u64 = 1_000_000;
-/// How long the workers are watched without scrapes.
+/// Length of the measurement without scrapes.
 const UNDISTURBED: Duration = Duration::from_secs(30);
-/// How many series each queue has.
+/// The least number of series of a queue.
 const SERIES_EACH: usize = 60;
 
 fn main() {
@@ -35,7 +35,7 @@ fn main() {
     let (alone, ()) = beside(&clock, &server, 0, || std::thread::sleep(UNDISTURBED));
     print_pops("without scrapes", &alone);
     let (disturbed, (scrapes, bytes)) = beside(&clock, &server, QUEUES / 2, || scrape(&clock, &server));
-    print_pops("with a scrape each second", &disturbed);
+    print_pops("with one scrape per second", &disturbed);
     println!(
         "  scrapes  {SCRAPES} of {:.1} MiB: p50 {:.1} ms, max {:.1} ms (target < 200 ms)",
         mib(bytes),
@@ -58,7 +58,7 @@ fn path(queue: usize) -> String {
     format!("/v1/queues/q{:04}", queue % QUEUES)
 }
 
-/// Scrapes at a steady pace. Gives how long each took, sorted, and the bytes of the last page.
+/// Scrapes at a steady pace. Returns the sorted durations in microseconds and the bytes of the last page.
 fn scrape(clock: &Clock, server: &Spawned) -> (Vec<u64>, u64) {
     let mut connection = server.connect();
     let (begun_us, mut took, mut bytes) = (clock.monotonic_us(), Vec::new(), 0);
@@ -80,13 +80,13 @@ fn lines_of(page: &[u8], queue: &str) -> usize {
     String::from_utf8_lossy(page).lines().filter(|line| line.contains(&label)).count()
 }
 
-/// Lets the workers pop while something is done. Gives how long each pop took, sorted.
-fn beside<T>(clock: &Clock, server: &Spawned, first: usize, deed: impl FnOnce() -> T) -> (Vec<u64>, T) {
+/// Lets the workers pop while `task` runs. Returns the sorted durations of the pops in microseconds and the task's result.
+fn beside<T>(clock: &Clock, server: &Spawned, first: usize, task: impl FnOnce() -> T) -> (Vec<u64>, T) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let worker = |number| work(clock, server.connect(), first + number, &stop);
         let working: Vec<_> = (0..WORKERS).map(|number| scope.spawn(move || worker(number))).collect();
-        let done = deed();
+        let done = task();
         stop.store(true, Ordering::SeqCst);
         let ended = working.into_iter().flat_map(|worker| worker.join().expect("a worker ends"));
         let mut took: Vec<u64> = ended.collect();
@@ -95,8 +95,8 @@ fn beside<T>(clock: &Clock, server: &Spawned, first: usize, deed: impl FnOnce() 
     })
 }
 
-/// Pops from one queue after the other and acknowledges each key in the next pop at its queue. Who is late
-/// counts as having waited, or a standstill would be a single sample.
+/// Pops from one queue after the other and acknowledges each key in the next pop at its queue. A pop is timed from the moment
+/// at which it was due, because otherwise a stall would be a single sample.
 fn work(clock: &Clock, mut connection: Connection, first: usize, stop: &AtomicBool) -> Vec<u64> {
     let (begun_us, mut took, mut queue) = (clock.monotonic_us(), Vec::new(), first);
     let mut settle = "{}".to_owned();
@@ -110,7 +110,7 @@ fn work(clock: &Clock, mut connection: Connection, first: usize, stop: &AtomicBo
         took.push(clock.monotonic_us() - due_us);
         let lease = popped.pointer("/items/0/lease/id").and_then(Value::as_str).expect("a key is ready");
         settle = format!(r#"{{"settle":[{{"lease":"{lease}","as":"ack"}}]}}"#);
-        // Two pops at each queue, so that every second one acknowledges what the one before it got.
+        // The second of two pops at each queue acknowledges the key of the first.
         if number % 2 == 1 {
             connection.call("POST", &format!("{}/settle", path(queue)), &settle);
             "{}".clone_into(&mut settle);

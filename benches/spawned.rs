@@ -1,4 +1,4 @@
-//! A server in a process of its own, what the system says of it, and requests over plain sockets.
+//! A server in a process of its own, its resource usage from `/proc`, and requests over plain sockets.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -11,30 +11,30 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// Far longer than any answer takes.
-const PATIENCE: Duration = Duration::from_mins(2);
-/// How often it is looked whether a server is ready.
-const LOOK: Duration = Duration::from_millis(2);
+/// Timeout of a reply, far longer than any reply takes.
+const REPLY_TIMEOUT: Duration = Duration::from_mins(2);
+/// Interval of the checks whether a server is ready.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A server that runs until it is dropped.
 pub(crate) struct Spawned {
     pub(crate) process: Child,
-    /// Its log and its ready file.
+    /// The folder of the log and of the ready file.
     folder: PathBuf,
-    /// Where it listens.
+    /// The address that the server listens on.
     pub(crate) address: String,
 }
 
 impl Spawned {
-    /// A server on a free port with the default settings, but for where it keeps its queues: as in
-    /// `--in-memory`, or `--data-dir` and a folder. Its log goes to a file.
+    /// Starts a server on a free port. `storage` is `--in-memory`, or `--data-dir` and a folder; all other settings have
+    /// their defaults. The log goes to a file.
     pub(crate) fn start(storage: &[&str]) -> Self {
         Self::start_with(|command| {
             command.args(storage);
         })
     }
 
-    /// The same, with a command that `adapt` has completed.
+    /// Starts a server with the arguments and environment that `adapt` adds to the command.
     pub(crate) fn start_with(adapt: impl FnOnce(&mut Command)) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("server-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -50,22 +50,22 @@ impl Spawned {
             let ended = server.process.try_wait().expect("a child");
             assert!(ended.is_none(), "the server ended: {}", server.log());
             let text = std::fs::read_to_string(&ready).unwrap_or_default();
-            let said: Value = serde_json::from_str(&text).unwrap_or_default();
-            said.get("api").and_then(Value::as_str).unwrap_or_default().clone_into(&mut server.address);
-            std::thread::sleep(LOOK);
+            let addresses: Value = serde_json::from_str(&text).unwrap_or_default();
+            addresses.get("api").and_then(Value::as_str).unwrap_or_default().clone_into(&mut server.address);
+            std::thread::sleep(POLL_INTERVAL);
         }
         server
     }
 
-    /// What it has logged.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// A line of `/proc/PID/status`, in bytes: `VmRSS:` is resident memory now, `VmHWM:` the most that there was.
+    /// A line of `/proc/PID/status`, in bytes: `VmRSS:` is the resident memory, `VmHWM:` its peak.
     pub(crate) fn memory(&self, name: &str) -> u64 {
         let status = self.proc("status");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the line is there");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the status has this line");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kib << 10
     }
@@ -75,7 +75,6 @@ impl Spawned {
         std::fs::read_to_string(format!("/proc/{}/{file}", self.process.id())).expect("Linux has /proc")
     }
 
-    /// A connection.
     pub(crate) fn connect(&self) -> Connection {
         Connection::open(&self.address)
     }
@@ -89,11 +88,11 @@ impl Drop for Spawned {
     }
 }
 
-/// A kept connection.
+/// A persistent connection.
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) host: String,
-    /// Headers of each request, each with its end.
+    /// Additional header lines of each request, each with its CRLF.
     pub(crate) headers: String,
 }
 
@@ -101,11 +100,11 @@ impl Connection {
     fn open(address: &str) -> Self {
         let stream = TcpStream::connect(address).expect("a connection");
         stream.set_nodelay(true).expect("a socket");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_read_timeout(Some(REPLY_TIMEOUT)).expect("a socket");
         Self { stream, host: address.to_owned(), headers: String::new() }
     }
 
-    /// Sends a request with a JSON body and does not wait for its answer.
+    /// Sends a request with a JSON body and does not wait for the reply.
     pub(crate) fn send(&mut self, method: &str, path: &str, body: &str) {
         let (host, headers, bytes) = (&self.host, &self.headers, body.len());
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n{headers}");
@@ -113,17 +112,17 @@ impl Connection {
         self.stream.write_all(text.as_bytes()).expect("the request is sent");
     }
 
-    /// Reads an answer; it must be a 200 with a JSON document.
-    pub(crate) fn answer(&mut self) -> Value {
+    /// Reads a reply, which must be a 200 with a JSON document.
+    pub(crate) fn reply(&mut self) -> Value {
         serde_json::from_slice(&self.body()).expect("JSON")
     }
 
-    /// Reads the body of an answer, which must be a 200.
+    /// Reads a reply, which must be a 200, and returns its body.
     pub(crate) fn body(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         let mut buffer = [0; 4096];
         let (head, length) = loop {
-            let read = self.stream.read(&mut buffer).expect("an answer");
+            let read = self.stream.read(&mut buffer).expect("a reply");
             assert!(read > 0, "the connection ended: {}", String::from_utf8_lossy(&text));
             text.extend(buffer.iter().take(read));
             if let Some(found) = body_of(&text) {
@@ -132,7 +131,7 @@ impl Connection {
         };
         let missing = (head + length).saturating_sub(text.len());
         let mut rest = vec![0; missing];
-        self.stream.read_exact(&mut rest).expect("the rest of the answer");
+        self.stream.read_exact(&mut rest).expect("the rest of the reply");
         text.extend(rest);
         let (head, body) = text.split_at(head);
         let head = String::from_utf8_lossy(head);
@@ -140,14 +139,14 @@ impl Connection {
         body.to_vec()
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the reply.
     pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> Value {
         self.send(method, path, body);
-        self.answer()
+        self.reply()
     }
 }
 
-/// Where the body begins and how long it is, once the head is there.
+/// The start and the length of the body, once the head is complete.
 fn body_of(text: &[u8]) -> Option<(usize, usize)> {
     let head = text.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let fields = String::from_utf8_lossy(text.get(..head)?).to_ascii_lowercase();
@@ -155,7 +154,7 @@ fn body_of(text: &[u8]) -> Option<(usize, usize)> {
     Some((head, length.expect("a length").trim().parse().expect("a number")))
 }
 
-/// The duration below which `share` of `sorted` lie, in milliseconds.
+/// The percentile `share` (0 to 1) of sorted durations, in milliseconds.
 pub(crate) fn percentile_ms(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the speed of two builds of deltaq, in turns, and prints the median of the ratios.
+"""Compares the speed of two builds of deltaq in alternating runs, and prints the median of the ratios.
 
     scripts/compare-builds.py OLD NEW [--turns 7] [--seconds 2] [--rows add,cycle,...]
 
 OLD and NEW are deltaq binaries. Each turn starts a fresh server of one build, then of the other, and loads both with
-the same load generator (`OLD bench`). A ratio of 1.05 means that NEW did 5 % more requests per second than OLD in that
-turn; for hand-off the ratio compares the median latency, and 1.05 means that NEW was 5 % faster. The order of the two
-builds alternates from turn to turn.
+the same load generator (`OLD bench`). A ratio of 1.05 means that NEW handled 5 % more objects per second than OLD in
+that turn. For hand-off the ratio compares median latencies, and 1.05 means that NEW was 5 % faster. The order of the
+two builds alternates from turn to turn.
 """
 import argparse, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 

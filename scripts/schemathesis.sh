@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Tests a running server against its own /openapi.json with schemathesis: generated requests, valid and invalid ones,
 # with every check on. All files go to target/. Two variables change a run: DELTAQ_BIN names a binary to use instead of
-# building one, and MAX_EXAMPLES (default 25) is the number of random requests per operation, beside its edge cases.
+# building one, and MAX_EXAMPLES (default 25) is the number of random requests per operation, besides the edge cases.
 #
 # Rules that depend on the state of a queue are in no OpenAPI document; scripts/schemathesis.toml and
-# scripts/schemathesis_hooks.py state them. The server has a token, so that missing authorization is tested too. One check
-# tests nothing here, because no object belongs to a user: object_level_authorization.
+# scripts/schemathesis_hooks.py state them. The server has a token, so that missing authorization is tested too. The check
+# object_level_authorization has no effect here, because no object belongs to a user.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ finish() {
 trap finish EXIT
 
 binary=${DELTAQ_BIN:-}
-# The server would refuse it as an unknown setting.
+# The server would refuse this variable as an unknown setting.
 unset DELTAQ_BIN
 if [ -z "$binary" ]; then
     cargo build --locked --quiet

@@ -1,5 +1,5 @@
-// What the same work costs in client-go: the DeltaFIFO with a store of known objects, on one goroutine. The keys, the
-// objects, the order and the way of timing are those of benches/engine.rs, and so are the names of the figures.
+// The benchmark of benches/engine.rs for client-go: a DeltaFIFO with a store of known objects, on one goroutine. Keys,
+// objects, order, timing and the names of the figures are the same as there.
 package main
 
 import (
@@ -14,7 +14,7 @@ const (
 	objectBytes = 256
 	cycleKeys   = 100_000
 	fillKeys    = 1_000_000
-	// Calls that are made ready before they are timed.
+	// Calls that are prepared before a timed part.
 	ready  = 1_000
 	rounds = 5
 )
@@ -62,7 +62,7 @@ func (q queue) popAndAck() {
 	must(err)
 }
 
-// How long each thousand of adds took, then each thousand of pops.
+// The durations of each thousand adds, then of each thousand pops.
 func fillAndDrain() []time.Duration {
 	queue := newQueue()
 	parts := timed(fillKeys, queue.add)
@@ -76,7 +76,7 @@ func fillAndDrain() []time.Duration {
 	return parts
 }
 
-// What one of the keys takes, if each part of a round takes as long as in the round where it was fastest.
+// Time per key, if each part of a round takes as long as in its fastest round.
 func fastestNanoseconds(round func() []time.Duration, keys int) float64 {
 	fastest := round()
 	for range rounds - 1 {
@@ -107,7 +107,7 @@ func timed(keys int, run func(*object)) []time.Duration {
 	return parts
 }
 
-// Names of the same length, in no order.
+// Names of equal length, in random order.
 func name(number int) string {
 	return fmt.Sprintf("sku-%010x", uint64(number)*0x9e37_79b9_7f4a_7c15>>24)
 }

@@ -1,5 +1,5 @@
-//! What it costs to see and to guard: the same load on a server with metrics, tokens, an audit log and a line
-//! in the log for each request, and on one with none of these, in turns.
+//! The cost of observability and access control. The same load runs alternately on a server with metrics, tokens, an audit log and
+//! a log line per request, and on a server with none of these.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +10,22 @@ use deltaq::clock::Clock;
 
 use crate::spawned::{Connection, Spawned};
 
-/// Callers that each wait for their answers.
+/// Connections, each of which waits for its reply before it continues.
 const CONNECTIONS: usize = 32;
-/// How often each server is measured, and for how long.
+/// Number and length of the measurements of each server.
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_secs(3);
 const TOKEN: &str = "dq_0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Measures both in turns.
+/// Measures both servers alternately.
 pub(crate) fn run() {
     let clock = Clock::system();
-    for (name, in_memory) in [("in memory", true), ("with an fsync before each answer", false)] {
-        let (guarded, bare) = (Measured::guarded(in_memory), Measured::bare(in_memory));
+    for (name, in_memory) in [("in memory", true), ("with an fsync before each reply", false)] {
+        let (full, bare) = (Measured::full(in_memory), Measured::bare(in_memory));
         let mut rates = (Vec::new(), Vec::new());
-        // The first turn of each warms it up.
+        // The first round warms the servers up and is not counted.
         for round in 0..=ROUNDS {
-            let pair = (guarded.cycles(&clock), bare.cycles(&clock));
+            let pair = (full.cycles(&clock), bare.cycles(&clock));
             if round > 0 {
                 rates.0.push(pair.0);
                 rates.1.push(pair.1);
@@ -34,14 +34,14 @@ pub(crate) fn run() {
         let mut ratios: Vec<f64> = rates.0.iter().zip(&rates.1).map(|(on, off)| on / off).collect();
         let (on, off) = (median(&mut rates.0), median(&mut rates.1));
         println!(
-            "{name}, {CONNECTIONS} connections: {on:.0} cycles/s with all of it, {off:.0} without any, median ratio of {ROUNDS} turns {:.3}",
+            "{name}, {CONNECTIONS} connections: {on:.0} cycles/s with all of these, {off:.0} with none, median ratio of {ROUNDS} rounds {:.3}",
             median(&mut ratios)
         );
-        println!("  the log of the first has {} MiB", guarded.server.log().len() >> 20);
+        println!("  the log of the first server has {} MiB", full.server.log().len() >> 20);
     }
 }
 
-/// A server, and how it is called.
+/// A server and the headers of its requests.
 struct Measured {
     server: Spawned,
     headers: String,
@@ -50,7 +50,7 @@ struct Measured {
 }
 
 impl Measured {
-    fn guarded(in_memory: bool) -> Self {
+    fn full(in_memory: bool) -> Self {
         let tokens = format!(
             "[{{ name = \"bench\", sha256 = \"{}\", grants = [{{ verbs = [\"produce\", \"consume\"], queues = [\"*\"] }}] }}]",
             digest_text(TOKEN)
@@ -60,7 +60,7 @@ impl Measured {
             ("DELTAQ_LOG__LEVEL", "info".to_owned()),
             ("DELTAQ_AUDIT__CALLS", "admin".to_owned()),
         ];
-        Self::start(in_memory, "guarded", &settings, format!("authorization: Bearer {TOKEN}\r\n"))
+        Self::start(in_memory, "full", &settings, format!("authorization: Bearer {TOKEN}\r\n"))
     }
 
     fn bare(in_memory: bool) -> Self {
@@ -79,7 +79,7 @@ impl Measured {
             } else {
                 command.arg("--data-dir").arg(folder.join("data"));
             }
-            if name == "guarded" {
+            if name == "full" {
                 command.env("DELTAQ_AUDIT__FILE", folder.join("audit.jsonl"));
             }
             command.envs(settings.iter().map(|(name, value)| (name, value)));
@@ -87,7 +87,7 @@ impl Measured {
         Self { server, headers, folder, next: AtomicU64::new(0) }
     }
 
-    /// Adds and pops, each of which settles the lease before, a second.
+    /// Cycles per second: an add, and a pop that settles the previous lease.
     fn cycles(&self, clock: &Clock) -> f64 {
         let until_us = clock.monotonic_us() + u64::try_from(ROUND.as_micros()).expect("a short time");
         let done = AtomicU64::new(0);

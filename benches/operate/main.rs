@@ -1,9 +1,9 @@
-//! What an operator asks: what it costs to see and to guard (`cost`), the outcome of more load than the server
-//! can take (`flood`), and of thousands of connections that are slow on purpose (`slow`).
+//! Operational behaviour: the cost of metrics, tokens and logs (`cost`), an overload (`flood`), and thousands of connections that
+//! are slow on purpose (`slow`).
 //!
-//! Names of scenarios as arguments run only those. It prints what it measured; no measured time makes it fail.
+//! Arguments select scenarios. The benchmark prints its measurements and never fails because of them.
 
-#![expect(clippy::expect_used, reason = "a benchmark that can't go on stops, and says what it expected")]
+#![expect(clippy::expect_used, reason = "a failed step ends the benchmark with a message")]
 
 mod cost;
 mod overload;

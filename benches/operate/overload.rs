@@ -1,5 +1,4 @@
-//! What the server does with more than it can take: four times the load that it sustains, and thousands of
-//! connections that are slow on purpose.
+//! Overload: four times the load that the server sustains, and thousands of connections that are slow on purpose.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,42 +13,42 @@ use tokio::task::JoinSet;
 
 use crate::spawned::{Spawned, percentile_ms};
 
-/// What requests carry.
+/// The content of requests.
 #[derive(Clone, Copy)]
 struct Load {
     /// Objects in a request.
     batch: u64,
-    /// Bytes of each, about.
+    /// Approximate bytes of each object.
     object_bytes: usize,
 }
 
-/// So small that much of the work is the client's, which shares the processors with the server.
+/// Small requests: much of the work is done by the client, which shares the processors with the server.
 const SMALL: Load = Load { batch: 20, object_bytes: 200 };
-/// So large that most of the work is the server's.
+/// Large requests: most of the work is done by the server.
 const LARGE: Load = Load { batch: 100, object_bytes: 1_000 };
-/// Requests that are sent at a time while it is measured what the server sustains.
+/// Concurrent requests while the sustained load is measured.
 const SUSTAINED_CONNECTIONS: usize = 64;
 const SUSTAINED: Duration = Duration::from_secs(10);
-/// How much more is offered, and for how long.
+/// The flood as a multiple of the sustained load, and its length.
 const FLOOD_TIMES: f64 = 4.0;
 const FLOOD: Duration = Duration::from_mins(1);
-/// How long it is looked at afterwards.
+/// Seconds of measurement after the flood.
 const AFTER_SECONDS: usize = 5;
-/// Connections of the flood; past that a request is not sent, and counted.
+/// Connections of the flood. A request that finds all of them busy is not sent but counted.
 const CONNECTIONS_MAX: usize = 6_000;
-/// Connections that send a byte of a head at a time.
+/// Connections that send a request head byte by byte.
 const SLOW_CONNECTIONS: usize = 5_000;
 const SLOW_PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs a scenario, for which many files may be open.
+/// Raises the limit of open files and runs a scenario.
 pub(crate) fn run(scenario: impl Future<Output = ()>) {
     let files = rlimit::increase_nofile_limit(20_000).expect("a limit of open files");
     let wanted = CONNECTIONS_MAX.max(SLOW_CONNECTIONS) as u64 + 100;
-    assert!(files > wanted, "ulimit -Hn is {files}, and {wanted} files are opened");
+    assert!(files > wanted, "ulimit -Hn is {files}; the benchmark opens {wanted} files");
     tokio::runtime::Runtime::new().expect("a runtime").block_on(scenario);
 }
 
-/// A data directory that is removed in the end.
+/// A data directory that is removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -60,7 +59,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A server whose queue keeps the newest object of each key alone, so that it does not grow.
+    /// A server whose queue keeps only the newest object of each key, so its size is bounded.
     fn server(&self) -> Spawned {
         let server = Spawned::start(&["--data-dir", self.0.to_str().expect("a path in UTF-8")]);
         let mut connection = server.connect();
@@ -76,14 +75,14 @@ impl Drop for Folder {
     }
 }
 
-/// An answer, as far as it matters here.
-struct Answer {
+/// The parts of a reply that are measured.
+struct Reply {
     status: u16,
     retries_after: bool,
     took_us: u64,
 }
 
-/// A kept connection.
+/// A persistent connection.
 struct Caller {
     stream: TcpStream,
     clock: Clock,
@@ -96,10 +95,10 @@ impl Caller {
         Self { stream, clock: clock.clone() }
     }
 
-    /// Sends a request; none if the connection was closed instead of being answered.
-    async fn call(&mut self, request: &[u8]) -> Option<Answer> {
+    /// Sends a request and reads the reply. `None` if the server closed the connection instead.
+    async fn call(&mut self, request: &[u8]) -> Option<Reply> {
         let begun_us = self.clock.monotonic_us();
-        // A server that refuses need not take all of it; its answer is there to read all the same.
+        // A server that refuses the request need not read all of it. The reply can be read all the same.
         let _refused = self.stream.write_all(request).await;
         let mut text = Vec::new();
         loop {
@@ -111,7 +110,7 @@ impl Caller {
                 self.rest(&head, text.len()).await?;
                 let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
                 let retries_after = head.contains("\r\nretry-after: ");
-                return Some(Answer { status: status.expect("a status"), retries_after, took_us });
+                return Some(Reply { status: status.expect("a status"), retries_after, took_us });
             }
             if read == 0 {
                 return None;
@@ -119,7 +118,7 @@ impl Caller {
         }
     }
 
-    /// Reads the rest of an answer whose head and first bytes are here.
+    /// Reads the rest of a reply whose head and first bytes were read.
     async fn rest(&mut self, head: &str, have: usize) -> Option<()> {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.and_then(|length| length.trim().parse().ok()).expect("a length");
@@ -144,7 +143,7 @@ fn batch(load: Load, number: u64) -> Vec<u8> {
     format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// How many batches there are, each with keys of its own.
+/// Number of prepared batches, each with its own keys.
 const BATCHES: u64 = 100;
 
 fn batches(load: Load) -> Arc<Vec<Vec<u8>>> {
@@ -153,10 +152,11 @@ fn batches(load: Load) -> Arc<Vec<Vec<u8>>> {
 
 fn of(batches: &[Vec<u8>], number: u64) -> &[u8] {
     let index = usize::try_from(number % BATCHES).unwrap_or_default();
-    batches.get(index).expect("a batch of each number")
+    batches.get(index).expect("a batch for each number")
 }
 
-/// Requests a second that are answered with 200 when each connection waits for its answer, and their times.
+/// Sends requests on connections that each wait for their reply, which must be a 200. Returns the requests per second and their
+/// sorted durations in microseconds.
 async fn closed_loop(
     address: &str,
     load: Load,
@@ -174,9 +174,9 @@ async fn closed_loop(
             let mut times = Vec::new();
             while clock.monotonic_us() < until_us {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let answer = caller.call(of(&batches, number)).await.expect("an answer");
-                assert_eq!(answer.status, 200, "the load is one that the server sustains");
-                times.push(answer.took_us);
+                let reply = caller.call(of(&batches, number)).await.expect("a reply");
+                assert_eq!(reply.status, 200, "the server sustains this load");
+                times.push(reply.took_us);
             }
             times
         });
@@ -188,14 +188,14 @@ async fn closed_loop(
     (rate, times)
 }
 
-/// What became of the requests of a flood.
+/// The outcomes of the requests of a flood.
 #[derive(Default)]
 struct Outcome {
-    taken: Vec<u64>,
+    accepted: Vec<u64>,
     refused: Vec<u64>,
     others: Vec<u16>,
     without_retry_after: usize,
-    broken_off: usize,
+    disconnected: usize,
     not_sent: usize,
 }
 
@@ -219,15 +219,15 @@ async fn flood_of(load: Load) {
         server.memory("VmRSS:") >> 20
     );
     let mut outcome = open_loop(&server.address, load, &clock, sustained * FLOOD_TIMES).await;
-    outcome.taken.sort_unstable();
+    outcome.accepted.sort_unstable();
     outcome.refused.sort_unstable();
-    let offered = outcome.taken.len() + outcome.refused.len() + outcome.not_sent + outcome.broken_off;
+    let offered = outcome.accepted.len() + outcome.refused.len() + outcome.not_sent + outcome.disconnected;
     println!(
-        "flood: {offered} requests offered in {} s, {} taken (p50 {:.0} ms, p99 {:.0} ms), {} refused (p50 {:.1} ms, p99 {:.1} ms, longest {:.0} ms), {} of them without Retry-After",
+        "flood: {offered} requests offered in {} s, {} accepted (p50 {:.0} ms, p99 {:.0} ms), {} refused (p50 {:.1} ms, p99 {:.1} ms, longest {:.0} ms), {} of them without Retry-After",
         FLOOD.as_secs(),
-        outcome.taken.len(),
-        percentile_ms(&outcome.taken, 0.5),
-        percentile_ms(&outcome.taken, 0.99),
+        outcome.accepted.len(),
+        percentile_ms(&outcome.accepted, 0.5),
+        percentile_ms(&outcome.accepted, 0.99),
         outcome.refused.len(),
         percentile_ms(&outcome.refused, 0.5),
         percentile_ms(&outcome.refused, 0.99),
@@ -235,9 +235,9 @@ async fn flood_of(load: Load) {
         outcome.without_retry_after,
     );
     println!(
-        "       {} answers of other statuses, {} connections broken off, {} requests not sent for want of a connection; at most {} MiB",
+        "       {} replies with other statuses, {} disconnects, {} requests not sent for lack of a connection; peak {} MiB",
         outcome.others.len(),
-        outcome.broken_off,
+        outcome.disconnected,
         outcome.not_sent,
         server.memory("VmHWM:") >> 20
     );
@@ -252,10 +252,10 @@ async fn flood_of(load: Load) {
     }
 }
 
-/// Sends requests at their times, whatever has become of those before.
+/// Sends each request at its planned time, even while earlier requests are unanswered.
 async fn open_loop(address: &str, load: Load, clock: &Clock, rate: f64) -> Outcome {
     let (batches, idle) = (batches(load), Arc::new(Mutex::new(Vec::<Caller>::new())));
-    let (mut outcome, mut running, mut open) = (Outcome::default(), JoinSet::<Option<Answer>>::new(), 0);
+    let (mut outcome, mut running, mut open) = (Outcome::default(), JoinSet::<Option<Reply>>::new(), 0);
     let begun = tokio::time::Instant::now();
     let mut number = 0;
     while begun.elapsed() < FLOOD {
@@ -280,11 +280,11 @@ async fn open_loop(address: &str, load: Load, clock: &Clock, rate: f64) -> Outco
         let (batches, idle) = (batches.clone(), idle.clone());
         running.spawn(async move {
             let mut caller = caller;
-            let answer = caller.call(of(&batches, number)).await;
-            if answer.is_some() {
+            let reply = caller.call(of(&batches, number)).await;
+            if reply.is_some() {
                 idle.lock().await.push(caller);
             }
-            answer
+            reply
         });
     }
     while let Some(done) = running.join_next().await {
@@ -293,31 +293,31 @@ async fn open_loop(address: &str, load: Load, clock: &Clock, rate: f64) -> Outco
     outcome
 }
 
-/// Counts an answer; tells how many connections ended with it.
-fn note(outcome: &mut Outcome, answer: Option<&Answer>) -> usize {
-    match answer {
-        Some(Answer { status: 200, took_us, .. }) => outcome.taken.push(*took_us),
-        Some(Answer { status: 429 | 503, retries_after, took_us }) => {
+/// Counts a reply. Returns the number of connections that ended with it.
+fn note(outcome: &mut Outcome, reply: Option<&Reply>) -> usize {
+    match reply {
+        Some(Reply { status: 200, took_us, .. }) => outcome.accepted.push(*took_us),
+        Some(Reply { status: 429 | 503, retries_after, took_us }) => {
             outcome.refused.push(*took_us);
             outcome.without_retry_after += usize::from(!retries_after);
         }
-        Some(Answer { status, .. }) => outcome.others.push(*status),
+        Some(Reply { status, .. }) => outcome.others.push(*status),
         None => {
-            outcome.broken_off += 1;
+            outcome.disconnected += 1;
             return 1;
         }
     }
     0
 }
 
-/// Normal callers, without and with connections that never finish the head of a request.
+/// Normal callers, without and with connections that never complete the head of a request.
 pub(crate) async fn slow() {
     let (folder, clock) = (Folder::new(), Clock::system());
     let server = folder.server();
     let measured = Duration::from_secs(10);
-    let show = |what: &str, (rate, times): (f64, Vec<u64>)| {
+    let show = |name: &str, (rate, times): (f64, Vec<u64>)| {
         let (p50, p99) = (percentile_ms(&times, 0.5), percentile_ms(&times, 0.99));
-        println!("{what}: {rate:.0} requests/s, p50 {p50:.1} ms, p99 {p99:.1} ms");
+        println!("{name}: {rate:.0} requests/s, p50 {p50:.1} ms, p99 {p99:.1} ms");
     };
     show("alone", closed_loop(&server.address, SMALL, &clock, 8, measured).await);
     let stop = Arc::new(AtomicBool::new(false));
@@ -326,7 +326,7 @@ pub(crate) async fn slow() {
         let (address, stop) = (server.address.clone(), stop.clone());
         dripping.spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                // Each comes back as soon as it is cut off.
+                // A client that is disconnected connects again at once.
                 let Ok(mut stream) = TcpStream::connect(&address).await else { continue };
                 for byte in b"GET /v1/info HTTP/1.1\r\nx-slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" {
                     tokio::time::sleep(SLOW_PAUSE).await;
@@ -339,7 +339,7 @@ pub(crate) async fn slow() {
     }
     let with = closed_loop(&server.address, SMALL, &clock, 8, measured).await;
     show(&format!("beside {SLOW_CONNECTIONS} slow connections"), with);
-    println!("at most {} MiB", server.memory("VmHWM:") >> 20);
+    println!("peak {} MiB", server.memory("VmHWM:") >> 20);
     stop.store(true, Ordering::Relaxed);
     dripping.abort_all();
 }

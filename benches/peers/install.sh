@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs Debian packages of servers, and starts none of their services, now or at the next boot.
+# Installs Debian packages of servers without starting their services, neither now nor at the next boot.
 set -eu
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
@@ -10,5 +10,5 @@ fi
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 if command -v systemctl > /dev/null; then
-    systemctl disable --quiet "$@" || echo "some of these would start at the next boot: $*" >&2
+    systemctl disable --quiet "$@" || echo "cannot disable all services of: $*; some may start at the next boot" >&2
 fi

@@ -1,18 +1,17 @@
-//! The recorded behaviour of client-go, replayed.
+//! Replays recorded runs of client-go.
 //!
-//! Every step is compared: unmodified client-go was asked the same and its answers and state were
-//! written down. A difference is accepted only where this list names it, and is recognised at the
-//! step where it shows. All are counted, and for the project's own files the counts are pinned, so
-//! that neither side can drift unseen:
+//! The recordings have the results and the state of unmodified client-go after every step, and the replay compares every
+//! step. Only the differences of this list are accepted, each at the step where it occurs. The replay counts them, and the
+//! counts for the project's own files are pinned, so that neither side can drift unnoticed:
 //!
 //! 1. after a requeue inside or before the initial list: `has_synced` and `is_in_initial_list`;
-//! 2. a produce call refused for want of a key does not mark the queue populated;
-//! 3. `add_if_not_present` is done by hand, or the trace stops there;
+//! 2. a produce call that is refused because it has no key does not mark the queue as populated;
+//! 3. `add_if_not_present` is emulated with other calls, or the trace stops there;
 //! 4. a tombstone with a null object carries the newest object that the queue has;
 //! 5. workqueue: after `shutdown`, `get` waits for items in process;
-//! 6. rate limiters: where client-go overflows (negative waits), the maximum.
+//! 6. rate limiters: where client-go overflows (negative waits), the wait is the maximum.
 //!
-//! The files are in `tests/conformance`. `DELTAQ_CONFORMANCE_DIR=/some/folder` replays others.
+//! The files are in `tests/conformance`. `DELTAQ_CONFORMANCE_DIR=/some/folder` replays other files.
 
 mod engine;
 mod fifo;
@@ -29,10 +28,10 @@ use fixtures::Fixtures;
 use http::HttpFifos;
 use report::Report;
 
-/// What the project's own DeltaFIFO traces come to, however they are replayed.
+/// The report on the project's own DeltaFIFO traces, for the engine and for HTTP.
 const FIFO_COUNTS: &str = "24195 steps compared, 0 ignored
   2255 times: 1. has_synced and is_in_initial_list after a requeue in the initial list
-  2 times: 3. add_if_not_present, by hand
+  2 times: 3. add_if_not_present, emulated
   4 times: 4. a tombstone without object carries the newest one";
 
 #[test]
@@ -70,12 +69,12 @@ fn rate_limiters_of_the_engine() {
         own,
         &report,
         "2280 steps compared, 0 ignored
-  77 times: 6. a negative wait is the maximum here
-  11 times: no difference, but calls were left out of the recording",
+  77 times: 6. a negative wait becomes the maximum
+  11 times: no difference, but the recording omits calls",
     );
 }
 
-/// Holds the counts of the project's own files, whose numbers are known.
+/// Compares the counts of the project's own files with the expected ones. Other files have unknown counts.
 fn pin(own: bool, report: &Report, counts: &str) {
     if own {
         assert_eq!(report.to_string(), counts);

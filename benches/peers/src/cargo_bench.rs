@@ -1,4 +1,4 @@
-//! Rows that deltaq's own benchmarks measure: they are run as a person would, and what they print is read.
+//! Rows that deltaq's own benchmarks measure. Each benchmark is run with `cargo bench`, and its output is parsed.
 
 use std::io;
 use std::path::Path;
@@ -8,25 +8,25 @@ use std::time::Duration;
 use deltaq::clock::Clock;
 
 use crate::figures::{Figure, Target};
-use crate::process::printed;
+use crate::process::output_within;
 use crate::rows::Line;
 use crate::setup::TOOLCHAIN;
 
-/// How long one may take, the time to build it included.
-const PATIENCE: Duration = Duration::from_mins(45);
+/// Timeout of a benchmark, including its build.
+const RUN_TIMEOUT: Duration = Duration::from_mins(45);
 
-/// Which benchmark.
+/// A benchmark of deltaq's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Program {
     Checkpoint,
     Engine,
 }
 
-/// What the engine's benchmark prints, as what it is called here, and its target.
+/// The figures of the engine's benchmark: printed name, name in the table, unit, target.
 const ENGINE: [(&str, &str, &str, Target); 4] = [
     ("cycle_ns", "add, pop, ack of a key", "ns", Target::AtMost(450.0)),
-    ("fill_drain_ns", "fill and drain, a key", "ns", Target::AtMost(1_000.0)),
-    ("waiting_key_bytes", "a waiting key, beside its object", "bytes", Target::AtMost(150.0)),
+    ("fill_drain_ns", "fill and drain, per key", "ns", Target::AtMost(1_000.0)),
+    ("waiting_key_bytes", "a waiting key, besides its object", "bytes", Target::AtMost(150.0)),
     ("drained_key_bytes", "a drained key", "bytes", Target::Below(20.0)),
 ];
 
@@ -38,8 +38,8 @@ impl Program {
         }
     }
 
-    /// Whether this state of the project has it.
-    pub(crate) fn is_there(self, root: &Path) -> bool {
+    /// Whether the checked-out version of the project has this benchmark.
+    pub(crate) fn exists(self, root: &Path) -> bool {
         match self {
             Self::Checkpoint => root.join("benches/journal.rs").is_file(),
             Self::Engine => {
@@ -48,7 +48,7 @@ impl Program {
         }
     }
 
-    /// Runs it as often as there are rounds.
+    /// Runs the benchmark once per round.
     pub(crate) async fn measure(
         self,
         rounds: usize,
@@ -60,10 +60,10 @@ impl Program {
         for _ in 0..rounds {
             let mut command = Command::new("cargo");
             command.args(self.arguments()).current_dir(root).env_remove(TOOLCHAIN);
-            let text = printed(&mut command, PATIENCE, scratch, clock).await?;
-            texts.push(self.read(&text).ok_or_else(|| {
+            let text = output_within(&mut command, RUN_TIMEOUT, scratch, clock).await?;
+            texts.push(self.parse(&text).ok_or_else(|| {
                 io::Error::other(format!(
-                    "cargo {}: figures are missing in\n{text}",
+                    "cargo {}: figures are missing in the output:\n{text}",
                     self.arguments().join(" ")
                 ))
             })?);
@@ -71,15 +71,15 @@ impl Program {
         Ok(self.lines(&texts))
     }
 
-    /// The figures in what it prints; nothing without all of them.
-    fn read(self, text: &str) -> Option<Vec<f64>> {
+    /// The figures in the output. `None` if one is missing.
+    fn parse(self, text: &str) -> Option<Vec<f64>> {
         match self {
             Self::Checkpoint => {
                 let line = text.lines().find_map(|line| line.trim().strip_prefix("without "))?;
-                let (without, rest) = line.split_once(" events/s, with the first one beside ")?;
+                let (without, rest) = line.split_once(" events/s, during the first one ")?;
                 let (with, _) = rest.split_once(':')?;
                 let number = |text: &str| text.replace(',', "").parse().ok();
-                // There was no time without one, if the first began at once.
+                // The rate is 0 if the first checkpoint began at once.
                 let without = number(without).filter(|rate| *rate > 0.0)?;
                 Some(vec![number(with)?, without])
             }
@@ -110,7 +110,7 @@ impl Program {
     }
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number after a name at the start of a line.
 fn named(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -123,22 +123,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_of_a_checkpoint_are_read() {
-        let text = "Update, pop and ack of keys\n  without 121239 events/s, with the first one beside 106907: 0.88\n";
-        let read = Program::Checkpoint.read(text).unwrap();
+    fn the_checkpoint_figures_are_parsed() {
+        let text =
+            "Update, pop and ack of keys\n  without 121239 events/s, during the first one 106907: 0.88\n";
+        let read = Program::Checkpoint.parse(text).unwrap();
         let lines = Program::Checkpoint.lines(&[read]);
         assert_eq!(format!("{:.2}", lines[0].ratio()), "0.88");
-        assert!(Program::Checkpoint.read("without a word").is_none());
-        let no_time = "without 0 events/s, with the first one beside 15091: inf";
-        assert!(Program::Checkpoint.read(no_time).is_none());
+        assert!(Program::Checkpoint.parse("without figures").is_none());
+        let no_time = "without 0 events/s, during the first one 15091: inf";
+        assert!(Program::Checkpoint.parse(no_time).is_none());
     }
 
     #[test]
-    fn the_figures_of_the_engine_are_read() {
+    fn the_engine_figures_are_parsed() {
         let text = "cycle_ns 431.5\nfill_drain_ns 900\nwaiting_key_bytes 140\ndrained_key_bytes 12\n";
-        let lines = Program::Engine.lines(&[Program::Engine.read(text).unwrap()]);
+        let lines = Program::Engine.lines(&[Program::Engine.parse(text).unwrap()]);
         assert_eq!(lines.len(), 4);
         assert!(lines.iter().all(|line| line.target.is_reached(line.ratio()) == Some(true)));
-        assert!(Program::Engine.read("cycle_ns 431.5\n").is_none());
+        assert!(Program::Engine.parse("cycle_ns 431.5\n").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The document: what stands between two markers is what was measured, all else is written by hand.
+//! The document with the results. The text between two markers is generated; all other text is written by hand.
 
 use std::io;
 
@@ -7,15 +7,15 @@ use crate::rows::{Line, Row};
 
 const END: &str = "<!-- end -->";
 const HEAD: &str =
-    "| row | measured | beside | ratio | target | reached | on |\n|---|---|---|---|---|---|---|\n";
+    "| row | measured | compared with | ratio | target | reached | date |\n|---|---|---|---|---|---|---|\n";
 
-/// What stands between the markers of that name.
+/// The text between the markers with this name.
 pub(crate) fn block<'a>(text: &'a str, name: &str) -> io::Result<&'a str> {
     let (start, end) = bounds(text, name)?;
     Ok(text.get(start..end).unwrap_or_default().trim())
 }
 
-/// The text with another block between the markers of that name.
+/// Replaces the block between the markers with this name.
 pub(crate) fn with_block(text: &str, name: &str, block: &str) -> io::Result<String> {
     let (start, end) = bounds(text, name)?;
     let (before, rest) = text.split_at(start);
@@ -24,17 +24,17 @@ pub(crate) fn with_block(text: &str, name: &str, block: &str) -> io::Result<Stri
 
 fn bounds(text: &str, name: &str) -> io::Result<(usize, usize)> {
     let marker = format!("<!-- measured: {name} -->");
-    let missing = |what: &str| io::Error::other(format!("the document has no {what}"));
+    let missing = |marker: &str| io::Error::other(format!("the document has no {marker}"));
     let start = text.find(&marker).ok_or_else(|| missing(&marker))? + marker.len();
     let rest = text.get(start..).unwrap_or_default();
-    let length = rest.find(END).ok_or_else(|| missing(&format!("{END} behind {marker}")))?;
+    let length = rest.find(END).ok_or_else(|| missing(&format!("{END} after {marker}")))?;
     if rest.get(..length).is_some_and(|block| block.contains("<!-- measured: ")) {
-        return Err(missing(&format!("{END} of its own behind {marker}")));
+        return Err(missing(&format!("{END} between {marker} and the next block")));
     }
     Ok((start, start + length))
 }
 
-/// The table, with new lines of the row `name`; those of other rows stay as they are in `old`.
+/// The table with new lines for the row `name`. The lines of other rows are taken from `old`.
 pub(crate) fn table(old: &str, rows: &[Row], name: &str, lines: &[Line], date: &str) -> String {
     let mut text = String::from(HEAD);
     for row in rows {
@@ -60,7 +60,7 @@ fn rendered(row: &str, line: &Line, date: &str) -> String {
     format!("| {row} | {ours} | {beside} | {ratio} | {target} | {reached} | {date} |\n")
 }
 
-/// Whether a line is what it is to be, in a word.
+/// "yes" or "no" for a line with a target, otherwise an empty text.
 pub(crate) fn reached(line: &Line) -> &'static str {
     match line.target.is_reached(line.ratio()) {
         Some(true) => "yes",
@@ -69,13 +69,13 @@ pub(crate) fn reached(line: &Line) -> &'static str {
     }
 }
 
-/// What each row is, and how it is repeated.
+/// The description of each row, with the command that repeats it.
 pub(crate) fn legend(rows: &[Row]) -> String {
     let line = |row: &Row| format!("- **{}**: {} `{}`\n", row.name, row.about, command(row.name));
     rows.iter().map(line).collect()
 }
 
-/// What repeats a row alone.
+/// The command that measures one row.
 pub(crate) fn command(row: &str) -> String {
     format!("cargo run --release --manifest-path benches/peers/Cargo.toml -- --rows {row}")
 }
@@ -90,7 +90,7 @@ mod tests {
                         <!-- measured: growth -->\n<!-- end -->\nend\n";
 
     #[test]
-    fn only_what_is_between_markers_is_replaced() {
+    fn only_the_text_between_markers_is_replaced() {
         assert_eq!(block(TEXT, "table").unwrap(), "old");
         assert_eq!(block(TEXT, "growth").unwrap(), "");
         let new = with_block(TEXT, "table", "new\n").unwrap();
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn markers_that_are_missing_are_told() {
+    fn missing_markers_are_errors() {
         assert!(block(TEXT, "machine").is_err());
         assert!(block("<!-- measured: table --> open", "table").is_err());
         assert!(block("<!-- measured: table --> <!-- measured: growth --> <!-- end -->", "table").is_err());
     }
 
     #[test]
-    fn a_row_replaces_its_own_lines_only() {
+    fn a_row_replaces_only_its_own_lines() {
         let figure = |median: f64| Figure { median, least: median, most: median };
         let line = |median: f64| Line {
             unit: "objects/s".into(),

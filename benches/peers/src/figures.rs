@@ -1,4 +1,4 @@
-//! Medians, ratios, and what they are held against.
+//! Medians and targets.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// That of all rounds; nothing without any.
+    /// The figure of the values of all rounds. `None` if there are no values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -23,7 +23,7 @@ impl Figure {
     }
 }
 
-/// As in `12,345 (11,800..12,600)`.
+/// Written as `12,345 (11,800..12,600)`.
 impl fmt::Display for Figure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}", short(self.median))?;
@@ -34,13 +34,13 @@ impl fmt::Display for Figure {
     }
 }
 
-/// What a ratio, or a figure by itself, is held against.
+/// The target of a ratio, or of a figure without a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     AtLeast(f64),
     AtMost(f64),
     Below(f64),
-    /// It is only shown.
+    /// The figure has no target.
     None,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A number of a table: thousands apart, and three digits if it is small.
+/// A number of the table, with three significant digits if it is small, and otherwise with thousands separators.
 pub(crate) fn short(value: f64) -> String {
     if value.abs() < 9.995 {
         return format!("{value:.2}");
@@ -89,7 +89,7 @@ pub(crate) fn short(value: f64) -> String {
     text
 }
 
-/// A number as one would write it.
+/// A target's number without trailing zeros.
 fn bare(value: f64) -> String {
     if value < 100.0 { value.to_string() } else { short(value) }
 }

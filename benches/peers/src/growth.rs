@@ -1,4 +1,4 @@
-//! How cost grows: the same cycle with more connections, larger batches, more keys and larger objects.
+//! Scaling: the same cycle with more connections, larger batches, more keys and larger objects.
 
 use std::fmt::Write as _;
 
@@ -10,15 +10,15 @@ use crate::rows::{LOAD, known_load};
 use crate::servers::{Kind, Storage};
 use crate::subject::{Load, Subject};
 
-/// What grows.
+/// Measurements in which one quantity grows.
 pub(crate) struct Series {
-    /// Name of its picture.
+    /// Name of the chart's file.
     pub(crate) name: &'static str,
     about: &'static str,
     axis: &'static str,
-    /// Where it is on the axis, what is written there, and the load.
+    /// Position on the axis, its label, and the load.
     points: Vec<(f64, String, Load)>,
-    /// Whether bytes a second say something.
+    /// Whether the table shows megabytes per second.
     has_bytes: bool,
 }
 
@@ -33,7 +33,7 @@ impl Series {
         self.points.iter().map(subject).collect()
     }
 
-    /// The figures as a table, and as a picture.
+    /// The figures as a table and as a chart.
     pub(crate) fn rendered(&self, results: &[Vec<Measured>]) -> (String, String) {
         let mut table = format!("{}\n\n| {} | objects/s |", self.about, self.axis);
         let heads = if self.has_bytes { " MB/s | p50 ms | p99 ms |" } else { " p50 ms | p99 ms |" };
@@ -64,7 +64,7 @@ impl Series {
     }
 }
 
-/// All of them.
+/// All series.
 pub(crate) fn series() -> Vec<Series> {
     let point = |number: u32, mark: &str, load| (f64::from(number), mark.to_owned(), load);
     let connections = |(number, connections): (u32, usize)| {
@@ -74,31 +74,31 @@ pub(crate) fn series() -> Vec<Series> {
         point(number, &number.to_string(), Load { connections: 8, batch, ..LOAD })
     };
     let known = |(number, mark): (u32, &str)| point(number, mark, known_load(number.into()));
-    // With new keys alone, what is known of the largest would soon fill the memory.
+    // The number of keys is bounded, because known objects of the largest size would soon fill the memory.
     let bytes = |(number, object_bytes, mark): (u32, usize, &str)| {
         point(number, mark, Load { connections: 8, object_bytes, keys: Some(1_000), ..LOAD })
     };
     vec![
         Series {
             name: "connections",
-            about: "Cycles of an object each, on more and more connections:",
+            about: "Cycles of one object, by number of connections:",
             axis: "connections",
             points: [(1, 1), (8, 8), (64, 64), (512, 512)].map(connections).into(),
             has_bytes: false,
         },
         Series {
             name: "batches",
-            about: "Cycles on 8 connections, with more and more objects in a request. An operation, of which the p50 \
-                    and p99 are, is a whole batch added and a whole batch popped:",
+            about: "Cycles on 8 connections, by number of objects in a request. p50 and p99 are of an operation, which \
+                    adds a whole batch and pops a whole batch:",
             axis: "objects in a batch",
             points: [(1, 1), (10, 10), (100, 100), (1_000, 1_000)].map(batch).into(),
             has_bytes: false,
         },
         Series {
             name: "keys",
-            about: "Cycles in batches of 10 on 8 connections, with objects of 40 bytes and 1,000 keys, while more and \
-                    more keys are known:",
-            axis: "keys known",
+            about: "Cycles in batches of 10 on 8 connections, with objects of 40 bytes and 1,000 keys, by number of known \
+                    keys:",
+            axis: "known keys",
             points: [
                 (1_000, "1k"),
                 (10_000, "10k"),
@@ -112,9 +112,9 @@ pub(crate) fn series() -> Vec<Series> {
         },
         Series {
             name: "sizes",
-            about: "Cycles of an object each on 8 connections, with 1,000 keys and larger and larger objects; MB/s are \
-                    those of the objects, which go in and come out:",
-            axis: "length of an object",
+            about: "Cycles of one object on 8 connections, with 1,000 keys, by object size. MB/s counts each object \
+                    once, although it is sent and received:",
+            axis: "object size",
             points: [
                 (64, 64, "64 B"),
                 (256, 256, "256 B"),

@@ -1,4 +1,4 @@
-//! Whether all updates of one key are delivered: each once, and in order.
+//! A check that all updates of one key are delivered, each once and in order.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,23 +10,23 @@ use serde_json::Value;
 use crate::figures::{Figure, Target};
 use crate::rows::Line;
 use crate::servers::{Kind, Programs, Storage};
-use crate::subject::{PATIENCE, path, within};
+use crate::subject::{GRACE, path, within};
 
 const SENDERS: u64 = 4;
 const UPDATES: u64 = 500;
 
-/// What came of the updates of all senders.
+/// The received updates of all senders.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Deltas, those included that were merged into them.
+    /// Deltas, including merged ones.
     count: u64,
-    /// The newest event.
+    /// The newest resource version.
     resource_version: u64,
-    /// The newest update of each sender.
+    /// The number of the newest update of each sender.
     newest: BTreeMap<u64, u64>,
 }
 
-/// Sends updates on some connections while one pops; an error if one comes out of order.
+/// Sends updates on several connections while another one pops. Fails if an update arrives out of order.
 pub(crate) async fn check(programs: &Programs, clock: &Clock) -> io::Result<Line> {
     let server = programs.start(Kind::Deltaq, Storage::Memory, clock).await?;
     let address = server.address.as_str();
@@ -34,7 +34,7 @@ pub(crate) async fn check(programs: &Programs, clock: &Clock) -> io::Result<Line
     let all = async {
         tokio::try_join!(pop(address), send(address, 0), send(address, 1), send(address, 2), send(address, 3))
     };
-    let (seen, ..) = within(PATIENCE, all).await?;
+    let (seen, ..) = within(GRACE, all).await?;
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     let figure = |count: u64| Figure { median: count as f64, least: count as f64, most: count as f64 };
     Ok(Line {
@@ -54,32 +54,33 @@ async fn send(address: &str, sender: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Pops until all has come, or nothing more does.
+/// Pops until all updates have arrived, or a pop is empty.
 async fn pop(address: &str) -> io::Result<Seen> {
     let mut caller = HttpClient::open(address, None).await?;
     let (mut seen, mut body) = (Seen::default(), String::from("{}"));
     while seen.count < SENDERS * UPDATES {
-        let answer = caller.call("POST", &path("/pop?wait=5s"), &body).await?;
-        let popped: Value = serde_json::from_slice(answer)?;
+        let reply = caller.call("POST", &path("/pop?wait=5s"), &body).await?;
+        let popped: Value = serde_json::from_slice(reply)?;
         let Some(lease) = popped.pointer("/items/0/lease/id").and_then(Value::as_str) else { break };
         body = format!("{{\"settle\":[{{\"lease\":\"{lease}\",\"as\":\"ack\"}}]}}");
         let deltas = popped.pointer("/items/0/deltas").and_then(Value::as_array);
         for delta in deltas.into_iter().flatten() {
-            seen.add(delta).ok_or_else(|| io::Error::other(format!("after {seen:?} came {delta}")))?;
+            seen.add(delta)
+                .ok_or_else(|| io::Error::other(format!("out of order after {seen:?}: {delta}")))?;
         }
     }
     Ok(seen)
 }
 
 impl Seen {
-    /// Counts a delta; nothing if it came before, or too early.
+    /// Counts a delta. `None` if it is out of order.
     fn add(&mut self, delta: &Value) -> Option<()> {
         let number = |pointer: &str| delta.pointer(pointer).and_then(Value::as_u64);
         let merged = number("/coalesced").unwrap_or_default();
         let resource_version = number("/resource_version")?;
         let newest = self.newest.entry(number("/object/sender")?).or_default();
         let number = number("/object/number")?;
-        // Those of others may be among the merged ones.
+        // The merged deltas may be of any sender.
         let is_next = if merged == 0 { number == *newest + 1 } else { number > *newest };
         if !is_next || resource_version <= self.resource_version {
             return None;

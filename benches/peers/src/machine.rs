@@ -1,4 +1,4 @@
-//! What was measured on, with what, and how.
+//! The description of the machine, the servers and the method.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,20 +6,21 @@ use std::fs;
 use crate::servers::{Kind, Programs, Storage};
 use crate::subject::Rounds;
 
-/// The block of the document that says it. Servers that were not measured now stay as they are in `old`.
+/// The block of the document. The lines of servers that this run did not measure are taken from `old`.
 pub(crate) fn described(old: &str, programs: &Programs, rounds: &Rounds, date: &str) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
     let model = value(&cpus, "model name").unwrap_or("unknown");
     let cores = cpus.lines().filter(|line| line.starts_with("processor")).count();
-    let virtual_one = if cpus.contains(" hypervisor") { ", of a virtual machine" } else { "" };
+    let host = if cpus.contains(" hypervisor") { "virtual machine" } else { "machine" };
     let memory = read("/proc/meminfo");
     let kib = value(&memory, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     let mut text = format!(
-        "{date}. {cores} cores of {model}{virtual_one}, {} GiB of memory, Linux {}. The generator is one thread \
-         beside the server, the same for all. Median of {} rounds (in brackets the least and the most), in which all \
-         that are compared take turns: {} s each, after {} s that are not counted. Each time the server is a new \
-         one in an empty folder, but for keys that are to be known before: they are made so once.\n\n| | version | started with | |\n|---|---|---|---|\n",
+        "{date}. A {host} with {cores} cores of {model}, {} GiB of memory, Linux {}. The load generator is one thread \
+         on the same machine, for all servers. Figures are medians of {} rounds, with the lowest and highest in \
+         parentheses. In each round the compared servers take turns: {} s each, after a warm-up of {} s. Every \
+         measurement starts a new server in an empty folder. The exception is a server with known keys, which is kept \
+         for all rounds.\n\n| | version | started with | |\n|---|---|---|---|\n",
         kib.unwrap_or_default() >> 20,
         read("/proc/sys/kernel/osrelease").split(['-', '\n']).next().unwrap_or_default(),
         rounds.count,
@@ -47,7 +48,7 @@ pub(crate) fn described(old: &str, programs: &Programs, rounds: &Rounds, date: &
     text
 }
 
-/// The flags of a server.
+/// The command-line arguments of a server.
 fn started_with(kind: Kind) -> String {
     let flags = |storage| {
         let arguments = kind.arguments(storage, "PORT", "DIR");
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_behind_their_names() {
+    fn values_follow_their_names() {
         let text = "processor\t: 0\nmodel name\t: A CPU\nmodel name\t: Another\n";
         assert_eq!(value(text, "model name"), Some("A CPU"));
         assert_eq!(value("MemTotal:       24 kB\n", "MemTotal"), Some("24 kB"));

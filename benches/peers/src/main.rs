@@ -1,7 +1,7 @@
-//! deltaq beside other queues under the same load, and how its cost grows.
+//! Compares deltaq with other queues under the same load, and measures how its cost grows.
 //!
-//! It starts every server itself, loads one at a time from one thread, prints what it measured, and writes that into
-//! docs/benchmarks.md. No measured figure makes it fail.
+//! The program starts every server itself, loads one at a time from one thread, prints the results, and writes them into
+//! docs/benchmarks.md. It never fails because of a measured figure.
 
 mod cargo_bench;
 mod document;
@@ -33,46 +33,46 @@ use crate::rows::{Line, Row, Work, rows};
 use crate::servers::{Kind, Programs};
 use crate::subject::{Rounds, in_turn};
 
-/// The name under which the series are asked for.
+/// The name of all series in `--rows`.
 const GROWTH: &str = "growth";
 
-/// Measures deltaq beside other queues.
+/// Compares deltaq with other queues.
 #[derive(Debug, Parser)]
 #[command(name = "peers")]
 struct Options {
-    /// How often each is measured; the median is told.
+    /// Number of measurements of each figure; the result is their median.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     rounds: u16,
-    /// How long each measurement takes.
+    /// Seconds of each measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=3_600))]
     seconds: u16,
-    /// How long to work before it is measured.
+    /// Length of the load before each measurement.
     #[arg(long, default_value = "1s", value_parser = duration::parse)]
     warm_up: Duration,
-    /// Measure only these rows, of add, cycle, ..., growth; the document is then written only with --out.
+    /// Measure only these rows (add, cycle, ..., growth); the document is then written only with --out.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     rows: Vec<String>,
-    /// The document [default: docs/benchmarks.md].
+    /// The document to update [default: docs/benchmarks.md].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leave out how cost grows.
+    /// Skip the series of growing loads.
     #[arg(long)]
     no_growth: bool,
-    /// A deltaq that was built before, instead of building it.
+    /// Measure this deltaq binary instead of building one.
     #[arg(long, value_name = "FILE")]
     deltaq: Option<PathBuf>,
-    /// Where servers keep their data [default: target/peers].
+    /// The folder for the data of the servers [default: target/peers].
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 }
 
-/// All that a run needs.
+/// The context of a run.
 struct Run {
     root: PathBuf,
     scratch: PathBuf,
     rounds: Rounds,
     programs: Programs,
-    /// The document, if it is to be written.
+    /// The document to update, if any.
     out: Option<PathBuf>,
     date: String,
     clock: Clock,
@@ -81,10 +81,10 @@ struct Run {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    // Whatever runs is ended when this is dropped.
+    // Dropping `measure` ends all processes that it has started.
     let result = tokio::select! {
         result = measure(&options) => result,
-        result = told_to_end() => result.and(Err(io::Error::new(io::ErrorKind::Interrupted, "told to end"))),
+        result = interrupted() => result.and(Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"))),
     };
     result.unwrap_or_else(|error| {
         eprintln!("{error}");
@@ -92,7 +92,7 @@ async fn main() -> ExitCode {
     })
 }
 
-async fn told_to_end() -> io::Result<()> {
+async fn interrupted() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = terminate.recv() => Ok(()),
@@ -104,22 +104,22 @@ async fn measure(options: &Options) -> io::Result<ExitCode> {
     let mut chosen = rows();
     let names: Vec<&str> = chosen.iter().map(|row| row.name).chain([GROWTH]).collect();
     if let Some(unknown) = options.rows.iter().find(|name| !names.contains(&name.as_str())) {
-        let said = format!("there is no row {unknown:?}, but {}", names.join(", "));
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
+        let message = format!("unknown row {unknown:?}; the rows are {}", names.join(", "));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let is_asked = |name: &str| options.rows.is_empty() || options.rows.iter().any(|row| row == name);
-    let series = if is_asked(GROWTH) && !options.no_growth { growth::series() } else { Vec::new() };
-    chosen.retain(|row| is_asked(row.name));
+    let is_requested = |name: &str| options.rows.is_empty() || options.rows.iter().any(|row| row == name);
+    let series = if is_requested(GROWTH) && !options.no_growth { growth::series() } else { Vec::new() };
+    chosen.retain(|row| is_requested(row.name));
     let run = Run::prepare(options, &chosen, &series).await?;
     let mut has_failed = false;
     for row in &chosen {
         println!("\n{}: {}\n  {}", row.name, row.about, document::command(row.name));
         match run.row(row).await {
-            Ok(lines) => run.tell(row, &lines)?,
-            // The others may still tell something.
+            Ok(lines) => run.report(row, &lines)?,
+            // The remaining rows are still measured.
             Err(error) => {
                 has_failed = true;
-                println!("  it failed: {error}");
+                println!("  failed: {error}");
             }
         }
     }
@@ -155,7 +155,7 @@ impl Run {
         let document = || options.rows.is_empty().then(|| root.join("docs/benchmarks.md"));
         let out = options.out.clone().or_else(document);
         if let Some(out) = &out {
-            // Before an hour has passed.
+            // A missing marker must fail before the measurements, not after them.
             let text = fs::read_to_string(out)?;
             for name in ["machine", "table", GROWTH] {
                 document::block(&text, name)?;
@@ -176,11 +176,11 @@ impl Run {
         })
     }
 
-    /// Measures a row; none of its lines, if this state of the project has no such benchmark.
+    /// Measures a row. Returns no lines if the checked-out version of the project has no such benchmark.
     async fn row(&self, row: &Row) -> io::Result<Vec<Line>> {
         match &row.work {
-            Work::Program(program) if !program.is_there(&self.root) => {
-                println!("  left out: there is no such benchmark here");
+            Work::Program(program) if !program.exists(&self.root) => {
+                println!("  skipped: this version has no such benchmark");
                 Ok(Vec::new())
             }
             Work::Program(program) => {
@@ -198,8 +198,8 @@ impl Run {
         }
     }
 
-    /// Prints the lines of a row, and writes them into the document.
-    fn tell(&self, row: &Row, lines: &[Line]) -> io::Result<()> {
+    /// Prints the lines of a row and writes them into the document.
+    fn report(&self, row: &Row, lines: &[Line]) -> io::Result<()> {
         for line in lines {
             let beside = line.beside.as_ref();
             let beside = beside.map(|(name, figure)| format!("; {name} {figure}")).unwrap_or_default();
@@ -235,7 +235,7 @@ impl Run {
         self.write(GROWTH, |_| text)
     }
 
-    /// Replaces a block of the document, and what is said of the machine.
+    /// Replaces a block of the document and the description of the machine.
     fn write(&self, name: &str, block: impl FnOnce(&str) -> String) -> io::Result<()> {
         let Some(out) = &self.out else { return Ok(()) };
         let text = fs::read_to_string(out)?;
@@ -247,7 +247,7 @@ impl Run {
     }
 }
 
-/// The servers that are needed.
+/// The servers that the rows and series need.
 fn kinds(rows: &[Row], series: &[Series]) -> Vec<Kind> {
     let mut subjects: Vec<_> = series.iter().flat_map(Series::subjects).collect();
     for row in rows {

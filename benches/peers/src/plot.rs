@@ -1,6 +1,6 @@
-//! Curves as SVG: panels beside one another, over a logarithmic axis that they share.
+//! Line charts in SVG: panels side by side that share a logarithmic horizontal axis.
 //!
-//! All is drawn in colours that can be read on a light ground and on a dark one, and the ground is left out.
+//! The background is transparent, and the colours are readable on light and dark backgrounds.
 
 use std::fmt::Write as _;
 
@@ -8,26 +8,26 @@ use crate::figures::Figure;
 
 const PANEL_WIDTH: f64 = 380.0;
 const HEIGHT: f64 = 300.0;
-/// Room around the curve of a panel.
+/// Margins around the curve of a panel.
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 52.0;
 const INK: &str = "#7d8590";
 const CURVE: &str = "#3b82f6";
-/// About so many lines across a panel.
+/// The approximate number of grid lines in a panel.
 const LINES: f64 = 5.0;
 
 /// A curve with axes of its own.
 pub(crate) struct Panel {
     pub(crate) title: &'static str,
-    /// Whether its vertical axis is logarithmic; else it begins at 0.
+    /// Whether the vertical axis is logarithmic. A linear axis begins at 0.
     pub(crate) is_logarithmic: bool,
-    /// One for each of the marks of the horizontal axis.
+    /// One figure for each mark of the horizontal axis.
     pub(crate) figures: Vec<Figure>,
 }
 
-/// The picture. `marks` are where on the horizontal axis the points are, and what is written there.
+/// The chart as SVG. `marks` are the positions and labels of the points on the horizontal axis.
 pub(crate) fn svg(axis: &str, marks: &[(f64, String)], panels: &[Panel]) -> String {
     let width: f64 = panels.iter().map(|_| PANEL_WIDTH).sum();
     let titles: Vec<&str> = panels.iter().map(|panel| panel.title).collect();
@@ -75,7 +75,7 @@ fn draw(out: &mut String, left: f64, axis: &str, marks: &[(f64, String)], panel:
         let (at, middle) = (x(*at), y(figure.median));
         stroke(out, (at, bottom), (at, bottom + 5.0), 1.0);
         text(out, at, bottom + 20.0, "middle", mark);
-        // From the least to the most of the rounds.
+        // The bar spans the rounds from the lowest to the highest.
         let _ = writeln!(
             out,
             "<line x1=\"{at:.1}\" y1=\"{:.1}\" x2=\"{at:.1}\" y2=\"{:.1}\" stroke=\"{CURVE}\" stroke-width=\"5\" \
@@ -91,7 +91,7 @@ fn draw(out: &mut String, left: f64, axis: &str, marks: &[(f64, String)], panel:
         writeln!(out, "<polyline points=\"{curve}\" fill=\"none\" stroke=\"{CURVE}\" stroke-width=\"2\"/>");
 }
 
-/// Where the lines across a panel are: at round numbers, from below all that is drawn to above it.
+/// The values of the grid lines: round numbers that enclose all figures.
 fn lines(panel: &Panel) -> Vec<f64> {
     let least = panel.figures.iter().map(|figure| figure.least).fold(f64::INFINITY, f64::min);
     let most = panel.figures.iter().map(|figure| figure.most).fold(f64::NEG_INFINITY, f64::max);
@@ -118,12 +118,12 @@ fn lines(panel: &Panel) -> Vec<f64> {
     lines
 }
 
-/// How far `value` is on the way, from 0 to 1; in the middle, if there is no way.
+/// The relative position of `value` between two bounds, from 0 to 1. The middle if the bounds are equal.
 fn share(value: f64, from: f64, to: f64) -> f64 {
     if to > from { (value - from) / (to - from) } else { 0.5 }
 }
 
-/// A number at an axis: 1.5M, 20k, 0.5.
+/// The label of a number on an axis, such as 1.5M, 20k or 0.5.
 fn label(value: f64) -> String {
     let rounded = |value: f64| (value * 1e3).round() / 1e3;
     match value {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_at_round_numbers_around_all() {
+    fn grid_lines_are_round_numbers_that_enclose_the_figures() {
         assert_eq!(lines(&panel(false, &[40.0, 80.0])), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(lines(&panel(true, &[40.0, 800.0])), [10.0, 100.0, 1_000.0]);
         assert_eq!(lines(&panel(true, &[0.0])), [0.0]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_its_points_in_order_and_in_bounds() {
+    fn the_points_of_a_chart_are_in_order_and_in_bounds() {
         let marks = [(1.0, "1".to_owned()), (10.0, "10".to_owned()), (100.0, "<100".to_owned())];
         let panels = [panel(false, &[10.0, 50.0, 90.0]), panel(true, &[1.0, 2.0, 300.0])];
         let svg = svg("connections", &marks, &panels);

@@ -1,4 +1,4 @@
-//! Processes that end with who started them.
+//! Child processes that end when their owner is dropped.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,43 +11,43 @@ use std::time::Duration;
 use deltaq::clock::Clock;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How long a process is given to end by itself, once it was told to.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether something has happened.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
-/// How much of a log is shown.
+/// Grace period between the end signal and SIGKILL.
+const GRACE: Duration = Duration::from_secs(10);
+/// Interval of checks for the state of a process.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Bytes of a log that an error shows.
 const LOG_BYTES: usize = 2_000;
 
-/// A process, with those that it starts itself. It is ended when this is dropped.
+/// A process and its descendants. Dropping it ends them.
 pub(crate) struct Process {
     child: Child,
-    /// Its process group, which is its own: what is typed at a terminal does not reach it.
+    /// A process group of its own, so signals from the terminal do not reach the process.
     group: Pid,
-    /// What tells it to end.
-    ending: Signal,
+    /// The signal that ends the process.
+    end_signal: Signal,
     log: PathBuf,
 }
 
 impl Process {
-    /// Starts it; what it prints goes to the file `log`.
-    pub(crate) fn start(command: &mut Command, ending: Signal, log: &Path) -> io::Result<Self> {
+    /// Starts a process with its output in the file `log`.
+    pub(crate) fn start(command: &mut Command, end_signal: Signal, log: &Path) -> io::Result<Self> {
         let out = File::create(log)?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).process_group(0);
         let child = command.spawn().map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", command.get_program().display()))
         })?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let group = group.ok_or_else(|| io::Error::other("a process has no number"))?;
-        Ok(Self { child, group, ending, log: log.to_owned() })
+        let group = group.ok_or_else(|| io::Error::other("invalid process id"))?;
+        Ok(Self { child, group, end_signal, log: log.to_owned() })
     }
 
-    /// Whether and how it has ended.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// The end of what it printed.
-    pub(crate) fn said(&self) -> String {
+    /// The end of the output.
+    pub(crate) fn output_tail(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let end = text.get(text.len().saturating_sub(LOG_BYTES)..).unwrap_or_default();
         String::from_utf8_lossy(end).into_owned()
@@ -57,38 +57,39 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.ended(), Ok(Some(_))) {
-            // Processes that it started may be left if it did not end cleanly.
+            // Descendants may be left if the process did not end cleanly.
             let _none = kill_process_group(self.group, Signal::KILL);
             return;
         }
-        let _ended = kill_process_group(self.group, self.ending);
+        let _ended = kill_process_group(self.group, self.end_signal);
         let mut waited = Duration::ZERO;
-        while waited < PATIENCE {
+        while waited < GRACE {
             if !matches!(self.ended(), Ok(None)) {
                 return;
             }
-            std::thread::sleep(LOOK);
-            waited += LOOK;
+            std::thread::sleep(POLL_INTERVAL);
+            waited += POLL_INTERVAL;
         }
         let _ended = kill_process_group(self.group, Signal::KILL);
         let _ended = self.child.wait();
     }
 }
 
-/// What a command prints in all, if it succeeds in time. Until then its output is in a file of the folder `scratch`.
-pub(crate) async fn printed(
+/// Runs a command and returns its output. Fails if the command fails or exceeds the timeout. The output goes to a file in the
+/// folder `scratch` first.
+pub(crate) async fn output_within(
     command: &mut Command,
-    patience: Duration,
+    timeout: Duration,
     scratch: &Path,
     clock: &Clock,
 ) -> io::Result<String> {
-    let mut what = command.get_program().display().to_string();
+    let mut command_line = command.get_program().display().to_string();
     for argument in command.get_args() {
-        what = format!("{what} {}", argument.display());
+        command_line = format!("{command_line} {}", argument.display());
     }
     let folder = Folder::new(scratch.join(format!("run-{}", std::process::id())))?;
     let log = folder.0.join("log");
-    // It and the processes that it started end cleanly.
+    // SIGTERM lets the process and its descendants end cleanly.
     let mut process = Process::start(command, Signal::TERM, &log)?;
     let begun_us = clock.monotonic_us();
     loop {
@@ -96,19 +97,19 @@ pub(crate) async fn printed(
         if ended.is_some_and(|status| status.success()) {
             return Ok(String::from_utf8_lossy(&fs::read(&log)?).into_owned());
         }
-        if ended.is_some() || clock.since(begun_us) > patience {
-            let how = ended.map_or("it hangs".into(), |status| status.to_string());
-            return Err(io::Error::other(format!("{what}: {how}: {}", process.said())));
+        if ended.is_some() || clock.since(begun_us) > timeout {
+            let status = ended.map_or("timed out".into(), |status| status.to_string());
+            return Err(io::Error::other(format!("{command_line}: {status}: {}", process.output_tail())));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// A folder that is removed in the end.
+/// A folder that is removed when dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    /// An empty one.
+    /// Creates an empty folder, removing an existing one.
     pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -124,12 +125,12 @@ impl Drop for Folder {
     }
 }
 
-/// A port of 127.0.0.1 that is free now.
+/// A free port of 127.0.0.1.
 pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// The path of a program: on the PATH, or where Debian puts servers.
+/// Finds a program on the PATH or in the folders where Debian installs servers.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "the search path is not a setting of deltaq")]
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -146,14 +147,14 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// What a command prints, if it succeeds.
+/// Runs a command and returns its output. Fails if the command fails.
 pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     let name = command.get_program().display().to_string();
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("{name}: {}: {}", output.status, said.trim_end())));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("{name}: {}: {}", output.status, stderr.trim_end())));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -169,20 +170,20 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; sleep 600 & wait"]);
         let mut process = Process::start(&mut command, Signal::TERM, &log).unwrap();
-        while process.said().is_empty() {
-            std::thread::sleep(LOOK);
+        while process.output_tail().is_empty() {
+            std::thread::sleep(POLL_INTERVAL);
         }
-        assert_eq!((process.said(), process.ended().unwrap()), ("begun\n".to_owned(), None));
+        assert_eq!((process.output_tail(), process.ended().unwrap()), ("begun\n".to_owned(), None));
         let group = process.group;
         drop(process);
-        // Nobody is left in it but perhaps one that is dead and not yet waited for.
+        // A dead process stays in the group until it is reaped, so the check is repeated.
         for _ in 0..250 {
             if kill_process_group(group, Signal::TERM).is_err() {
                 return;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        panic!("a process is left");
+        panic!("a process of the group is still alive");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The rows of the table: what each compares, under which load, and which ratio it is to reach.
+//! The rows of the table: their servers, loads, comparisons and targets.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::figures::{Figure, Target};
 use crate::servers::{Kind, Storage};
 use crate::subject::{KNOWN_BYTES, Load, Subject};
 
-/// The load from which all others are made: one new object a request on 64 connections.
+/// The base of all loads: one new object per request on 64 connections.
 pub(crate) const LOAD: Load = Load {
     scenario: Scenario::AddPop,
     ack: Ack::AtOnce,
@@ -23,48 +23,48 @@ pub(crate) const LOAD: Load = Load {
     rest: Duration::ZERO,
 };
 const BATCH_OF_100: Load = Load { connections: 8, batch: 100, ..LOAD };
-/// As long as a hand-off itself rests before each of its adds, in `deltaq bench`.
+/// The rest before each add of the scenario `hand-off` of `deltaq bench`.
 const HAND_OFF_REST: Duration = Duration::from_millis(2);
 
-/// A row: a comparison, of one or several claims.
+/// A row: measurements and one or several claims about them.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) work: Work,
 }
 
-/// How its figures come to be.
+/// How a row is measured.
 pub(crate) enum Work {
     Loads {
         subjects: Vec<Subject>,
         claims: Vec<Claim>,
     },
-    /// Loads, and then a check that a hot key's deltas are delivered whole and in order.
+    /// Loads, then a check that all deltas of a hot key are delivered, in order.
     HotKey {
         subjects: Vec<Subject>,
         claims: Vec<Claim>,
     },
-    /// A benchmark of deltaq's own prints them.
+    /// A benchmark of deltaq's own.
     Program(Program),
 }
 
 /// One line of the table.
 pub(crate) struct Claim {
-    /// Which of the subjects it is about.
+    /// The index of the measured subject.
     ours: usize,
-    /// The one beside it, without which the figure stands by itself.
+    /// The index of the subject to compare with, if any.
     beside: Option<usize>,
-    what: What,
+    quantity: Quantity,
     target: Target,
 }
 
-/// What is told of a measurement.
+/// A quantity of a measurement.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Quantity {
     ObjectsPerSecond,
     P50,
     P99,
-    /// What the slowest queue gets of what would be its fair share.
+    /// The throughput of the slowest queue, relative to its fair share.
     SlowestShare,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The ratio of the medians; the median, if there is nothing beside it.
+    /// The ratio of the medians, or the median if there is no comparison.
     pub(crate) fn ratio(&self) -> f64 {
         match &self.beside {
             Some((_, beside)) => self.ours.1.median / beside.median,
@@ -87,7 +87,7 @@ impl Line {
     }
 }
 
-impl What {
+impl Quantity {
     fn unit(self) -> &'static str {
         match self {
             Self::ObjectsPerSecond => "objects/s",
@@ -112,10 +112,10 @@ impl What {
 }
 
 impl Claim {
-    /// With the figures that each subject came to, round by round.
+    /// The line of this claim, from the results of each subject in each round.
     pub(crate) fn line(&self, subjects: &[Subject], results: &[Vec<Measured>]) -> Option<Line> {
         let figure = |index: usize| {
-            let all = results.get(index)?.iter().map(|measured| self.what.of(measured));
+            let all = results.get(index)?.iter().map(|measured| self.quantity.of(measured));
             Some((subjects.get(index)?.name.clone(), Figure::of(all)?))
         };
         let beside = match self.beside {
@@ -123,7 +123,7 @@ impl Claim {
             None => None,
         };
         Some(Line {
-            unit: self.what.unit().to_owned(),
+            unit: self.quantity.unit().to_owned(),
             ours: figure(self.ours)?,
             beside,
             target: self.target,
@@ -131,9 +131,9 @@ impl Claim {
     }
 }
 
-/// The first of the subjects beside the one with that number.
+/// A claim about the throughput of the first subject compared with that of the subject `beside`.
 fn rate(beside: usize, target: Target) -> Claim {
-    Claim { ours: 0, beside: Some(beside), what: What::ObjectsPerSecond, target }
+    Claim { ours: 0, beside: Some(beside), quantity: Quantity::ObjectsPerSecond, target }
 }
 
 fn subject(name: &str, kind: Kind, storage: Storage, load: Load) -> Subject {
@@ -154,14 +154,14 @@ pub(crate) fn rows() -> Vec<Row> {
         fsync_batch(),
         Row {
             name: "checkpoint",
-            about: "64 connections update, pop and acknowledge keys of 1,000,000 known ones, in batches of 10, with an \
-                    fsync before each answer: while the first checkpoint runs, and before it began. It is \
-                    `cargo bench --locked --bench journal -- checkpoint`.",
+            about: "64 connections update, pop and acknowledge 1,000,000 known keys in batches of 10, with an fsync \
+                    before each reply. Throughput during the first checkpoint, compared with that before it. Measured \
+                    by `cargo bench --locked --bench journal -- checkpoint`.",
             work: Work::Program(Program::Checkpoint),
         },
         Row {
             name: "engine",
-            about: "the engine alone, without HTTP. It is `cargo bench --locked --bench engine`.",
+            about: "the engine alone, without HTTP. Measured by `cargo bench --locked --bench engine`.",
             work: Work::Program(Program::Engine),
         },
         hand_off(),
@@ -175,7 +175,7 @@ fn add() -> Row {
     let load = Load { scenario: Scenario::Add, ..LOAD };
     Row {
         name: "add",
-        about: "an object a request, 64 connections, in memory; beside an HTTP server that does nothing.",
+        about: "one object per request, 64 connections, in memory; compared with an HTTP server that does nothing.",
         work: Work::Loads {
             subjects: vec![
                 deltaq("deltaq", Storage::Memory, load),
@@ -191,9 +191,9 @@ fn cycle() -> Row {
     let with_next = Load { ack: Ack::WithNext, ..LOAD };
     Row {
         name: "cycle",
-        about: "add an object, and pop one while the one before is acknowledged; 64 connections, in memory. Beside \
-                those that need a third request for that, they are shown with the acknowledgement in one write with \
-                the next read, too.",
+        about: "add an object, then pop one and acknowledge the previous one; 64 connections, in memory. The other \
+                servers need a third request for the acknowledgement. beanstalkd and Redis are also measured with the \
+                acknowledgement in one write with the next read.",
         work: Work::Loads {
             subjects: vec![
                 deltaq("deltaq", memory, LOAD),
@@ -220,7 +220,7 @@ fn batch() -> Row {
     let memory = Storage::Memory;
     Row {
         name: "batch",
-        about: "the same in batches of 100, 8 connections, in memory. Redis is sent the 100 XADD of a batch at once.",
+        about: "the same in batches of 100 on 8 connections, in memory. The 100 XADD of a batch are sent to Redis at once.",
         work: Work::Loads {
             subjects: vec![
                 deltaq("deltaq", memory, BATCH_OF_100),
@@ -242,7 +242,7 @@ fn fsync_cycle() -> Row {
     let fsync = Storage::Fsync;
     Row {
         name: "fsync-cycle",
-        about: "the cycle on 64 connections with an fsync before each answer (of NATS see the settings).",
+        about: "the cycle on 64 connections with an fsync before each reply (for NATS see the settings above).",
         work: Work::Loads {
             subjects: vec![
                 deltaq("deltaq", fsync, LOAD),
@@ -282,11 +282,11 @@ fn fsync_batch() -> Row {
 
 fn hand_off() -> Row {
     let load = Load { scenario: Scenario::HandOff, connections: 1, ..LOAD };
-    let claim = |what, target| Claim { ours: 0, beside: Some(1), what, target };
+    let claim = |quantity, target| Claim { ours: 0, beside: Some(1), quantity, target };
     Row {
         name: "hand-off",
-        about: "from an add to the answer of the pop that waits for it, one connection each, in memory; beside a bare \
-                round trip with the same rest of 2 ms before each add.",
+        about: "latency from an add to the reply of a waiting pop, one connection each, in memory; compared with a bare \
+                round trip. Both rest for 2 ms before each add.",
         work: Work::Loads {
             subjects: vec![
                 deltaq("deltaq", Storage::Memory, load),
@@ -297,12 +297,15 @@ fn hand_off() -> Row {
                     Load { scenario: Scenario::Add, rest: HAND_OFF_REST, ..load },
                 ),
             ],
-            claims: vec![claim(What::P50, Target::AtMost(1.5)), claim(What::P99, Target::AtMost(3.0))],
+            claims: vec![
+                claim(Quantity::P50, Target::AtMost(1.5)),
+                claim(Quantity::P99, Target::AtMost(3.0)),
+            ],
         },
     }
 }
 
-/// Cycles on few keys of so many.
+/// Cycles on 1,000 keys while `known` keys are known.
 pub(crate) fn known_load(known: u64) -> Load {
     Load { connections: 8, batch: 10, object_bytes: KNOWN_BYTES, keys: Some(1_000), known, ..LOAD }
 }
@@ -310,8 +313,8 @@ pub(crate) fn known_load(known: u64) -> Load {
 fn known() -> Row {
     Row {
         name: "known",
-        about: "cycles in batches of 10 on 8 connections, with 1,000 keys and objects of 40 bytes, in memory, when \
-                10,000,000 keys are known.",
+        about: "cycles in batches of 10 on 8 connections, with 1,000 keys and objects of 40 bytes, in memory, with \
+                10,000,000 known keys compared with 1,000.",
         work: Work::Loads {
             subjects: vec![
                 deltaq("10,000,000 known", Storage::Memory, known_load(10_000_000)),
@@ -326,9 +329,8 @@ fn hot_key() -> Row {
     let load = |scenario| Load { scenario, ..LOAD };
     Row {
         name: "hot-key",
-        about: "64 connections update one key, while one more pops and acknowledges it, in memory; beside adds of keys \
-                that are all new. Then a check of its own with 4 connections: all updates are delivered, each \
-                once, in order.",
+        about: "64 connections update one key while another one pops and acknowledges it, in memory; compared with \
+                adds of new keys. A separate check with 4 connections: all updates are delivered, each once and in order.",
         work: Work::HotKey {
             subjects: vec![
                 deltaq("one key", Storage::Memory, load(Scenario::HotKey)),
@@ -341,10 +343,10 @@ fn hot_key() -> Row {
 
 fn queues() -> Row {
     let several = |queues| Load { queues, ..LOAD };
-    let claim = |ours, beside, what, target| Claim { ours, beside, what, target };
+    let claim = |ours, beside, quantity, target| Claim { ours, beside, quantity, target };
     Row {
         name: "queues",
-        about: "the cycle on 64 connections that are spread over several queues, in memory.",
+        about: "the cycle on 64 connections, spread over several queues, in memory.",
         work: Work::Loads {
             subjects: vec![
                 deltaq("1 queue", Storage::Memory, several(1)),
@@ -352,9 +354,9 @@ fn queues() -> Row {
                 deltaq("16 queues", Storage::Memory, several(16)),
             ],
             claims: vec![
-                claim(1, Some(0), What::ObjectsPerSecond, Target::AtLeast(0.95)),
-                claim(2, Some(0), What::ObjectsPerSecond, Target::AtLeast(0.95)),
-                claim(2, None, What::SlowestShare, Target::AtLeast(0.5)),
+                claim(1, Some(0), Quantity::ObjectsPerSecond, Target::AtLeast(0.95)),
+                claim(2, Some(0), Quantity::ObjectsPerSecond, Target::AtLeast(0.95)),
+                claim(2, None, Quantity::SlowestShare, Target::AtLeast(0.5)),
             ],
         },
     }
@@ -365,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_names_of_their_own_and_claims_have_subjects() {
+    fn row_names_are_unique_and_claims_have_subjects() {
         let rows = rows();
         for (index, row) in rows.iter().enumerate() {
             assert!(rows.iter().skip(index + 1).all(|other| other.name != row.name), "{}", row.name);
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_under_the_same_load() {
+    fn other_servers_get_the_same_load() {
         for row in rows() {
             let (Work::Loads { subjects, .. } | Work::HotKey { subjects, .. }) = &row.work else { continue };
             let ours = subjects[0].load;
@@ -399,14 +401,14 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_queue_is_told_by_its_share() {
+    fn the_slowest_queue_is_measured_by_its_share() {
         let mut measured = Measured::default();
         (measured.objects, measured.groups) = (100, vec![40, 10, 25, 25]);
-        assert!((What::SlowestShare.of(&measured) - 0.4).abs() < 1e-9);
+        assert!((Quantity::SlowestShare.of(&measured) - 0.4).abs() < 1e-9);
     }
 
     #[test]
-    fn ratios_are_those_of_medians() {
+    fn ratios_compare_medians() {
         let figure = |median| Figure { median, least: 0.0, most: 9.0 };
         let mut line = Line {
             unit: String::new(),

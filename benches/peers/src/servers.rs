@@ -1,4 +1,4 @@
-//! The servers that are compared: how each is started, with which settings, and when it is ready.
+//! The compared servers: how each is started, its settings, and when it is ready.
 
 use std::fs;
 use std::io;
@@ -12,16 +12,16 @@ use deltaq::clock::Clock;
 use rustix::process::{Signal, getuid};
 
 use crate::drivers::postgres;
-use crate::process::{Folder, LOOK, Process, find, free_port, output, printed};
+use crate::process::{Folder, POLL_INTERVAL, Process, find, free_port, output, output_within};
 
-/// How long a server is given to be ready.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of the start of a server.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Which server.
+/// A compared server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Deltaq,
-    /// HTTP without a queue.
+    /// An HTTP server without a queue.
     Noop,
     Redis,
     Beanstalkd,
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Postgres,
 }
 
-/// Whether answers come after what they confirm is on disk.
+/// Whether a server confirms a write only after an fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Storage {
     Memory,
@@ -40,7 +40,7 @@ impl Kind {
     pub(crate) const ALL: [Self; 6] =
         [Self::Deltaq, Self::Noop, Self::Redis, Self::Beanstalkd, Self::Nats, Self::Postgres];
 
-    /// The program, and the Debian package that has it, unless it is built here.
+    /// The name of the program, and its Debian package unless it is built from this repository.
     pub(crate) fn program(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Deltaq => ("deltaq", None),
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// What it is started with. All that is not named has its default.
+    /// The command-line arguments. All other settings have their defaults.
     pub(crate) fn arguments(self, storage: Storage, port: &str, folder: &str) -> Vec<String> {
         let text = match (self, storage) {
             (Self::Deltaq, Storage::Memory) => {
@@ -83,23 +83,24 @@ impl Kind {
         text.split_whitespace().map(filled).collect()
     }
 
-    /// What else there is to say about its settings.
+    /// Remarks on the settings, for the document.
     pub(crate) fn remark(self, programs: &Programs) -> String {
         match self {
-            Self::Deltaq => "--log-level warn: without a line in the log for each request, as all others here; storage.sync is full, \
-                 the default, with --data-dir"
-                .into(),
-            Self::Noop => "axum; reads each body as JSON, keeps nothing, answers 30 bytes".into(),
-            Self::Redis => {
-                "acknowledged entries stay in the stream: XACK alone, as in its documentation".into()
+            Self::Deltaq => {
+                "--log-level warn: no log line per request, like all other servers here; with --data-dir, \
+                 storage.sync is full, which is the default"
+                    .into()
             }
-            Self::Beanstalkd => "-f0: fsync at each write".into(),
+            Self::Noop => "axum; reads each body as JSON, stores nothing, replies with 30 bytes".into(),
+            Self::Redis => {
+                "XACK without XDEL, as in its documentation: acknowledged entries stay in the stream".into()
+            }
+            Self::Beanstalkd => "-f0: an fsync per write".into(),
             Self::Nats => {
                 let synced = if programs.nats_syncs() {
-                    "sync_interval: always, so that file storage has an fsync before each answer"
+                    "sync_interval: always, so file storage has an fsync before each reply"
                 } else {
-                    "file storage is without an fsync before the answers: it has one each two minutes, \
-                     and this version has no sync_interval"
+                    "file storage has an fsync every two minutes, not before replies: this version has no sync_interval"
                 };
                 format!("nats.conf: {}; {synced}", programs.nats_config("DIR").replace('\n', " ").trim_end())
             }
@@ -110,22 +111,22 @@ impl Kind {
     }
 }
 
-/// Where the programs are, and what they say of themselves.
+/// The paths and versions of the programs.
 pub(crate) struct Programs {
     paths: Vec<(Kind, PathBuf, String)>,
-    /// Where the data of servers are put.
+    /// The folder for the data of servers.
     scratch: PathBuf,
 }
 
 impl Programs {
-    /// Looks for those that are not among `built`.
+    /// Finds the programs that are not among `built`.
     pub(crate) fn find(kinds: &[Kind], built: &[(Kind, PathBuf)], scratch: PathBuf) -> io::Result<Self> {
         let mut paths = Vec::new();
         for kind in kinds {
             let (name, _) = kind.program();
             let here = built.iter().find(|(which, _)| which == kind).map(|(_, path)| path.clone());
             let path = here.or_else(|| find(name));
-            let path = path.ok_or_else(|| io::Error::other(format!("there is no {name}")))?;
+            let path = path.ok_or_else(|| io::Error::other(format!("{name} is not installed")))?;
             let version = match kind {
                 Kind::Noop => String::new(),
                 Kind::Beanstalkd => output(Command::new(&path).arg("-v"))?,
@@ -136,7 +137,7 @@ impl Programs {
         Ok(Self { paths, scratch })
     }
 
-    /// Those that were looked for, with their versions.
+    /// The servers and their versions.
     pub(crate) fn versions(&self) -> impl Iterator<Item = (Kind, &str)> {
         self.paths.iter().map(|(kind, _, version)| (*kind, version.as_str()))
     }
@@ -145,10 +146,10 @@ impl Programs {
         let found = self.paths.iter().find(|(which, _, _)| *which == kind);
         found
             .map(|(_, path, _)| path.as_path())
-            .ok_or_else(|| io::Error::other(format!("{kind:?} was not looked for")))
+            .ok_or_else(|| io::Error::other(format!("{kind:?} is not among the servers of this run")))
     }
 
-    /// Whether this NATS can sync each write: since 2.10.
+    /// Whether this version of NATS can sync each write. That needs 2.10.
     fn nats_syncs(&self) -> bool {
         let version = self.versions().find(|(kind, _)| *kind == Kind::Nats).map(|(_, version)| version);
         version.is_some_and(|version| at_least(version, (2, 10)))
@@ -159,12 +160,12 @@ impl Programs {
         format!("jetstream {{\nstore_dir: \"{folder}\"{sync}\n}}\n")
     }
 
-    /// Starts a server of its own with an empty folder, and waits until it is ready.
+    /// Starts a server with an empty folder and waits until it is ready.
     pub(crate) async fn start(&self, kind: Kind, storage: Storage, clock: &Clock) -> io::Result<Running> {
         let port = free_port()?.to_string();
         let name = format!("{}-{}-{port}", kind.program().0, std::process::id());
         let folder = Folder::new(self.scratch.join(name))?;
-        let dir = folder.0.to_str().ok_or_else(|| io::Error::other("a path that is no UTF-8"))?;
+        let dir = folder.0.to_str().ok_or_else(|| io::Error::other("the path is not UTF-8"))?;
         let mut command = Command::new(self.path(kind)?);
         command.args(kind.arguments(storage, &port, dir));
         match kind {
@@ -172,18 +173,18 @@ impl Programs {
             Kind::Postgres => initialize(&folder.0, &mut command, clock).await?,
             _ => {}
         }
-        // Killed at once, PostgreSQL would leave shared memory behind.
-        let ending = if kind == Kind::Postgres { Signal::QUIT } else { Signal::KILL };
-        let process = Process::start(&mut command, ending, &folder.0.join("log"))?;
+        // PostgreSQL leaves shared memory behind when it is killed.
+        let end_signal = if kind == Kind::Postgres { Signal::QUIT } else { Signal::KILL };
+        let process = Process::start(&mut command, end_signal, &folder.0.join("log"))?;
         let mut running = Running { process, folder, address: format!("127.0.0.1:{port}") };
         let begun_us = clock.monotonic_us();
-        while !tokio::time::timeout(PATIENCE, running.is_ready(kind)).await.unwrap_or(false) {
+        while !tokio::time::timeout(START_TIMEOUT, running.is_ready(kind)).await.unwrap_or(false) {
             let ended = running.process.ended()?;
-            if ended.is_some() || clock.since(begun_us) > PATIENCE {
-                let said = running.process.said();
-                return Err(io::Error::other(format!("{kind:?} is not ready: {ended:?}: {said}")));
+            if ended.is_some() || clock.since(begun_us) > START_TIMEOUT {
+                let tail = running.process.output_tail();
+                return Err(io::Error::other(format!("{kind:?} is not ready: {ended:?}: {tail}")));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(running)
     }
@@ -191,7 +192,7 @@ impl Programs {
 
 /// A server that runs until it is dropped.
 pub(crate) struct Running {
-    /// Ends before its folder is removed, since it is dropped first.
+    /// Dropped before the folder, so the process ends before its folder is removed.
     process: Process,
     folder: Folder,
     pub(crate) address: String,
@@ -207,7 +208,8 @@ impl Running {
     }
 }
 
-/// Makes a cluster of PostgreSQL, which refuses to run as root: then both are done as its own user, or as nobody.
+/// Creates a PostgreSQL cluster. PostgreSQL refuses to run as root, so root runs initdb and the server as the user postgres or
+/// nobody.
 async fn initialize(folder: &Path, server: &mut Command, clock: &Clock) -> io::Result<()> {
     let mut command = Command::new(Path::new(server.get_program()).canonicalize()?.with_file_name("initdb"));
     command.arg("-D").arg(folder.join("cluster"));
@@ -219,21 +221,21 @@ async fn initialize(folder: &Path, server: &mut Command, clock: &Clock) -> io::R
             command.uid(user).gid(group).current_dir(folder);
         }
     }
-    printed(&mut command, PATIENCE, folder, clock).await.map(drop).map_err(|error| {
-        let hint = "its user must be able to reach that folder; --scratch names another one";
+    output_within(&mut command, START_TIMEOUT, folder, clock).await.map(drop).map_err(|error| {
+        let hint = "the user of PostgreSQL must have access to this folder; --scratch selects another one";
         io::Error::new(error.kind(), format!("{error}\n{}: {hint}", folder.display()))
     })
 }
 
 fn ids_of(user: &str) -> io::Result<(u32, u32)> {
-    let id = |which: &str| -> io::Result<u32> {
-        let text = output(Command::new("id").args([which, user]))?;
-        text.trim().parse().map_err(|_| io::Error::other(format!("id {which} {user} says {text:?}")))
+    let id = |option: &str| -> io::Result<u32> {
+        let text = output(Command::new("id").args([option, user]))?;
+        text.trim().parse().map_err(|_| io::Error::other(format!("id {option} {user} prints {text:?}")))
     };
     Ok((id("-u")?, id("-g")?))
 }
 
-/// Whether the first version number of a text is that or a later one.
+/// Whether the first version number in a text is at least `version`.
 fn at_least(text: &str, version: (u32, u32)) -> bool {
     let digits = text.find(|letter: char| letter.is_ascii_digit());
     let mut numbers =

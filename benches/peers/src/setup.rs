@@ -1,4 +1,4 @@
-//! What must be there before anything is measured: packages, and what is built here.
+//! Installs packages and builds programs before the measurements.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use deltaq::clock::Clock;
 use rustix::process::getuid;
 use serde_json::Value;
 
-use crate::process::{find, printed};
+use crate::process::{find, output_within};
 use crate::servers::Kind;
 
-/// Where rustup keeps the toolchain of who runs this; without it, a build goes by rust-toolchain.toml.
+/// The variable in which rustup passes the toolchain on. Builds run without it, so that rust-toolchain.toml applies.
 pub(crate) const TOOLCHAIN: &str = "RUSTUP_TOOLCHAIN";
-/// How long a build may take.
-const PATIENCE: Duration = Duration::from_mins(45);
-/// How long packages may take, as timeout has it.
-const INSTALL_PATIENCE: &str = "20m";
+/// Timeout of a build.
+const BUILD_TIMEOUT: Duration = Duration::from_mins(45);
+/// Timeout of the installation of packages, as an argument of timeout(1).
+const INSTALL_TIMEOUT: &str = "20m";
 
-/// Installs the Debian packages of those servers that are not there.
+/// Installs the Debian packages of missing servers.
 pub(crate) fn install(kinds: &[Kind]) -> io::Result<()> {
     let missing = |kind: &Kind| {
         let (program, package) = kind.program();
@@ -31,17 +31,17 @@ pub(crate) fn install(kinds: &[Kind]) -> io::Result<()> {
     }
     eprintln!("installing {}", packages.join(", "));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/install.sh");
-    // In the foreground, so that sudo can ask.
+    // `--foreground` lets sudo prompt for a password.
     let mut command = Command::new(if getuid().is_root() { "timeout" } else { "sudo" });
     if !getuid().is_root() {
         command.arg("timeout");
     }
-    command.args(["--foreground", INSTALL_PATIENCE, "sh"]);
+    command.args(["--foreground", INSTALL_TIMEOUT, "sh"]);
     let status = command.arg(script).args(&packages).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{script}: {status}"))) }
 }
 
-/// The path of a program that was built in release mode from the package in `folder`.
+/// Builds a program in release mode from the package in `folder` and returns its path.
 pub(crate) async fn build(
     folder: &Path,
     program: &str,
@@ -52,18 +52,18 @@ pub(crate) async fn build(
     let mut command = Command::new("cargo");
     command.args(["build", "--release", "--locked", "--message-format=json-render-diagnostics", "--bin"]);
     command.arg(program).current_dir(folder).env_remove(TOOLCHAIN);
-    let messages = printed(&mut command, PATIENCE, scratch, clock).await?;
+    let messages = output_within(&mut command, BUILD_TIMEOUT, scratch, clock).await?;
     executable(&messages, program)
-        .ok_or_else(|| io::Error::other(format!("cargo does not say where {program} is")))
+        .ok_or_else(|| io::Error::other(format!("cargo reported no path of {program}")))
 }
 
-/// Where cargo's messages say that a program is.
+/// The path of a program in cargo's JSON messages.
 fn executable(messages: &str, program: &str) -> Option<PathBuf> {
     messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_it = message.pointer("/target/name")?.as_str()? == program;
+        let is_match = message.pointer("/target/name")?.as_str()? == program;
         let path = message.get("executable")?.as_str()?;
-        is_it.then(|| PathBuf::from(path))
+        is_match.then(|| PathBuf::from(path))
     })
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_says_where_a_program_is() {
+    fn the_path_of_a_program_is_found() {
         let messages = "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"deltaq\"},\"executable\":null}\n\
             {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"other\"},\"executable\":\"/o\"}\n\
             {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"deltaq\"},\"executable\":\"/t/deltaq\"}\n\

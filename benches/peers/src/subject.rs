@@ -1,4 +1,4 @@
-//! What is measured: a server under a load.
+//! The subject of a measurement: a server under a load.
 
 use std::io;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use crate::drivers::redis::Redis;
 use crate::drivers::{Ack, OBJECT_BYTES};
 use crate::servers::{Kind, Programs, Running, Storage};
 
-/// How much longer than planned a measurement may take.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-/// How long it may take to make keys known.
-const SEED_PATIENCE: Duration = Duration::from_mins(10);
-/// Known objects in a request that seeds them.
+/// The time beyond its planned length after which a measurement fails.
+pub(crate) const GRACE: Duration = Duration::from_mins(1);
+/// Timeout of seeding.
+const SEED_TIMEOUT: Duration = Duration::from_mins(10);
+/// Objects in a seed request.
 const SEED_OBJECTS: usize = 10_000;
-/// Their length, so that ten million of them find room.
+/// Bytes of a known object: small enough for ten million of them in memory.
 pub(crate) const KNOWN_BYTES: usize = 40;
-/// The queue, or the beginning of the names of several.
+/// The prefix of the names of queues.
 pub(crate) const QUEUE: &str = "q";
 
-/// What the connections do.
+/// The load of all connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Of deltaq and of HTTP alone; the others add, take and acknowledge.
+    /// The scenario for deltaq and for HTTP alone. Other servers always add, take and acknowledge.
     pub(crate) scenario: Scenario,
-    /// When the others acknowledge.
+    /// When workers of other servers acknowledge.
     pub(crate) ack: Ack,
     pub(crate) connections: usize,
     pub(crate) batch: usize,
     pub(crate) object_bytes: usize,
     pub(crate) queues: usize,
-    /// Keys are drawn from so many; each is new without it.
+    /// The number of keys to draw from. Without it every key is new.
     pub(crate) keys: Option<u64>,
-    /// So many keys are known before. Such a server is kept for all rounds.
+    /// The number of known keys before the load. A server with known keys is kept for all rounds.
     pub(crate) known: u64,
     pub(crate) rest: Duration,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Subject {
     pub(crate) load: Load,
 }
 
-/// How often and for how long all is measured.
+/// The number and length of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rounds {
     pub(crate) count: usize,
@@ -60,8 +60,8 @@ pub(crate) struct Rounds {
     pub(crate) measured: Duration,
 }
 
-/// Measures all subjects in turn, in each of the rounds: what disturbs the machine for a while disturbs all of them.
-/// Answers what each subject came to, round by round.
+/// Measures all subjects in turn in each round, so that a disturbance of the machine affects all of them. Returns the results of
+/// each subject, one per round.
 pub(crate) async fn in_turn(
     subjects: &[Subject],
     rounds: &Rounds,
@@ -93,14 +93,14 @@ impl Subject {
     ) -> io::Result<Measured> {
         let timing = Timing { warm_up: rounds.warm_up, measured: rounds.measured, pause: self.load.rest };
         let running = if let Some(running) = kept.take() {
-            within(PATIENCE, self.clear(&running.address)).await?;
+            within(GRACE, self.purge(&running.address)).await?;
             running
         } else {
             let running = programs.start(self.kind, self.storage, clock).await?;
-            within(SEED_PATIENCE, self.prepare(&running.address, timing)).await?;
+            within(SEED_TIMEOUT, self.prepare(&running.address, timing)).await?;
             running
         };
-        let bound = timing.warm_up + timing.measured + PATIENCE;
+        let bound = timing.warm_up + timing.measured + GRACE;
         let measured = match self.kind {
             Kind::Deltaq | Kind::Noop => {
                 let plan = self.plan(&running.address, timing);
@@ -109,7 +109,7 @@ impl Subject {
             _ => within(bound, self.drive(&running.address, timing, clock)).await?,
         };
         if measured.objects == 0 {
-            return Err(io::Error::other("nothing was done while it was measured"));
+            return Err(io::Error::other("no operation completed during the measurement"));
         }
         if self.load.known > 0 {
             *kept = Some(running);
@@ -117,7 +117,7 @@ impl Subject {
         Ok(measured)
     }
 
-    /// The load as `deltaq bench` has it.
+    /// The load as a plan of `deltaq bench`.
     fn plan(&self, address: &str, timing: Timing) -> Plan {
         let load = &self.load;
         let names = (0..load.queues).map(|number| format!("{QUEUE}-{number}"));
@@ -134,7 +134,7 @@ impl Subject {
         }
     }
 
-    /// Makes what the load needs, in a server that has just begun.
+    /// Creates the queues, streams or tables of the load in a new server.
     async fn prepare(&self, address: &str, timing: Timing) -> io::Result<()> {
         match self.kind {
             Kind::Noop | Kind::Beanstalkd => Ok(()),
@@ -151,8 +151,7 @@ impl Subject {
         }
     }
 
-    /// Makes keys known. Leases are short in such a queue: what the end of a load leaves leased is free again when the
-    /// next one begins.
+    /// Seeds the known keys. The queue has short leases, so that keys leased at the end of a round are free before the next one.
     async fn seed(&self, address: &str) -> io::Result<()> {
         let mut caller = HttpClient::open(address, None).await?;
         caller.call("PUT", &path(""), "{\"lease\":\"2s\"}").await?;
@@ -168,19 +167,19 @@ impl Subject {
         Ok(())
     }
 
-    /// Drops what the load of the last round has left in line.
-    async fn clear(&self, address: &str) -> io::Result<()> {
+    /// Purges the keys that the previous round left ready.
+    async fn purge(&self, address: &str) -> io::Result<()> {
         HttpClient::open(address, None).await?.call("POST", &path("/purge"), "").await.map(drop)
     }
 
-    /// The load of the others.
+    /// Drives the load of the other servers.
     async fn drive(&self, address: &str, timing: Timing, clock: &Clock) -> io::Result<Measured> {
-        debug_assert_eq!(self.load.object_bytes, OBJECT_BYTES, "what the others are sent");
+        debug_assert_eq!(self.load.object_bytes, OBJECT_BYTES, "other servers get objects of one size");
         let (next, batch, ack) = (Arc::default(), self.load.batch, self.load.ack);
         let keys = || Keys::new(Arc::clone(&next), self.load.keys);
         let numbers = 0..self.load.connections;
         match self.kind {
-            Kind::Deltaq | Kind::Noop => Err(io::Error::other("these speak HTTP")),
+            Kind::Deltaq | Kind::Noop => Err(io::Error::other("this server is driven by `deltaq bench`")),
             Kind::Redis => {
                 let open = async |number| Redis::open(address, number, batch, ack, keys()).await;
                 together(numbers, open, timing, clock).await
@@ -214,10 +213,9 @@ async fn together<W: Worker>(
     drive(workers, Vec::new(), &timing, clock, |_| {}).await
 }
 
-/// What comes of it, if that is in time.
+/// The result of `work`, or an error after the timeout `bound`.
 pub(crate) async fn within<T>(bound: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let late =
-        || io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {} s", bound.as_secs()));
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("timed out after {} s", bound.as_secs()));
     tokio::time::timeout(bound, work).await.unwrap_or_else(|_| Err(late()))
 }
 

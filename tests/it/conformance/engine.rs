@@ -21,10 +21,10 @@ use super::fifo::{Delta, Fifo, Item, Options, Popped};
 
 /// Keys per slice of a sliced command: few, so that even short lists take several.
 const SLICE_KEYS: usize = 3;
-/// Longer than any trace.
+/// A lease that is longer than any trace.
 const LEASE: Duration = Duration::from_hours(365 * 24);
 
-/// A queue, and one that is rebuilt from its events.
+/// A queue, and a second one that is rebuilt from its events.
 pub(crate) struct EngineFifo {
     queue: Queue,
     rebuilt: Queue,
@@ -187,11 +187,11 @@ impl Fifo for EngineFifo {
         self.queue.set_closed(now, true);
     }
 
-    /// The invariants hold, nothing is with a worker between steps, and the events tell it all.
+    /// Checks the invariants, that no key is leased or delayed between steps, and that the events rebuild the state.
     fn check(&mut self) -> Result<(), String> {
         self.queue.check()?;
         if self.queue.schedule().leased_len() + self.queue.schedule().delayed_len() > 0 {
-            return Err("a key is neither in line nor done".to_owned());
+            return Err("a key is leased or delayed between steps".to_owned());
         }
         for event in self.queue.take_effects().events {
             self.rebuilt.apply(&event);

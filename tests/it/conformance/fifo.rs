@@ -1,7 +1,6 @@
-//! Replays recorded DeltaFIFO traces against anything that behaves like one.
+//! Replays recorded DeltaFIFO traces against an implementation of [`Fifo`].
 //!
-//! The replay knows nothing of the engine: it talks to a [`Fifo`], of which the engine is one and a
-//! server behind HTTP can be another.
+//! The replay does not depend on the engine. The engine and a server behind HTTP both implement [`Fifo`].
 
 use std::collections::BTreeMap;
 
@@ -11,32 +10,32 @@ use serde_json::Value;
 use super::report::Report;
 use super::synced::SyncRule;
 
-/// What the replay asks of a queue.
+/// The operations of a queue that the replay uses.
 pub(crate) trait Fifo {
-    /// Names a key that was delivered.
+    /// Identifies a delivered key.
     type Lease;
 
-    /// Puts known objects in place.
+    /// Sets the known objects.
     fn seed(&mut self, objects: &[Value]);
-    /// Add. `Err` is the text of a refusal, here and below.
+    /// Add. `Err` is the text of a refusal, as in the following methods.
     fn add(&mut self, object: &Value) -> Result<(), String>;
     /// Update.
     fn update(&mut self, object: &Value) -> Result<(), String>;
     /// Delete by object.
     fn delete(&mut self, object: &Value) -> Result<(), String>;
-    /// Delete that was inferred, by object or by key alone.
+    /// A tombstone: an inferred Delete, by object or by key alone.
     fn delete_tombstone(&mut self, key: &str, object: Option<&Value>) -> Result<(), String>;
     /// Replace by the whole list.
     fn replace(&mut self, list: &[Value]) -> Result<(), String>;
     /// Resync.
     fn resync(&mut self);
-    /// Hands out the first key.
+    /// Delivers the first ready key.
     fn pop(&mut self) -> Popped<Self::Lease>;
-    /// Processed; the deltas are known now.
+    /// Acknowledges a delivered key. Its newest object becomes known.
     fn ack(&mut self, lease: Self::Lease);
-    /// Not processed; the key goes to the tail.
+    /// Returns a delivered key unprocessed to the tail.
     fn release(&mut self, lease: Self::Lease);
-    /// The keys in line, first to last.
+    /// The ready keys, first to last.
     fn list(&mut self) -> Vec<String>;
     /// The waiting deltas of a key; empty if there are none.
     fn get(&mut self, key: &str) -> Vec<Delta>;
@@ -46,19 +45,19 @@ pub(crate) trait Fifo {
     fn synced(&mut self) -> bool;
     /// Close.
     fn close(&mut self);
-    /// What the queue can tell of its own health.
+    /// Checks the queue's own invariants.
     fn check(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What a pop brought.
+/// The result of a pop.
 pub(crate) enum Popped<L> {
     /// A key.
     Item(Item<L>),
-    /// Nothing yet; client-go's Pop would block.
+    /// No key is ready; client-go's Pop would block.
     Empty,
-    /// Nothing any more.
+    /// The queue is closed and empty.
     Closed,
 }
 
@@ -72,7 +71,7 @@ pub(crate) struct Item<L> {
     pub(crate) is_in_initial_list: bool,
 }
 
-/// One delta, as client-go has it.
+/// A delta in client-go's form.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Delta {
@@ -91,7 +90,7 @@ struct Tombstone {
 }
 
 impl Delta {
-    /// A delta from our way of saying it: the object, and whether it may be out of date.
+    /// Converts a delta of this project: an object, and whether the final state is unknown.
     pub(crate) fn new(kind: &str, key: &str, object: Value, final_state_unknown: bool) -> Self {
         let kind = kind.to_owned();
         if final_state_unknown {
@@ -148,7 +147,7 @@ pub(crate) struct Trace {
     steps: Vec<Step>,
 }
 
-/// How the recorded queue was set up.
+/// The configuration of the recorded queue.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
@@ -233,12 +232,12 @@ pub(super) mod expected {
     pub(crate) const REQUEUE: &str =
         "1. has_synced and is_in_initial_list after a requeue in the initial list";
     pub(crate) const REFUSED: &str = "2. a refused call does not populate";
-    pub(crate) const ADD_IF_NOT_PRESENT: &str = "3. add_if_not_present, by hand";
+    pub(crate) const ADD_IF_NOT_PRESENT: &str = "3. add_if_not_present, emulated";
     pub(crate) const STOPPED: &str = "3. add_if_not_present, trace stopped";
     pub(crate) const NIL_TOMBSTONE: &str = "4. a tombstone without object carries the newest one";
 }
 
-/// Replays every trace at a queue of its own.
+/// Replays every trace on a queue of its own.
 pub(crate) fn replay<F: Fifo>(traces: &[Trace], mut queue: impl FnMut(&Options) -> F) -> Report {
     let mut report = Report::default();
     for trace in traces {
@@ -253,7 +252,7 @@ pub(crate) fn replay<F: Fifo>(traces: &[Trace], mut queue: impl FnMut(&Options) 
     report
 }
 
-/// Whether the trace goes on after a step.
+/// Whether the replay continues after a step.
 enum Next {
     Step,
     Stop,
@@ -261,7 +260,7 @@ enum Next {
 
 struct Replay<'r, F> {
     queue: F,
-    /// The recorded state before the step, with the objects of tombstones filled in.
+    /// The recorded state before the step. Tombstones without an object have got the newest object.
     before: State,
     sync: SyncRule,
     report: &'r mut Report,
@@ -349,7 +348,7 @@ impl<F: Fifo> Replay<'_, F> {
         match (result, recorded.error) {
             (Ok(()), None) => self.sync.called(),
             (Err(_), Some(_)) => self.sync.refused(&self.before),
-            (ours, theirs) => return Err(format!("answer: {ours:?} instead of {theirs:?}")),
+            (ours, theirs) => return Err(format!("result: {ours:?} instead of {theirs:?}")),
         }
         Ok(())
     }
@@ -363,8 +362,8 @@ impl<F: Fifo> Replay<'_, F> {
         self.called(step, result)
     }
 
-    /// What a nack does here. Returns whether the deltas could be put in by hand; some can't be
-    /// produced by a call.
+    /// Emulates `AddIfNotPresent`, which client-go uses to requeue a key, by producing its deltas. Returns false for deltas that
+    /// no call can produce.
     fn add_if_not_present(&mut self, deltas: &[Delta]) -> Result<bool, String> {
         self.report.expect(expected::ADD_IF_NOT_PRESENT);
         self.sync.requeued(&self.before);
@@ -376,12 +375,12 @@ impl<F: Fifo> Replay<'_, F> {
         if self.before.queue.contains(&key) {
             return Ok(true);
         }
-        let starts_with_nothing = self.before.known_object(&key).is_none();
+        let is_unknown = self.before.known_object(&key).is_none();
         for (index, delta) in deltas.iter().enumerate() {
             match (delta.kind.as_str(), &delta.object, &delta.tombstone) {
                 ("Added", Some(object), None) => self.queue.add(object)?,
                 ("Updated", Some(object), None) => self.queue.update(object)?,
-                ("Deleted", _, _) if index == 0 && starts_with_nothing => return Ok(false),
+                ("Deleted", _, _) if index == 0 && is_unknown => return Ok(false),
                 ("Deleted", Some(object), None) => self.queue.delete(object)?,
                 ("Deleted", None, Some(tombstone)) => {
                     self.queue.delete_tombstone(&tombstone.key, tombstone.object.as_ref())?;
@@ -400,7 +399,7 @@ impl<F: Fifo> Replay<'_, F> {
             Popped::Empty => return same("pop is empty", &true, &recorded.empty),
             Popped::Closed => {
                 let error = recorded.error.as_deref().unwrap_or_default();
-                return same("pop says closed", &true, &error.contains("closed"));
+                return same("pop reports closed", &true, &error.contains("closed"));
             }
         };
         same("popped key", &Some(&item.key), &recorded.key.as_ref())?;
@@ -426,7 +425,7 @@ impl<F: Fifo> Replay<'_, F> {
         Ok(())
     }
 
-    /// Carries what differs as expected over into recorded events, so that they can be compared.
+    /// Applies the expected differences to the recorded events, so that the events can be compared.
     fn align(&mut self, theirs: Vec<Event>, ours: &[Event], deltas: &[Delta]) -> Result<Vec<Event>, String> {
         let mut aligned = Vec::with_capacity(theirs.len());
         for (index, event) in theirs.into_iter().enumerate() {
@@ -479,24 +478,24 @@ impl<F: Fifo> Replay<'_, F> {
         Ok(())
     }
 
-    /// Compares a flag of the initial list with the rule and the recorded value; those two may
-    /// differ after a requeue or a refused call.
-    fn flag(&mut self, (what, ours, rule, theirs): (&str, bool, bool, bool)) -> Result<(), String> {
+    /// Compares a flag of the initial list with the rule and with the recorded value. The recorded value may differ from the
+    /// rule after a requeue or a refused call.
+    fn flag(&mut self, (name, ours, rule, theirs): (&str, bool, bool, bool)) -> Result<(), String> {
         if ours == theirs && ours == rule {
             return Ok(());
         }
         match self.sync.excuse() {
-            Some(name) if ours == rule => self.report.expect(name),
+            Some(difference) if ours == rule => self.report.expect(difference),
             excuse => {
                 return Err(format!(
-                    "{what}: {ours}, by the rules {rule}, recorded {theirs}, excuse {excuse:?}"
+                    "{name}: {ours}, by the rule {rule}, recorded {theirs}, excuse {excuse:?}"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Gives recorded tombstones of `key` without an object the newest one of that time.
+    /// Fills the newest object at that time into recorded tombstones of `key` that have none.
     fn fill(&mut self, key: &str, recorded: &[Delta]) -> Vec<Delta> {
         let before = self.before.deltas.get(key).map(Vec::as_slice).unwrap_or_default();
         let newest = before.last().and_then(Delta::newest_object).or_else(|| self.before.known_object(key));
@@ -506,16 +505,16 @@ impl<F: Fifo> Replay<'_, F> {
             else {
                 continue;
             };
-            // Lists only grow, so a deletion at the same place is the same one, or took its place.
-            let same_place = before.get(index).filter(|delta| delta.is_deleted());
-            tombstone.object = same_place.and_then(Delta::newest_object).or(newest).cloned();
+            // Lists only grow, so a deletion at the same index is the same deletion or has replaced it.
+            let same_index = before.get(index).filter(|delta| delta.is_deleted());
+            tombstone.object = same_index.and_then(Delta::newest_object).or(newest).cloned();
             self.report.expect(expected::NIL_TOMBSTONE);
         }
         filled
     }
 }
 
-/// The key of a recorded object; empty for one without.
+/// The key of a recorded object; empty for an object without a key.
 fn key_of(object: &Value) -> String {
     object.get("key").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
@@ -528,6 +527,6 @@ fn accepted(step: &Step) -> Result<(), String> {
     same("recorded error", &None, &typed::<CallResult>(&step.result)?.error)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
-    if ours == theirs { Ok(()) } else { Err(format!("{what}:\n  ours   {ours:?}\n  theirs {theirs:?}")) }
+fn same<T: PartialEq + std::fmt::Debug>(name: &str, ours: &T, theirs: &T) -> Result<(), String> {
+    if ours == theirs { Ok(()) } else { Err(format!("{name}:\n  ours   {ours:?}\n  theirs {theirs:?}")) }
 }

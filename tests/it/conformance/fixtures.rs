@@ -1,7 +1,7 @@
 //! Reads recorded documents: the project's own, or those of the folder in `DELTAQ_CONFORMANCE_DIR`.
 //!
-//! The beginning of a file's name says what it holds, its end how it is packed. A file that has one
-//! of our beginnings and an end that we can't read fails the test, so that nothing is ignored.
+//! The prefix of a file's name selects the kind of recording, and its extension the compression. A file with a known prefix
+//! and an unknown extension fails the test, so that no file is ignored by mistake.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,35 +11,35 @@ use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use serde::de::DeserializeOwned;
 
-/// Beginnings of names: recorded DeltaFIFO traces.
+/// Prefixes of files with recorded DeltaFIFO traces.
 pub(crate) const FIFO: &[&str] = &["delta_fifo", "scenarios"];
-/// Beginnings of names: recorded workqueue traces.
+/// Prefixes of files with recorded workqueue traces.
 pub(crate) const WORKQUEUE: &[&str] = &["workqueue"];
-/// Beginnings of names: tables of rate limiters.
+/// Prefixes of files with tables of rate limiters.
 pub(crate) const RATE_LIMITERS: &[&str] = &["rate_limiters"];
 
-/// The folder that replaces the project's own files.
+/// The variable that names a folder to read instead of the project's own.
 const FOLDER_VARIABLE: &str = "DELTAQ_CONFORMANCE_DIR";
 
 /// Recorded documents of one kind.
 pub(crate) struct Fixtures<T> {
     /// The documents, in the order of the files' names.
     pub(crate) documents: Vec<T>,
-    /// Whether they are the project's own, whose numbers are known.
+    /// Whether the documents are the project's own, whose counts are pinned.
     pub(crate) own: bool,
 }
 
-/// All documents in files whose names begin with one of `beginnings`.
-pub(crate) fn load<T: DeserializeOwned>(beginnings: &[&str]) -> Fixtures<T> {
+/// All documents in files whose names begin with one of `prefixes`.
+pub(crate) fn load<T: DeserializeOwned>(prefixes: &[&str]) -> Fixtures<T> {
     let other = other_folder();
     let own = other.is_none();
     let folder = other.unwrap_or_else(own_folder);
     let files = files(&folder);
     let any = [FIFO, WORKQUEUE, RATE_LIMITERS].concat();
     assert!(files.iter().any(|file| begins_with(file, &any)), "no recorded file in {}", folder.display());
-    let wanted: Vec<_> = files.into_iter().filter(|file| begins_with(file, beginnings)).collect();
+    let wanted: Vec<_> = files.into_iter().filter(|file| begins_with(file, prefixes)).collect();
     if wanted.is_empty() {
-        println!("no file of {beginnings:?} in {}", folder.display());
+        println!("no file with a prefix of {prefixes:?} in {}", folder.display());
     }
     let documents = wanted.iter().flat_map(|file| parse(&unpack(file), file)).collect();
     Fixtures { documents, own }
@@ -61,9 +61,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn begins_with(file: &Path, beginnings: &[&str]) -> bool {
+fn begins_with(file: &Path, prefixes: &[&str]) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    beginnings.iter().any(|beginning| name.starts_with(beginning))
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn unpack(file: &Path) -> String {
@@ -73,13 +73,13 @@ fn unpack(file: &Path) -> String {
         Some("gz") => MultiGzDecoder::new(packed).read_to_string(&mut text),
         Some("xz") => XzReader::new(packed, true).read_to_string(&mut text),
         Some("json" | "jsonl") => { packed }.read_to_string(&mut text),
-        _ => panic!("{}: is neither .gz, .xz, .json nor .jsonl", file.display()),
+        _ => panic!("{}: the extension must be .gz, .xz, .json or .jsonl", file.display()),
     };
     read.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     text
 }
 
-/// One JSON array, or documents one after the other.
+/// Parses one JSON array or a sequence of documents.
 fn parse<T: DeserializeOwned>(text: &str, file: &Path) -> Vec<T> {
     let parsed = if text.trim_start().starts_with('[') {
         serde_json::from_str(text)
@@ -90,7 +90,7 @@ fn parse<T: DeserializeOwned>(text: &str, file: &Path) -> Vec<T> {
 }
 
 #[test]
-fn arrays_and_lines_are_read_alike() {
+fn arrays_and_lines_are_parsed() {
     let file = Path::new("a.json");
     assert_eq!(parse::<u32>(" [1, 2]\n", file), [1, 2]);
     assert_eq!(parse::<u32>("1\n2\n", file), [1, 2]);

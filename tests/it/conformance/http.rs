@@ -1,4 +1,4 @@
-//! A queue of a server, over HTTP, as a [`Fifo`].
+//! A [`Fifo`] that calls a server over HTTP.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use super::fifo::{Delta, Fifo, Item, Options, Popped};
 use crate::harness::{Client, Reply, Service};
 
-/// Longer than any trace.
+/// A lease that is longer than any trace.
 const LEASE: &str = "12h";
 
 /// A server and one connection to it, for any number of queues.
@@ -20,7 +20,7 @@ pub(crate) struct HttpFifos {
     queues: Cell<usize>,
 }
 
-/// A queue. The answers of a list serve the reads that follow it, each once.
+/// A queue of the server. A list caches the deltas of its keys, and each cached value is used for one read.
 pub(crate) struct HttpFifo {
     runtime: Rc<Runtime>,
     client: Client,
@@ -29,7 +29,7 @@ pub(crate) struct HttpFifo {
 }
 
 impl HttpFifos {
-    /// A server without queues.
+    /// Starts a server without queues.
     pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = Rc::new(runtime.expect("a runtime"));
@@ -37,7 +37,7 @@ impl HttpFifos {
         Self { runtime, service, queues: Cell::new(0) }
     }
 
-    /// A new queue of mode delta.
+    /// Creates a queue of mode delta.
     pub(crate) fn queue(&self, options: &Options) -> HttpFifo {
         self.queues.set(self.queues.get() + 1);
         let mut queue = HttpFifo {
@@ -67,7 +67,7 @@ impl HttpFifo {
         self.call("POST", call, body).ok()
     }
 
-    /// A call that may be refused; the text of the refusal is its code.
+    /// A call that may be refused. `Err` is the problem code.
     fn produce(&mut self, call: &str, body: &Value) -> Result<(), String> {
         let reply = self.call("POST", call, body);
         match reply.status {
@@ -85,8 +85,8 @@ impl HttpFifo {
     }
 
     fn settle(&mut self, lease: &str, how: &str) {
-        let answer = self.post(&format!("/{how}"), &json!({"leases": [lease]}));
-        assert_eq!(answer["settled"], json!([{"lease": lease, "as": how, "result": "ok"}]));
+        let reply = self.post(&format!("/{how}"), &json!({"leases": [lease]}));
+        assert_eq!(reply["settled"], json!([{"lease": lease, "as": how, "result": "ok"}]));
     }
 }
 
@@ -111,9 +111,9 @@ impl Fifo for HttpFifo {
     }
 
     fn delete_tombstone(&mut self, key: &str, object: Option<&Value>) -> Result<(), String> {
-        let what = object.map_or_else(|| ("key", json!(key)), |object| ("object", object.clone()));
+        let (member, value) = object.map_or_else(|| ("key", json!(key)), |object| ("object", object.clone()));
         let mut delta = json!({"type": "Deleted", "final_state_unknown": true});
-        delta[what.0] = what.1;
+        delta[member] = value;
         self.produce("/deltas", &delta)
     }
 
@@ -131,8 +131,8 @@ impl Fifo for HttpFifo {
             reply.problem("queue-closed");
             return Popped::Closed;
         }
-        let mut answer = reply.ok();
-        let Some(item) = answer.pointer_mut("/items/0") else { return Popped::Empty };
+        let mut popped = reply.ok();
+        let Some(item) = popped.pointer_mut("/items/0") else { return Popped::Empty };
         let key = text(&item["key"]);
         Popped::Item(Item {
             lease: text(&item["lease"]["id"]),
@@ -177,8 +177,8 @@ impl Fifo for HttpFifo {
     }
 
     fn synced(&mut self) -> bool {
-        let answer = self.call("GET", "/synced", &Value::Null).ok();
-        answer["synced"].as_bool().expect("a flag")
+        let reply = self.call("GET", "/synced", &Value::Null).ok();
+        reply["synced"].as_bool().expect("a flag")
     }
 
     fn close(&mut self) {

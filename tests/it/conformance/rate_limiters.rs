@@ -10,9 +10,9 @@ use serde::Deserialize;
 use super::report::Report;
 
 /// The only difference that the README of the recorded files allows.
-const OVERFLOW: &str = "6. a negative wait is the maximum here";
-/// No difference: of more than a thousand calls for one item, the recording leaves out the middle.
-const GAP: &str = "no difference, but calls were left out of the recording";
+const OVERFLOW: &str = "6. a negative wait becomes the maximum";
+/// Not a difference: of more than a thousand calls for one item, the recording omits the middle ones.
+const GAP: &str = "no difference, but the recording omits calls";
 
 /// A recorded table.
 #[derive(Debug, Deserialize)]
@@ -39,7 +39,7 @@ enum Op {
     NumRequeues,
 }
 
-/// Asks for every recorded wait. The failures are counted here, as a queue counts them by key.
+/// Compares every recorded wait. The replay counts failures per item, as a queue counts them per key.
 pub(crate) fn replay(tables: &[Table]) -> Report {
     let mut report = Report::default();
     for table in tables {
@@ -67,7 +67,7 @@ fn compare<'t>(
         Op::When => *count += 1,
         Op::NumRequeues => {}
     }
-    // A maximum of nothing has no memory of its items.
+    // `max_of()` without limiters does not count failures.
     let remembers = limiter.item_exponential.is_some() || limiter.item_fast_slow.is_some();
     if remembers && row.op == Op::When && row.num_requeues_after > *count {
         *count = row.num_requeues_after;
@@ -89,7 +89,7 @@ fn compare<'t>(
     if wait == recorded { Ok(()) } else { Err(format!("waits {wait:?} instead of {recorded:?}")) }
 }
 
-/// The limiter that a table names, such as `max_of(item_fast_slow(fast=5ms,slow=3s,max_fast=3))`.
+/// Parses the limiter of a table, such as `max_of(item_fast_slow(fast=5ms,slow=3s,max_fast=3))`.
 fn limiter(text: &str) -> RateLimiter {
     let none = RateLimiter {
         item_exponential: None,
@@ -103,7 +103,7 @@ fn limiter(text: &str) -> RateLimiter {
 
 fn add_limiter(mut limiter: RateLimiter, text: &str) -> RateLimiter {
     let call = text.strip_suffix(')').and_then(|rest| rest.split_once('('));
-    let (name, arguments) = call.unwrap_or_else(|| panic!("{text:?} is no limiter"));
+    let (name, arguments) = call.unwrap_or_else(|| panic!("{text:?} is not a limiter"));
     let parts = split(arguments);
     let value = |name: &str| {
         let found = parts.iter().find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
@@ -127,11 +127,11 @@ fn add_limiter(mut limiter: RateLimiter, text: &str) -> RateLimiter {
             let inner = parts.iter().filter(|part| !part.starts_with("max="));
             inner.fold(limiter, |limiter, part| add_limiter(limiter, part))
         }
-        _ => panic!("{text:?} is a limiter that we don't know, or one too many"),
+        _ => panic!("unknown or repeated limiter {text:?}"),
     }
 }
 
-/// Splits at the commas that stand in no bracket.
+/// Splits at commas outside parentheses.
 fn split(arguments: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let at_top = |c: char| {
@@ -154,18 +154,18 @@ fn duration(text: &str) -> Duration {
     }
     let unit = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit);
-    let number: u64 = number.parse().unwrap_or_else(|_| panic!("{text:?} is no duration"));
+    let number: u64 = number.parse().unwrap_or_else(|_| panic!("{text:?} is not a duration"));
     match unit {
         "ns" => Duration::from_nanos(number),
         "us" => Duration::from_micros(number),
         "ms" => Duration::from_millis(number),
         "s" => Duration::from_secs(number),
-        _ => panic!("{text:?} is no duration"),
+        _ => panic!("{text:?} is not a duration"),
     }
 }
 
 #[test]
-fn limiters_are_read() {
+fn limiters_are_parsed() {
     let read = limiter(
         "with_max_wait(max_of(item_exponential(base=7ns,max=1s),item_fast_slow(fast=1ms,slow=3s,max_fast=2)),max=2s)",
     );

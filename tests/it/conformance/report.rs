@@ -1,4 +1,4 @@
-//! What a replay compared, and where it differed in a way that is expected.
+//! The result of a replay: compared steps, expected differences, and errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::fmt;
 /// Counts of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// Steps, or rows, whose outcome was compared.
+    /// Compared steps or rows.
     pub(crate) compared: u64,
-    /// Steps that were ignored because the trace was stopped.
+    /// Steps after the point at which a trace was stopped.
     pub(crate) ignored: u64,
-    /// Differences that are named in advance, by name.
+    /// Counts of the expected differences, by name.
     pub(crate) expected: BTreeMap<&'static str, u64>,
-    /// Everything else that differed; each text names its trace and step.
+    /// All other differences. Each text names its trace and step.
     pub(crate) wrong: Vec<String>,
 }
 
 impl Report {
-    /// Counts a difference that was named in advance.
+    /// Counts an expected difference.
     pub(crate) fn expect(&mut self, name: &'static str) {
         *self.expected.entry(name).or_default() += 1;
     }
 
-    /// Prints the counts. Fails the test if anything was wrong, or if much was ignored.
-    pub(crate) fn finish(self, what: &str) -> Self {
-        println!("{what}: {self}");
+    /// Prints the counts. Fails the test if there are other differences, or if more than a tenth was ignored.
+    pub(crate) fn finish(self, name: &str) -> Self {
+        println!("{name}: {self}");
         let shown: Vec<_> = self.wrong.iter().take(5).map(String::as_str).collect();
-        assert!(shown.is_empty(), "{what}: {} wrong, first:\n{}", self.wrong.len(), shown.join("\n\n"));
-        assert!(self.ignored * 10 <= self.compared, "{what}: too little was compared");
+        assert!(shown.is_empty(), "{name}: {} wrong, first:\n{}", self.wrong.len(), shown.join("\n\n"));
+        assert!(self.ignored * 10 <= self.compared, "{name}: too many steps were ignored");
         self
     }
 }

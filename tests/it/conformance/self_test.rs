@@ -1,4 +1,4 @@
-//! The replay itself: it must see what is wrong, and accept what no recorded file happens to show.
+//! Tests of the replay itself: it detects each kind of difference, and accepts expected differences that the recordings lack.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn short_trace() -> Value {
 }
 
 #[test]
-fn every_kind_of_difference_is_seen() {
+fn every_kind_of_difference_is_detected() {
     let untouched = replay(short_trace());
     assert_eq!((untouched.compared, untouched.wrong.len()), (3, 0), "{:?}", untouched.wrong);
     for (pointer, value) in [
@@ -65,14 +65,14 @@ fn every_kind_of_difference_is_seen() {
         ("/steps/2/state/has_synced", json!(false)),
     ] {
         let mut tampered = short_trace();
-        *tampered.pointer_mut(pointer).expect("a place in the trace") = value.clone();
+        *tampered.pointer_mut(pointer).expect("a value in the trace") = value.clone();
         let report = replay(tampered);
         assert_eq!(report.wrong.len(), 1, "{pointer} {value}");
         assert!(report.expected.is_empty(), "{pointer} {value}: {report}");
     }
 }
 
-/// client-go is populated by the refused call, so its Replace is no first one.
+/// In client-go the refused call marks the queue as populated, so the following Replace is not the initial list.
 #[test]
 fn a_refused_call_does_not_populate() {
     let list = json!([replaced("a")]);
@@ -89,12 +89,12 @@ fn a_refused_call_does_not_populate() {
         { "op": "pop", "result": popped, "state": done },
     ])));
     assert_eq!(report.wrong, [""; 0]);
-    // has_synced after the first two steps, the pop's flag and that of its event.
+    // Four flags differ: has_synced after the first two steps, the pop's flag and the flag of its event.
     let counts = "3 steps compared, 0 ignored\n  4 times: 2. a refused call does not populate";
     assert_eq!(report.to_string(), counts);
 }
 
-/// Each tombstone without object carries what was newest when it came.
+/// A tombstone without object carries the object that was newest at that time.
 #[test]
 fn tombstones_without_object_carry_the_newest() {
     let object = |rev: u64| json!({ "key": "a", "rev": rev });

@@ -1,5 +1,5 @@
-//! Replays recorded workqueue traces at the engine in mode keys, on a clock of microseconds, and
-//! compares the seven metrics on the way.
+//! Replays recorded workqueue traces on the engine in mode keys, with a microsecond clock, and compares client-go's seven metrics
+//! after every step.
 
 mod metrics;
 
@@ -79,7 +79,7 @@ struct State {
     shutting_down: bool,
 }
 
-/// Replays every trace at a queue of its own.
+/// Replays every trace on a queue of its own.
 pub(crate) fn replay(traces: &[Trace]) -> Report {
     let mut report = Report::default();
     for trace in traces {
@@ -108,7 +108,7 @@ struct Workqueue {
 
 impl Workqueue {
     fn new(options: &Options) -> Self {
-        assert_eq!(options.limiter, "item_exponential", "the traces know one limiter");
+        assert_eq!(options.limiter, "item_exponential", "the traces use only this limiter");
         let base = Duration::from_micros(options.base_us);
         let max = Duration::from_micros(options.max_us);
         let item_exponential = Some(ItemExponential { base, max });
@@ -173,7 +173,7 @@ impl Workqueue {
         Value::Null
     }
 
-    /// What is due happens at its time, whether a command comes or not.
+    /// Advances time. Due delays elapse at their time, without a command.
     fn move_clock(&mut self, span: Duration) {
         self.now = self.now.plus(span);
         self.queue.advance(self.now);
@@ -207,10 +207,10 @@ impl Workqueue {
     fn state(&self) -> State {
         let table = self.queue.table();
         let name = |entry: &Entry| entry.key.to_string();
-        let in_line = self.queue.schedule().ready().filter_map(|(_, slot)| table.at(slot));
+        let ready = self.queue.schedule().ready().filter_map(|(_, slot)| table.at(slot));
         let mut state = State {
             now_us: self.now.as_micros(),
-            queue: in_line.map(name).collect(),
+            queue: ready.map(name).collect(),
             dirty: BTreeSet::new(),
             processing: BTreeSet::new(),
             num_requeues: BTreeMap::new(),
@@ -236,7 +236,7 @@ impl Workqueue {
         state
     }
 
-    /// The invariants hold, and the events tell it all.
+    /// Checks the invariants, and that the events rebuild the state.
     fn check(&mut self) -> Result<Effects, String> {
         self.queue.check()?;
         let effects = self.queue.take_effects();

@@ -1,4 +1,4 @@
-//! HTTP's own limit: an axum server that reads a body as JSON, keeps nothing, and answers 30 bytes.
+//! The baseline for HTTP: an axum server that reads a body as JSON, stores nothing, and replies with 30 bytes.
 
 use axum::Router;
 use axum::extract::Path;
@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const ANSWER: &str = r#"{"resource_version":123456789}"#;
+const REPLY: &str = r#"{"resource_version":123456789}"#;
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    assert_eq!(ANSWER.len(), 30);
+    assert_eq!(REPLY.len(), 30);
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7072".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("{}", listener.local_addr()?);
@@ -28,7 +28,7 @@ async fn main() -> std::io::Result<()> {
 
 async fn add(Path(_queue): Path<String>, body: Bytes) -> Response {
     match serde_json::from_slice::<&RawValue>(&body) {
-        Ok(_) => ([(header::CONTENT_TYPE, "application/json")], ANSWER).into_response(),
+        Ok(_) => ([(header::CONTENT_TYPE, "application/json")], REPLY).into_response(),
         Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     }
 }

@@ -7,20 +7,20 @@ use deltaq::clock::Clock;
 
 use super::{Ack, OBJECT_BYTES, line, number, refused, several};
 
-/// A worker that also puts.
+/// A connection that puts, reserves and deletes jobs.
 pub(crate) struct Beanstalkd {
     wire: Wire,
     ack: Ack,
     keys: Keys,
     put: Objects,
-    /// The delete of the job that it has reserved, or nothing.
+    /// The delete command for the reserved job; empty if there is none.
     delete: Vec<u8>,
     request: Vec<u8>,
 }
 
 impl Beanstalkd {
     pub(crate) async fn open(address: &str, ack: Ack, keys: Keys) -> io::Result<Self> {
-        // Priority 1024, no delay, 30 s to run: a lease as long as deltaq's.
+        // Priority 1024, no delay, 30 s to run, which is the length of deltaq's leases.
         let head = format!("put 1024 0 30 {OBJECT_BYTES}\r\n");
         let put = Objects::new(head.as_bytes(), 1, OBJECT_BYTES, b"", b"\r\n");
         Ok(Self { wire: Wire::open(address).await?, ack, keys, put, delete: Vec::new(), request: Vec::new() })
@@ -28,21 +28,21 @@ impl Beanstalkd {
 
     async fn put(&mut self) -> io::Result<()> {
         self.wire.send(self.put.from(self.keys.take(1))).await?;
-        self.answer(b"INSERTED").await
+        self.expect(b"INSERTED").await
     }
 
-    /// Reserves a job; deletes the one before, if that is still to be done.
+    /// Reserves a job. Deletes the previous job in the same write if that is still to be done.
     async fn reserve(&mut self) -> io::Result<()> {
-        let answers = if self.delete.is_empty() { 1 } else { 2 };
+        let replies = if self.delete.is_empty() { 1 } else { 2 };
         self.request.clear();
         self.request.extend_from_slice(&self.delete);
         self.request.extend_from_slice(b"reserve\r\n");
         self.wire.send(&self.request).await?;
-        let mut answer = self.wire.receive(several(answers, reply)).await?;
-        if answers == 2 {
-            answer = answer.strip_prefix(b"DELETED\r\n").ok_or_else(|| refused(answer))?;
+        let mut received = self.wire.receive(several(replies, reply_length)).await?;
+        if replies == 2 {
+            received = received.strip_prefix(b"DELETED\r\n").ok_or_else(|| refused(received))?;
         }
-        let id = reserved(answer).ok_or_else(|| refused(answer))?;
+        let id = reserved(received).ok_or_else(|| refused(received))?;
         self.delete.clear();
         for part in [&b"delete "[..], id, b"\r\n"] {
             self.delete.extend_from_slice(part);
@@ -53,12 +53,12 @@ impl Beanstalkd {
     async fn delete(&mut self) -> io::Result<()> {
         self.wire.send(&self.delete).await?;
         self.delete.clear();
-        self.answer(b"DELETED").await
+        self.expect(b"DELETED").await
     }
 
-    async fn answer(&mut self, expected: &[u8]) -> io::Result<()> {
-        let answer = self.wire.receive(reply).await?;
-        if answer.starts_with(expected) { Ok(()) } else { Err(refused(answer)) }
+    async fn expect(&mut self, expected: &[u8]) -> io::Result<()> {
+        let reply = self.wire.receive(reply_length).await?;
+        if reply.starts_with(expected) { Ok(()) } else { Err(refused(reply)) }
     }
 }
 
@@ -74,19 +74,19 @@ impl Worker for Beanstalkd {
     }
 }
 
-/// The length of the first reply, once it is whole: a line, and behind RESERVED a body.
-fn reply(come: &[u8]) -> io::Result<Option<usize>> {
-    let Some((line, mut length)) = line(come) else { return Ok(None) };
+/// The length of the first reply, once it is complete: a line, followed by a body if the line begins with RESERVED.
+fn reply_length(received: &[u8]) -> io::Result<Option<usize>> {
+    let Some((line, mut length)) = line(received) else { return Ok(None) };
     if line.starts_with(b"RESERVED ") {
         let bytes = line.rsplit(|byte| *byte == b' ').next().and_then(number);
         length += bytes.ok_or_else(|| refused(line))? + b"\r\n".len();
     }
-    Ok((come.len() >= length).then_some(length))
+    Ok((received.len() >= length).then_some(length))
 }
 
 /// The id of the job in a reply to a reserve.
-fn reserved(answer: &[u8]) -> Option<&[u8]> {
-    answer.strip_prefix(b"RESERVED ")?.split(|byte| *byte == b' ').next()
+fn reserved(reply: &[u8]) -> Option<&[u8]> {
+    reply.strip_prefix(b"RESERVED ")?.split(|byte| *byte == b' ').next()
 }
 
 #[cfg(test)]
@@ -94,12 +94,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_end_where_they_say() {
-        assert_eq!(reply(b"INSERTED 7\r\n").unwrap(), Some(12));
-        assert_eq!(reply(b"INSERTED 7").unwrap(), None);
-        assert_eq!(reply(b"RESERVED 7 3\r\nabc\r").unwrap(), None);
-        assert_eq!(reply(b"RESERVED 7 3\r\nabc\r\nDEL").unwrap(), Some(19));
-        assert!(reply(b"RESERVED 7 x\r\nabc\r\n").is_err());
+    fn replies_have_the_declared_length() {
+        assert_eq!(reply_length(b"INSERTED 7\r\n").unwrap(), Some(12));
+        assert_eq!(reply_length(b"INSERTED 7").unwrap(), None);
+        assert_eq!(reply_length(b"RESERVED 7 3\r\nabc\r").unwrap(), None);
+        assert_eq!(reply_length(b"RESERVED 7 3\r\nabc\r\nDEL").unwrap(), Some(19));
+        assert!(reply_length(b"RESERVED 7 x\r\nabc\r\n").is_err());
     }
 
     #[test]

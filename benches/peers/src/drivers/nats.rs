@@ -1,4 +1,4 @@
-//! NATS JetStream: a stream with the retention of a work queue, and a durable consumer that workers pull from.
+//! NATS JetStream: a stream with work-queue retention, and a durable consumer from which workers pull.
 
 use std::io;
 
@@ -10,21 +10,20 @@ use super::{OBJECT_BYTES, line, number, refused};
 /// Name of the stream, and of its only subject.
 const STREAM: &str = "jobs";
 const CONSUMER: &str = "workers";
-/// Leases are as long as deltaq's. More may be unacknowledged at once than by default, which is 1,000, so that this
-/// is no bound to any load here.
+/// `ack_wait` is the length of deltaq's leases. `max_ack_pending` is above the default of 1,000, so that it never limits the load.
 const CONSUMER_CONFIG: &str = concat!(
     r#"{"stream_name":"jobs","config":{"durable_name":"workers","deliver_policy":"all","#,
     r#""ack_policy":"explicit","ack_wait":30000000000,"max_ack_pending":100000,"replay_policy":"instant"}}"#
 );
 
-/// A worker that also publishes.
+/// A connection that publishes, takes and acknowledges messages.
 pub(crate) struct Nats {
     link: Link,
     batch: usize,
     keys: Keys,
-    /// One PUB for each object of a batch, sent as one.
+    /// One PUB for each object of a batch, sent in one write.
     publishes: Objects,
-    /// The request for messages.
+    /// The request for the next messages.
     next: Vec<u8>,
     acks: Vec<u8>,
 }
@@ -41,7 +40,7 @@ impl Nats {
         Ok(Self { link, batch, keys, publishes, next, acks: Vec::new() })
     }
 
-    /// Makes the stream and the consumer, in an empty server.
+    /// Creates the stream and the consumer in an empty server.
     pub(crate) async fn prepare(address: &str, is_durable: bool) -> io::Result<()> {
         let inbox = "_INBOX.prepare";
         let mut link = Link::open(address, inbox).await?;
@@ -71,7 +70,7 @@ impl Worker for Nats {
         self.acks.clear();
         for message in messages(taken) {
             let reply = message.reply.ok_or_else(|| refused(message.payload))?;
-            // With a subject for the answer an ack is confirmed.
+            // The server confirms an ack that has a reply subject.
             for part in [b"PUB ", reply, b" ", inbox.as_bytes(), b" 4\r\n+ACK\r\n"] {
                 self.acks.extend_from_slice(part);
             }
@@ -82,11 +81,11 @@ impl Worker for Nats {
     }
 }
 
-/// A connection with one subscription, through which all answers come.
+/// A connection with one subscription that receives all replies.
 struct Link {
     wire: Wire,
     inbox: String,
-    /// So many PINGs of the server are still to be answered, before what is sent next.
+    /// PINGs of the server that must be answered before the next request.
     pings: usize,
 }
 
@@ -102,16 +101,16 @@ impl Link {
         Ok(Self { wire, inbox: inbox.to_owned(), pings: 0 })
     }
 
-    /// The next so many messages, and what comes between them.
+    /// The next `count` messages, and other frames between them.
     async fn messages(&mut self, count: usize) -> io::Result<&[u8]> {
         let (mut left, mut known, mut pings) = (count, 0, 0);
-        let told = self.wire.receive(|come| {
+        let receiving = self.wire.receive(|received| {
             while left > 0 {
-                let rest = come.get(known..).unwrap_or_default();
+                let rest = received.get(known..).unwrap_or_default();
                 let Some(length) = frame(rest)? else { return Ok(None) };
                 match rest.first() {
                     Some(b'M') => left -= 1,
-                    // A status: nobody answers, or no message came in time.
+                    // A status: there is no responder, or no message arrived in time.
                     Some(b'H') => return Err(refused(rest.get(..length).unwrap_or_default())),
                     _ => pings += usize::from(rest.starts_with(b"PING")),
                 }
@@ -119,9 +118,9 @@ impl Link {
             }
             Ok(Some(known))
         });
-        let told = told.await?;
+        let frames = receiving.await?;
         self.pings += pings;
-        Ok(told)
+        Ok(frames)
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -132,20 +131,20 @@ impl Link {
     }
 }
 
-/// What the server sent to a subscription.
+/// A message of the server to a subscription.
 struct Message<'a> {
     reply: Option<&'a [u8]>,
     payload: &'a [u8],
 }
 
-/// Renders a request that is answered to `inbox`.
+/// Renders a request whose reply goes to `inbox`.
 fn request(subject: &str, inbox: &str, body: &str) -> Vec<u8> {
     format!("PUB {subject} {inbox} {}\r\n{body}\r\n", body.len()).into_bytes()
 }
 
-/// The length of the first frame, once it is whole: a line, and behind that of a message its payload.
-fn frame(come: &[u8]) -> io::Result<Option<usize>> {
-    let Some((line, mut length)) = line(come) else { return Ok(None) };
+/// The length of the first frame, once it is complete: a line, followed by a payload if the frame is a message.
+fn frame(received: &[u8]) -> io::Result<Option<usize>> {
+    let Some((line, mut length)) = line(received) else { return Ok(None) };
     if line.starts_with(b"-ERR") {
         return Err(refused(line));
     }
@@ -153,10 +152,10 @@ fn frame(come: &[u8]) -> io::Result<Option<usize>> {
         let bytes = line.rsplit(|byte| *byte == b' ').next().and_then(number);
         length += bytes.ok_or_else(|| refused(line))? + b"\r\n".len();
     }
-    Ok((come.len() >= length).then_some(length))
+    Ok((received.len() >= length).then_some(length))
 }
 
-/// The messages among whole frames: `MSG subject sid [reply] bytes`.
+/// The messages among complete frames: `MSG subject sid [reply] bytes`.
 fn messages(mut frames: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         loop {
@@ -174,9 +173,9 @@ fn messages(mut frames: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// JetStream's answers are JSON, with an error if it is one.
-fn succeeded(answers: &[u8]) -> io::Result<()> {
-    match messages(answers).find(|answer| memchr::memmem::find(answer.payload, b"\"error\":").is_some()) {
+/// Fails if one of the replies, which are JSON, has a member `error`.
+fn succeeded(replies: &[u8]) -> io::Result<()> {
+    match messages(replies).find(|reply| memchr::memmem::find(reply.payload, b"\"error\":").is_some()) {
         Some(failed) => Err(refused(failed.payload)),
         None => Ok(()),
     }
@@ -189,7 +188,7 @@ mod tests {
     const FRAMES: &[u8] = b"PING\r\nMSG jobs 1 $JS.ACK.jobs.1 3\r\nabc\r\n+OK\r\nMSG _INBOX.1 1 0\r\n\r\n";
 
     #[test]
-    fn frames_end_where_they_say() {
+    fn frames_have_the_declared_length() {
         assert_eq!(frame(b"PING\r\nMSG").unwrap(), Some(6));
         assert_eq!(frame(b"MSG a 1 3\r\nab").unwrap(), None);
         assert_eq!(frame(b"MSG a 1 3\r\nabc\r\nMSG").unwrap(), Some(16));
@@ -199,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_from_other_frames() {
+    fn messages_are_distinguished_from_other_frames() {
         let found: Vec<_> = messages(FRAMES).map(|message| (message.reply, message.payload)).collect();
         assert_eq!(found, [(Some(&b"$JS.ACK.jobs.1"[..]), &b"abc"[..]), (None, b"")]);
     }
 
     #[test]
-    fn answers_with_an_error_are_none() {
+    fn replies_with_an_error_fail() {
         assert!(succeeded(b"MSG i 1 12\r\n{\"seq\":1234}\r\n").is_ok());
         assert!(succeeded(b"MSG i 1 22\r\n{\"error\":{\"code\":503}}\r\n").is_err());
     }

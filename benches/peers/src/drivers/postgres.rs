@@ -1,5 +1,5 @@
-//! PostgreSQL: a table of jobs, from which workers take with FOR UPDATE SKIP LOCKED. Version 3 of its protocol, with
-//! prepared statements and binary parameters; each statement is a transaction of its own.
+//! PostgreSQL: a table of jobs, from which workers take rows with FOR UPDATE SKIP LOCKED. The driver speaks version 3 of the
+//! protocol with prepared statements and binary parameters. Each statement is a transaction of its own.
 
 use std::io;
 
@@ -20,15 +20,15 @@ const TAKE_BATCH: &str = "UPDATE jobs SET taken_until = now() + '30s' WHERE id =
 const DELETE: &str = "DELETE FROM jobs WHERE id = $1";
 const DELETE_BATCH: &str = "DELETE FROM jobs WHERE id = ANY($1::bigint[])";
 
-/// The types of PostgreSQL, by their numbers in pg_type.
+/// Object ids of types in pg_type.
 const TEXT: u32 = 25;
 const BIGINT: u32 = 20;
 /// The version of the protocol, 3.0.
 const VERSION: u32 = 3 << 16;
-/// What asks the server to do what was sent, and to tell when it is ready for more.
+/// The Sync message: the server executes the preceding messages and reports when it is ready for the next query.
 const SYNC: &[u8] = b"S\0\0\0\x04";
 
-/// A connection that also inserts.
+/// A connection that inserts, takes and deletes rows.
 pub(crate) struct Postgres {
     wire: Wire,
     batch: usize,
@@ -55,7 +55,7 @@ impl Postgres {
         Ok(Self { wire, batch, keys, inserts: inserts(batch), take, delete: Vec::new() })
     }
 
-    /// Makes the table, in an empty server.
+    /// Creates the table in an empty server.
     pub(crate) async fn prepare(address: &str) -> io::Result<()> {
         let mut wire = connect(address).await?;
         let mut query = Vec::new();
@@ -83,7 +83,7 @@ impl Worker for Postgres {
     }
 }
 
-/// Opens a session; a server that is not ready refuses.
+/// Opens a session. Fails if the server is not ready.
 pub(crate) async fn connect(address: &str) -> io::Result<Wire> {
     let mut wire = Wire::open(address).await?;
     let parameters = b"user\0postgres\0database\0postgres\0\0";
@@ -93,14 +93,14 @@ pub(crate) async fn connect(address: &str) -> io::Result<Wire> {
     Ok(wire)
 }
 
-/// Sends, and reads until the server is ready for more.
+/// Sends a request and reads until the server is ready for the next query.
 async fn ask<'a>(wire: &'a mut Wire, request: &[u8]) -> io::Result<&'a [u8]> {
     wire.send(request).await?;
     let mut known = 0;
-    wire.receive(move |come| {
+    wire.receive(move |received| {
         loop {
-            let rest = come.get(known..).unwrap_or_default();
-            let Some((kind, _, length)) = answer(rest) else { return Ok(None) };
+            let rest = received.get(known..).unwrap_or_default();
+            let Some((kind, _, length)) = reply(rest) else { return Ok(None) };
             known += length;
             match kind {
                 b'E' => return Err(refused(rest.get(..length).unwrap_or_default())),
@@ -112,19 +112,19 @@ async fn ask<'a>(wire: &'a mut Wire, request: &[u8]) -> io::Result<&'a [u8]> {
     .await
 }
 
-/// The first of the answers, once it is whole: its kind, what it says, and its length.
-fn answer(come: &[u8]) -> Option<(u8, &[u8], usize)> {
-    let length = 1 + usize::try_from(u32::from_be_bytes(*come.get(1..)?.first_chunk()?)).ok()?;
-    Some((*come.first()?, come.get(5..length)?, length))
+/// The first reply message, once it is complete: its type, its content, and its length.
+fn reply(received: &[u8]) -> Option<(u8, &[u8], usize)> {
+    let length = 1 + usize::try_from(u32::from_be_bytes(*received.get(1..)?.first_chunk()?)).ok()?;
+    Some((*received.first()?, received.get(5..length)?, length))
 }
 
-/// The first column of all rows among answers, in binary: a row is the number of its columns, and each of these its
-/// length and its bytes.
-fn ids(mut answers: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The first column of all rows among the reply messages, in binary. A row has the number of its columns, then the length and the
+/// bytes of each.
+fn ids(mut replies: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         loop {
-            let (kind, row, length) = answer(answers)?;
-            answers = answers.get(length..)?;
+            let (kind, row, length) = reply(replies)?;
+            replies = replies.get(length..)?;
             if kind == b'D' {
                 return row.get(6..14);
             }
@@ -132,35 +132,35 @@ fn ids(mut answers: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The insert of a batch: a Bind with the objects in it, an Execute and a Sync. The objects are put between what is
-/// rendered before and behind one that stands for them.
+/// The insert of a batch: a Bind with the objects, an Execute and a Sync. The messages are rendered with placeholders, and the
+/// objects take their place.
 fn inserts(batch: usize) -> Objects {
-    let stand_in = [b'x'; OBJECT_BYTES];
+    let placeholder = [b'x'; OBJECT_BYTES];
     let mut text = Vec::new();
     if batch == 1 {
-        call(&mut text, "insert", &stand_in);
+        call(&mut text, "insert", &placeholder);
     } else {
-        call(&mut text, "insert", &array(TEXT, &vec![&stand_in[..]; batch]));
+        call(&mut text, "insert", &array(TEXT, &vec![&placeholder[..]; batch]));
     }
     let between = length_of(OBJECT_BYTES).to_be_bytes();
     let all = batch * OBJECT_BYTES + (batch - 1) * between.len();
-    let start = memchr::memmem::find(&text, &stand_in).unwrap_or_default();
+    let start = memchr::memmem::find(&text, &placeholder).unwrap_or_default();
     let (before, rest) = text.split_at(start);
     Objects::new(before, batch, OBJECT_BYTES, &between, rest.get(all..).unwrap_or_default())
 }
 
-/// Renders a call of a prepared statement with one binary parameter, whose columns are answered in binary, too.
+/// Renders a call of a prepared statement with one binary parameter and binary result columns.
 fn call(into: &mut Vec<u8>, statement: &str, parameter: &[u8]) {
     let length = length_of(parameter.len()).to_be_bytes();
     let ones: [u8; 6] = [0, 1, 0, 1, 0, 1];
     let bind: [&[u8]; 7] = [b"\0", statement.as_bytes(), b"\0", &ones, &length, parameter, &[0, 1, 0, 1]];
     message(into, b'B', &bind);
-    // Of the unnamed portal, all rows.
+    // All rows of the unnamed portal.
     message(into, b'E', &[b"\0", &0u32.to_be_bytes()]);
     into.extend_from_slice(SYNC);
 }
 
-/// Renders a message: its kind, its length, and what it says.
+/// Renders a message: its type, its length, and its content.
 fn message(into: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     into.push(kind);
@@ -170,7 +170,7 @@ fn message(into: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
     }
 }
 
-/// An array of one dimension without nulls that counts from 1, in binary.
+/// A one-dimensional array without nulls, with lower bound 1, in binary.
 fn array(kind: u32, elements: &[&[u8]]) -> Vec<u8> {
     let head = [1, 0, kind, length_of(elements.len()), 1];
     let mut array: Vec<u8> = head.iter().flat_map(|number| number.to_be_bytes()).collect();
@@ -181,7 +181,7 @@ fn array(kind: u32, elements: &[&[u8]]) -> Vec<u8> {
     array
 }
 
-/// No text here comes near 4 GiB.
+/// All lengths in this driver are far below 4 GiB.
 fn length_of(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -208,8 +208,8 @@ mod tests {
         for batch in [1, 3] {
             let mut inserts = inserts(batch);
             let text = inserts.from(41).to_vec();
-            let (kind, _, bind) = answer(&text).unwrap();
-            let (_, _, execute) = answer(&text[bind..]).unwrap();
+            let (kind, _, bind) = reply(&text).unwrap();
+            let (_, _, execute) = reply(&text[bind..]).unwrap();
             assert_eq!((kind, &text[bind + execute..]), (b'B', SYNC));
             let keys = memchr::memmem::find_iter(&text, b"{\"key\":\"0000000000").count();
             assert_eq!(keys, batch);
@@ -223,10 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_those_of_rows() {
+    fn ids_are_taken_from_rows() {
         let row = b"D\0\0\0\x16\0\x02\0\0\0\x08\0\0\0\0\0\0\0\x05\0\0\0\0";
-        let answers = [b"2\0\0\0\x04", &row[..], b"C\0\0\0\x0dUPDATE 1\0", b"Z\0\0\0\x05I"].concat();
-        assert_eq!(ids(&answers).collect::<Vec<_>>(), [[0, 0, 0, 0, 0, 0, 0, 5]]);
-        assert!(answer(b"Z\0\0\0\x05").is_none());
+        let replies = [b"2\0\0\0\x04", &row[..], b"C\0\0\0\x0dUPDATE 1\0", b"Z\0\0\0\x05I"].concat();
+        assert_eq!(ids(&replies).collect::<Vec<_>>(), [[0, 0, 0, 0, 0, 0, 0, 5]]);
+        assert!(reply(b"Z\0\0\0\x05").is_none());
     }
 }

@@ -11,17 +11,17 @@ use super::{Ack, OBJECT_BYTES, line, number, refused, several};
 const STREAM: &[u8] = b"jobs";
 const GROUP: &[u8] = b"workers";
 
-/// A consumer of its own, which also adds.
+/// A connection that adds, reads and acknowledges entries, as a consumer of its own.
 pub(crate) struct Redis {
     wire: Wire,
     ack: Ack,
     batch: usize,
     keys: Keys,
-    /// One XADD for each object of a batch, sent as one.
+    /// One XADD for each object of a batch, sent in one write.
     adds: Objects,
-    /// The XREADGROUP.
+    /// The XREADGROUP command.
     read: Vec<u8>,
-    /// The XACK of what it has read, or nothing.
+    /// The XACK command for the entries that were read; empty if there are none.
     acks: Vec<u8>,
     request: Vec<u8>,
 }
@@ -36,7 +36,7 @@ impl Redis {
     ) -> io::Result<Self> {
         let mut add = Vec::new();
         command(&mut add, &[b"XADD", STREAM, b"*", b"o", &[b'x'; OBJECT_BYTES]]);
-        // The object is written over what stands for it there.
+        // The placeholder is removed: `Objects` inserts the object.
         add.truncate(add.len() - OBJECT_BYTES - b"\r\n".len());
         let adds = Objects::new(&add, batch, OBJECT_BYTES, &[b"\r\n", &add[..]].concat(), b"\r\n");
         let (name, count) = (format!("worker-{number}"), batch.to_string());
@@ -57,26 +57,26 @@ impl Redis {
         Ok(Self { wire, ack, batch, keys, adds, read, acks: Vec::new(), request: Vec::new() })
     }
 
-    /// Makes the stream with its group, in an empty server.
+    /// Creates the stream and its group in an empty server.
     pub(crate) async fn prepare(address: &str) -> io::Result<()> {
         let mut request = Vec::new();
         command(&mut request, &[b"XGROUP", b"CREATE", STREAM, GROUP, b"$", b"MKSTREAM"]);
         let mut wire = Wire::open(address).await?;
         wire.send(&request).await?;
-        wire.receive(reply).await.map(drop)
+        wire.receive(reply_length).await.map(drop)
     }
 
-    /// Reads entries; acknowledges those before, if that is still to be done. Answers how many it read.
+    /// Reads entries. Acknowledges the previous entries in the same write if that is still to be done. Returns the number of entries.
     async fn read(&mut self) -> io::Result<u64> {
-        let answers = if self.acks.is_empty() { 1 } else { 2 };
+        let replies = if self.acks.is_empty() { 1 } else { 2 };
         self.request.clear();
         self.request.extend_from_slice(&self.acks);
         self.request.extend_from_slice(&self.read);
         self.acks.clear();
         self.wire.send(&self.request).await?;
-        let answer = self.wire.receive(several(answers, reply)).await?;
+        let received = self.wire.receive(several(replies, reply_length)).await?;
         let mut words: Vec<&[u8]> = vec![b"XACK", STREAM, GROUP];
-        words.extend(ids(answer));
+        words.extend(ids(received));
         let count = words.len() - 3;
         if count > 0 {
             command(&mut self.acks, &words);
@@ -90,7 +90,7 @@ impl Redis {
         }
         self.wire.send(&self.acks).await?;
         self.acks.clear();
-        self.wire.receive(reply).await.map(drop)
+        self.wire.receive(reply_length).await.map(drop)
     }
 }
 
@@ -98,7 +98,7 @@ impl Worker for Redis {
     async fn work(&mut self, clock: &Clock) -> io::Result<Done> {
         let begun_us = clock.monotonic_us();
         self.wire.send(self.adds.from(self.keys.take(self.batch))).await?;
-        self.wire.receive(several(self.batch, reply)).await?;
+        self.wire.receive(several(self.batch, reply_length)).await?;
         let objects = self.read().await?;
         if self.ack == Ack::AtOnce {
             self.acknowledge().await?;
@@ -107,7 +107,7 @@ impl Worker for Redis {
     }
 }
 
-/// Renders a command as RESP has it: a list of texts, each with its length.
+/// Renders a command in RESP: an array of bulk strings.
 fn command(into: &mut Vec<u8>, words: &[&[u8]]) {
     into.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
@@ -117,18 +117,18 @@ fn command(into: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// The length of the first reply, once it is whole; an error is one here as well.
-fn reply(come: &[u8]) -> io::Result<Option<usize>> {
-    let Some((line, mut length)) = line(come) else { return Ok(None) };
+/// The length of the first reply, once it is complete. Fails if the reply is an error.
+fn reply_length(received: &[u8]) -> io::Result<Option<usize>> {
+    let Some((line, mut length)) = line(received) else { return Ok(None) };
     let Some((kind, rest)) = line.split_first() else { return Err(refused(line)) };
-    // Nothing is -1.
+    // A null has the length -1.
     let count = || if rest == b"-1" { Some(None) } else { number(rest).map(Some) };
     match kind {
         b'+' | b':' => {}
         b'$' => length += count().ok_or_else(|| refused(line))?.map_or(0, |bytes| bytes + b"\r\n".len()),
         b'*' => {
             for _ in 0..count().ok_or_else(|| refused(line))?.unwrap_or_default() {
-                match reply(come.get(length..).unwrap_or_default())? {
+                match reply_length(received.get(length..).unwrap_or_default())? {
                     Some(inner) => length += inner,
                     None => return Ok(None),
                 }
@@ -136,15 +136,15 @@ fn reply(come: &[u8]) -> io::Result<Option<usize>> {
         }
         _ => return Err(refused(line)),
     }
-    Ok((come.len() >= length).then_some(length))
+    Ok((received.len() >= length).then_some(length))
 }
 
-/// The ids of the entries in the answer to a read of one stream. An entry is an id and a list of two texts, and of all
-/// lists of two that begin with a text only an entry's has a dash in it: the stream has none, nor has the field.
-fn ids(answer: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The ids of the entries in the reply to a read of one stream. An entry is an array of two elements that begins with its id. Two
+/// other arrays of two elements begin with a string: the stream's and the field's. Only ids contain a dash.
+fn ids(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
     const BEFORE: &[u8] = b"*2\r\n$";
-    memmem::find_iter(answer, BEFORE).filter_map(|found| {
-        let text = answer.get(found + BEFORE.len()..)?;
+    memmem::find_iter(reply, BEFORE).filter_map(|found| {
+        let text = reply.get(found + BEFORE.len()..)?;
         let (_, start) = line(text)?;
         let (id, _) = line(text.get(start..)?)?;
         id.contains(&b'-').then_some(id)
@@ -160,25 +160,25 @@ mod tests {
         *2\r\n$4\r\n10-1\r\n*2\r\n$1\r\no\r\n$2\r\n{}\r\n";
 
     #[test]
-    fn commands_are_lists_of_texts() {
+    fn commands_are_arrays_of_bulk_strings() {
         let mut text = Vec::new();
         command(&mut text, &[b"XACK", b"jobs"]);
         assert_eq!(text, b"*2\r\n$4\r\nXACK\r\n$4\r\njobs\r\n");
     }
 
     #[test]
-    fn replies_end_where_they_say() {
+    fn replies_have_the_declared_length() {
         for whole in [&b"+OK\r\n"[..], b":12\r\n", b"$-1\r\n", b"*-1\r\n", b"$2\r\n\r\n\r\n", READ] {
             let text = String::from_utf8_lossy(whole);
-            assert_eq!(reply(whole).unwrap(), Some(whole.len()), "{text}");
-            assert_eq!(reply(&whole[..whole.len() - 1]).unwrap(), None, "{text}");
+            assert_eq!(reply_length(whole).unwrap(), Some(whole.len()), "{text}");
+            assert_eq!(reply_length(&whole[..whole.len() - 1]).unwrap(), None, "{text}");
         }
-        assert!(reply(b"-ERR no such key\r\n").is_err());
-        assert!(reply(b"\r\n").is_err());
+        assert!(reply_length(b"-ERR no such key\r\n").is_err());
+        assert!(reply_length(b"\r\n").is_err());
     }
 
     #[test]
-    fn ids_are_those_of_entries() {
+    fn ids_are_taken_from_entries() {
         assert_eq!(ids(READ).collect::<Vec<_>>(), [b"9-0".as_slice(), b"10-1"]);
         assert_eq!(ids(b"*-1\r\n").count(), 0);
     }

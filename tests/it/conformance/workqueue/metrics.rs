@@ -1,5 +1,5 @@
-//! client-go's seven metrics of a workqueue, written anew from what its metrics.go, queue.go and
-//! delaying_queue.go do, and compared with the page of `/metrics` after every step of a trace.
+//! A model of client-go's seven workqueue metrics, after its metrics.go, queue.go and delaying_queue.go. The model is compared
+//! with the page of `/metrics` after every step of a trace.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use deltaq::service::metrics::{Metrics, QueueMetrics};
 use super::{Op, Options};
 use crate::metrics::page::Page;
 
-/// client-go's buckets, and how a page writes their bounds.
+/// client-go's buckets, and their bounds as text on the page.
 const BUCKETS: [(f64, &str); 12] = [
     (1e-8, "0.00000001"),
     (1e-7, "0.0000001"),
@@ -28,29 +28,29 @@ const BUCKETS: [(f64, &str); 12] = [
     (1000.0, "1000"),
 ];
 
-/// How far two sums may be apart that were added up in different ways, relatively.
+/// Relative tolerance for sums that were added up in different orders.
 const ROUNDING: f64 = 1e-9;
 
-/// A workqueue as far as its metrics go.
+/// The part of a workqueue that determines its metrics. Times are in microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     now_us: u64,
     base_us: u64,
     max_us: u64,
     shutting_down: bool,
-    line: VecDeque<String>,
+    queue: VecDeque<String>,
     dirty: Vec<String>,
-    /// When each began.
+    /// Start times of the items in process.
     processing: BTreeMap<String, u64>,
-    /// When the work of each came in.
+    /// Times at which the waiting items were added.
     add_times: BTreeMap<String, u64>,
-    /// When each is due, with the order of its coming.
+    /// Due times of delayed items.
     delayed: BTreeMap<String, u64>,
     failures: BTreeMap<String, u32>,
     depth: i64,
     adds: u64,
     retries: u64,
-    /// What was observed, in microseconds.
+    /// Observed durations, in microseconds.
     latency: Vec<u64>,
     work: Vec<u64>,
 }
@@ -60,7 +60,7 @@ impl Model {
         Self { base_us: options.base_us, max_us: options.max_us, ..Self::default() }
     }
 
-    /// Time passes; what is due on the way is added when it is due.
+    /// Advances time. Delayed items are added at their due times.
     pub(super) fn move_clock(&mut self, span: Duration) {
         let until = self.now_us + u64::try_from(span.as_micros()).expect("traces are short");
         while !self.shutting_down {
@@ -104,7 +104,7 @@ impl Model {
         self.add_times.entry(item.to_owned()).or_insert(self.now_us);
         self.dirty.push(item.to_owned());
         if !self.processing.contains_key(item) {
-            self.line.push_back(item.to_owned());
+            self.queue.push_back(item.to_owned());
         }
     }
 
@@ -130,7 +130,7 @@ impl Model {
     }
 
     fn get(&mut self) {
-        let Some(item) = self.line.pop_front() else { return };
+        let Some(item) = self.queue.pop_front() else { return };
         self.depth -= 1;
         self.dirty.retain(|other| *other != item);
         if let Some(added) = self.add_times.remove(&item) {
@@ -143,11 +143,11 @@ impl Model {
         let Some(began) = self.processing.remove(item) else { return };
         self.work.push(self.now_us - began);
         if self.dirty.iter().any(|other| other == item) {
-            self.line.push_back(item.to_owned());
+            self.queue.push_back(item.to_owned());
         }
     }
 
-    /// All series of the seven, as a page has them.
+    /// All series of the seven metrics, in the form of a page.
     #[expect(clippy::cast_precision_loss, reason = "traces are short")]
     fn expected(&self) -> BTreeMap<String, f64> {
         let ages = self.processing.values().map(|began| seconds(self.now_us - began));
@@ -180,7 +180,7 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// What the service makes of the queue of a trace.
+/// The metrics that the service derives from the queue of a trace.
 pub(super) struct Measured {
     metrics: Metrics,
     queue: std::sync::Arc<QueueMetrics>,
@@ -223,7 +223,7 @@ fn is_near(ours: Option<&f64>, theirs: Option<&f64>) -> bool {
 }
 
 #[test]
-fn a_series_that_is_wrong_or_missing_is_a_difference() {
+fn a_wrong_or_missing_series_is_a_difference() {
     assert!(is_near(Some(&0.0), Some(&0.0)) && is_near(Some(&0.3), Some(&(0.1 + 0.2))));
     assert!(!is_near(Some(&1.0), Some(&2.0)) && !is_near(None, Some(&0.0)) && !is_near(Some(&0.0), None));
 }
