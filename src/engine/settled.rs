@@ -1,7 +1,9 @@
 //! How the most recently settled leases ended. A client whose reply was lost repeats its settle and gets the same
 //! answer as before.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
 
 use super::id::Token;
 use super::limits::SETTLED_LEASES_MAX;
@@ -44,7 +46,7 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub(super) struct SettledLeases {
     order: VecDeque<Token>,
-    outcomes: BTreeMap<Token, Outcome>,
+    outcomes: HashMap<Token, Outcome, RandomState>,
 }
 
 impl SettledLeases {
