@@ -2,9 +2,8 @@
 //! by its slot, or in key order.
 //!
 //! Slots are allocated in pages and the hash table grows in parts, because a single large array would stop the queue for
-//! tens of milliseconds when it grows. The key order is a `BTreeMap`.
+//! tens of milliseconds when it grows.
 
-use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::Bound;
 
@@ -15,9 +14,11 @@ use super::key::Key;
 use super::shards::Shards;
 
 mod entry;
+mod key_order;
 mod paged;
 
 pub use entry::Entry;
+use key_order::KeyOrder;
 use paged::Paged;
 
 /// The entries of a queue.
@@ -28,7 +29,7 @@ pub struct Table {
     entries: Paged<Option<Entry>>,
     free: Vec<Slot>,
     index: Shards<Slot>,
-    order: BTreeMap<Key, Slot>,
+    order: KeyOrder,
     hasher: RandomState,
 }
 
@@ -96,8 +97,8 @@ impl Table {
             slot
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
-        self.index.insert(hash, slot, |slot| hasher.hash_one(text(entries, *slot)));
-        self.order.insert(key.clone(), slot);
+        self.index.insert(hash, slot, |slot| hasher.hash_one(key_at(entries, *slot).as_str()));
+        self.order.insert(key, slot, |slot| key_at(entries, slot));
         slot
     }
 
@@ -131,7 +132,7 @@ impl Table {
         if let Some([(key, slot), (_, other)]) = keys.array_windows().find(|[(a, _), (b, _)]| a == b) {
             return Err(format!("key {key} is in slot {slot} and in slot {other}"));
         }
-        self.order = keys.into_iter().collect();
+        self.order = KeyOrder::from_sorted(&keys);
         let slots = (0..).map(Slot::new).zip(self.entries.iter());
         let free = slots.filter(|(_, entry)| entry.is_none()).map(|(slot, _)| slot);
         // The last free slot is used first.
@@ -154,14 +155,15 @@ impl Table {
         self.order.len() == taken
             && self.entries.len() == taken + self.free.len()
             && self.free.iter().all(is_free)
-            && self.order.iter().all(|(key, slot)| self.key_at(*slot) == Some(key.as_str()))
+            && self.order.is_whole(|slot| key_at(&self.entries, slot))
     }
 
     /// Removes the entry at `slot`.
     pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
+        let key = self.at(slot)?.key.clone();
+        self.order.remove(key.as_str(), |slot| key_at(&self.entries, slot));
         let entry = self.entries.get_mut(slot.index())?.take()?;
-        self.order.remove(&entry.key);
-        self.index.remove(self.hasher.hash_one(entry.key.as_str()), |other| *other == slot);
+        self.index.remove(self.hasher.hash_one(key.as_str()), |other| *other == slot);
         if self.is_empty() {
             // An empty queue releases its memory. Nothing refers to a slot whose entry is removed.
             *self = Self { hasher: self.hasher.clone(), ..Self::default() };
@@ -173,7 +175,7 @@ impl Table {
 
     /// All entries from `from` on, in key order.
     pub fn from(&self, from: Bound<&str>) -> impl Iterator<Item = (Slot, &Entry)> {
-        let slots = self.order.range::<str, _>((from, Bound::Unbounded)).map(|(_, slot)| *slot);
+        let slots = self.order.from(from, |slot| key_at(&self.entries, slot));
         slots.filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
@@ -183,9 +185,9 @@ impl Table {
 }
 
 /// The key at a used slot.
-fn text(entries: &Paged<Option<Entry>>, slot: Slot) -> &str {
+fn key_at(entries: &Paged<Option<Entry>>, slot: Slot) -> &Key {
     match entries.get(slot.index()) {
-        Some(Some(entry)) => entry.key.as_str(),
+        Some(Some(entry)) => &entry.key,
         _ => panic!("slot {slot} has no entry"),
     }
 }
