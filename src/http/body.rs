@@ -1,24 +1,30 @@
 //! Reading the body of a request: its type, its size, its pace.
 
+mod inflate;
+
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::string::FromUtf8Error;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::body::BodyDataStream;
 use axum::extract::Request;
 use axum::http::HeaderValue;
 use bytes::Bytes;
 use deltaq_types::strict::Named;
-use futures_util::{FutureExt as _, StreamExt};
+use futures_util::{FutureExt as _, Stream as _};
 use http_body::Body as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use self::inflate::{ENCODINGS, Encoding, Inflated};
 use super::access;
 use super::connection::body_rate::{BodyRate, TooSlow};
 use super::head::{Head, Header};
 use super::operations::BodyKind;
 use super::params::nearest;
-use super::problem::{Code, Problem};
+use super::problem::{ACCEPT_ENCODING, Code, Problem};
 use super::state::HttpLimits;
 use super::visit::Visit;
 use crate::engine::excerpt::{Excerpt, shortened};
@@ -52,13 +58,49 @@ pub(super) const HELD_BYTES_PER_OBJECT: usize = 256;
 pub(super) struct Incoming {
     /// How the objects stand in it.
     pub(super) format: Format,
-    body: BodyDataStream,
-    /// What Content-Length says.
+    source: Source,
+    /// The length of the body, if it is known and the body is not compressed.
     length: Option<u64>,
     rate: BodyRate,
     /// The server had to wait for a piece of the body.
     has_waited: bool,
     account: Account,
+}
+
+/// The pieces of a body, inflated if it is compressed.
+#[derive(Debug)]
+enum Source {
+    Plain(BodyDataStream),
+    Compressed(Box<Inflated>),
+}
+
+impl Source {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Problem>>> {
+        match self {
+            Self::Plain(body) => {
+                let piece = Pin::new(body).poll_next(cx);
+                piece.map(|piece| piece.map(|piece| piece.map_err(|_| broke_off())))
+            }
+            Self::Compressed(inflated) => inflated.poll_next(cx),
+        }
+    }
+
+    /// Whether it is known that no piece follows.
+    fn is_at_end(&self) -> bool {
+        matches!(self, Self::Plain(body) if body.is_end_stream())
+    }
+
+    /// Compressed bytes that have been received; 0 if the body is not compressed.
+    fn received(&self) -> u64 {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Compressed(inflated) => inflated.received(),
+        }
+    }
+}
+
+fn broke_off() -> Problem {
+    Problem::new(Code::InvalidRequest, "the body broke off before its end; nothing was applied")
 }
 
 /// Where the bytes of a body are counted, and those that are added to its objects.
@@ -87,18 +129,25 @@ impl Incoming {
     pub(super) fn of(request: Request, visit: &Arc<Visit>) -> Result<Self, Problem> {
         let head = Head::of(request.headers());
         let format = format_of(&head)?;
-        check_encoding(&head)?;
+        let encoding = encoding_of(&head, kind_of(visit))?;
         let account = Account(Arc::clone(visit));
         let body = request.into_body();
-        let length = body.size_hint().exact();
+        let length = body.size_hint().exact().filter(|_| encoding.is_none());
         let body = body.into_data_stream();
+        let source = match encoding {
+            None => Source::Plain(body),
+            Some(encoding) => {
+                account.reserve(encoding.decoder_bytes())?;
+                Source::Compressed(Box::new(Inflated::new(body, encoding)))
+            }
+        };
         let rate = BodyRate::new(visit.state.limits.min_body_rate);
-        Ok(Self { format, body, length, rate, has_waited: false, account })
+        Ok(Self { format, source, length, rate, has_waited: false, account })
     }
 
     /// The next piece of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let piece = match self.body.next().now_or_never() {
+        let piece = match poll_fn(|cx| self.source.poll_next(cx)).now_or_never() {
             Some(piece) => piece,
             None => self.wait().await?,
         };
@@ -111,28 +160,33 @@ impl Incoming {
                 self.check_access()?;
                 Ok(None)
             }
-            Some(Err(_)) => Err(Problem::new(
-                Code::InvalidRequest,
-                "the body broke off before its end; nothing was applied",
-            )),
+            Some(Err(problem)) => Err(problem),
         }
     }
 
     /// Waits for the next piece, within the limits on a pause and on the rate.
-    async fn wait(&mut self) -> Result<Option<Result<Bytes, axum::Error>>, Problem> {
+    async fn wait(&mut self) -> Result<Option<Result<Bytes, Problem>>, Problem> {
         self.has_waited = true;
         let (limits, clock) = (&self.account.0.state.limits, &self.account.0.state.clock);
         let begun_us = clock.monotonic_us();
-        let Ok(piece) = tokio::time::timeout(limits.body_read_timeout, self.body.next()).await else {
+        let received_before = self.source.received();
+        let next = poll_fn(|cx| self.source.poll_next(cx));
+        let Ok(piece) = tokio::time::timeout(limits.body_read_timeout, next).await else {
             let limit = crate::duration::format(limits.body_read_timeout);
             let detail = format!(
                 "the body paused for longer than {limit} (server.body_read_timeout); nothing was applied"
             );
             return Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit));
         };
-        if let Some(Ok(bytes)) = &piece
-            && self.rate.received(clock.since(begun_us), bytes.len()) == Err(TooSlow)
-        {
+        let received = match (&piece, &self.source) {
+            (Some(Ok(bytes)), Source::Plain(_)) => bytes.len(),
+            // The rate of a compressed body is the rate at which its compressed bytes arrive.
+            (Some(Ok(_)), Source::Compressed(inflated)) => {
+                usize::try_from(inflated.received() - received_before).unwrap_or(usize::MAX)
+            }
+            _ => return Ok(piece),
+        };
+        if self.rate.received(clock.since(begun_us), received) == Err(TooSlow) {
             let limit = limits.min_body_rate.bytes_per_second;
             let detail = format!(
                 "the body came at less than {limit} bytes a second (server.min_body_bytes_per_second); nothing was applied"
@@ -154,8 +208,7 @@ impl Incoming {
 
     /// The same, and where the bound comes from.
     fn bound(&self) -> (usize, &'static str) {
-        let kind = self.account.0.operation().map_or(BodyKind::Ignored, |operation| operation.body);
-        let own = match kind {
+        let own = match kind_of(&self.account.0) {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
             BodyKind::Settings => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
             BodyKind::Document | BodyKind::Objects => (usize::MAX, ""),
@@ -184,7 +237,7 @@ impl Incoming {
         }
         let length = self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(limit);
         let mut whole = Vec::with_capacity(length.min(LARGE_BYTES));
-        while !self.body.is_end_stream()
+        while !self.source.is_at_end()
             && let Some(piece) = self.next().await?
         {
             let needed = whole.len() + piece.len();
@@ -396,7 +449,12 @@ fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
     })
 }
 
-fn check_encoding(head: &Head<'_>) -> Result<(), Problem> {
+fn kind_of(visit: &Visit) -> BodyKind {
+    visit.operation().map_or(BodyKind::Ignored, |operation| operation.body)
+}
+
+/// The encoding of a compressed body. Only bodies with objects may be compressed: other bodies are short.
+fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Problem> {
     if let Some(encoding) = only_one("transfer-encoding", head.transfer_encoding)?
         && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
     {
@@ -404,13 +462,19 @@ fn check_encoding(head: &Head<'_>) -> Result<(), Problem> {
         let detail = format!("transfer-encoding {} is not understood; chunked is", Excerpt(text));
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
-    let Some(encoding) = only_one("content-encoding", head.content_encoding)? else { return Ok(()) };
+    let Some(encoding) = only_one("content-encoding", head.content_encoding)? else { return Ok(None) };
     if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
-        return Ok(());
+        return Ok(None);
     }
-    let text = encoding.to_str().unwrap_or_default();
-    let detail = format!("content-encoding {} is not understood; send the body as it is", Excerpt(text));
-    Err(Problem::new(Code::UnsupportedMediaType, detail))
+    let accepted = if kind == BodyKind::Objects { ENCODINGS } else { "identity" };
+    match Encoding::named(encoding.as_bytes()) {
+        Some(encoding) if kind == BodyKind::Objects => Ok(Some(encoding)),
+        _ => {
+            let text = Excerpt(encoding.to_str().unwrap_or_default());
+            let detail = format!("content-encoding {text} is not supported here; accepted: {accepted}");
+            Err(Problem::new(Code::UnsupportedMediaType, detail).with(ACCEPT_ENCODING, accepted))
+        }
+    }
 }
 
 /// The value of a header by which the body is read. Of two values a proxy may have gone by the other one.

@@ -93,11 +93,11 @@ codes! {
     LengthRequired "length-required" 411 false "The length of the body must be known"
         "Send Content-Length or chunked encoding.";
     ObjectTooLarge "object-too-large" 413 false "An object or body is too large"
-        "limit is the bound in bytes or objects that was passed: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, queues.max_batch or queues.max_replace_objects. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
+        "limit is the bound in bytes or objects that was passed: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, queues.max_batch, queues.max_replace_objects, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
     UriTooLong "uri-too-long" 414 false "The URI is too long"
         "Shorten the query; a key has at most 1,024 bytes.";
     UnsupportedMediaType "unsupported-media-type" 415 false "The body's type is not understood"
-        "Send application/json or application/x-ndjson, in UTF-8, without content encoding.";
+        "Send application/json or application/x-ndjson, in UTF-8. Bodies with objects may have the content encoding gzip, br or zstd; other bodies have none. accept_encoding names the encodings that the call accepts.";
     HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
         "server.max_header_bytes bounds the request's head, 100 fields are the most, and a Content-Length must be below 2^64 - 2.";
     LeaseLost "lease-lost" 409 false "None of the leases could be settled"
@@ -149,6 +149,9 @@ codes! {
     DiskFull "disk-full" 507 true "The disk is full"
         "Whether the request took effect is unknown. Make room on the disk of storage.data_dir; the server heals by itself. Repeat the request then: settles and pops with an id are safe to repeat.";
 }
+
+/// The field that names the accepted encodings of a body. The header `Accept-Encoding` repeats it.
+pub(super) const ACCEPT_ENCODING: &str = "accept_encoding";
 
 /// A problem on its way to the caller.
 #[derive(Clone, Debug)]
@@ -325,6 +328,10 @@ pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) 
     parts.headers.insert(header::CONTENT_TYPE, json);
     if let Some(seconds) = problem.retry_after_seconds() {
         parts.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    let encodings = problem.fields.get(ACCEPT_ENCODING).and_then(Value::as_str);
+    if let Some(encodings) = encodings.and_then(|text| HeaderValue::from_str(text).ok()) {
+        parts.headers.insert(header::ACCEPT_ENCODING, encodings);
     }
     if problem.code == Code::Unauthorized {
         parts.headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"deltaq\""));

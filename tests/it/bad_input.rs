@@ -3,6 +3,7 @@
 //! After every row the queues are as they were before it, and the answer is a whole problem document.
 
 mod bodies;
+mod compressed;
 mod connections;
 mod heads;
 mod parameters;
@@ -31,6 +32,8 @@ struct Row {
     code: &'static str,
     /// What the detail must contain.
     tells: Vec<String>,
+    /// Headers that the reply must have.
+    replies_with: Vec<(&'static str, String)>,
     /// Fields that the problem must have, with these values; null is any value.
     fields: Value,
 }
@@ -38,7 +41,16 @@ struct Row {
 /// A row without headers, body and demands beyond its code.
 fn row(method: &str, path: &str, code: &'static str) -> Row {
     let (method, path) = (method.to_owned(), path.to_owned());
-    Row { method, path, headers: Vec::new(), body: Vec::new(), code, tells: Vec::new(), fields: json!({}) }
+    Row {
+        method,
+        path,
+        headers: Vec::new(),
+        body: Vec::new(),
+        code,
+        tells: Vec::new(),
+        replies_with: Vec::new(),
+        fields: json!({}),
+    }
 }
 
 impl Row {
@@ -58,6 +70,11 @@ impl Row {
 
     fn tells(mut self, text: &str) -> Self {
         self.tells.push(text.to_owned());
+        self
+    }
+
+    fn replies_with(mut self, name: &'static str, value: &str) -> Self {
+        self.replies_with.push((name, value.to_owned()));
         self
     }
 
@@ -99,6 +116,11 @@ impl Row {
         let detail = reply.body["detail"].as_str().unwrap_or_default();
         if let Some(text) = self.tells.iter().find(|text| !detail.contains(*text)) {
             return Err(format!("it does not tell {text:?}"));
+        }
+        for (name, value) in &self.replies_with {
+            if reply.header(name) != Some(value) {
+                return Err(format!("the header {name} is {:?}", reply.header(name)));
+            }
         }
         for (name, wanted) in self.fields.as_object().into_iter().flatten() {
             let found = &reply.body[name];

@@ -6,6 +6,8 @@
 mod access;
 mod audit;
 mod bad_input;
+mod calls;
+mod compression;
 mod conformance;
 mod contract;
 mod crash;

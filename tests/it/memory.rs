@@ -10,6 +10,8 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
+use crate::calls::{DOCUMENTS, EMPTY, OBJECTS};
+use crate::compression::{self, Encoding};
 use crate::contract::Talk;
 
 /// Size of each hostile body, in bytes.
@@ -25,33 +27,6 @@ const REPLY_BYTES_MAX: usize = 4_096;
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
-
-/// All calls that are sent with POST or PUT.
-const CALLS: [(&str, &str); 23] = [
-    ("PUT", ""),
-    ("POST", "/pause"),
-    ("POST", "/resume"),
-    ("POST", "/close"),
-    ("POST", "/reopen"),
-    ("POST", "/purge"),
-    ("POST", "/add"),
-    ("POST", "/update"),
-    ("POST", "/delete"),
-    ("POST", "/replace?source=s&count=1"),
-    ("POST", "/deltas"),
-    ("POST", "/resync"),
-    ("POST", "/seed"),
-    ("POST", "/forget"),
-    ("POST", "/pop"),
-    ("POST", "/settle"),
-    ("POST", "/ack"),
-    ("POST", "/nack"),
-    ("POST", "/release"),
-    ("POST", "/reject"),
-    ("POST", "/extend"),
-    ("POST", "/parked/redrive"),
-    ("POST", "/parked/discard"),
-];
 
 /// A hostile body: `unit` is repeated between `start` and `end`, its `#` replaced by a number.
 struct Hostile {
@@ -148,7 +123,7 @@ fn measured(
     talk: &Talk,
     method: &str,
     path: &str,
-    content_type: &str,
+    headers: &[(&str, &str)],
     text: &Bytes,
 ) -> (u64, u16, String) {
     let (router, whole) = (talk.router.clone(), text.clone());
@@ -161,12 +136,11 @@ fn measured(
                 let end = whole.len().min(start + PIECE_BYTES);
                 Ok::<_, std::io::Error>(Bytes::copy_from_slice(&whole[start..end]))
             });
-            let request = Request::builder()
-                .method(method)
-                .uri(format!("/v1/queues/q{path}"))
-                .header("content-type", content_type)
-                .body(Body::from_stream(stream::iter(pieces)))
-                .expect("a request");
+            let mut request = Request::builder().method(method).uri(format!("/v1/queues/q{path}"));
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let request = request.body(Body::from_stream(stream::iter(pieces))).expect("a request");
             let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
             let status = response.status().as_u16();
             let body = to_bytes(response.into_body(), usize::MAX).await.expect("a body");
@@ -182,9 +156,10 @@ fn no_body_makes_the_server_hold_a_multiple_of_it() {
     let mut wrong = Vec::new();
     for hostile in &HOSTILE {
         let text = Bytes::from(hostile.text());
-        for (method, call) in CALLS {
+        for (method, call) in OBJECTS.into_iter().chain(DOCUMENTS).chain(EMPTY) {
             let talk = runtime.block_on(async { Talk::large() });
-            let (bytes, status, reply) = measured(&runtime, &talk, method, call, hostile.content_type, &text);
+            let (bytes, status, reply) =
+                measured(&runtime, &talk, method, call, &[("content-type", hostile.content_type)], &text);
             let is_too_much = bytes >= FACTOR_MAX * text.len() as u64 + hostile.objects_bytes();
             let refuses_badly = status >= 400 && reply.len() > REPLY_BYTES_MAX;
             if is_too_much || refuses_badly || status >= 500 {
@@ -197,4 +172,66 @@ fn no_body_makes_the_server_hold_a_multiple_of_it() {
         }
     }
     assert!(wrong.is_empty(), "{} of all:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Size of each body after inflating, in bytes.
+const BOMB_BYTES: usize = 48 << 20;
+/// A decoder may hold this for its window, and the server this for the inflated bytes below the ratio that it allows.
+const DECODER_BYTES_MAX: u64 = 17 << 20;
+const INFLATED_BYTES_MAX: u64 = 8 << 20;
+
+/// zstd allocates its window outside of Rust, where this test does not see it, so the refusal is what counts.
+#[test]
+fn large_windows_are_refused() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    for (encoding, body, detail) in [
+        (
+            Encoding::Zstd,
+            runtime.block_on(compression::zstd_with_a_large_window()),
+            "a window of at most 8 MiB",
+        ),
+        (Encoding::Brotli, compression::brotli_with_a_large_window(), "without large windows"),
+    ] {
+        let body = Bytes::from(body);
+        for (method, call) in OBJECTS {
+            let talk = runtime.block_on(async { Talk::large() });
+            let headers = [("content-type", JSON), ("content-encoding", encoding.name())];
+            let (_, status, reply) = measured(&runtime, &talk, method, call, &headers, &body);
+            assert_eq!(status, 400, "{method} {call} {encoding:?}: {reply}");
+            assert!(reply.contains(detail), "{method} {call} {encoding:?}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn no_compressed_body_makes_the_server_hold_more_than_a_decoder() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let mut bodies = Vec::new();
+    for encoding in compression::ALL {
+        for (content_type, start, unit) in [
+            (JSON, "[", " "),
+            (JSON, "[", "{},"),
+            (JSON, "{\"key\":\"", "a"),
+            (NDJSON, "", "\n"),
+            (NDJSON, "", "{}\n"),
+        ] {
+            let bomb = runtime.block_on(compression::bomb(encoding, start, unit, BOMB_BYTES));
+            bodies.push((encoding, content_type, bomb));
+        }
+    }
+    let mut wrong = Vec::new();
+    for (encoding, content_type, body) in bodies {
+        let body = Bytes::from(body);
+        for (method, call) in OBJECTS {
+            let talk = runtime.block_on(async { Talk::large() });
+            let headers = [("content-type", content_type), ("content-encoding", encoding.name())];
+            let (held, status, reply) = measured(&runtime, &talk, method, call, &headers, &body);
+            let is_bounded = held < DECODER_BYTES_MAX + INFLATED_BYTES_MAX + 2 * body.len() as u64;
+            if !is_bounded || !(400..500).contains(&status) {
+                wrong
+                    .push(format!("{method} {call} {encoding:?} {} bytes: {held} held, {reply}", body.len()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -53,6 +53,9 @@ pub struct ProblemDocument {
     /// The places where the object violates the schema of its queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errors: Option<Vec<ViolationDocument>>,
+    /// The encodings of a body that the call accepts, as in the header `Accept-Encoding`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_encoding: Option<String>,
     /// The results of the settles of a pop or settle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Vec<SettledDocument>>,

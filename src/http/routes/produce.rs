@@ -40,7 +40,7 @@ const READINGS_MAX: usize = 3;
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/add", tag = "producing", operation_id = "add",
     params(InQueue, AddQuery, InTrace),
-    request_body(content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
+    request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
@@ -54,7 +54,7 @@ pub(in crate::http) async fn add(call: QueueCall) -> Result<Counted<Produced>, P
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/update", tag = "producing", operation_id = "update",
     params(InQueue, UpdateQuery, InTrace),
-    request_body(content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
+    request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Objects = "application/json"), (Objects = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
@@ -68,7 +68,7 @@ pub(in crate::http) async fn update(call: QueueCall) -> Result<Counted<Produced>
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/delete", tag = "producing", operation_id = "delete",
     params(InQueue, DeleteQuery, InTrace),
-    request_body(content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
+    request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted, or ignored.", body = Produced),
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
@@ -137,7 +137,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/deltas", tag = "producing", operation_id = "deltas",
     params(InQueue, InTrace),
-    request_body(content((Deltas = "application/json"), (Deltas = "application/x-ndjson"))),
+    request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Deltas = "application/json"), (Deltas = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
@@ -233,7 +233,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/replace", tag = "producing", operation_id = "replace",
     params(InQueue, ReplaceQuery, InTrace),
-    request_body(content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
+    request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Done.", body = Replaced),
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,

@@ -28,7 +28,7 @@ use crate::service::FirstCommand;
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/seed", tag = "producing", operation_id = "seed",
     params(InQueue),
-    request_body(content((Seeds = "application/json"), (Seeds = "application/x-ndjson"))),
+    request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Seeds = "application/json"), (Seeds = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Done.", body = Produced),
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,

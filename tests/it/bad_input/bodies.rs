@@ -3,27 +3,12 @@
 use serde_json::json;
 
 use super::{Bench, Row, row};
+use crate::calls::{DOCUMENTS, OBJECTS};
 
-/// The calls that take a body, all of them.
-const CALLS: [(&str, &str); 17] = [
-    ("PUT", ""),
-    ("POST", "/add"),
-    ("POST", "/update"),
-    ("POST", "/delete"),
-    ("POST", "/replace?source=s"),
-    ("POST", "/deltas"),
-    ("POST", "/seed"),
-    ("POST", "/forget"),
-    ("POST", "/pop"),
-    ("POST", "/settle"),
-    ("POST", "/ack"),
-    ("POST", "/nack"),
-    ("POST", "/release"),
-    ("POST", "/reject"),
-    ("POST", "/extend"),
-    ("POST", "/parked/redrive"),
-    ("POST", "/parked/discard"),
-];
+/// The calls that take a body.
+fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OBJECTS.into_iter().chain(DOCUMENTS)
+}
 
 fn on(call: (&str, &str), code: &'static str) -> Row {
     row(call.0, &format!("/v1/queues/q{}", call.1), code)
@@ -49,7 +34,7 @@ async fn what_is_no_json_is_told_with_its_place() {
         (deep.as_bytes(), 1, "nested deeper than 128"),
         (b"{\"key\":\n\"\xff\"}", 2, "not UTF-8"),
     ];
-    for call in CALLS {
+    for call in calls() {
         for (body, line, tells) in bodies {
             let row = on(call, "invalid-json").body(body).has("line", line).has("column", json!(null));
             bench.refuses([row.tells(tells)]).await;
@@ -76,11 +61,11 @@ async fn members_that_stand_twice_are_found_at_every_depth() {
 #[tokio::test]
 async fn what_is_no_object_is_refused() {
     let bench = Bench::new().await;
-    let objects = ["/add", "/update", "/delete", "/replace?source=s"];
+    let objects = ["/add", "/update", "/delete", "/replace?source=s&count=1"];
     for body in ["1", "\"text\"", "null", "true", "[1]", "[[]]", "[{\"key\":\"a\"},2]"] {
         let rows = objects.map(|call| on(("POST", call), "invalid-object").body(body).has("line", 1));
         bench.refuses(rows.map(|row| row.tells("expected a JSON object"))).await;
-        for call in CALLS.into_iter().filter(|(_, call)| !objects.contains(call)) {
+        for call in calls().filter(|(_, call)| !objects.contains(call)) {
             bench.refuses([on(call, "invalid-request").body(body)]).await;
         }
     }

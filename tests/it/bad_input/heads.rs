@@ -23,7 +23,7 @@ async fn unsupported_types_and_encodings() {
             bench.refuses([row.tells("application/json")]).await;
         }
     }
-    for encoding in ["gzip", "br", "gzip, identity"] {
+    for encoding in ["deflate", "gzip, identity"] {
         let row = row("POST", ADD, "unsupported-media-type").header("content-encoding", encoding).body("{}");
         bench.refuses([row.tells(encoding)]).await;
     }
