@@ -1,6 +1,6 @@
-//! Runs the examples of the README: the real scripts against the real binary.
+//! Runs the examples of the README against the real binary.
 //!
-//! They need python3; the shell worker needs curl and jq.
+//! The examples need python3. The shell worker needs curl and jq.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -29,34 +29,38 @@ fn post(server: &Spawned, path: &str, body: &str) {
     assert_eq!(reply.status(), Some(200), "{}", String::from_utf8_lossy(&reply.body));
 }
 
-/// The output of a script and whether it succeeded.
+/// The result of a script.
 #[derive(Debug, PartialEq, Eq)]
-struct Ran {
+struct ScriptResult {
     succeeded: bool,
     stdout: String,
     stderr: String,
 }
 
-impl Ran {
+impl ScriptResult {
     /// The output of a successful script.
     #[track_caller]
-    fn printed(self) -> String {
+    fn stdout(self) -> String {
         assert!(self.succeeded, "{self:?}");
         self.stdout
     }
 
     /// The error output of a failed script.
     #[track_caller]
-    fn failed(self) -> String {
+    fn stderr(self) -> String {
         assert!(!self.succeeded && self.stdout.is_empty(), "{self:?}");
         self.stderr
     }
 }
 
-fn run(command: &mut Command) -> Ran {
+fn run(command: &mut Command) -> ScriptResult {
     let output = command.output().unwrap_or_else(|error| panic!("can't run {command:?}: {error}"));
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ran { succeeded: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    ScriptResult {
+        succeeded: output.status.success(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
 fn script(name: &str) -> PathBuf {
@@ -69,19 +73,19 @@ fn python(name: &str, server: &Spawned, args: &[&str]) -> Command {
     command
 }
 
-fn produce(server: &Spawned, args: &[&str]) -> Ran {
+fn produce(server: &Spawned, args: &[&str]) -> ScriptResult {
     run(&mut python("produce", server, args))
 }
 
 fn work(server: &Spawned, args: &[&str]) -> String {
-    run(python("work", server, args).arg("--until-idle")).printed()
+    run(python("work", server, args).arg("--until-idle")).stdout()
 }
 
 fn data(name: &str) -> String {
     script("data").join(name).to_str().expect("a path in UTF-8").to_owned()
 }
 
-/// The packages of an excerpt as the worker prints them when all are new (`+`) or deleted (`-`).
+/// The output of the worker when all packages of an excerpt are new (`+`) or deleted (`-`).
 fn all(name: &str, sign: char) -> String {
     let text = std::fs::read_to_string(data(name)).expect("the excerpt");
     let field = |stanza: &str, field: &str| {
@@ -113,31 +117,31 @@ const CHANGES: &str = "\
 ";
 
 #[test]
-fn a_package_list_becomes_its_changes() {
+fn a_package_list_is_delivered_as_its_changes() {
     let server = server();
     let (first, second) = (data("packages-1.txt"), data("packages-2.txt"));
-    let sent = produce(&server, &["--from", &first]).printed();
+    let sent = produce(&server, &["--from", &first]).stdout();
     assert_eq!(sent, "33 packages: 33 replaced, 0 deleted, 0 unchanged\n");
     assert_eq!(work(&server, &[]), all("packages-1.txt", '+'));
 
-    let sent = produce(&server, &["--from", &first]).printed();
+    let sent = produce(&server, &["--from", &first]).stdout();
     assert_eq!(sent, "33 packages: 0 replaced, 0 deleted, 33 unchanged\n");
     assert_eq!(work(&server, &[]), "");
 
-    let sent = produce(&server, &["--from", &second, "--dry-run"]).printed();
+    let sent = produce(&server, &["--from", &second, "--dry-run"]).stdout();
     assert_eq!(sent, "32 packages: 12 replaced, 2 deleted, 20 unchanged (dry run)\n");
     assert_eq!(work(&server, &[]), "");
-    let sent = produce(&server, &["--from", &second]).printed();
+    let sent = produce(&server, &["--from", &second]).stdout();
     assert_eq!(sent, "32 packages: 12 replaced, 2 deleted, 20 unchanged\n");
     assert_eq!(work(&server, &[]), CHANGES);
 
-    let refused = produce(&server, &["--from", "/dev/null"]).failed();
+    let refused = produce(&server, &["--from", "/dev/null"]).stderr();
     assert!(refused.contains("would delete 32 of 32"), "{refused}");
     assert_eq!(work(&server, &[]), "");
-    let sent = produce(&server, &["--from", "/dev/null", "--max-delete-percent", "100"]).printed();
+    let sent = produce(&server, &["--from", "/dev/null", "--max-delete-percent", "100"]).stdout();
     assert_eq!(sent, "0 packages: 0 replaced, 32 deleted, 0 unchanged\n");
-    let gone = work(&server, &[]);
-    assert_eq!(sorted(&gone), sorted(&all("packages-2.txt", '-')));
+    let deletions = work(&server, &[]);
+    assert_eq!(sorted(&deletions), sorted(&all("packages-2.txt", '-')));
 }
 
 fn sorted(text: &str) -> Vec<&str> {
@@ -149,16 +153,16 @@ fn sorted(text: &str) -> Vec<&str> {
 #[test]
 fn a_worker_may_skip_the_first_list_or_stop_early() {
     let server = server();
-    produce(&server, &["--from", &data("packages-1.txt")]).printed();
-    let some = run(&mut python("work", &server, &["--max", "2"])).printed();
+    produce(&server, &["--from", &data("packages-1.txt")]).stdout();
+    let some = run(&mut python("work", &server, &["--max", "2"])).stdout();
     assert_eq!(some, "+ adduser:all 3.134\n+ base-files:amd64 12.4+deb12u14\n");
     assert_eq!(work(&server, &["--skip-initial", "--batch", "7"]), "31 packages in the first list\n");
-    produce(&server, &["--from", &data("packages-2.txt")]).printed();
+    produce(&server, &["--from", &data("packages-2.txt")]).stdout();
     assert_eq!(work(&server, &["--skip-initial"]), CHANGES);
 }
 
-/// A PATH on which programs with these names come before those of the machine.
-fn stand_ins(test: &str, programs: &[(&str, &str)]) -> std::ffi::OsString {
+/// A PATH with fake programs that precede those of the machine.
+fn fake_programs(test: &str, programs: &[(&str, &str)]) -> std::ffi::OsString {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -174,7 +178,7 @@ fn stand_ins(test: &str, programs: &[(&str, &str)]) -> std::ffi::OsString {
 }
 
 #[test]
-fn installed_packages_come_and_go() {
+fn installed_and_removed_packages_are_changes() {
     const LIST: &str = "#!/bin/sh\ncat <<'END'\n\
         Package: adduser\nArchitecture: all\nVersion: 3.134\nInstalled-Size: 686\nStatus: installed\n\n\
         Package: nano\nArchitecture: amd64\nVersion: 7.2-1\nInstalled-Size: 2872\nStatus: config-files\n\n\
@@ -182,27 +186,27 @@ fn installed_packages_come_and_go() {
     let list = |status: &str| LIST.replace("STATUS", status);
     let server = server();
     let installed = |status: &str| {
-        let path = stand_ins("installed", &[("dpkg-query", &list(status))]);
+        let path = fake_programs("installed", &[("dpkg-query", &list(status))]);
         let args = ["--installed", "--max-delete-percent", "50"];
-        let sent = run(python("produce", &server, &args).env("PATH", path)).printed();
+        let sent = run(python("produce", &server, &args).env("PATH", path)).stdout();
         sent + &work(&server, &["--queue", "installed"])
     };
     let new = "+ adduser:all 3.134\n";
     assert_eq!(installed("config-files"), format!("1 packages: 1 replaced, 0 deleted, 0 unchanged\n{new}"));
     let hello = "2 packages: 1 replaced, 0 deleted, 1 unchanged\n+ hello:amd64 2.10-3\n";
     assert_eq!(installed("installed"), hello);
-    let gone = "1 packages: 0 replaced, 1 deleted, 1 unchanged\n- hello:amd64 2.10-3\n";
-    assert_eq!(installed("config-files"), gone);
+    let removed = "1 packages: 0 replaced, 1 deleted, 1 unchanged\n- hello:amd64 2.10-3\n";
+    assert_eq!(installed("config-files"), removed);
 }
 
 #[test]
 fn a_truncated_list_changes_nothing() {
     let server = server();
-    produce(&server, &["--from", &data("packages-1.txt")]).printed();
+    produce(&server, &["--from", &data("packages-1.txt")]).stdout();
     work(&server, &[]);
     let half = "#!/bin/sh\nprintf 'Package: hello\\nArchitecture: amd64\\nVersion: 3\\n\\n'\nexit 100\n";
-    let path = stand_ins("broken", &[("apt-cache", half)]);
-    let failed = run(python("produce", &server, &["--max-delete-percent", "100"]).env("PATH", path)).failed();
+    let path = fake_programs("broken", &[("apt-cache", half)]);
+    let failed = run(python("produce", &server, &["--max-delete-percent", "100"]).env("PATH", path)).stderr();
     assert_eq!(failed, "produce: apt-cache failed with exit status 100; nothing was changed\n");
     assert_eq!(work(&server, &[]), "");
 }
@@ -216,7 +220,7 @@ fn the_shell_worker_of_the_readme_works() {
     let mut worker = Command::new("sh");
     worker.arg(Path::new(ROOT).join("examples/worker.sh")).arg(url(&server, "/v1/queues/prices"));
     worker.args(["jq", "-e", r#".key == "sku-1" or .attempt == 2"#]);
-    let Ran { succeeded, stdout, stderr } = run(&mut worker);
+    let ScriptResult { succeeded, stdout, stderr } = run(&mut worker);
     assert!(succeeded, "{stderr}");
     let lines: Vec<&str> = stdout.lines().collect();
     let [first, failed, again, end] = lines[..] else { panic!("{stdout}\n{stderr}") };

@@ -1,4 +1,4 @@
-//! Bounds over all requests, as callers meet them.
+//! Limits over all requests, tested over HTTP.
 
 use deltaq::config::Settings;
 use deltaq::config::access::{TokenEntry, Verb};
@@ -14,21 +14,21 @@ fn bearer(name: &str) -> String {
     format!("Bearer {name}")
 }
 
-/// A poll that waits, or was refused: then with its answer.
+/// Sends a long poll. The poll may wait or be refused.
 async fn poll(service: &Service, name: &str) -> Client {
     let mut client = service.client().await;
     client.send_text("POST", POLL, &[("authorization", &bearer(name))], "").await;
     client
 }
 
-/// How many polls wait.
+/// The number of waiting polls.
 async fn waiters(service: &Service, name: &str) -> u64 {
-    let looked = service.client().await.call_as(name, "GET", "/v1/queues/idle", &Value::Null).await.ok();
-    looked["status"]["waiters"].as_u64().expect("a number")
+    let queue = service.client().await.call_as(name, "GET", "/v1/queues/idle", &Value::Null).await.ok();
+    queue["status"]["waiters"].as_u64().expect("a number")
 }
 
-/// Of so many polls that a token sends, those that wait; and how many were answered with 429.
-async fn refused(service: &Service, name: &str, polls: usize) -> (Vec<Client>, usize) {
+/// Sends polls with a token. Returns the waiting polls and the number of polls that were refused with 429.
+async fn send_polls(service: &Service, name: &str, polls: usize) -> (Vec<Client>, usize) {
     let (mut waiting, mut refused) = (Vec::new(), 0);
     for _ in 0..polls {
         let mut client = poll(service, name).await;
@@ -55,7 +55,7 @@ async fn refused(service: &Service, name: &str, polls: usize) -> (Vec<Client>, u
 }
 
 #[tokio::test]
-async fn one_token_leaves_room_for_the_next() {
+async fn one_token_leaves_permits_for_others() {
     let tokens: Vec<TokenEntry> =
         ["flood", "second", "third"].iter().map(|name| token(name, &Verb::ALL, "*")).collect();
     let service = Service::with(|settings| {
@@ -64,8 +64,8 @@ async fn one_token_leaves_room_for_the_next() {
     })
     .await;
     service.client().await.call_as("flood", "PUT", "/v1/queues/idle", &Value::Null).await.ok();
-    let (waiting, refused) = refused(&service, "flood", 40).await;
-    assert_eq!((waiting.len(), refused), (9, 31), "alone it gets three quarters");
+    let (waiting, refused) = send_polls(&service, "flood", 40).await;
+    assert_eq!((waiting.len(), refused), (9, 31), "a single token gets three quarters of the permits");
     let mut others = Vec::new();
     for name in ["second", "second", "third"] {
         others.push(poll(&service, name).await);
@@ -74,13 +74,13 @@ async fn one_token_leaves_room_for_the_next() {
     drop(others);
     drop(waiting);
     while waiters(&service, "flood").await != 0 {}
-    // Whose callers have left has all places again.
-    let (waiting, _) = self::refused(&service, "flood", 9).await;
+    // After its clients have disconnected, the token can use all its permits again.
+    let (waiting, _) = send_polls(&service, "flood", 9).await;
     assert_eq!(waiting.len(), 9);
 }
 
 #[tokio::test]
-async fn bodies_of_one_token_leave_room_for_those_of_the_next() {
+async fn bodies_of_one_token_leave_bytes_for_others() {
     let tokens: Vec<TokenEntry> =
         ["flood", "second"].iter().map(|name| token(name, &Verb::ALL, "*")).collect();
     let service = Service::with(|settings| {
@@ -95,15 +95,15 @@ async fn bodies_of_one_token_leave_room_for_those_of_the_next() {
         flood.send_bytes(format!("{head}{}", "x".repeat(800)).as_bytes()).await;
         floods.push(flood);
     }
-    // The flood is in when one of its own calls is refused.
+    // The flood has reached the limit when one of its own calls is refused.
     let object = |bytes: usize| json!({ "key": "a", "text": "x".repeat(bytes) });
     let mut client = service.client().await;
     while client.call_as("flood", "POST", "/v1/queues/b/add", &object(800)).await.status == 200 {}
     client.call_as("second", "POST", "/v1/queues/b/add", &object(800)).await.ok();
 }
 
-/// A server with two places for reads and sixteen megabytes of known objects.
-async fn with_large_answers(adapt: impl FnOnce(&mut Settings)) -> Service {
+/// A server with two permits for reads and 16 MB of known objects.
+async fn with_large_replies(adapt: impl FnOnce(&mut Settings)) -> Service {
     let service = Service::with(|settings| {
         settings.server.max_reads_in_flight = 2;
         adapt(settings);
@@ -116,11 +116,12 @@ async fn with_large_answers(adapt: impl FnOnce(&mut Settings)) -> Service {
     service
 }
 
-/// Two callers that have the heads of large answers and read no more. Those before them may still have their places.
+/// Two clients that have read the heads of large replies and stop reading. Earlier clients may still hold permits.
 async fn two_readers(service: &Service, accept: &str) -> [Client; 2] {
     [reader(service, accept).await, reader(service, accept).await]
 }
 
+/// A client that reads the head of a large reply and stops. Repeats the request while it is refused.
 async fn reader(service: &Service, accept: &str) -> Client {
     loop {
         let mut reader = service.client().await;
@@ -137,7 +138,7 @@ async fn reader(service: &Service, accept: &str) -> Client {
 
 #[tokio::test]
 async fn a_streamed_reply_keeps_its_permit_until_it_is_sent() {
-    let service = with_large_answers(|_| ()).await;
+    let service = with_large_replies(|_| ()).await;
     let readers = two_readers(&service, "application/x-ndjson").await;
     assert_eq!(service.get("/v1/info").await.problem("too-many-requests")["limit"], 2);
     drop(readers);
@@ -149,7 +150,7 @@ async fn the_bytes_of_a_large_reply_count_until_it_is_sent() {
     /// Two pages of 8 MiB and their documents, but not three.
     const LIMIT: usize = 20 << 20;
     const PAGE: &str = "/v1/queues/a/known?limit=5000";
-    let service = with_large_answers(|settings| settings.server.max_reply_bytes_in_flight = LIMIT).await;
+    let service = with_large_replies(|settings| settings.server.max_reply_bytes_in_flight = LIMIT).await;
     let readers = two_readers(&service, "application/json").await;
     service.get("/v1/info").await.ok();
     assert_eq!(service.get(PAGE).await.problem("too-many-requests")["limit"], LIMIT);
@@ -160,7 +161,7 @@ async fn the_bytes_of_a_large_reply_count_until_it_is_sent() {
 #[tokio::test]
 async fn an_unread_reply_times_out() {
     let short = |settings: &mut Settings| settings.server.idle_timeout = DurationText::from_us(100_000);
-    let service = with_large_answers(short).await;
+    let service = with_large_replies(short).await;
     for accept in ["application/x-ndjson", "application/json"] {
         let _readers = two_readers(&service, accept).await;
         while service.get("/v1/info").await.status != 200 {}
@@ -168,7 +169,7 @@ async fn an_unread_reply_times_out() {
 }
 
 #[tokio::test]
-async fn a_pop_that_is_refused_tells_what_was_settled() {
+async fn a_refused_pop_reports_the_settled_leases() {
     let service = Service::with(|settings| {
         settings.access.tokens = vec![TokenEntry { rate: Some(1), ..token("slow", &Verb::ALL, "*") }];
     })
@@ -185,7 +186,7 @@ async fn a_pop_that_is_refused_tells_what_was_settled() {
 #[tokio::test]
 async fn bodies_in_memory_are_bounded() {
     let service = Service::with(|settings| settings.server.max_body_bytes_in_flight = 15_000).await;
-    // An object counts beside the body that it is read from.
+    // An object counts in addition to the body that contains it.
     let object = |bytes: usize| json!({ "key": "a", "text": "x".repeat(bytes) }).to_string();
     let first = object(7_000);
     let (begun, rest) = first.split_at(6_500);
@@ -199,22 +200,22 @@ async fn bodies_in_memory_are_bounded() {
     slow.send_bytes(rest.as_bytes()).await;
     slow.reply().await.ok();
     service.post("/v1/queues/b/add", &second).await.ok();
-    // A caller that leaves gives back what it has sent.
-    let (gone, _refused) = half_sent(&service, &format!("{head}{begun}"), &second).await;
-    drop(gone);
+    // The bytes of a client that disconnects no longer count.
+    let (disconnected, _refused) = half_sent(&service, &format!("{head}{begun}"), &second).await;
+    drop(disconnected);
     while service.post("/v1/queues/b/add", &second).await.status != 200 {}
     let large = service.post("/v1/queues/c/add", &json!({ "key": "c", "text": "x".repeat(11_000) })).await;
     assert_eq!(large.problem("object-too-large")["limit"], 15_000);
 }
 
-/// A connection that has sent a part of a request whose bytes are counted by now, and what is said to another body,
-/// for which there is no room beside it.
+/// Sends a part of a request and waits until its bytes count. Returns its connection, and the refusal of another body that exceeds
+/// the limit together with the part.
 async fn half_sent(service: &Service, part: &str, other: &Value) -> (Client, Reply) {
     within(async {
         loop {
             let mut slow = service.client().await;
             slow.send_bytes(part.as_bytes()).await;
-            // It is refused itself if it comes while the other is in hand.
+            // The part itself is refused if it arrives while the other body counts.
             while slow.is_silent().await {
                 let reply = service.post("/v1/queues/b/add", other).await;
                 if reply.status != 200 {

@@ -1,8 +1,8 @@
-//! A naive model of a queue, written from the rules in `design.md` alone: plain maps and lists, clear rather than fast. The
-//! properties compare the engine with it.
+//! A naive model of a queue, written from the rules alone: plain maps and lists, clear rather than fast. The property tests compare
+//! the engine with it.
 //!
-//! The model has no events and no replay. It recounts instead of counting, and examines every key to find what is due. It shares with
-//! the engine the types of commands and settings, and the rule that each change takes one number.
+//! The model has no events and no replay. It keeps no counters: each read counts the keys anew, and `advance` examines every key for
+//! due deadlines. It shares with the engine the types of commands and settings, and the rule that each change takes one number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use deltaq::engine::rate_limit::BucketLevel;
 mod leases;
 mod produce;
 mod replace;
-mod sweeps;
+mod scans;
 
 pub(crate) use leases::{ModelExtended, ModelItem, ModelSettled};
 pub(crate) use produce::ModelCall;
 pub(crate) use replace::{ModelReplace, ModelReplaced, Step};
-pub(crate) use sweeps::ModelSweep;
+pub(crate) use scans::ModelScan;
 
 /// Microseconds.
 pub(crate) type Micros = u64;
 /// A key, by its text.
 pub(crate) type Name = &'static str;
-/// A source, or none.
-pub(crate) type Who = Option<&'static str>;
+/// The optional name of a source, worker or pop.
+pub(crate) type Label = Option<&'static str>;
 
-/// The objects of the tests: a text, and a number that equal contents share.
+/// The objects of the tests: a text, and a number that is the same for equal contents.
 pub(crate) const OBJECTS: [(&str, u8); 8] = [
     (r#"{"v":1}"#, 0),
     (r#"{"v":1.0}"#, 1),
@@ -43,13 +43,13 @@ pub(crate) const OBJECTS: [(&str, u8); 8] = [
 ];
 
 /// An index into [`OBJECTS`].
-pub(crate) type Thing = u8;
+pub(crate) type Content = u8;
 
-pub(crate) fn bytes_of(thing: Thing) -> usize {
-    OBJECTS[usize::from(thing)].0.len()
+pub(crate) fn bytes_of(content: Content) -> usize {
+    OBJECTS[usize::from(content)].0.len()
 }
 
-fn same_content(a: Thing, b: Thing) -> bool {
+fn same_content(a: Content, b: Content) -> bool {
     OBJECTS[usize::from(a)].1 == OBJECTS[usize::from(b)].1
 }
 
@@ -59,11 +59,11 @@ pub(crate) type Traced = Option<u8>;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelDelta {
     pub(crate) kind: DeltaKind,
-    pub(crate) thing: Thing,
+    pub(crate) content: Content,
     pub(crate) rv: u64,
     pub(crate) queued_at: Micros,
-    pub(crate) source: Who,
-    pub(crate) owner: Who,
+    pub(crate) source: Label,
+    pub(crate) owner: Label,
     pub(crate) final_state_unknown: bool,
     pub(crate) coalesced: u32,
     pub(crate) trace: Traced,
@@ -77,14 +77,14 @@ impl ModelDelta {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ModelKnown {
-    pub(crate) thing: Thing,
+    pub(crate) content: Content,
     pub(crate) rv: u64,
-    pub(crate) owner: Who,
+    pub(crate) owner: Label,
 }
 
 /// A position in the ready queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Turn {
+pub(crate) struct ReadyPosition {
     pub(crate) rv: u64,
     pub(crate) since: Micros,
     pub(crate) added: Micros,
@@ -105,7 +105,7 @@ pub(crate) struct ModelLease {
     pub(crate) length: Micros,
     pub(crate) worker: Option<&'static str>,
     pub(crate) pop_id: Option<&'static str>,
-    pub(crate) former: Turn,
+    pub(crate) former: ReadyPosition,
     pub(crate) dropped_delay: Option<Delay>,
     /// When the first new change arrived that makes the key ready once the lease is settled.
     pub(crate) new_change: Option<Micros>,
@@ -115,7 +115,7 @@ pub(crate) struct ModelLease {
 pub(crate) enum Place {
     #[default]
     Idle,
-    Ready(Turn),
+    Ready(ReadyPosition),
     Leased(ModelLease),
     Parked,
 }
@@ -131,9 +131,9 @@ pub(crate) struct Item {
     pub(crate) failures: u32,
     pub(crate) attempt: u32,
     pub(crate) last_error: Option<Arc<str>>,
-    pub(crate) mark: Option<u64>,
-    /// Mode keys: since when an otherwise unused key has kept its failures.
-    pub(crate) memory: Option<(Micros, u64)>,
+    pub(crate) initial_pending: Option<u64>,
+    /// Mode keys: the expiry of the failures of an otherwise unused key, and the number of its event.
+    pub(crate) failure_expiry: Option<(Micros, u64)>,
 }
 
 impl Item {
@@ -163,8 +163,8 @@ impl Item {
     }
 
     /// The newest object: waiting, else leased, else known.
-    fn newest_thing(&self) -> Option<Thing> {
-        self.newest_delta().map(|delta| delta.thing).or(self.known.map(|known| known.thing))
+    fn newest_content(&self) -> Option<Content> {
+        self.newest_delta().map(|delta| delta.content).or(self.known.map(|known| known.content))
     }
 
     /// Whether the newest state is a deletion.
@@ -172,14 +172,14 @@ impl Item {
         self.newest_delta().is_some_and(ModelDelta::is_deleted)
     }
 
-    pub(crate) fn owner(&self) -> Who {
+    pub(crate) fn owner(&self) -> Label {
         match self.newest_delta() {
             Some(delta) => delta.owner,
             None => self.known.and_then(|known| known.owner),
         }
     }
 
-    fn set_owner(&mut self, owner: Who) {
+    fn set_owner(&mut self, owner: Label) {
         if let Some(delta) = self.waiting.last_mut() {
             delta.owner = owner;
         } else if let Some(delta) = self.leased.last_mut() {
@@ -211,7 +211,7 @@ pub(crate) enum Refused {
 /// The latest Replace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LastReplace {
-    pub(crate) source: Who,
+    pub(crate) source: Label,
     pub(crate) counts: ModelReplaced,
     pub(crate) started: Micros,
     pub(crate) ended: Option<Micros>,
@@ -234,13 +234,13 @@ pub(crate) struct Model {
     pub(crate) items: BTreeMap<Name, Item>,
     pub(crate) outcomes: BTreeMap<u64, Outcome>,
     /// Accepted Replaces that have not ended, in order.
-    pub(crate) runs: Vec<replace::Run>,
+    pub(crate) jobs: Vec<replace::ReplaceJob>,
     pub(crate) committed: u64,
     bucket: Option<BucketLevel>,
     pub(crate) next_resync: Option<Micros>,
     pub(crate) resync_due: bool,
     pub(crate) last_replace: Option<LastReplace>,
-    /// The names of the rules that were reached.
+    /// How often each rule was reached, by name.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
 
@@ -258,7 +258,7 @@ impl Model {
             aborted: false,
             items: BTreeMap::new(),
             outcomes: BTreeMap::new(),
-            runs: Vec::new(),
+            jobs: Vec::new(),
             committed: u64::MAX,
             bucket: None,
             next_resync,
@@ -305,26 +305,26 @@ impl Model {
         let (rv, at) = (self.rv, self.last_at);
         let Some(item) = self.items.get_mut(key) else { return };
         if item.failures > 0 && item.place == Place::Idle && item.delay.is_none() && item.waiting.is_empty() {
-            item.memory.get_or_insert((at + 86_400_000_000, rv));
+            item.failure_expiry.get_or_insert((at + 86_400_000_000, rv));
         } else {
-            item.memory = None;
+            item.failure_expiry = None;
         }
         if !item.is_held() && item.failures == 0 {
             self.items.remove(key);
         }
     }
 
-    // What can be read.
+    // Reads.
 
     pub(crate) fn ready(&self) -> Vec<Name> {
-        let mut line: Vec<(u64, Name)> = Vec::new();
+        let mut ready: Vec<(u64, Name)> = Vec::new();
         for (key, item) in &self.items {
-            if let Place::Ready(turn) = item.place {
-                line.push((turn.rv, key));
+            if let Place::Ready(position) = item.place {
+                ready.push((position.rv, key));
             }
         }
-        line.sort_unstable();
-        line.into_iter().map(|(_, key)| key).collect()
+        ready.sort_unstable();
+        ready.into_iter().map(|(_, key)| key).collect()
     }
 
     pub(crate) fn parked(&self) -> Vec<Name> {
@@ -341,12 +341,12 @@ impl Model {
     }
 
     pub(crate) fn initial_remaining(&self) -> usize {
-        self.count(|item| item.mark.is_some())
+        self.count(|item| item.initial_pending.is_some())
     }
 
     pub(crate) fn has_synced(&self) -> bool {
-        let first_runs = self.runs.iter().any(replace::Run::waits_for_initial_list);
-        self.populated && !first_runs && !self.aborted && self.initial_remaining() == 0
+        let is_first_running = self.jobs.iter().any(replace::ReplaceJob::waits_for_initial_list);
+        self.populated && !is_first_running && !self.aborted && self.initial_remaining() == 0
     }
 
     pub(crate) fn is_drained(&self) -> bool {
@@ -358,7 +358,7 @@ impl Model {
 
     // Time.
 
-    /// Lets everything happen that is due, in order of time.
+    /// Processes all due expiries, delays and failure expiries in order of time.
     pub(crate) fn advance(&mut self, now: Micros) -> Micros {
         let now = now.max(self.last_at);
         while let Some((time, class, _, key)) = self.next_due() {
@@ -367,11 +367,11 @@ impl Model {
             }
             match class {
                 0 => self.expire(key),
-                1 => self.fire(key, time),
-                _ => self.forget_in_time(key, time),
+                1 => self.delay_elapses(key, time),
+                _ => self.expire_failures(key, time),
             }
         }
-        // One Resync is as good as many.
+        // One Resync replaces all missed ones.
         if self.next_resync.is_some_and(|due| due <= now) {
             self.event(now);
             self.next_resync = self.config.resync_period.map(|period| now + micros(period));
@@ -381,7 +381,7 @@ impl Model {
         now
     }
 
-    /// What happens next by itself: its time; 0 for a lease, 1 for a delay, 2 for the expiry of a failure count; its number; its key.
+    /// The next deadline: its time; 0 for a lease, 1 for a delay, 2 for the expiry of a failure count; its number; its key.
     pub(crate) fn next_due(&self) -> Option<(Micros, u8, u64, Name)> {
         let mut next: Vec<(Micros, u8, u64, Name)> = Vec::new();
         for (key, item) in &self.items {
@@ -395,14 +395,14 @@ impl Model {
             {
                 next.push((delay.due, 1, delay.rv, key));
             }
-            if let Some((until, rv)) = item.memory {
+            if let Some((until, rv)) = item.failure_expiry {
                 next.push((until, 2, rv, key));
             }
         }
         next.into_iter().min()
     }
 
-    fn fire(&mut self, key: Name, due: Micros) {
+    fn delay_elapses(&mut self, key: Name, due: Micros) {
         let stamp = self.event(due);
         let keys_mode = self.is_keys();
         let item = self.item(key);
@@ -413,18 +413,18 @@ impl Model {
         }
         self.tidy(key);
         self.hit(match (leased, ready) {
-            (true, _) => "a delay fires during a lease",
-            (_, true) => "a delay fires beside ready",
-            _ => "a delay fires",
+            (true, _) => "a delay elapses during a lease",
+            (_, true) => "a delay of a ready key elapses",
+            _ => "a delay elapses",
         });
     }
 
-    fn forget_in_time(&mut self, key: Name, until: Micros) {
+    fn expire_failures(&mut self, key: Name, until: Micros) {
         self.event(until);
         self.item(key).failures = 0;
         self.item(key).last_error = None;
         self.tidy(key);
-        self.hit("failures are forgotten after a day");
+        self.hit("failures expire after a day");
     }
 
     // Settings.
@@ -432,7 +432,7 @@ impl Model {
     pub(crate) fn configure(&mut self, now: Micros, config: &Config) -> Result<(), Refused> {
         let now = self.advance(now);
         let (old, new) = (&self.config, config);
-        if !self.held().is_empty() || !self.runs.is_empty() {
+        if !self.held().is_empty() || !self.jobs.is_empty() {
             let differs = [
                 (old.mode != new.mode, "mode"),
                 (old.key != new.key, "key"),
@@ -481,7 +481,7 @@ impl Model {
                     self.item(key).last_error = None;
                 }
                 self.tidy(key);
-                self.hit("failures are forgotten by hand");
+                self.hit("a forget resets failures");
                 count += 1;
             }
         }
@@ -501,13 +501,13 @@ impl Item {
     /// A new change: an idle or parked key becomes ready, a ready key keeps its position, a leased key becomes ready when it is settled.
     fn wake(&mut self, (rv, at): (u64, Micros)) {
         match &mut self.place {
-            Place::Idle => self.place = Place::Ready(Turn { rv, since: at, added: at }),
+            Place::Idle => self.place = Place::Ready(ReadyPosition { rv, since: at, added: at }),
             Place::Ready(_) => {}
             Place::Leased(lease) => {
                 lease.new_change.get_or_insert(at);
             }
             Place::Parked => {
-                self.place = Place::Ready(Turn { rv, since: at, added: at });
+                self.place = Place::Ready(ReadyPosition { rv, since: at, added: at });
                 self.failures = 0;
             }
         }

@@ -1,4 +1,4 @@
-//! A registry over a journal in memory, without HTTP: the service as tests of commits, faults and restarts use it.
+//! A registry and a journal without HTTP, for tests of commits, faults and restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,32 +31,32 @@ pub(crate) struct Node {
     pub(crate) writing: JoinHandle<()>,
 }
 
-/// Loads the contents of `memory` and runs; a checkpoint begins after `growth_bytes_min`.
+/// Loads the contents of `memory` and starts a node. A checkpoint begins when the journal has grown by `growth_bytes_min`.
 pub(crate) async fn start(
     memory: &FakeStore,
     clock: &Clock,
     shutdown: &Shutdown,
     growth_bytes_min: u64,
 ) -> Result<Arc<Registry>, recovery::Error> {
-    let pace = WriterOptions { growth_bytes_min, ..WriterOptions::default() };
-    let node = start_on(memory.clone(), memory.opening(), clock, shutdown, pace).await?;
+    let options = WriterOptions { growth_bytes_min, ..WriterOptions::default() };
+    let node = start_on(memory.clone(), memory.opening(), clock, shutdown, options).await?;
     Ok(node.registry)
 }
 
-/// Loads the contents of a store and runs.
+/// Loads the contents of a store and starts a node.
 pub(crate) async fn start_on<S: Store + Reader + Clone>(
     store: S,
     opening: Opening,
     clock: &Clock,
     shutdown: &Shutdown,
-    pace: WriterOptions,
+    options: WriterOptions,
 ) -> Result<Node, recovery::Error> {
     let reader: Arc<dyn Reader> = Arc::new(store.clone());
     let opened = (store, reader, opening);
     let unclean = !opening.clean;
     let cut = shutdown.cut().clone();
     let (journal, writer, contents) =
-        writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, pace).await?;
+        writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, options).await?;
     let writing = shutdown.spawn_last("journal writer", writer.run());
     let limits = Limits { auto_create: true, max_queues: 100, max_waiters: 100 };
     let metrics = Metrics::new(100).expect("metrics");

@@ -1,7 +1,7 @@
-//! Random commands run on the engine and on the naive model: both give the same results and the same state after every command, no
-//! invariant is violated, and the events alone give the same state again.
+//! Runs random commands on the engine and on the naive model. After every command, results and state agree, all invariants hold, and
+//! the events alone rebuild the same state.
 //!
-//! `DELTAQ_PROPERTY_SEED` runs other cases, `DELTAQ_PROPERTY_COMMANDS` sets their number. A failing case is shrunk and printed as the
+//! `DELTAQ_PROPERTY_SEED` selects other cases, `DELTAQ_PROPERTY_COMMANDS` sets their number. A failing case is shrunk and printed as the
 //! text of a test that pins it.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ mod script;
 pub(crate) mod store;
 mod world;
 
-use script::{Author, Setup, Step};
+use script::{Generator, Setup, Step};
 use world::{Difference, World};
 
 const SEED: u64 = 20_261_121;
@@ -41,7 +41,7 @@ fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, Stri
     Ok(())
 }
 
-/// The result of a step; a panic is a difference, too.
+/// The result of a step. A panic counts as a difference.
 fn caught(step: impl FnOnce() -> Result<(), Difference>) -> Result<(), Difference> {
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -52,7 +52,7 @@ fn caught(step: impl FnOnce() -> Result<(), Difference>) -> Result<(), Differenc
 /// Removes the steps that the failure does not need.
 fn shrink<T: Clone>(steps: &[T], fails: impl Fn(&[T]) -> Option<(usize, Difference)>) -> (Vec<T>, String) {
     let mut steps = steps.to_vec();
-    let mut failure = String::from("it does not fail again");
+    let mut failure = String::from("the failure does not repeat");
     let mut chunk = steps.len();
     while chunk > 0 {
         let mut at = 0;
@@ -89,8 +89,8 @@ fn check(mode: Mode, seed: u64, commands: u64) -> Hits {
         let case = seeds.u64(..);
         let mut rng = Rng::with_seed(case);
         let setup = Setup::random(&mut rng, mode);
-        let mut author = Author::new(rng, mode);
-        let steps: Vec<Step> = (0..STEPS_PER_CASE).map(|_| author.step()).collect();
+        let mut generator = Generator::new(rng, mode);
+        let steps: Vec<Step> = (0..STEPS_PER_CASE).map(|_| generator.step()).collect();
         if let Err((index, difference)) = run(setup, &steps, &mut hits) {
             let fails = |steps: &[Step]| run(setup, steps, &mut Hits::new()).err();
             let (steps, shrunk) = shrink(&steps[..=index], fails);
@@ -104,7 +104,7 @@ fn check(mode: Mode, seed: u64, commands: u64) -> Hits {
     hits
 }
 
-#[expect(clippy::disallowed_methods, reason = "the knobs of a test are no settings of the service")]
+#[expect(clippy::disallowed_methods, reason = "the variables of a test are not settings of the service")]
 fn knob(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -116,106 +116,110 @@ fn check_mode(mode: Mode, rules: &[&str]) {
     for (rule, count) in &hits {
         println!("{count:>9}  {rule}");
     }
-    // A short run need not come across everything.
+    // A short run may miss some rules.
     let missed: Vec<&&str> = rules.iter().filter(|rule| !hits.contains_key(**rule)).collect();
     assert!(missed.is_empty() || commands < COMMANDS, "never hit in mode {mode:?}: {missed:?}");
 }
 
-/// What the random commands must reach, or the properties would say nothing about it.
+/// Rules that the random commands must reach in every mode. A rule that is never reached is not tested.
 const RULES: &[&str] = &[
-    "a delay fires",
-    "a delay fires beside ready",
-    "a delay fires during a lease",
+    "a delay elapses",
+    "a delay of a ready key elapses",
+    "a delay elapses during a lease",
     "a lease expires",
-    "a lease gets its length again",
-    "a lease is given back",
+    "a restart renews a lease",
+    "an undelivered lease is returned",
     "a pop is repeated by its id",
     "a pop of a closed and drained queue",
     "a pop of a paused queue",
     "a settle is repeated",
     "a settle of a stale lease",
     "ack with a new change: to the tail",
-    "ack with nothing newer",
+    "ack without newer deltas",
     "an extension",
     "crash",
     "discard",
-    "failed too often with delayed new change: delayed",
-    "failed too often: parked",
-    "failed with delayed new change: the earlier of both",
-    "failed with a new change: to the tail",
-    "failed with no delay: to the tail",
-    "failed: waits for the rate limiter or the delay",
-    "failures are forgotten by hand",
+    "too many failures with a delayed new change: delayed",
+    "too many failures: parked",
+    "failure with a delayed new change: the earlier of both",
+    "failure with a new change: to the tail",
+    "failure without a wait: to the tail",
+    "failure: backoff or delay",
+    "a forget resets failures",
     "max_keys refuses",
-    "purge behind a lease",
+    "purge of a leased key",
     "purge drops a key",
     "redrive",
     "reject with a new change",
     "release",
-    "the rate limiters are asked",
+    "the rate limiters are used",
     "the resync timer fires",
 ];
 
-/// The same for the modes with objects.
+/// Rules that the random commands must reach in the modes with objects.
 const OBJECT_RULES: &[&str] = &[
-    "Delete of a key whose lease deletes it",
+    "Delete of a key whose leased deltas end with Deleted",
     "Delete of an absent key",
     "Replace deletes a key",
     "Replace deletes a leased key",
-    "Replace leaves a key that is deleted already",
-    "Replace leaves an unchanged object",
+    "Replace ignores a deleted key",
+    "Replace skips an unchanged object",
     "Replace of a leased key",
-    "Replace skips a key that was called",
-    "Replace takes a key over",
+    "Replace skips a key with a newer call",
+    "Replace takes over a key",
     "Resync delivers a key",
-    "Resync passes a key that is busy",
-    "a Replace fits in exactly counted room",
-    "a call takes a key over",
+    "Resync skips a busy key",
+    "a Replace fits after an exact count of its keys",
+    "a call takes over a key",
     "a dry run",
     "a dry run is refused",
     "a later Replace is aborted",
     "a skipped key is taken over",
-    "ack ends the mark",
-    "ack leaves the mark of a newer delta",
-    "ack with delayed new change",
-    "an ignored Delete populates",
+    "ack completes a key of the initial list",
+    "ack leaves a key of the initial list pending",
+    "ack with a delayed new change",
+    "an ignored Delete populates the queue",
     "an unchanged key is taken over",
-    "delayed new change behind a lease",
+    "delayed new change during a lease",
     "delayed new change for a delayed key",
     "delayed new change for a key in backoff",
     "delayed new change for a parked key",
     "delayed new change for a ready key",
-    "failed too often: parked, without its mark",
-    "handing out drops a delay",
+    "too many failures: parked, leaves the initial list",
+    "delivery drops a delay",
     "max_bytes ends a pop",
     "max_keys refuses a Replace",
-    "newer deltas at the seam",
-    "new change behind a lease",
+    "deltas return before newer ones",
+    "new change during a lease",
     "new change for a delayed key",
     "new change for a key in backoff",
     "new change for a parked key",
-    "of two deletions the newer stays",
-    "of two deletions the older stays",
-    "purge drops a key with its mark",
-    "purge leaves what came in while it runs",
-    "reserved room refuses",
+    "dedup keeps the newer deletion",
+    "dedup keeps the older deletion",
+    "purge drops a pending key of the initial list",
+    "purge keeps a later change",
+    "reserved capacity refuses",
     "seed",
     "seed is refused",
     "the first Replace is aborted",
     "the first Replace starts",
-    "the guard refuses",
-    "the initial list marks a key",
+    "a deletion limit refuses",
+    "the first Replace adds a pending key",
 ];
 
 #[test]
 fn engine_and_model_agree_in_mode_delta() {
-    let own = ["the cap merges", "the cap merges what comes back"];
+    let own = ["the cap merges", "the cap merges returned deltas"];
     check_mode(Mode::Delta, &[RULES, OBJECT_RULES, &own].concat());
 }
 
 #[test]
 fn engine_and_model_agree_in_mode_latest() {
-    let own = ["mode latest drops an unseen key", "Replace drops an unseen key", "Deleted at the seam"];
+    let own = [
+        "mode latest drops an unseen key",
+        "Replace drops an unseen key",
+        "adjacent deletions after a return",
+    ];
     check_mode(Mode::Latest, &[RULES, OBJECT_RULES, &own].concat());
 }
 
@@ -227,12 +231,12 @@ fn engine_and_model_agree_in_mode_keys() {
         "Add of a dirty key",
         "Add of a parked key",
         "AddAfter",
-        "AddAfter beside ready",
+        "AddAfter of a ready key",
         "AddAfter during a lease",
         "AddRateLimited",
         "a closed queue counts an ignored AddRateLimited",
         "a closed queue of mode keys ignores an add",
-        "failures are forgotten after a day",
+        "failures expire after a day",
     ];
     check_mode(Mode::Keys, &[RULES, &own].concat());
 }

@@ -1,6 +1,6 @@
-//! A named test for each rule of the engine that client-go does not have.
+//! One named test for each rule of the engine that client-go does not have.
 //!
-//! Each step also checks every invariant, and that the events alone give the same state.
+//! Each step also checks all invariants, and that the events alone rebuild the same state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,20 +32,20 @@ mod recovery;
 mod replace;
 mod synced;
 
-/// The time at the beginning.
+/// The initial time.
 const START_MS: u64 = 1_000_000;
 
-/// A queue with a clock, and a twin that only gets the events.
+/// A queue with a clock, and a second queue that is rebuilt from the events.
 struct Fixture {
     queue: Queue,
-    twin: Queue,
+    rebuilt: Queue,
     events: Vec<Event>,
     counters: Counters,
     resyncs_due: usize,
     now_ms: u64,
 }
 
-/// A backoff of 100 ms that doubles, parking after three failures, leases of 10 s.
+/// A configuration with exponential backoff from 100 ms, parking after three failures, and leases of 10 s.
 fn config(change: impl FnOnce(&mut Config)) -> Arc<Config> {
     let exponential = ItemExponential { base: ms(100), max: ms(60_000) };
     let mut config = Config {
@@ -138,12 +138,12 @@ fn replaced(counts: [u64; 5]) -> [(&'static str, u64); 5] {
     ]
 }
 
-fn counts(answer: &Replaced) -> [(&'static str, u64); 5] {
-    let counts = answer.counts;
+fn counts(result: &Replaced) -> [(&'static str, u64); 5] {
+    let counts = result.counts;
     replaced([counts.replaced, counts.deleted, counts.unchanged, counts.skipped, counts.taken_over])
 }
 
-/// A delta as `Updated 2`; `?` marks a final state that is unknown, `+n` what was merged into it.
+/// A delta as text, such as `Updated 2`. `?` stands for an unknown final state, and `+n` for `n` merged deltas.
 fn delta_text(delta: &Delta) -> String {
     let version = delta.object.as_str().trim_start_matches(r#"{"v":"#).trim_end_matches('}');
     let unknown = if delta.final_state_unknown { "?" } else { "" };
@@ -170,7 +170,7 @@ impl Fixture {
         let start = Time::from_micros(now_ms * 1_000);
         Self {
             queue: Queue::new(config.clone(), 0, start),
-            twin: Queue::new(config, 0, start),
+            rebuilt: Queue::new(config, 0, start),
             events: Vec::new(),
             counters: Counters::default(),
             resyncs_due: 0,
@@ -182,24 +182,24 @@ impl Fixture {
         Time::from_micros(self.now_ms * 1_000)
     }
 
-    /// Called after each command: commits the events, checks the invariants, and compares the twin.
-    fn settle_down(&mut self) {
+    /// Commits the events of a command, checks the invariants, and compares the rebuilt queue.
+    fn commit_and_check(&mut self) {
         self.queue.set_committed(self.queue.resource_version());
         let effects = self.queue.take_effects();
         self.counters.add(&effects.counters);
         self.resyncs_due += usize::from(effects.resync_due);
         for event in effects.events {
-            self.twin.apply(&event);
+            self.rebuilt.apply(&event);
             self.events.push(event);
         }
         assert_eq!(self.queue.check(), Ok(()));
-        assert_eq!(self.queue.image(), self.twin.image(), "the events give another state");
+        assert_eq!(self.queue.image(), self.rebuilt.image(), "the state rebuilt from the events differs");
     }
 
     fn wait(&mut self, millis: u64) {
         self.now_ms += millis;
         self.queue.advance(self.now());
-        self.settle_down();
+        self.commit_and_check();
     }
 
     /// Restarts the process after a crash.
@@ -210,39 +210,39 @@ impl Fixture {
         }
         self.queue = rebuilt;
         self.queue.recover(self.now(), true);
-        self.settle_down();
+        self.commit_and_check();
     }
 
     // Producing.
 
     fn produce(&mut self, calls: impl IntoIterator<Item = ProduceCall>) -> Result<Produced, Refusal> {
         let calls: Vec<Call> = calls.into_iter().map(|call| call.0).collect();
-        let answer = self.queue.produce(self.now(), &calls);
-        self.settle_down();
-        answer
+        let result = self.queue.produce(self.now(), &calls);
+        self.commit_and_check();
+        result
     }
 
     /// Makes one call; returns whether it queued a delta.
     fn call(&mut self, call: ProduceCall) -> bool {
-        self.produce([call]).expect("it is no refusal").queued == 1
+        self.produce([call]).expect("no refusal").queued == 1
     }
 
     fn accept(&mut self, list: Replace) -> ReplaceId {
         let id = self.queue.accept_replace(self.now(), list).expect("the list is accepted");
-        self.settle_down();
+        self.commit_and_check();
         id
     }
 
     fn step(&mut self, id: ReplaceId) -> Result<Progress<Replaced>, Refusal> {
         let progress = self.queue.replace_step(self.now(), id, 1);
-        self.settle_down();
+        self.commit_and_check();
         progress
     }
 
     fn finish(&mut self, id: ReplaceId) -> Result<Replaced, Refusal> {
         loop {
             match self.step(id)? {
-                Progress::Done(answer) => return Ok(answer),
+                Progress::Done(result) => return Ok(result),
                 Progress::More => {}
                 Progress::Compare(pairs) => pairs.run(),
                 Progress::NotYet => panic!("another Replace has to end first"),
@@ -258,18 +258,18 @@ impl Fixture {
     fn resync(&mut self) -> u64 {
         let (now, mut cursor) = (self.now(), ScanCursor::default());
         let progress = self.queue.resync_step(now, &mut cursor, usize::MAX);
-        self.settle_down();
+        self.commit_and_check();
         match progress {
-            Ok(Progress::Done(answer)) => answer.queued,
-            other => panic!("a Resync in one go: {other:?}"),
+            Ok(Progress::Done(result)) => result.queued,
+            other => panic!("the Resync did not complete: {other:?}"),
         }
     }
 
     fn seed(&mut self, items: &[(&str, u32)]) {
         let seeds: Vec<_> = items.iter().map(|(name, version)| (key(name), object(*version), None)).collect();
-        self.queue.check_seed(&seeds).expect("nothing waits");
+        self.queue.check_seed(&seeds).expect("the queue can be seeded");
         self.queue.seed_step(self.now(), seeds);
-        self.settle_down();
+        self.commit_and_check();
     }
 
     // Consuming.
@@ -279,7 +279,7 @@ impl Fixture {
         let mut pop = Pop { max: 1, max_bytes: usize::MAX, lease, worker, id, with_known: false };
         change(&mut pop);
         let items = self.queue.pop(self.now(), &pop);
-        self.settle_down();
+        self.commit_and_check();
         items
     }
 
@@ -295,7 +295,7 @@ impl Fixture {
 
     fn settle(&mut self, token: Token, how: How) -> Settled {
         let settled = self.queue.settle(self.now(), &[Settle { token, how }]);
-        self.settle_down();
+        self.commit_and_check();
         settled[0]
     }
 
@@ -314,15 +314,15 @@ impl Fixture {
 
     fn extend(&mut self, item: &Item, millis: u64) -> Extended {
         let extended = self.queue.extend(self.now(), &[item.token], Some(ms(millis)));
-        self.settle_down();
+        self.commit_and_check();
         extended[0]
     }
 
     fn purge(&mut self) -> Purged {
         let (now, mut cursor) = (self.now(), ScanCursor::default());
         let progress = self.queue.purge_step(now, &mut cursor, usize::MAX);
-        self.settle_down();
-        let Progress::Done(purged) = progress else { panic!("a purge in one go") };
+        self.commit_and_check();
+        let Progress::Done(purged) = progress else { panic!("the purge did not complete") };
         purged
     }
 
@@ -331,21 +331,21 @@ impl Fixture {
         let (now, mut cursor) = (self.now(), ScanCursor::default());
         let mut keys = keys.map(Vec::into_iter);
         let progress = self.queue.redrive_step(now, keys.as_mut(), &mut cursor, usize::MAX);
-        self.settle_down();
-        let Progress::Done(count) = progress else { panic!("a redrive in one go") };
+        self.commit_and_check();
+        let Progress::Done(count) = progress else { panic!("the redrive did not complete") };
         count
     }
 
     fn discard(&mut self) -> u64 {
         let (now, mut cursor) = (self.now(), ScanCursor::default());
         let progress = self.queue.discard_step(now, None, &mut cursor, usize::MAX);
-        self.settle_down();
-        let Progress::Done(count) = progress else { panic!("a discard in one go") };
+        self.commit_and_check();
+        let Progress::Done(count) = progress else { panic!("the discard did not complete") };
         count
     }
 
     /// Makes a key known: delivers and acknowledges it.
-    fn know(&mut self, call: ProduceCall) {
+    fn make_known(&mut self, call: ProduceCall) {
         self.call(call);
         let item = self.pop();
         self.ack(&item);

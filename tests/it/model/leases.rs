@@ -6,9 +6,10 @@ use std::time::Duration;
 use deltaq::engine::command::{How, Outcome};
 use deltaq::engine::time::Time;
 
-use super::produce::{cap, put_back};
+use super::produce::{cap, return_deltas};
 use super::{
-    Item, Micros, Model, ModelDelta, ModelKnown, ModelLease, Name, Place, Refused, Turn, bytes_of, micros,
+    Item, Micros, Model, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition, Refused, bytes_of,
+    micros,
 };
 
 /// A delivered key.
@@ -55,7 +56,7 @@ impl Model {
         self.items.iter().find(|(_, item)| holds(item)).map(|(key, _)| *key)
     }
 
-    /// How long a key waits after its failure number `failures`.
+    /// The backoff of a key after its failure number `failures`.
     pub(super) fn backoff(&self, key: Name, failures: u32, now: Micros) -> Micros {
         let limiter = &self.config.rate_limiter;
         if limiter.bucket.is_some() || limiter.jitter > 0.0 {
@@ -75,10 +76,10 @@ impl Model {
         limiter.max_wait.map_or(wait, |max| wait.min(micros(max)))
     }
 
-    /// Each use of the rate limiters takes a token out of the bucket that all keys share.
+    /// Takes a token from the bucket of the rate limiters, which all keys share.
     pub(super) fn take_token(&mut self, at: Micros) {
         self.bucket = self.config.rate_limiter.wait("", 1, self.bucket, Time::from_micros(at)).1;
-        self.hit("the rate limiters are asked");
+        self.hit("the rate limiters are used");
     }
 
     pub(crate) fn pop(
@@ -102,7 +103,8 @@ impl Model {
             again.sort_unstable();
             if !again.is_empty() {
                 self.hit("a pop is repeated by its id");
-                let again = again.into_iter().map(|(_, key)| ModelItem { waited: 0, ..self.handed_out(key) });
+                let again =
+                    again.into_iter().map(|(_, key)| ModelItem { waited: 0, ..self.delivered_item(key) });
                 return Ok(again.map(|item| item.with_known(with_known)).collect());
             }
         }
@@ -118,8 +120,8 @@ impl Model {
         let mut left = max_bytes;
         for key in self.ready() {
             let item = &self.items[key];
-            let known = item.known.filter(|_| with_known).map_or(0, |known| bytes_of(known.thing));
-            let size = known + item.waiting.iter().map(|delta| bytes_of(delta.thing)).sum::<usize>();
+            let known = item.known.filter(|_| with_known).map_or(0, |known| bytes_of(known.content));
+            let size = known + item.waiting.iter().map(|delta| bytes_of(delta.content)).sum::<usize>();
             if items.len() == max || (!items.is_empty() && size > left) {
                 if items.len() < max {
                     self.hit("max_bytes ends a pop");
@@ -128,7 +130,7 @@ impl Model {
             }
             left = left.saturating_sub(size);
             self.lease(now, key, lease, worker, id);
-            items.push(self.handed_out(key).with_known(with_known));
+            items.push(self.delivered_item(key).with_known(with_known));
         }
         Ok(items)
     }
@@ -155,12 +157,12 @@ impl Model {
         item.place = Place::Leased(lease);
         self.tidy(key);
         if dropped_delay.is_some() {
-            self.hit("handing out drops a delay");
+            self.hit("delivery drops a delay");
         }
     }
 
-    /// A leased key, as its worker sees it.
-    fn handed_out(&self, key: Name) -> ModelItem {
+    /// A leased key in the form that its worker gets.
+    fn delivered_item(&self, key: Name) -> ModelItem {
         let item = &self.items[key];
         let lease = item.lease().expect("the key was delivered");
         ModelItem {
@@ -169,7 +171,7 @@ impl Model {
             deadline: lease.deadline,
             attempt: item.attempt,
             failures: item.failures,
-            is_in_initial_list: item.mark.is_some() || !self.populated,
+            is_in_initial_list: item.initial_pending.is_some() || !self.populated,
             deltas: item.leased.clone(),
             known: item.known,
             waited: lease.since.saturating_sub(lease.former.added),
@@ -213,7 +215,7 @@ impl Model {
         ModelSettled::Ok { worked: at.saturating_sub(since) }
     }
 
-    /// Ends the lease; the leased deltas are applied to the known objects.
+    /// Ends the lease and applies the leased deltas to the known object.
     fn ack(&mut self, key: Name, stamp: (u64, Micros), forget: bool) {
         let store = self.config.known_objects;
         let item = self.item(key);
@@ -222,27 +224,34 @@ impl Model {
             if !store || delta.is_deleted() {
                 item.known = None;
             } else {
-                item.known = Some(ModelKnown { thing: delta.thing, rv: stamp.0, owner: delta.owner });
+                item.known = Some(ModelKnown { content: delta.content, rv: stamp.0, owner: delta.owner });
             }
         }
-        let (marked, covered) = (item.mark.is_some(), item.mark.is_some_and(|mark| mark < lease.token));
-        item.mark = item.mark.filter(|_| !covered);
+        let (was_initial, covered) = (
+            item.initial_pending.is_some(),
+            item.initial_pending.is_some_and(|initial_pending| initial_pending < lease.token),
+        );
+        item.initial_pending = item.initial_pending.filter(|_| !covered);
         if forget {
             item.attempt = 0;
             item.failures = 0;
             item.last_error = None;
         }
         if let Some(added) = lease.new_change {
-            item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
+            item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
         }
-        let later = item.place == Place::Idle && !item.waiting.is_empty();
-        if marked {
-            self.hit(if covered { "ack ends the mark" } else { "ack leaves the mark of a newer delta" });
+        let has_delayed_change = item.place == Place::Idle && !item.waiting.is_empty();
+        if was_initial {
+            self.hit(if covered {
+                "ack completes a key of the initial list"
+            } else {
+                "ack leaves a key of the initial list pending"
+            });
         }
-        self.hit(match (lease.new_change.is_some(), later) {
+        self.hit(match (lease.new_change.is_some(), has_delayed_change) {
             (true, _) => "ack with a new change: to the tail",
-            (_, true) => "ack with delayed new change",
-            _ => "ack with nothing newer",
+            (_, true) => "ack with a delayed new change",
+            _ => "ack without newer deltas",
         });
     }
 
@@ -260,51 +269,51 @@ impl Model {
         let max_failures = self.config.max_failures;
         let failures = self.items[key].failures + 1;
         let has_new_change = self.items[key].lease().is_some_and(|lease| lease.new_change.is_some());
-        let too_often = max_failures > 0 && failures >= max_failures;
-        let asks = delay.is_none() && if has_new_change { keys_mode } else { !too_often };
+        let is_last = max_failures > 0 && failures >= max_failures;
+        let uses_limiters = delay.is_none() && if has_new_change { keys_mode } else { !is_last };
         let wait = delay.unwrap_or_else(|| self.backoff(key, failures, base));
-        if asks {
+        if uses_limiters {
             self.take_token(stamp.1);
         }
         let item = self.item(key);
         let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-        let seam = put_back(item, latest);
+        let return_rule = return_deltas(item, latest);
         let merged = cap(&mut item.waiting, deltas_max, bytes_max);
         item.failures = failures;
         item.last_error = error;
-        // In mode keys the delayed entry is itself an Add; in the other modes deltas wait behind it.
-        let later = item.delay.is_some();
+        // In mode keys the delay is itself an Add. In the other modes it belongs to waiting deltas.
+        let has_delayed_change = item.delay.is_some();
         let rule = if let Some(added) = lease.new_change {
-            item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
+            item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
             if keys_mode && wait > 0 {
                 item.wait_until(base + wait, stamp.0);
             }
-            "failed with a new change: to the tail"
-        } else if too_often {
-            if later {
-                "failed too often with delayed new change: delayed"
+            "failure with a new change: to the tail"
+        } else if is_last {
+            if has_delayed_change {
+                "too many failures with a delayed new change: delayed"
             } else {
                 item.place = Place::Parked;
-                if item.mark.take().is_some() {
-                    "failed too often: parked, without its mark"
+                if item.initial_pending.take().is_some() {
+                    "too many failures: parked, leaves the initial list"
                 } else {
-                    "failed too often: parked"
+                    "too many failures: parked"
                 }
             }
         } else if wait == 0 {
-            item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added: stamp.1 });
-            "failed with no delay: to the tail"
-        } else if later {
+            item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added: stamp.1 });
+            "failure without a wait: to the tail"
+        } else if has_delayed_change {
             item.wait_until(base + wait, stamp.0);
-            "failed with delayed new change: the earlier of both"
+            "failure with a delayed new change: the earlier of both"
         } else {
             item.wait_until(base + wait, stamp.0);
-            "failed: waits for the rate limiter or the delay"
+            "failure: backoff or delay"
         };
         if merged > 0 {
-            self.hit("the cap merges what comes back");
+            self.hit("the cap merges returned deltas");
         }
-        self.hit(seam);
+        self.hit(return_rule);
         self.hit(rule);
     }
 
@@ -313,11 +322,11 @@ impl Model {
         let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let item = self.item(key);
         let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-        let seam = put_back(item, latest);
+        let return_rule = return_deltas(item, latest);
         cap(&mut item.waiting, deltas_max, bytes_max);
         let added = lease.new_change.unwrap_or(stamp.1);
-        item.place = Place::Ready(Turn { rv: stamp.0, since: stamp.1, added });
-        self.hit(seam);
+        item.place = Place::Ready(ReadyPosition { rv: stamp.0, since: stamp.1, added });
+        self.hit(return_rule);
         self.hit("release");
     }
 
@@ -326,13 +335,13 @@ impl Model {
         let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
         let item = self.item(key);
         let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-        let seam = put_back(item, latest);
+        let return_rule = return_deltas(item, latest);
         cap(&mut item.waiting, deltas_max, bytes_max);
         item.place = Place::Parked;
         item.delay = None;
-        item.mark = None;
+        item.initial_pending = None;
         item.last_error = error;
-        self.hit(seam);
+        self.hit(return_rule);
         self.hit(if lease.new_change.is_some() { "reject with a new change" } else { "reject" });
     }
 
@@ -345,7 +354,7 @@ impl Model {
         self.hit("a lease expires");
     }
 
-    /// Ends leases whose reply could not be written, as if they had never existed.
+    /// Undoes leases whose reply could not be delivered.
     pub(crate) fn return_undelivered(&mut self, now: Micros, tokens: &[u64]) {
         let now = now.max(self.last_at);
         for token in tokens {
@@ -355,7 +364,7 @@ impl Model {
             let (deltas_max, bytes_max) = (self.config.max_deltas_per_key, self.config.max_bytes_per_key);
             let item = self.item(key);
             let Place::Leased(lease) = std::mem::take(&mut item.place) else { panic!("{key} is not leased") };
-            put_back(item, latest);
+            return_deltas(item, latest);
             cap(&mut item.waiting, deltas_max, bytes_max);
             item.place = Place::Ready(lease.former);
             item.attempt -= 1;
@@ -363,7 +372,7 @@ impl Model {
                 item.wait_until(dropped.due, dropped.rv);
             }
             self.tidy(key);
-            self.hit("a lease is given back");
+            self.hit("an undelivered lease is returned");
         }
     }
 
@@ -374,11 +383,11 @@ impl Model {
         lease: Option<Duration>,
     ) -> Vec<ModelExtended> {
         let now = self.advance(now);
-        let mut answers = Vec::new();
+        let mut extended = Vec::new();
         for token in tokens {
             let Some(key) = self.leased_key(*token) else {
                 self.hit("an extension of a stale lease");
-                answers.push(ModelExtended::Stale(self.outcome(*token)));
+                extended.push(ModelExtended::Stale(self.outcome(*token)));
                 continue;
             };
             let deadline = now + micros(lease.unwrap_or(self.config.lease));
@@ -387,13 +396,13 @@ impl Model {
             let Place::Leased(lease) = &mut item.place else { panic!("{key} is not leased") };
             (lease.deadline, lease.length) = (deadline, deadline - now);
             let (pending, deleted) = (item.waiting.len(), item.newest_is_deleted());
-            answers.push(ModelExtended::Ok { deadline, pending, deleted });
+            extended.push(ModelExtended::Ok { deadline, pending, deleted });
             self.hit("an extension");
         }
-        answers
+        extended
     }
 
-    /// The server was down: each lease lasts at least its full length from now on.
+    /// After a restart, each lease lasts at least its full length from now on.
     pub(super) fn renew_leases(&mut self, now: Micros) {
         let mut leases: Vec<(u64, Name)> =
             self.items.iter().filter_map(|(key, item)| Some((item.lease()?.token, *key))).collect();
@@ -403,7 +412,7 @@ impl Model {
             if lease.deadline < now + lease.length {
                 lease.deadline = now + lease.length;
                 self.event(now);
-                self.hit("a lease gets its length again");
+                self.hit("a restart renews a lease");
             }
         }
     }

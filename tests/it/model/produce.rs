@@ -4,40 +4,40 @@ use std::collections::BTreeSet;
 
 use deltaq::engine::delta::DeltaKind;
 
-use super::{Item, Micros, Model, ModelDelta, Name, Place, Refused, Thing, Traced, Who, bytes_of};
+use super::{Content, Item, Label, Micros, Model, ModelDelta, Name, Place, Refused, Traced, bytes_of};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ModelCall {
     pub(crate) kind: DeltaKind,
     pub(crate) key: Name,
-    pub(crate) thing: Option<Thing>,
-    pub(crate) source: Who,
+    pub(crate) content: Option<Content>,
+    pub(crate) source: Label,
     pub(crate) delay: Option<Micros>,
     pub(crate) final_state_unknown: bool,
     pub(crate) rate_limited: bool,
     pub(crate) trace: Traced,
 }
 
-/// A delta that is to be appended.
+/// A delta to append.
 pub(super) struct New {
     pub(super) kind: DeltaKind,
-    pub(super) thing: Thing,
-    pub(super) source: Who,
-    pub(super) owner: Who,
+    pub(super) content: Content,
+    pub(super) source: Label,
+    pub(super) owner: Label,
     pub(super) final_state_unknown: bool,
     pub(super) due: Option<Micros>,
     pub(super) trace: Traced,
 }
 
 impl Model {
-    /// Applies all calls in order, or none. Returns how many were accepted and how many ignored.
+    /// Applies all calls in order, or none. Returns the numbers of accepted and ignored calls.
     pub(crate) fn produce(&mut self, now: Micros, calls: &[ModelCall]) -> Result<(u64, u64), Refused> {
         let now = self.advance(now);
         self.may_produce(calls)?;
         let (mut queued, mut ignored) = (0, 0);
         for call in calls {
-            for run in &mut self.runs {
-                run.note_call(call.key, call.source.is_some());
+            for job in &mut self.jobs {
+                job.note_call(call.key, call.source.is_some());
             }
             let accepted = if self.is_keys() { self.add_key(now, call) } else { self.call(now, call) };
             if accepted { queued += 1 } else { ignored += 1 }
@@ -50,7 +50,7 @@ impl Model {
             if if self.is_keys() { call.kind != DeltaKind::Added } else { call.rate_limited } {
                 return Err(Refused::WrongMode);
             }
-            if call.thing.is_some_and(|thing| bytes_of(thing) > self.config.max_object_bytes) {
+            if call.content.is_some_and(|content| bytes_of(content) > self.config.max_object_bytes) {
                 return Err(Refused::TooLarge { index });
             }
         }
@@ -58,16 +58,16 @@ impl Model {
             return Ok(());
         }
         let adds = calls.iter().filter(|call| call.kind != DeltaKind::Deleted).map(|call| call.key);
-        self.check_room(adds)
+        self.check_capacity(adds)
     }
 
-    /// Whether the queue has room for the new ones of `keys`.
-    pub(super) fn check_room(&mut self, keys: impl Iterator<Item = Name>) -> Result<(), Refused> {
+    /// Refuses if the new keys among `keys` would exceed `max_keys`.
+    pub(super) fn check_capacity(&mut self, keys: impl Iterator<Item = Name>) -> Result<(), Refused> {
         let held = self.held();
         let wanted = keys.filter(|key| !held.contains(key)).collect::<BTreeSet<_>>().len();
         let keys = held.len() + self.reserved();
         if wanted > 0 && keys + wanted > self.config.max_keys {
-            self.hit(if self.reserved() > 0 { "reserved room refuses" } else { "max_keys refuses" });
+            self.hit(if self.reserved() > 0 { "reserved capacity refuses" } else { "max_keys refuses" });
             return Err(Refused::Full { keys, wanted });
         }
         Ok(())
@@ -80,21 +80,21 @@ impl Model {
         let due = call.delay.filter(|delay| *delay > 0).map(|delay| now + delay);
         if call.kind != DeltaKind::Deleted {
             let owner = call.source.or(item.owner());
-            let thing = call.thing.expect("an Add or Update carries an object");
+            let content = call.content.expect("an Add or Update carries an object");
             let (kind, source, trace) = (call.kind, call.source, call.trace);
-            let new = New { kind, thing, source, owner, final_state_unknown: false, due, trace };
+            let new = New { kind, content, source, owner, final_state_unknown: false, due, trace };
             self.append(now, call.key, &new, true);
             self.populated = true;
             return true;
         }
         let has_waiting = !item.waiting.is_empty();
-        let absent = !has_waiting && !item.is_leased() && !item.is_parked() && item.known.is_none();
-        let twice = !has_waiting && item.leased.last().is_some_and(ModelDelta::is_deleted);
-        if absent || twice {
-            self.hit(if absent {
+        let is_absent = !has_waiting && !item.is_leased() && !item.is_parked() && item.known.is_none();
+        let is_duplicate = !has_waiting && item.leased.last().is_some_and(ModelDelta::is_deleted);
+        if is_absent || is_duplicate {
+            self.hit(if is_absent {
                 "Delete of an absent key"
             } else {
-                "Delete of a key whose lease deletes it"
+                "Delete of a key whose leased deltas end with Deleted"
             });
             self.populate(now);
             return false;
@@ -104,11 +104,11 @@ impl Model {
             self.populated = true;
             return true;
         }
-        let by_key = call.thing.is_none();
-        let thing = call.thing.or(item.newest_thing()).expect("a key that is held has an object");
+        let by_key = call.content.is_none();
+        let content = call.content.or(item.newest_content()).expect("a key of the queue has an object");
         let final_state_unknown = by_key || call.final_state_unknown;
         let (kind, source, trace) = (call.kind, call.source, call.trace);
-        let new = New { kind, thing, source, owner: None, final_state_unknown, due, trace };
+        let new = New { kind, content, source, owner: None, final_state_unknown, due, trace };
         if self.append(now, call.key, &new, true) {
             self.populated = true;
         } else {
@@ -117,12 +117,12 @@ impl Model {
         true
     }
 
-    /// Populates the queue, if nothing else in the call does.
+    /// Marks the queue as populated, with an event if it was not.
     pub(super) fn populate(&mut self, now: Micros) {
         if !self.populated {
             self.event(now);
             self.populated = true;
-            self.hit("an ignored Delete populates");
+            self.hit("an ignored Delete populates the queue");
         }
     }
 
@@ -141,7 +141,7 @@ impl Model {
         item.waiting.clear();
         item.place = Place::Idle;
         item.delay = None;
-        item.mark = None;
+        item.initial_pending = None;
         item.failures = 0;
         item.last_error = None;
         self.tidy(key);
@@ -159,7 +159,7 @@ impl Model {
                 .and_then(|item| item.waiting.last())
                 .is_some_and(|last| last.final_state_unknown);
         if both_deleted && !older_is_tombstone {
-            self.hit("of two deletions the older stays");
+            self.hit("dedup keeps the older deletion");
             return false;
         }
         let (latest, deltas_max, bytes_max) =
@@ -167,7 +167,7 @@ impl Model {
         let (rv, at) = self.event(now);
         let delta = ModelDelta {
             kind: new.kind,
-            thing: new.thing,
+            content: new.content,
             rv,
             queued_at: at,
             source: new.source,
@@ -198,7 +198,7 @@ impl Model {
 
     fn count_append(&mut self, before: &Item, new: &New, new_change: bool, both_deleted: bool, merged: u32) {
         if both_deleted {
-            self.hit("of two deletions the newer stays");
+            self.hit("dedup keeps the newer deletion");
         }
         if merged > 0 {
             self.hit("the cap merges");
@@ -208,12 +208,12 @@ impl Model {
         }
         let old_owner = before.owner();
         if new.source.is_some() && old_owner.is_some() && old_owner != new.source {
-            self.hit("a call takes a key over");
+            self.hit("a call takes over a key");
         }
         let failed = before.failures > 0;
         self.hit(match (&before.place, new.due.is_some()) {
-            (Place::Leased(_), false) => "new change behind a lease",
-            (Place::Leased(_), true) => "delayed new change behind a lease",
+            (Place::Leased(_), false) => "new change during a lease",
+            (Place::Leased(_), true) => "delayed new change during a lease",
             (Place::Parked, false) => "new change for a parked key",
             (Place::Parked, true) => "delayed new change for a parked key",
             (Place::Ready(_), false) => "new change for a ready key",
@@ -236,7 +236,7 @@ impl Model {
             if call.rate_limited && room {
                 self.event(now);
                 self.item(call.key).failures += 1;
-                self.item(call.key).memory = None;
+                self.item(call.key).failure_expiry = None;
                 self.tidy(call.key);
                 self.take_token(self.last_at);
                 self.hit("a closed queue counts an ignored AddRateLimited");
@@ -281,8 +281,8 @@ impl Model {
         self.hit(match (place, delay > 0) {
             (Place::Leased(_), true) => "AddAfter during a lease",
             (Place::Leased(_), false) => "Add during a lease: dirty",
-            (Place::Ready(_), true) => "AddAfter beside ready",
-            (Place::Ready(_), false) => "AddRateLimited without a wait of a ready key",
+            (Place::Ready(_), true) => "AddAfter of a ready key",
+            (Place::Ready(_), false) => "AddRateLimited without wait of a ready key",
             (Place::Parked, _) => "Add of a parked key",
             (Place::Idle, true) => "AddAfter",
             (Place::Idle, false) => "Add",
@@ -291,10 +291,10 @@ impl Model {
     }
 }
 
-/// Applies the cap to a waiting list: its second and third oldest deltas become one. Returns how often.
+/// Merges the second and third oldest delta of a list until it is within the cap. Returns the number of merges.
 pub(super) fn cap(list: &mut Vec<ModelDelta>, deltas_max: usize, bytes_max: usize) -> u32 {
     let mut merged = 0;
-    let bytes = |list: &[ModelDelta]| list.iter().map(|delta| bytes_of(delta.thing)).sum::<usize>();
+    let bytes = |list: &[ModelDelta]| list.iter().map(|delta| bytes_of(delta.content)).sum::<usize>();
     while list.len() > 2 && (list.len() > deltas_max || bytes(list) > bytes_max) {
         let second = list.remove(1);
         list[1].coalesced += second.coalesced + 1;
@@ -303,26 +303,26 @@ pub(super) fn cap(list: &mut Vec<ModelDelta>, deltas_max: usize, bytes_max: usiz
     merged
 }
 
-/// Puts the deltas of a lease back in front of those that came since.
-pub(super) fn put_back(item: &mut Item, latest: bool) -> &'static str {
+/// Returns the leased deltas to the front of the waiting ones.
+pub(super) fn return_deltas(item: &mut Item, latest: bool) -> &'static str {
     let mut older = std::mem::take(&mut item.leased);
     let mut newer = std::mem::take(&mut item.waiting);
-    let seam = match (older.last(), newer.first()) {
+    let return_rule = match (older.last(), newer.first()) {
         (Some(last), Some(first)) if last.is_deleted() && first.is_deleted() => {
             if last.final_state_unknown {
                 older.pop();
             } else {
                 newer.remove(0);
             }
-            "Deleted at the seam"
+            "adjacent deletions after a return"
         }
-        (Some(_), Some(_)) => "newer deltas at the seam",
-        _ => "nothing newer at the seam",
+        (Some(_), Some(_)) => "deltas return before newer ones",
+        _ => "deltas return without newer ones",
     };
     older.append(&mut newer);
     if latest && older.len() > 1 {
         older.drain(..older.len() - 1);
     }
     item.waiting = older;
-    seam
+    return_rule
 }

@@ -1,11 +1,11 @@
-//! Cases that failed once, shrunk, each with its story.
+//! Shrunk cases that failed in the past, each with its cause.
 
 use deltaq::engine::config::Mode;
 use deltaq::engine::delta::DeltaKind::{Added, Updated};
 
 use super::script::{Change, Command, MAX, Setup, Step};
 use super::{Hits, run};
-use crate::model::{ModelCall, ModelReplace, Name, Thing};
+use crate::model::{Content, ModelCall, ModelReplace, Name};
 
 /// Settings without tight limits.
 const PLAIN: Setup = Setup {
@@ -36,10 +36,10 @@ fn step(clock: i64, command: Command) -> Step {
     Step { clock, command, commit: true }
 }
 
-fn call(key: Name, thing: Option<Thing>) -> ModelCall {
+fn call(key: Name, content: Option<Content>) -> ModelCall {
     let (source, delay) = (None, None);
     let (final_state_unknown, rate_limited, trace) = (false, false, None);
-    ModelCall { kind: Added, key, thing, source, delay, final_state_unknown, rate_limited, trace }
+    ModelCall { kind: Added, key, content, source, delay, final_state_unknown, rate_limited, trace }
 }
 
 fn produce(calls: &[ModelCall]) -> Command {
@@ -52,14 +52,14 @@ fn pop() -> Command {
 
 /// Deadlines were computed with a clock that was behind the last event, so leases were too short.
 #[test]
-fn a_lease_has_its_full_length_though_the_clock_was_set_back() {
+fn a_lease_has_its_full_length_although_the_clock_was_set_back() {
     pin(PLAIN, &[step(100, produce(&[call("a", Some(0))])), step(-90, pop()), step(999, Command::Wait)]);
 }
 
 /// An invariant said that no list is longer than the cap. The invariant, and with it the next start, failed after the cap of a
 /// queue with long lists was lowered.
 #[test]
-fn a_cap_may_be_lowered_under_a_longer_list() {
+fn a_cap_may_be_lowered_below_the_length_of_a_list() {
     let added = call("a", Some(0));
     let updated = ModelCall { kind: Updated, ..added.clone() };
     let steps = [
@@ -85,7 +85,7 @@ fn a_closed_queue_of_mode_keys_is_never_full() {
 /// An aborted first Replace lost the pending deltas of the initial list. The repeated Replace with `only_changed` had no reason to
 /// queue them again, so the queue counted as synced before anything was acknowledged.
 #[test]
-fn the_pending_initial_list_outlives_an_aborted_first_replace() {
+fn the_initial_list_stays_pending_after_an_aborted_first_replace() {
     let list = ModelReplace {
         items: vec![("a", 0)],
         source: None,
@@ -95,7 +95,7 @@ fn the_pending_initial_list_outlives_an_aborted_first_replace() {
         dry_run: false,
         trace: None,
     };
-    let replace_step = || step(0, Command::Step { run: 0, budget: 1 });
+    let replace_step = || step(0, Command::Step { job: 0, budget: 1 });
     let steps = [
         step(0, Command::Accept(list.clone())),
         replace_step(),
@@ -112,9 +112,9 @@ fn the_pending_initial_list_outlives_an_aborted_first_replace() {
     pin(PLAIN, &steps);
 }
 
-/// Each period without a command caused a Resync of its own: after a day, all of them at once.
+/// Each period without a command caused a separate Resync: after a day, all of them ran at once.
 #[test]
-fn one_resync_makes_up_for_many_missed_periods() {
+fn one_resync_replaces_all_missed_periods() {
     let setup = Setup { resync_period: Some(500), ..PLAIN };
     pin(setup, &[step(10_000, Command::Wait), step(499, Command::Wait), step(1, Command::Wait)]);
 }

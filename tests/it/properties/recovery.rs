@@ -1,28 +1,28 @@
-//! Random commands, with checkpoints in chunks between them and crashes at any point. The rows and events that were written until
-//! the crash give the state that the queue had, and a queue that continues from there still agrees with the model.
+//! Random commands with interleaved chunks of checkpoints, and crashes at any point. The rows and events that were written before the
+//! crash restore the state of the queue, and the restored queue still agrees with the model.
 
 use std::collections::VecDeque;
 
 use deltaq::engine::config::Mode;
 use fastrand::Rng;
 
-use super::script::{Author, Command, Setup, Step};
+use super::script::{Command, Generator, Setup, Step};
 use super::store::Store;
-use super::world::{Difference, Past, World};
+use super::world::{Difference, SavedState, World};
 use super::{Hits, SEED, STEPS_PER_CASE, caught, knob, shrink};
 
 const CASES: u64 = 1_500;
 /// Maximum number of steps that a crash undoes.
-const PASTS_MAX: usize = 6;
+const SAVED_STATES_MAX: usize = 6;
 
-/// The next move. All numbers are taken modulo what exists, so that they keep a meaning when other moves are removed.
+/// A move of a case. Each number is taken modulo the number of existing choices, so a move stays valid when others are removed.
 #[derive(Clone, Debug)]
 enum Move {
     /// A command.
     Command(Step),
     /// The next chunk of a checkpoint.
-    Part { rows: usize, looks: usize, pieces: usize },
-    /// Rebuilds what a crash at this point would leave, without this many of the last transactions and events.
+    Chunk { rows: usize, scanned: usize, pieces: usize },
+    /// Restores the state that a crash at this point would leave, without this many of the last transactions and events.
     Probe { writes: usize, events: usize },
     /// A crash, which undoes the last transactions and steps.
     Crash { writes: usize, steps: usize, unclean: bool },
@@ -30,21 +30,25 @@ enum Move {
 
 /// The moves of a case.
 fn moves(rng: &mut Rng, mode: Mode) -> Vec<Move> {
-    let mut author = Author::new(Rng::with_seed(rng.u64(..)), mode);
+    let mut generator = Generator::new(Rng::with_seed(rng.u64(..)), mode);
     let (parts, crashes) = (rng.u32(2..30), rng.u32(1..6));
     let one = |_| match rng.u32(..100) {
         n if n < parts => {
             let many = rng.u8(..6) == 0;
             let upto = |most: usize| if many { usize::MAX } else { most };
-            Move::Part { rows: upto(rng.usize(1..4)), looks: upto(rng.usize(1..6)), pieces: rng.usize(1..4) }
+            Move::Chunk {
+                rows: upto(rng.usize(1..4)),
+                scanned: upto(rng.usize(1..6)),
+                pieces: rng.usize(1..4),
+            }
         }
         n if n < parts + 6 => Move::Probe { writes: rng.usize(..8), events: rng.usize(..10) },
         n if n < parts + 6 + crashes => {
-            let steps = if rng.bool() { 0 } else { rng.usize(..PASTS_MAX) };
+            let steps = if rng.bool() { 0 } else { rng.usize(..SAVED_STATES_MAX) };
             Move::Crash { writes: rng.usize(..5), steps, unclean: rng.bool() }
         }
-        _ => match author.step() {
-            // It would start from the events alone.
+        _ => match generator.step() {
+            // That command restores from the events alone, so it is replaced by a crash with checkpoints.
             Step { command: Command::Crash { unclean }, .. } => Move::Crash { writes: 0, steps: 0, unclean },
             step => Move::Command(step),
         },
@@ -55,27 +59,27 @@ fn moves(rng: &mut Rng, mode: Mode) -> Vec<Move> {
 struct Case {
     world: World,
     store: Store,
-    pasts: VecDeque<Past>,
+    saved_states: VecDeque<SavedState>,
 }
 
 impl Case {
     fn new(setup: Setup) -> Self {
         let mut world = World::new(setup);
         let store = Store::new(&mut world.engine);
-        let pasts = VecDeque::from([world.past()]);
-        Self { world, store, pasts }
+        let saved_states = VecDeque::from([world.save()]);
+        Self { world, store, saved_states }
     }
 
     fn make(&mut self, next: &Move) -> Result<(), Difference> {
         match next {
             Move::Command(step) => {
                 self.world.step(step)?;
-                self.pasts.truncate(PASTS_MAX);
-                self.pasts.push_front(self.world.past());
+                self.saved_states.truncate(SAVED_STATES_MAX);
+                self.saved_states.push_front(self.world.save());
                 Ok(())
             }
-            Move::Part { rows, looks, pieces } => {
-                self.store.part(&mut self.world.engine, *rows, *looks, *pieces);
+            Move::Chunk { rows, scanned, pieces } => {
+                self.store.part(&mut self.world.engine, *rows, *scanned, *pieces);
                 self.world.engine.check()
             }
             Move::Probe { writes, events } => {
@@ -91,21 +95,21 @@ impl Case {
     }
 
     fn crash(&mut self, writes: usize, steps: usize, unclean: bool) -> Result<(), Difference> {
-        let back = steps % self.pasts.len();
-        let past = self.pasts.drain(..).nth(back).expect("there is always one");
-        let rv = self.world.events[..past.events].last().map_or(0, |event| event.rv);
+        let back = steps % self.saved_states.len();
+        let saved = self.saved_states.drain(..).nth(back).expect("at least one state is saved");
+        let rv = self.world.events[..saved.events].last().map_or(0, |event| event.rv);
         let written = self.store.written_by(rv);
         let writes = written - writes % (written + 1);
-        let engine = self.rebuild(writes, past.events)?;
+        let engine = self.rebuild(writes, saved.events)?;
         self.store.cut(writes)?;
-        // Numbers that were lost may have been given out.
-        let unclean = unclean || past.events < self.world.events.len();
-        self.world.fall_back(past, engine, unclean)?;
-        self.pasts.push_front(self.world.past());
+        // Numbers of lost events may have been returned to clients.
+        let unclean = unclean || saved.events < self.world.events.len();
+        self.world.restore(saved, engine, unclean)?;
+        self.saved_states.push_front(self.world.save());
         Ok(())
     }
 
-    /// The queue that the first transactions and events give. It must be equal to the queue at that time.
+    /// Restores a queue from the first transactions and events. It must be equal to the queue at that time.
     fn rebuild(&mut self, writes: usize, events: usize) -> Result<deltaq::engine::Queue, Difference> {
         let queue = self.store.recover(writes, &self.world.events[..events])?;
         let was = self.world.as_of(events).image();
@@ -119,13 +123,13 @@ fn run(setup: Setup, moves: &[Move], hits: &mut Hits) -> Result<(), (usize, Diff
     for (index, next) in moves.iter().enumerate() {
         caught(|| case.make(next)).map_err(|difference| (index, difference))?;
     }
-    for (what, count) in case.store.hits {
-        *hits.entry(what).or_default() += count;
+    for (rule, count) in case.store.hits {
+        *hits.entry(rule).or_default() += count;
     }
     Ok(())
 }
 
-/// What the random cases must reach.
+/// Rules that the random cases must reach.
 const RULES: &[&str] = &[
     "a checkpoint is completed",
     "a checkpoint is cut off",

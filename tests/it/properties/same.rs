@@ -15,20 +15,20 @@ use deltaq::engine::trace::TraceContext;
 use super::world::Difference;
 use crate::model::{self, ModelReplaced, Name, OBJECTS, Refused};
 
-/// Describes a difference; the arguments are formatted only then.
-#[expect(clippy::needless_pass_by_value, reason = "most of what is compared is made for it")]
+/// Compares two values. The error describes the difference.
+#[expect(clippy::needless_pass_by_value, reason = "most values are created for the comparison")]
 pub(super) fn same<E: std::fmt::Debug + PartialEq>(
-    what: &str,
+    name: &str,
     engine: E,
     model: E,
 ) -> Result<(), Difference> {
-    if engine == model { Ok(()) } else { Err(format!("{what}: engine {engine:?}, model {model:?}")) }
+    if engine == model { Ok(()) } else { Err(format!("{name}: engine {engine:?}, model {model:?}")) }
 }
 
 pub(super) fn step_of<T, U>(progress: Progress<T>, done: impl FnOnce(T) -> U) -> model::Step<U> {
     match progress {
         Progress::More => model::Step::More,
-        Progress::Compare(_) => panic!("all objects are small enough to be compared at once"),
+        Progress::Compare(_) => panic!("the engine compares small objects itself"),
         Progress::NotYet => model::Step::NotYet,
         Progress::Done(answer) => model::Step::Done(done(answer)),
     }
@@ -56,33 +56,33 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         Refusal::NotEmpty { waiting } => Refused::NotEmpty { waiting },
         Refusal::ImmutableConfig { field, .. } => Refused::Immutable(field),
         Refusal::TooManyReplaces { .. } => Refused::TooManyReplaces,
-        Refusal::ConfigChanged => panic!("no command of the script brings this about"),
+        Refusal::ConfigChanged => panic!("no command of the script causes this"),
     }
 }
 
-pub(super) fn same_answer<T: std::fmt::Debug + PartialEq>(
-    what: &str,
+pub(super) fn same_result<T: std::fmt::Debug + PartialEq>(
+    name: &str,
     engine: Result<T, Refusal>,
     model: Result<T, Refused>,
 ) -> Result<(), Difference> {
-    same(what, engine.map_err(|refusal| refused(&refusal)), model)
+    same(name, engine.map_err(|refusal| refused(&refusal)), model)
 }
 
 /// A trace of the model as the engine's type.
 pub(super) fn context(number: u8) -> TraceContext {
     let text = format!("00-{:032x}-{:016x}-{number:02x}", u128::from(number) + 1, u64::from(number) + 1);
-    TraceContext::parse(&text).expect("it is valid")
+    TraceContext::parse(&text).expect("a valid trace context")
 }
 
 pub(super) fn same_deltas<'a>(
-    what: &str,
+    name: &str,
     engine: impl Iterator<Item = &'a Delta>,
     model: &[model::ModelDelta],
 ) -> Result<(), Difference> {
     let engine: Vec<&Delta> = engine.collect();
     let equal = |(engine, model): (&&Delta, &model::ModelDelta)| {
         engine.kind == model.kind
-            && engine.object.as_str() == OBJECTS[usize::from(model.thing)].0
+            && engine.object.as_str() == OBJECTS[usize::from(model.content)].0
             && engine.rv == model.rv
             && engine.queued_at.as_micros() == model.queued_at
             && engine.provenance.source().map(|source| &**source) == model.source
@@ -94,12 +94,12 @@ pub(super) fn same_deltas<'a>(
     if engine.len() == model.len() && engine.iter().zip(model).all(equal) {
         return Ok(());
     }
-    Err(format!("{what}: engine {engine:#?}, model {model:#?}"))
+    Err(format!("{name}: engine {engine:#?}, model {model:#?}"))
 }
 
 pub(super) fn same_known(engine: Option<&Known>, model: Option<model::ModelKnown>) -> Result<(), Difference> {
     let engine = engine.map(|known| (known.object.as_str(), known.rv, known.owner.as_deref()));
-    let model = model.map(|known| (OBJECTS[usize::from(known.thing)].0, known.rv, known.owner));
+    let model = model.map(|known| (OBJECTS[usize::from(known.content)].0, known.rv, known.owner));
     same("known", engine, model)
 }
 
@@ -119,8 +119,8 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same("key", entry.key.as_str(), name)?;
     let deltas: [(&str, &Deltas, &[model::ModelDelta]); 2] =
         [("waiting", &entry.waiting, &item.waiting), ("leased", &entry.leased, &item.leased)];
-    for (what, engine, model) in deltas {
-        same_deltas(what, engine.iter(), model)?;
+    for (name, engine, model) in deltas {
+        same_deltas(name, engine.iter(), model)?;
     }
     same_known(entry.known.as_deref(), item.known)?;
     let schedule_state = &entry.schedule_state;
@@ -130,9 +130,9 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same("failures", schedule_state.failures, item.failures)?;
     same("attempt", schedule_state.attempt, item.attempt)?;
     same("last error", schedule_state.last_error(), item.last_error.as_deref())?;
-    same("initial pending", entry.initial_pending.map(NonZero::get), item.mark)?;
+    same("initial pending", entry.initial_pending.map(NonZero::get), item.initial_pending)?;
     let failure_expiry = schedule_state.failure_expiry().map(|(until, _)| until.as_micros());
-    same("failure expiry", failure_expiry, item.memory.map(|(until, _)| until))
+    same("failure expiry", failure_expiry, item.failure_expiry.map(|(until, _)| until))
 }
 
 pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Difference> {

@@ -9,7 +9,7 @@ use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 
-use crate::model::{Micros, ModelCall, ModelReplace, Name, OBJECTS, Thing, Traced, Who};
+use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, Traced};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -89,13 +89,13 @@ impl Setup {
     }
 }
 
-/// A lease, named in a way that keeps a meaning when other steps are removed.
+/// A reference to a lease that stays valid when other steps are removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LeaseRef {
     /// The n-th live lease.
     Live(usize),
-    /// The n-th lease of all.
-    Past(usize),
+    /// The n-th lease that was ever issued.
+    Issued(usize),
     /// A token that was never issued.
     Forged(u64),
 }
@@ -125,16 +125,16 @@ pub(crate) enum Change {
 pub(crate) enum Command {
     Produce(Vec<ModelCall>),
     Accept(ModelReplace),
-    Step { run: usize, budget: usize },
-    Pop { max: usize, max_bytes: usize, with_known: bool, lease: Option<Micros>, worker: Who, id: Who },
+    Step { job: usize, budget: usize },
+    Pop { max: usize, max_bytes: usize, with_known: bool, lease: Option<Micros>, worker: Label, id: Label },
     Settle(Vec<(LeaseRef, Act)>),
-    GiveBack(Vec<LeaseRef>),
+    ReturnUndelivered(Vec<LeaseRef>),
     Extend { leases: Vec<LeaseRef>, lease: Option<Micros> },
     Resync { budget: usize },
     Purge { budget: usize },
     Redrive { keys: Option<Vec<Name>>, budget: usize },
     Discard { keys: Option<Vec<Name>>, budget: usize },
-    Seed(Vec<(Name, Thing, Who)>),
+    Seed(Vec<(Name, Content, Label)>),
     Forget(Vec<Name>),
     Pause(bool),
     Close(bool),
@@ -151,7 +151,7 @@ impl Command {
             Self::Step { .. } => "step of a Replace",
             Self::Pop { .. } => "pop",
             Self::Settle(_) => "settle",
-            Self::GiveBack(_) => "give back",
+            Self::ReturnUndelivered(_) => "return undelivered",
             Self::Extend { .. } => "extend",
             Self::Resync { .. } => "resync step",
             Self::Purge { .. } => "purge step",
@@ -178,22 +178,22 @@ pub(crate) struct Step {
     pub(crate) commit: bool,
 }
 
-/// The generator of a random case. Each case has its own weights, so that some stay in one corner.
-pub(crate) struct Author {
+/// The generator of a random case. Each case has its own weights, so that some cases concentrate on few commands.
+pub(crate) struct Generator {
     rng: Rng,
-    /// Draws traces separately, so that the cases of a seed do not depend on them.
+    /// A separate generator for traces, so that the other choices of a seed do not depend on them.
     traces: Rng,
     mode: Mode,
     weights: [u32; 18],
     keys: usize,
     slow: bool,
-    /// Steps that precede all others.
+    /// Commands to emit before random ones.
     next: VecDeque<Command>,
 }
 
 const WEIGHTS: [u32; 18] = [300, 24, 100, 220, 200, 12, 14, 14, 5, 8, 6, 4, 8, 4, 5, 6, 24, 3];
 
-impl Author {
+impl Generator {
     pub(crate) fn new(mut rng: Rng, mode: Mode) -> Self {
         let mut weights = WEIGHTS;
         for weight in &mut weights {
@@ -202,17 +202,17 @@ impl Author {
         let keys = rng.usize(2..=KEYS.len());
         let slow = rng.u8(..4) == 0;
         let traces = Rng::with_seed(rng.get_seed());
-        let mut author = Self { rng, traces, mode, weights, keys, slow, next: VecDeque::new() };
-        if author.rng.bool() {
-            author.begin();
+        let mut generator = Self { rng, traces, mode, weights, keys, slow, next: VecDeque::new() };
+        if generator.rng.bool() {
+            generator.begin();
         }
-        author
+        generator
     }
 
-    /// A beginning without produce calls: known objects, and a Resync or the initial list.
+    /// Begins without produce calls: with known objects, a Resync and the initial list.
     fn begin(&mut self) {
         if self.rng.bool() {
-            let seeds = self.many(6, |author| (author.key(), author.thing(), author.who()));
+            let seeds = self.many(6, |generator| (generator.key(), generator.content(), generator.label()));
             self.next.push_back(Command::Seed(seeds));
         }
         if self.one_in(3) {
@@ -231,15 +231,15 @@ impl Author {
         KEYS[self.rng.usize(..self.keys)]
     }
 
-    fn thing(&mut self) -> Thing {
-        Thing::try_from(self.rng.usize(..OBJECTS.len())).expect("they are few")
+    fn content(&mut self) -> Content {
+        Content::try_from(self.rng.usize(..OBJECTS.len())).expect("fewer than 256 objects")
     }
 
     fn one_in(&mut self, n: u32) -> bool {
         self.rng.u32(..n) == 0
     }
 
-    fn who(&mut self) -> Who {
+    fn label(&mut self) -> Label {
         if self.rng.bool() { None } else { self.rng.choice(SOURCES) }
     }
 
@@ -266,7 +266,7 @@ impl Author {
     fn lease_ref(&mut self) -> LeaseRef {
         match self.rng.u8(..20) {
             0 => LeaseRef::Forged(self.rng.u64(..200)),
-            1 | 2 => LeaseRef::Past(self.rng.usize(..100)),
+            1 | 2 => LeaseRef::Issued(self.rng.usize(..100)),
             _ => LeaseRef::Live(self.rng.usize(..4)),
         }
     }
@@ -281,12 +281,12 @@ impl Author {
     }
 
     fn call(&mut self) -> ModelCall {
-        let (key, source, thing) = (self.key(), self.who(), self.thing());
+        let (key, source, content) = (self.key(), self.label(), self.content());
         let delay = self.maybe(5, Self::span);
         let plain = ModelCall {
             kind: DeltaKind::Added,
             key,
-            thing: Some(thing),
+            content: Some(content),
             source,
             delay,
             final_state_unknown: false,
@@ -297,35 +297,35 @@ impl Author {
             let kind = if self.one_in(200) { DeltaKind::Updated } else { DeltaKind::Added };
             let rate_limited = self.one_in(6);
             let delay = plain.delay.filter(|_| !rate_limited);
-            return ModelCall { kind, thing: None, delay, rate_limited, ..plain };
+            return ModelCall { kind, content: None, delay, rate_limited, ..plain };
         }
         match self.rng.u8(..10) {
             0..=2 => plain,
             3..=5 => ModelCall { kind: DeltaKind::Updated, ..plain },
             _ => {
-                let thing = plain.thing.filter(|_| self.rng.bool());
+                let content = plain.content.filter(|_| self.rng.bool());
                 let delay = plain.delay.filter(|_| self.one_in(4));
                 let final_state_unknown = self.one_in(4);
-                ModelCall { kind: DeltaKind::Deleted, thing, delay, final_state_unknown, ..plain }
+                ModelCall { kind: DeltaKind::Deleted, content, delay, final_state_unknown, ..plain }
             }
         }
     }
 
     fn replace(&mut self) -> ModelReplace {
-        let mut items: Vec<(Name, Thing)> = Vec::new();
+        let mut items: Vec<(Name, Content)> = Vec::new();
         for _ in 0..self.rng.usize(..=self.keys) {
             let key = self.key();
             if self.one_in(12) || items.iter().all(|(listed, _)| *listed != key) {
-                let thing = self.thing();
-                items.push((key, thing));
+                let content = self.content();
+                items.push((key, content));
             }
         }
         ModelReplace {
             items,
-            source: self.who(),
+            source: self.label(),
             only_changed: self.rng.bool(),
-            max_delete_percent: self.maybe(8, |author| f64::from(author.rng.u32(..100))),
-            max_deletes: self.maybe(8, |author| author.rng.u64(..4)),
+            max_delete_percent: self.maybe(8, |generator| f64::from(generator.rng.u32(..100))),
+            max_deletes: self.maybe(8, |generator| generator.rng.u64(..4)),
             dry_run: self.one_in(8),
             trace: self.trace(),
         }
@@ -347,7 +347,7 @@ impl Author {
             3 | 4 => Change::MaxKeys(if self.rng.bool() { 1_000 } else { self.rng.usize(2..9) }),
             5..=7 => Change::MaxDeltas(self.rng.usize(2..6)),
             8 => Change::EmitReplaced(self.rng.bool()),
-            9 => Change::ResyncPeriod(self.maybe(2, |author| author.rng.u64(500..5_000))),
+            9 => Change::ResyncPeriod(self.maybe(2, |generator| generator.rng.u64(500..5_000))),
             10 => Change::Mode(if self.rng.bool() { self.mode } else { Mode::Delta }),
             _ => Change::KnownObjects(self.rng.bool()),
         }
@@ -371,9 +371,9 @@ impl Author {
     pub(crate) fn step(&mut self) -> Step {
         let command = self.next.pop_front().unwrap_or_else(|| self.any_command());
         if matches!(command, Command::Accept(_)) && self.next.is_empty() && self.rng.bool() {
-            // A Replace with few disturbances.
+            // Some steps in a row, so that a Replace is completed without many other commands.
             for _ in 0..self.rng.usize(1..8) {
-                self.next.push_back(Command::Step { run: 0, budget: 1_000 });
+                self.next.push_back(Command::Step { job: 0, budget: 1_000 });
             }
         }
         Step { clock: self.clock(), command, commit: !self.one_in(8) }
@@ -394,17 +394,17 @@ impl Author {
         match choice {
             0 => Command::Produce(self.many(3, Self::call)),
             1 => Command::Accept(self.replace()),
-            2 => Command::Step { run: usize::from(self.one_in(8)), budget: self.budget() },
+            2 => Command::Step { job: usize::from(self.one_in(8)), budget: self.budget() },
             3 => Command::Pop {
                 max: self.rng.usize(1..6),
                 max_bytes: if self.one_in(4) { self.rng.usize(..60) } else { MAX },
                 with_known: self.rng.bool(),
                 lease: self.maybe(4, Self::span),
-                worker: self.maybe(2, |author| author.rng.choice(WORKERS)).flatten(),
-                id: self.maybe(4, |author| author.rng.choice(POP_IDS)).flatten(),
+                worker: self.maybe(2, |generator| generator.rng.choice(WORKERS)).flatten(),
+                id: self.maybe(4, |generator| generator.rng.choice(POP_IDS)).flatten(),
             },
-            4 => Command::Settle(self.many(3, |author| (author.lease_ref(), author.act()))),
-            5 => Command::GiveBack(self.many(3, Self::lease_ref)),
+            4 => Command::Settle(self.many(3, |generator| (generator.lease_ref(), generator.act()))),
+            5 => Command::ReturnUndelivered(self.many(3, Self::lease_ref)),
             6 => {
                 let leases = self.many(2, Self::lease_ref);
                 Command::Extend { leases, lease: self.maybe(2, Self::span) }
@@ -413,7 +413,9 @@ impl Author {
             8 => Command::Purge { budget: if self.mode == Mode::Keys { 1_000 } else { self.budget() } },
             9 => Command::Redrive { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
             10 => Command::Discard { keys: self.maybe(2, Self::some_keys), budget: self.budget() },
-            11 => Command::Seed(self.many(4, |author| (author.key(), author.thing(), author.who()))),
+            11 => Command::Seed(
+                self.many(4, |generator| (generator.key(), generator.content(), generator.label())),
+            ),
             12 => Command::Forget(self.some_keys()),
             13 => Command::Pause(self.one_in(3)),
             14 => Command::Close(self.one_in(3)),

@@ -1,4 +1,4 @@
-//! The engine, a second engine that only gets the events, and the model, side by side.
+//! Runs each command on the engine and on the model, and applies the events to a second engine.
 
 use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
@@ -15,13 +15,13 @@ use deltaq::engine::time::Time;
 use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, ScanCursor};
 
-use super::same::{context, replaced, same, same_answer, same_entry, same_item, step_of};
+use super::same::{context, replaced, same, same_entry, same_item, same_result, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
-use crate::model::{self, Micros, Model, ModelCall, ModelReplace, ModelSweep, Name, OBJECTS, Who};
+use crate::model::{self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS};
 
-mod past;
+mod saved_state;
 
-pub(super) use past::Past;
+pub(super) use saved_state::SavedState;
 
 static OBJECT_LIST: LazyLock<Vec<Object>> =
     LazyLock::new(|| OBJECTS.iter().map(|(text, _)| Object::from_valid(text)).collect());
@@ -32,12 +32,12 @@ fn key(name: Name) -> Key {
     Key::new(name).expect("the keys of the tests are valid")
 }
 
-fn object(thing: u8) -> Object {
-    OBJECT_LIST[usize::from(thing)].clone()
+fn object(content: u8) -> Object {
+    OBJECT_LIST[usize::from(content)].clone()
 }
 
-fn who(who: Who) -> Option<Arc<str>> {
-    who.map(Arc::from)
+fn label(label: Label) -> Option<Arc<str>> {
+    label.map(Arc::from)
 }
 
 fn leases_of(tokens: &[u64]) -> Vec<Token> {
@@ -54,13 +54,13 @@ fn empty(setup: Setup) -> Queue {
     if setup.auto_created { queue.auto_created() } else { queue }
 }
 
-/// The difference, in words.
+/// The description of a difference.
 pub(crate) type Difference = String;
 
 pub(crate) struct World {
     pub(super) engine: Queue,
-    /// The result of the events alone.
-    twin: Queue,
+    /// A queue that only gets the events.
+    rebuilt: Queue,
     pub(crate) model: Model,
     setup: Setup,
     first: Setup,
@@ -69,19 +69,19 @@ pub(crate) struct World {
     tokens: Vec<u64>,
     synced: bool,
     resync_due: bool,
-    runs: Vec<(ReplaceId, usize)>,
+    jobs: Vec<(ReplaceId, usize)>,
     accepted: usize,
-    resync: Option<(ScanCursor, ModelSweep)>,
-    purge: Option<(ScanCursor, ModelSweep)>,
-    redrive: Option<(ScanCursor, ModelSweep)>,
-    discard: Option<(ScanCursor, ModelSweep)>,
+    resync: Option<(ScanCursor, ModelScan)>,
+    purge: Option<(ScanCursor, ModelScan)>,
+    redrive: Option<(ScanCursor, ModelScan)>,
+    discard: Option<(ScanCursor, ModelScan)>,
 }
 
 impl World {
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
             engine: empty(setup),
-            twin: empty(setup),
+            rebuilt: empty(setup),
             model: Model::new((*setup.config()).clone(), setup.auto_created, START),
             setup,
             first: setup,
@@ -90,7 +90,7 @@ impl World {
             tokens: Vec::new(),
             synced: false,
             resync_due: false,
-            runs: Vec::new(),
+            jobs: Vec::new(),
             accepted: 0,
             resync: None,
             purge: None,
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Runs one step on both, and compares everything.
+    /// Runs one step on the engine and on the model, and compares results and states.
     pub(crate) fn step(&mut self, step: &ScriptStep) -> Result<(), Difference> {
         self.now = self.now.saturating_add_signed(step.clock);
         self.run(&step.command)?;
@@ -116,12 +116,12 @@ impl World {
         match command {
             Command::Produce(calls) => self.produce(calls),
             Command::Accept(list) => self.accept(list),
-            Command::Step { run, budget } => self.replace_step(*run, *budget),
+            Command::Step { job, budget } => self.replace_step(*job, *budget),
             Command::Pop { max, max_bytes, with_known, lease, worker, id } => {
                 self.pop((*max, *max_bytes, *with_known), *lease, *worker, *id)
             }
             Command::Settle(settles) => self.settle(settles),
-            Command::GiveBack(leases) => {
+            Command::ReturnUndelivered(leases) => {
                 let tokens: Vec<u64> = leases.iter().map(|lease| self.token(*lease)).collect();
                 self.engine.return_undelivered(time(self.now), &leases_of(&tokens));
                 self.model.return_undelivered(self.now, &tokens);
@@ -163,10 +163,10 @@ impl World {
         live.sort_unstable();
         match lease {
             LeaseRef::Live(n) if !live.is_empty() => live[n % live.len()],
-            LeaseRef::Live(n) | LeaseRef::Past(n) if !self.tokens.is_empty() => {
+            LeaseRef::Live(n) | LeaseRef::Issued(n) if !self.tokens.is_empty() => {
                 self.tokens[n % self.tokens.len()]
             }
-            LeaseRef::Live(_) | LeaseRef::Past(_) => 0,
+            LeaseRef::Live(_) | LeaseRef::Issued(_) => 0,
             LeaseRef::Forged(token) => token,
         }
     }
@@ -177,8 +177,8 @@ impl World {
             .map(|call| Call {
                 kind: call.kind,
                 key: key(call.key),
-                object: call.thing.map(object),
-                source: who(call.source).map(Source::from),
+                object: call.content.map(object),
+                source: label(call.source).map(Source::from),
                 delay: call.delay.map(Duration::from_micros),
                 final_state_unknown: call.final_state_unknown,
                 rate_limited: call.rate_limited,
@@ -190,12 +190,12 @@ impl World {
         let before = self.model.held().len();
         let model = self.model.produce(self.now, calls);
         let held = self.model.held();
-        let promised = held.union(&self.model.promised()).count();
-        if held.len() > before && promised > self.model.config.max_keys {
-            return Err(format!("{promised} keys are there or promised: more than max_keys"));
+        let reserved = held.union(&self.model.reserved_keys()).count();
+        if held.len() > before && reserved > self.model.config.max_keys {
+            return Err(format!("{reserved} keys are held or reserved: more than max_keys"));
         }
         let answer = |(queued, ignored)| (self.model.rv, queued, ignored);
-        same_answer(
+        same_result(
             "produce",
             engine.map(|produced| (produced.resource_version, produced.queued, produced.ignored)),
             model.map(answer),
@@ -204,8 +204,8 @@ impl World {
 
     fn accept(&mut self, list: &ModelReplace) -> Result<(), Difference> {
         let replace = Replace {
-            list: list.items.iter().map(|(name, thing)| (key(name), object(*thing))).collect(),
-            source: who(list.source).map(Source::from),
+            list: list.items.iter().map(|(name, content)| (key(name), object(*content))).collect(),
+            source: label(list.source).map(Source::from),
             only_changed: list.only_changed,
             max_delete_percent: list.max_delete_percent,
             max_deletes: list.max_deletes,
@@ -216,43 +216,43 @@ impl World {
         self.accepted += 1;
         let model = self.model.accept_replace(self.now, list, self.accepted);
         if let Ok(id) = &engine {
-            self.runs.push((*id, self.accepted));
+            self.jobs.push((*id, self.accepted));
         }
-        same_answer("accept", engine.map(|_| ()), model)
+        same_result("accept", engine.map(|_| ()), model)
     }
 
-    fn replace_step(&mut self, run: usize, budget: usize) -> Result<(), Difference> {
-        if self.runs.is_empty() {
+    fn replace_step(&mut self, job: usize, budget: usize) -> Result<(), Difference> {
+        if self.jobs.is_empty() {
             return Ok(());
         }
-        let at = run % self.runs.len();
-        let (id, number) = self.runs[at];
+        let at = job % self.jobs.len();
+        let (id, number) = self.jobs[at];
         let engine = self.engine.replace_step(time(self.now), id, budget);
         let model = self.model.replace_step(self.now, number, budget);
         if !matches!(engine, Ok(Progress::More | Progress::NotYet)) {
-            self.runs.remove(at);
+            self.jobs.remove(at);
         }
         let engine =
             engine.map(|progress| step_of(progress, |done| (done.resource_version, replaced(done.counts))));
         let rv = self.model.rv;
-        same_answer("Replace", engine, model.map(|step| step.map(|counts| (rv, counts))))
+        same_result("Replace", engine, model.map(|step| step.map(|counts| (rv, counts))))
     }
 
     fn pop(
         &mut self,
         (max, max_bytes, with_known): (usize, usize, bool),
         lease: Option<Micros>,
-        worker: Who,
-        id: Who,
+        worker: Label,
+        id: Label,
     ) -> Result<(), Difference> {
         let lease = lease.map(Duration::from_micros);
         let pop =
-            Pop { max, max_bytes, lease, worker: who(worker).map(Worker::from), id: who(id), with_known };
+            Pop { max, max_bytes, lease, worker: label(worker).map(Worker::from), id: label(id), with_known };
         let engine = self.engine.pop(time(self.now), &pop);
         let model = self.model.pop(self.now, (max, max_bytes, with_known), lease, worker, id);
         let (engine, model) = match (engine, model) {
             (Ok(engine), Ok(model)) => (engine, model),
-            (engine, model) => return same_answer("pop", engine.map(|_| ()), model.map(|_| ())),
+            (engine, model) => return same_result("pop", engine.map(|_| ()), model.map(|_| ())),
         };
         same("popped", engine.len(), model.len())?;
         for (engine, model) in engine.iter().zip(&model) {
@@ -272,10 +272,10 @@ impl World {
             Act::Ack => How::Ack,
             Act::Done => How::Done,
             Act::Nack { delay, error } => {
-                How::Nack { delay: delay.map(Duration::from_micros), error: who(error) }
+                How::Nack { delay: delay.map(Duration::from_micros), error: label(error) }
             }
             Act::Release => How::Release,
-            Act::Reject { error } => How::Reject { error: who(error) },
+            Act::Reject { error } => How::Reject { error: label(error) },
         };
         let settles: Vec<(u64, How)> =
             settles.iter().map(|(lease, act)| (self.token(*lease), how(*act))).collect();
@@ -313,33 +313,33 @@ impl World {
     }
 
     fn resync(&mut self, budget: usize) -> Result<(), Difference> {
-        let (mut cursor, mut model_sweep) = self.resync.take().unwrap_or_else(|| {
+        let (mut cursor, mut model_scan) = self.resync.take().unwrap_or_else(|| {
             let trace = self.model.rv.is_multiple_of(2).then_some(7);
             let cursor = ScanCursor::traced(trace.map(context).map(Trace::new));
-            (cursor, ModelSweep::traced(trace))
+            (cursor, ModelScan::traced(trace))
         });
         let engine = self.engine.resync_step(time(self.now), &mut cursor, budget);
-        let model = self.model.resync_step(self.now, &mut model_sweep, budget);
+        let model = self.model.resync_step(self.now, &mut model_scan, budget);
         if matches!(engine, Ok(Progress::More)) {
-            self.resync = Some((cursor, model_sweep));
+            self.resync = Some((cursor, model_scan));
         }
         let engine = engine.map(|progress| step_of(progress, |done| (done.queued, done.ignored)));
-        same_answer("resync", engine, model.map(|step| step.map(|queued| (queued, 0))))
+        same_result("resync", engine, model.map(|step| step.map(|queued| (queued, 0))))
     }
 
     fn purge(&mut self, budget: usize) -> Result<(), Difference> {
-        let (mut cursor, mut model_sweep) = self.purge.take().unwrap_or_default();
+        let (mut cursor, mut model_scan) = self.purge.take().unwrap_or_default();
         let engine = self.engine.purge_step(time(self.now), &mut cursor, budget);
-        let model = self.model.purge_step(self.now, &mut model_sweep, budget);
+        let model = self.model.purge_step(self.now, &mut model_scan, budget);
         if matches!(engine, Progress::More) {
-            self.purge = Some((cursor, model_sweep));
+            self.purge = Some((cursor, model_scan));
         }
         same("purge", step_of(engine, |purged| (purged.keys, purged.deltas)), model)
     }
 
     fn parked(&mut self, names: Option<&[Name]>, budget: usize, redrive: bool) -> Result<(), Difference> {
         let place = if redrive { &mut self.redrive } else { &mut self.discard };
-        let (mut cursor, mut model_sweep) =
+        let (mut cursor, mut model_scan) =
             if names.is_none() { place.take().unwrap_or_default() } else { Default::default() };
         let keys = names.map(|names| names.iter().map(|name| key(name)).collect::<Vec<_>>());
         let (now, mut keys) = (time(self.now), keys.map(Vec::into_iter));
@@ -354,17 +354,17 @@ impl World {
         while names.is_some() && matches!(engine, Progress::More) {
             engine = step();
         }
-        let model = self.model.parked_step(self.now, names, &mut model_sweep, budget, redrive);
+        let model = self.model.parked_step(self.now, names, &mut model_scan, budget, redrive);
         if matches!(engine, Progress::More) {
-            *place = Some((cursor, model_sweep));
+            *place = Some((cursor, model_scan));
         }
         same("redrive or discard", step_of(engine, |count| count), model)
     }
 
-    fn seed(&mut self, seeds: &[(Name, u8, Who)]) -> Result<(), Difference> {
+    fn seed(&mut self, seeds: &[(Name, u8, Label)]) -> Result<(), Difference> {
         let converted: Vec<_> = seeds
             .iter()
-            .map(|(name, thing, owner)| (key(name), object(*thing), who(*owner).map(Source::from)))
+            .map(|(name, content, owner)| (key(name), object(*content), label(*owner).map(Source::from)))
             .collect();
         self.engine.advance(time(self.now));
         let engine = self.engine.check_seed(&converted);
@@ -375,7 +375,7 @@ impl World {
         if model.is_ok() {
             self.model.seed(self.now, seeds);
         }
-        same_answer("seed", engine, model)
+        same_result("seed", engine, model)
     }
 
     fn configure(&mut self, change: Change) -> Result<(), Difference> {
@@ -386,7 +386,7 @@ impl World {
             Change::MaxDeltas(n) => setup.max_deltas_per_key = n,
             Change::EmitReplaced(emit) => setup.emit_replaced = emit,
             Change::ResyncPeriod(period) => setup.resync_period = period,
-            // The calls of a case in mode keys carry no objects, so here such calls may only be tried.
+            // The calls of a case in mode keys carry no objects, so an empty queue of such a case keeps its mode.
             Change::Mode(_) if self.setup.mode == Mode::Keys && self.model.held().is_empty() => {}
             Change::Mode(mode) => setup.mode = mode,
             Change::KnownObjects(known) => setup.known_objects = known,
@@ -397,10 +397,10 @@ impl World {
         if model.is_ok() {
             self.setup = *setup;
         }
-        same_answer("configure", engine, model)
+        same_result("configure", engine, model)
     }
 
-    /// Gives the second engine the events, and nothing else.
+    /// Applies the new events to the rebuilt queue and compares it with the engine.
     fn replay(&mut self) -> Result<(), Difference> {
         let effects = self.engine.take_effects();
         self.resync_due |= effects.resync_due;
@@ -410,11 +410,11 @@ impl World {
             if !(event.rv == rv + 1 || skips) || event.at < at {
                 return Err(format!("event {event:?} after rv {rv} at {at:?}"));
             }
-            self.twin.apply(&event);
-            self.twin.check().map_err(|rule| format!("after event {event:?}: {rule}"))?;
+            self.rebuilt.apply(&event);
+            self.rebuilt.check().map_err(|rule| format!("after event {event:?}: {rule}"))?;
             self.events.push(event);
         }
-        same("the state that the events give, as model", self.engine.image(), self.twin.image())
+        same("the state rebuilt from the events, as model", self.engine.image(), self.rebuilt.image())
     }
 
     fn compare(&mut self, committed: bool) -> Result<(), Difference> {
@@ -446,7 +446,7 @@ impl World {
             same_entry(entry, name, item).map_err(|difference| format!("key {name}: {difference}"))?;
         }
         if let Some(entry) = entries.next() {
-            return Err(format!("{} is too much: {:?}", entry.key, entry.schedule_state));
+            return Err(format!("unexpected entry {}: {:?}", entry.key, entry.schedule_state));
         }
         Ok(())
     }
@@ -489,7 +489,7 @@ impl World {
         same("ready, delayed, leased, parked, known", counts, model_counts)?;
         same("has_synced", status.has_synced, model.has_synced())?;
         if self.synced && !status.has_synced {
-            return Err(String::from("has_synced turned false again"));
+            return Err(String::from("has_synced became false again"));
         }
         same("initial_remaining", status.initial_remaining, model.initial_remaining())?;
         same("rv", status.resource_version, model.rv)?;

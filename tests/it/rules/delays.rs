@@ -5,7 +5,7 @@ use deltaq::engine::limits::DUE_AT_A_TIME;
 
 use super::*;
 
-/// A fixture with a key that failed once at this moment.
+/// A fixture with a key that has just failed once.
 fn failed() -> Fixture {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
@@ -39,10 +39,10 @@ fn at_most_a_thousand_due_keys_are_processed_before_each_command() {
     fixture.produce(names.iter().map(|name| added(name, 1).after(100))).expect("there is room");
     fixture.wait(100);
     assert_eq!(fixture.ready_queue().len(), DUE_AT_A_TIME);
-    assert!(fixture.queue.next_deadline().is_some_and(|at| at <= fixture.now()), "the timer comes at once");
+    assert!(fixture.queue.next_deadline().is_some_and(|at| at <= fixture.now()), "the timer fires at once");
     let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
-    assert_eq!(fixture.queue.hand_out(fixture.now(), &pop).expect("it is open").len(), 1);
-    fixture.settle_down();
+    assert_eq!(fixture.queue.hand_out(fixture.now(), &pop).expect("the queue is open").len(), 1);
+    fixture.commit_and_check();
     assert_eq!(
         fixture.ready_queue().len(),
         DUE_AT_A_TIME - 1,
@@ -53,7 +53,7 @@ fn at_most_a_thousand_due_keys_are_processed_before_each_command() {
 }
 
 #[test]
-fn max_failures_of_zero_never_parks() {
+fn zero_max_failures_never_parks() {
     let mut fixture = Fixture::with(|config| config.max_failures = 0);
     fixture.call(added("a", 1));
     for _ in 0..50 {
@@ -73,7 +73,7 @@ fn an_ack_forgets_the_failures() {
 }
 
 #[test]
-fn a_nack_may_say_how_long_and_zero_is_the_tail_at_once() {
+fn a_nack_may_set_the_delay_and_zero_returns_the_key_to_the_tail_at_once() {
     let mut fixture = Fixture::with(|config| config.max_failures = 0);
     fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
     let item = fixture.pop();
@@ -86,7 +86,7 @@ fn a_nack_may_say_how_long_and_zero_is_the_tail_at_once() {
 }
 
 #[test]
-fn a_nack_with_a_delay_is_parked_all_the_same_at_max_failures() {
+fn a_nack_with_a_delay_still_parks_at_max_failures() {
     for delay in [0, 5_000] {
         let mut fixture = Fixture::with(|config| config.max_failures = 1);
         fixture.call(added("a", 1));
@@ -97,7 +97,7 @@ fn a_nack_with_a_delay_is_parked_all_the_same_at_max_failures() {
 }
 
 #[test]
-fn a_new_change_makes_a_key_in_backoff_ready_and_its_failures_stay() {
+fn a_new_change_makes_a_key_in_backoff_ready_and_keeps_its_failures() {
     let mut fixture = failed();
     fixture.call(updated("a", 2));
     assert_eq!((fixture.place("a"), fixture.failures("a")), ("ready", 1));
@@ -111,7 +111,7 @@ fn a_new_change_makes_a_key_in_backoff_ready_and_its_failures_stay() {
 fn a_delayed_change_does_not_wake_a_key_in_backoff_but_may_be_due_earlier() {
     let mut fixture = failed();
     fixture.call(updated("a", 2).after(500));
-    assert_eq!((fixture.place("a"), fixture.due_in("a")), ("delayed", Some(100)), "it had less to wait");
+    assert_eq!((fixture.place("a"), fixture.due_in("a")), ("delayed", Some(100)), "the backoff ends earlier");
     fixture.call(updated("a", 3).after(50));
     assert_eq!(fixture.due_in("a"), Some(50));
     fixture.wait(50);
@@ -121,7 +121,7 @@ fn a_delayed_change_does_not_wake_a_key_in_backoff_but_may_be_due_earlier() {
 #[test]
 fn a_duplicate_deletion_does_not_wake_a_key_in_backoff() {
     let mut fixture = Fixture::new();
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     fixture.call(ProduceCall::new(DeltaKind::Deleted, "a", Some(1)));
     let item = fixture.pop();
     fixture.nack(&item);
@@ -135,7 +135,7 @@ fn every_delta_of_a_replace_is_a_new_change() {
     fixture.call(added("a", 1));
     let item = fixture.pop();
     fixture.nack(&item);
-    fixture.replace(list(&[("a", 2)])).expect("no guard");
+    fixture.replace(list(&[("a", 2)])).expect("no refusal");
     assert_eq!((fixture.place("a"), fixture.waiting("a")), ("ready", "Added 1, Sync 2".into()));
 }
 
@@ -163,14 +163,14 @@ fn a_delayed_change_moves_a_parked_key_to_delayed_with_no_failures() {
 }
 
 #[test]
-fn a_delay_of_zero_is_no_delay() {
+fn a_delay_of_zero_has_no_effect() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1).after(0));
     assert_eq!((fixture.place("a"), fixture.due_in("a")), ("ready", None));
 }
 
 #[test]
-fn of_two_delays_the_earlier_counts() {
+fn the_earlier_of_two_delays_counts() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1).after(500));
     fixture.call(updated("a", 2).after(200));
@@ -187,11 +187,11 @@ fn a_delayed_key_with_a_new_change_is_ready_at_once() {
 }
 
 #[test]
-fn a_delay_beside_ready_neither_moves_the_key_nor_outlives_its_delivery() {
+fn a_delay_of_a_ready_key_neither_moves_it_nor_outlives_its_delivery() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1), updated("a", 2).after(100)]).expect("there is room");
     fixture.wait(100);
-    assert_eq!(fixture.ready_queue(), ["a", "b"], "it fired, and the key stayed where it was");
+    assert_eq!(fixture.ready_queue(), ["a", "b"], "the delay elapsed, and the key kept its position");
     fixture.call(updated("a", 3).after(100));
     let item = fixture.pop();
     assert_eq!(text(&item), "a: Added 1, Updated 2, Updated 3");
@@ -200,7 +200,7 @@ fn a_delay_beside_ready_neither_moves_the_key_nor_outlives_its_delivery() {
 }
 
 #[test]
-fn a_delayed_change_behind_a_lease_waits_until_it_is_due_after_an_ack() {
+fn a_delayed_change_during_a_lease_stays_delayed_after_an_ack() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
@@ -213,7 +213,7 @@ fn a_delayed_change_behind_a_lease_waits_until_it_is_due_after_an_ack() {
 }
 
 #[test]
-fn a_delayed_change_behind_a_lease_counts_as_new_once_it_is_due() {
+fn a_delayed_change_during_a_lease_counts_as_new_once_it_is_due() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
@@ -249,11 +249,11 @@ fn a_key_with_a_delayed_change_is_delayed_at_max_failures_and_parked_by_reject()
     assert_eq!((fixture.place("a"), fixture.due_in("a")), ("delayed", Some(700)));
     let (mut fixture, item) = held();
     fixture.reject(&item);
-    assert_eq!((fixture.place("a"), fixture.due_in("a")), ("parked", None), "reject parks always");
+    assert_eq!((fixture.place("a"), fixture.due_in("a")), ("parked", None), "reject always parks");
 }
 
 #[test]
-fn reject_parks_although_a_new_change_waits() {
+fn reject_parks_a_key_with_a_waiting_change() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
@@ -283,7 +283,7 @@ fn forget_keeps_the_last_error_of_a_parked_key() {
     }
     assert_eq!((fixture.place("a"), fixture.failures("a")), ("parked", 3));
     assert_eq!(fixture.queue.forget(fixture.now(), ["a"]), 1);
-    fixture.settle_down();
+    fixture.commit_and_check();
     assert_eq!((fixture.place("a"), fixture.failures("a")), ("parked", 0));
     assert_eq!(fixture.entry("a").schedule_state.last_error(), Some("timeout"));
 }
@@ -292,7 +292,7 @@ fn forget_keeps_the_last_error_of_a_parked_key() {
 fn forget_resets_failures_and_does_not_move_the_key() {
     let mut fixture = failed();
     assert_eq!(fixture.queue.forget(fixture.now(), ["a", "b"]), 1);
-    fixture.settle_down();
+    fixture.commit_and_check();
     assert_eq!((fixture.failures("a"), fixture.place("a"), fixture.due_in("a")), (0, "delayed", Some(100)));
     assert_eq!(fixture.queue.forget(fixture.now(), ["a"]), 0);
 }

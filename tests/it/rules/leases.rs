@@ -21,7 +21,7 @@ fn a_forged_token_is_stale_and_unknown() {
 }
 
 #[test]
-fn an_older_lease_of_the_same_key_settles_nothing() {
+fn an_older_lease_of_the_same_key_is_stale() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let older = fixture.pop();
@@ -36,7 +36,7 @@ fn an_older_lease_of_the_same_key_settles_nothing() {
 }
 
 #[test]
-fn a_repeated_settle_answers_as_before_and_a_different_one_gets_the_outcome() {
+fn a_repeated_settle_is_reported_as_repeated_and_a_different_one_as_stale() {
     let reject = || How::Reject { error: None };
     let ways = [
         (How::Ack, Outcome::Acked),
@@ -54,12 +54,12 @@ fn a_repeated_settle_answers_as_before_and_a_different_one_gets_the_outcome() {
             let expected = if other_outcome == outcome { Settled::Repeated } else { stale(*outcome) };
             assert_eq!(fixture.settle(token, other.clone()), expected, "{way:?}, then {other:?}");
         }
-        assert_eq!(fixture.queue.resource_version(), rv, "a settle that came too late is no event");
+        assert_eq!(fixture.queue.resource_version(), rv, "a late settle emits no event");
     }
 }
 
 #[test]
-fn each_settle_of_a_call_stands_alone() {
+fn each_settle_of_a_call_is_independent() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
     let (a, b) = (fixture.pop(), fixture.pop());
@@ -71,7 +71,7 @@ fn each_settle_of_a_call_stands_alone() {
         settle(b.token, nack()),
     ];
     let settled = fixture.queue.settle(fixture.now(), &settles);
-    fixture.settle_down();
+    fixture.commit_and_check();
     assert!(matches!(settled[0], Settled::Ok { .. }));
     assert_eq!(settled[1], stale(Outcome::Unknown));
     assert_eq!(settled[2], Settled::Repeated);
@@ -80,7 +80,7 @@ fn each_settle_of_a_call_stands_alone() {
 }
 
 #[test]
-fn the_outcomes_of_the_last_settled_leases_are_remembered_and_no_more() {
+fn only_the_outcomes_of_the_last_settled_leases_are_remembered() {
     let mut queue = Queue::new(config(|_| {}), 0, Time::default());
     let add = [added("a", 1).0];
     let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
@@ -109,7 +109,7 @@ fn a_pop_repeated_by_its_id_returns_the_same_leases() {
 }
 
 #[test]
-fn a_repeated_pop_returns_the_remaining_leases_while_paused_too_and_then_pops_anew() {
+fn a_repeated_pop_returns_its_remaining_leases_even_while_paused_and_then_pops_new_keys() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
     let first = fixture.pop_id("p", 2);
@@ -119,20 +119,20 @@ fn a_repeated_pop_returns_the_remaining_leases_while_paused_too_and_then_pops_an
     assert_eq!(rest.len(), 1);
     assert_eq!(rest[0].token, first[1].token);
     fixture.ack(&rest[0]);
-    assert!(fixture.pop_id("p", 2).is_empty(), "paused: nothing new");
+    assert!(fixture.pop_id("p", 2).is_empty(), "a paused queue delivers no new keys");
     fixture.queue.set_paused(fixture.now(), false);
     assert_eq!(text(&fixture.pop_id("p", 2)[0]), "c: Added 1");
 }
 
 #[test]
-fn an_undelivered_lease_leaves_no_trace() {
+fn an_undelivered_lease_is_undone_completely() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
     let item = fixture.pop();
     fixture.call(updated("a", 2));
     fixture.queue.return_undelivered(fixture.now(), &[item.token]);
-    fixture.settle_down();
-    assert_eq!(fixture.ready_queue(), ["a", "b"], "it has its former turn");
+    fixture.commit_and_check();
+    assert_eq!(fixture.ready_queue(), ["a", "b"], "the key has its former position");
     assert_eq!(fixture.settle(item.token, How::Ack), stale(Outcome::Unknown));
     let again = fixture.pop();
     assert_eq!(text(&again), "a: Added 1, Updated 2");
@@ -145,9 +145,9 @@ fn an_undelivered_lease_restores_its_delay() {
     fixture.call(added("a", 1));
     fixture.call(updated("a", 2).after(500));
     let item = fixture.pop();
-    assert_eq!(fixture.due_in("a"), None, "handing out drops a delay");
+    assert_eq!(fixture.due_in("a"), None, "delivery drops a delay");
     fixture.queue.return_undelivered(fixture.now(), &[item.token]);
-    fixture.settle_down();
+    fixture.commit_and_check();
     assert_eq!(fixture.due_in("a"), Some(500));
 }
 
@@ -171,14 +171,14 @@ fn an_extension_counts_from_now_and_reports_waiting_deltas() {
     let item = fixture.pop();
     fixture.wait(9_000);
     let deadline = Time::from_micros((fixture.now_ms + 20_000) * 1_000);
-    let answer = Extended::Ok { deadline, pending_deltas: 0, deleted: false };
-    assert_eq!(fixture.extend(&item, 20_000), answer);
+    let result = Extended::Ok { deadline, pending_deltas: 0, deleted: false };
+    assert_eq!(fixture.extend(&item, 20_000), result);
     fixture.wait(19_999);
     assert_eq!(fixture.place("a"), "leased");
     fixture.produce([updated("a", 2), deleted("a")]).expect("there is room");
     let deadline = Time::from_micros((fixture.now_ms + 5) * 1_000);
-    let answer = Extended::Ok { deadline, pending_deltas: 2, deleted: true };
-    assert_eq!(fixture.extend(&item, 5), answer, "it may shorten");
+    let result = Extended::Ok { deadline, pending_deltas: 2, deleted: true };
+    assert_eq!(fixture.extend(&item, 5), result, "an extension may shorten a lease");
     fixture.wait(5);
     assert_eq!(fixture.extend(&item, 5), Extended::Stale { outcome: Outcome::Expired });
 }
@@ -191,20 +191,20 @@ fn a_lease_does_not_expire_before_its_own_commit() {
     let items = fixture.queue.pop(fixture.now(), &pop).expect("the queue is open");
     fixture.now_ms += 60_000;
     fixture.queue.advance(fixture.now());
-    assert_eq!(fixture.place("a"), "leased", "the journal does not have it yet");
+    assert_eq!(fixture.place("a"), "leased", "the lease is not committed yet");
     assert_eq!(fixture.queue.next_deadline(), Some(items[0].deadline));
     assert!(
         fixture.queue.due_uncommitted(fixture.now()),
         "whoever waits for the deadline waits for the commit"
     );
-    fixture.settle_down();
+    fixture.commit_and_check();
     assert!(!fixture.queue.due_uncommitted(fixture.now()));
     fixture.wait(0);
     assert_eq!(fixture.queue.outcome(items[0].token), Outcome::Expired);
 }
 
 #[test]
-fn an_uncommitted_lease_does_not_delay_another() {
+fn an_uncommitted_lease_does_not_delay_the_expiry_of_others() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
     let pop = |fixture: &mut Fixture, lease| {
@@ -219,9 +219,9 @@ fn an_uncommitted_lease_does_not_delay_another() {
     fixture.now_ms += 1_000;
     fixture.queue.advance(fixture.now());
     let places = [fixture.place("a"), fixture.place("b"), fixture.place("c")];
-    assert_eq!(places, ["ready", "ready", "leased"], "their backoffs are over, too");
+    assert_eq!(places, ["ready", "ready", "leased"], "their backoffs have ended, too");
     assert_eq!((fixture.queue.outcome(a), fixture.queue.outcome(b)), (Outcome::Expired, Outcome::Expired));
-    fixture.settle_down();
+    fixture.commit_and_check();
     fixture.wait(0);
     assert_eq!(fixture.place("c"), "ready");
 }
@@ -244,12 +244,12 @@ fn due_keys_are_processed_in_order_of_their_times() {
     fixture.wait(50);
     fixture.pop();
     fixture.wait(60_000);
-    // a expired at 10,000 and was ready at 10,100, after c by number; b was ready at 10,150.
+    // c and a became ready at 10,100, c with the lower event number; b became ready at 10,150.
     assert_eq!(fixture.ready_queue(), ["c", "a", "b"]);
 }
 
 #[test]
-fn the_time_of_a_queue_does_not_go_back_with_its_clock() {
+fn a_clock_that_is_set_back_does_not_set_back_the_time_of_a_queue() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let before = fixture.now();
@@ -266,14 +266,14 @@ fn the_time_of_a_queue_does_not_go_back_with_its_clock() {
 }
 
 #[test]
-fn a_clock_that_jumps_ahead_fires_everything_once() {
+fn a_clock_that_jumps_ahead_triggers_each_deadline_once() {
     let mut fixture = Fixture::with(|config| config.resync_period = Some(ms(1_000)));
-    fixture.know(added("k", 1));
+    fixture.make_known(added("k", 1));
     fixture.produce([added("a", 1), added("b", 1).after(10)]).expect("there is room");
     fixture.pop();
     let rv = fixture.queue.resource_version();
     fixture.wait(365 * 86_400_000);
-    // An expiry, the end of its backoff, a delay, and one Resync for all that were missed.
+    // An expiry, the end of its backoff, a delay, and one Resync for all missed ones.
     assert_eq!(fixture.queue.resource_version(), rv + 4);
     assert_eq!(fixture.ready_queue(), ["b", "a"]);
     assert_eq!(fixture.resyncs_due, 1);

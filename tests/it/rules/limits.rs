@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn past_the_cap_the_second_and_third_oldest_become_one() {
+fn above_the_cap_the_second_and_third_oldest_delta_are_merged() {
     let mut fixture = Fixture::with(|config| config.max_deltas_per_key = 3);
     for version in 1..=6 {
         fixture.call(updated("a", version));
@@ -15,7 +15,7 @@ fn past_the_cap_the_second_and_third_oldest_become_one() {
 }
 
 #[test]
-fn a_merged_delta_is_the_newer_one_in_type_object_and_rv() {
+fn a_merged_delta_has_the_type_object_and_version_of_the_newer_one() {
     let mut fixture = Fixture::with(|config| config.max_deltas_per_key = 2);
     fixture.produce([added("a", 1), deleted("a"), added("a", 3).from("erp")]).expect("there is room");
     assert_eq!(fixture.waiting("a"), "Added 1, Added 3+1");
@@ -24,7 +24,7 @@ fn a_merged_delta_is_the_newer_one_in_type_object_and_rv() {
 }
 
 #[test]
-fn the_bytes_of_a_list_have_a_cap_too_but_two_always_stay() {
+fn the_cap_on_bytes_always_keeps_two_deltas() {
     let mut fixture = Fixture::with(|config| config.max_bytes_per_key = 20);
     fixture.produce([updated("a", 1), updated("a", 2)]).expect("there is room");
     assert_eq!(fixture.waiting("a"), "Updated 1, Updated 2");
@@ -35,7 +35,7 @@ fn the_bytes_of_a_list_have_a_cap_too_but_two_always_stay() {
 }
 
 #[test]
-fn leased_deltas_count_toward_the_cap_only_when_they_come_back() {
+fn leased_deltas_count_toward_the_cap_only_when_they_return() {
     let mut fixture = Fixture::with(|config| config.max_deltas_per_key = 2);
     fixture.produce([added("a", 1), updated("a", 2)]).expect("there is room");
     let item = fixture.pop();
@@ -48,14 +48,17 @@ fn leased_deltas_count_toward_the_cap_only_when_they_come_back() {
 #[test]
 fn at_max_keys_only_new_keys_are_refused() {
     let mut fixture = Fixture::with(|config| config.max_keys = 2);
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     fixture.call(added("b", 1));
     assert!(matches!(
         fixture.produce([added("c", 1)]),
         Err(Refusal::QueueFull { limit: 2, keys: 2, wanted: 1 })
     ));
     let both = fixture.produce([updated("b", 2), added("c", 1), added("c", 2), added("d", 1)]);
-    assert!(matches!(both, Err(Refusal::QueueFull { wanted: 2, .. })), "all or none");
+    assert!(
+        matches!(both, Err(Refusal::QueueFull { wanted: 2, .. })),
+        "a call is accepted completely or not at all"
+    );
     assert_eq!(fixture.waiting("b"), "Added 1");
     fixture.produce([updated("a", 2), updated("b", 2), deleted("a"), deleted("x")]).expect("no key is new");
     let item = fixture.pop();
@@ -67,7 +70,7 @@ fn at_max_keys_only_new_keys_are_refused() {
 }
 
 #[test]
-fn an_accepted_replace_has_its_room() {
+fn an_accepted_replace_reserves_its_keys() {
     let mut fixture = Fixture::with(|config| config.max_keys = 3);
     fixture.call(added("a", 1));
     let id = fixture.accept(list(&[("b", 1), ("c", 1)]));
@@ -80,18 +83,18 @@ fn an_accepted_replace_has_its_room() {
 #[test]
 fn a_replace_that_does_not_fit_is_refused_before_anything_changes() {
     let mut fixture = Fixture::with(|config| config.max_keys = 2);
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     let rv = fixture.queue.resource_version();
-    let answer = fixture.replace(list(&[("a", 2), ("b", 1), ("c", 1)]));
-    assert!(matches!(answer, Err(Refusal::QueueFull { limit: 2, keys: 1, wanted: 2 })));
+    let result = fixture.replace(list(&[("a", 2), ("b", 1), ("c", 1)]));
+    assert!(matches!(result, Err(Refusal::QueueFull { limit: 2, keys: 1, wanted: 2 })));
     assert_eq!(fixture.queue.resource_version(), rv);
     fixture.replace(list(&[("a", 2), ("b", 1)])).expect("one new key fits");
 }
 
 #[test]
-fn a_refused_or_dry_replace_frees_its_room() {
+fn a_refused_or_dry_replace_frees_its_reservation() {
     let mut fixture = Fixture::with(|config| (config.max_keys, config.max_deletes) = (2, Some(0)));
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     assert!(matches!(fixture.replace(list(&[("b", 1)])), Err(Refusal::MassDelete { .. })));
     let dry = Replace { dry_run: true, ..list(&[("a", 2), ("b", 1)]) };
     fixture.replace(dry).expect("it fits");

@@ -1,4 +1,4 @@
-//! The table of modes, row by row.
+//! The differences between the modes.
 
 use deltaq::engine::command::How;
 
@@ -16,28 +16,28 @@ fn keys() -> Fixture {
     Fixture::in_mode(Mode::Keys)
 }
 
-fn is_wrong_mode<T>(answer: &Result<T, Refusal>) -> bool {
-    matches!(answer, Err(Refusal::WrongMode { mode: Mode::Keys, .. }))
+fn is_wrong_mode<T>(result: &Result<T, Refusal>) -> bool {
+    matches!(result, Err(Refusal::WrongMode { mode: Mode::Keys, .. }))
 }
 
 // Delivery.
 
 #[test]
-fn delivered_delta_all_deltas() {
+fn mode_delta_delivers_all_deltas() {
     let mut fixture = delta();
     fixture.produce([added("a", 1), updated("a", 2), deleted("a")]).expect("there is room");
     assert_eq!(text(&fixture.pop()), "a: Added 1, Updated 2, Deleted 2?");
 }
 
 #[test]
-fn delivered_latest_the_newest() {
+fn mode_latest_delivers_the_newest_delta() {
     let mut fixture = latest();
     fixture.produce([added("a", 1), updated("a", 2), updated("a", 3)]).expect("there is room");
     assert_eq!(text(&fixture.pop()), "a: Updated 3");
 }
 
 #[test]
-fn delivered_keys_the_key_alone() {
+fn mode_keys_delivers_only_the_key() {
     let mut fixture = keys();
     fixture.produce([queued("a"), queued("b"), queued("a")]).expect("there is room");
     assert_eq!(fixture.ready_queue(), ["a", "b"]);
@@ -47,7 +47,7 @@ fn delivered_keys_the_key_alone() {
 // Delete.
 
 #[test]
-fn delete_latest_drops_a_key_that_no_consumer_can_have_seen() {
+fn a_delete_in_mode_latest_drops_an_unseen_key() {
     let mut fixture = latest();
     fixture.call(added("a", 1).after(100));
     assert!(fixture.call(deleted("a")), "accepted");
@@ -55,15 +55,15 @@ fn delete_latest_drops_a_key_that_no_consumer_can_have_seen() {
 }
 
 #[test]
-fn delete_latest_delivers_the_deletion_of_a_known_key() {
+fn a_delete_in_mode_latest_delivers_the_deletion_of_a_known_key() {
     let mut fixture = latest();
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     fixture.produce([updated("a", 2), deleted("a")]).expect("there is room");
     assert_eq!(text(&fixture.pop()), "a: Deleted 2?");
 }
 
 #[test]
-fn delete_latest_delivers_the_deletion_of_a_key_leased_since_the_last_ack() {
+fn a_delete_in_mode_latest_delivers_the_deletion_of_a_key_leased_since_the_last_ack() {
     let mut fixture = latest();
     fixture.call(added("a", 1));
     let item = fixture.pop();
@@ -73,7 +73,7 @@ fn delete_latest_delivers_the_deletion_of_a_key_leased_since_the_last_ack() {
 }
 
 #[test]
-fn delete_latest_drops_a_key_whose_only_lease_was_never_delivered() {
+fn a_delete_in_mode_latest_drops_a_key_whose_only_lease_was_undelivered() {
     let mut fixture = latest();
     fixture.call(added("a", 1));
     let item = fixture.pop();
@@ -83,16 +83,16 @@ fn delete_latest_drops_a_key_whose_only_lease_was_never_delivered() {
 }
 
 #[test]
-fn delete_latest_without_known_objects_delivers_every_deletion() {
+fn a_delete_in_mode_latest_without_known_objects_is_always_delivered() {
     let mut fixture = Fixture::with(|config| (config.mode, config.known_objects) = (Mode::Latest, false));
     fixture.produce([added("a", 1), deleted("a")]).expect("there is room");
     assert_eq!(text(&fixture.pop()), "a: Deleted 1?");
 }
 
 #[test]
-fn delete_latest_two_of_them_by_the_dedup_rule() {
+fn two_deletes_in_mode_latest_follow_the_dedup_rule() {
     let mut fixture = latest();
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     fixture
         .produce([deleted("a"), ProduceCall::new(DeltaKind::Deleted, "a", Some(4))])
         .expect("there is room");
@@ -102,22 +102,22 @@ fn delete_latest_two_of_them_by_the_dedup_rule() {
 }
 
 #[test]
-fn delete_keys_is_refused() {
+fn a_delete_in_mode_keys_is_refused() {
     let mut fixture = keys();
     assert!(is_wrong_mode(&fixture.produce([deleted("a")])));
     assert!(is_wrong_mode(&fixture.produce([queued("b"), deleted("a")])));
-    assert_eq!(fixture.place("b"), "absent", "all or none");
+    assert_eq!(fixture.place("b"), "absent", "a call is accepted completely or not at all");
 }
 
 // Replace, Resync, seed, update.
 
 #[test]
-fn replace_latest_leaves_one_delta_per_key_and_drops_unseen_keys() {
+fn a_replace_in_mode_latest_keeps_one_delta_per_key_and_drops_unseen_keys() {
     let mut fixture = latest();
-    fixture.know(added("known", 1));
+    fixture.make_known(added("known", 1));
     fixture.produce([updated("known", 2), added("unseen", 1), added("kept", 1)]).expect("there is room");
-    let answer = fixture.replace(list(&[("kept", 2)])).expect("no guard");
-    assert_eq!(counts(&answer), replaced([1, 2, 0, 0, 0]));
+    let result = fixture.replace(list(&[("kept", 2)])).expect("no refusal");
+    assert_eq!(counts(&result), replaced([1, 2, 0, 0, 0]));
     assert_eq!((fixture.place("unseen"), fixture.waiting("kept")), ("absent", "Replaced 2".into()));
     assert_eq!(fixture.waiting("known"), "Deleted 2?");
 }
@@ -125,22 +125,22 @@ fn replace_latest_leaves_one_delta_per_key_and_drops_unseen_keys() {
 #[test]
 fn a_dropped_key_of_the_initial_list_does_not_delay_the_sync() {
     let mut fixture = latest();
-    fixture.replace(list(&[("a", 1)])).expect("no guard");
+    fixture.replace(list(&[("a", 1)])).expect("no refusal");
     fixture.call(deleted("a"));
     assert!(fixture.has_synced());
 }
 
 #[test]
-fn resync_latest_delivers_one_delta_per_key() {
+fn a_resync_in_mode_latest_delivers_one_delta_per_key() {
     let mut fixture = latest();
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     assert_eq!(fixture.resync(), 1);
     fixture.call(updated("a", 2));
     assert_eq!(text(&fixture.pop()), "a: Updated 2");
 }
 
 #[test]
-fn replace_resync_seed_and_update_keys_are_refused() {
+fn replace_resync_seed_and_update_in_mode_keys_are_refused() {
     let mut fixture = keys();
     let now = fixture.now();
     assert!(is_wrong_mode(&fixture.produce([updated("a", 1)])));
@@ -150,17 +150,17 @@ fn replace_resync_seed_and_update_keys_are_refused() {
 }
 
 #[test]
-fn a_rate_limited_add_delta_and_latest_is_refused() {
+fn a_rate_limited_add_in_modes_delta_and_latest_is_refused() {
     for mut fixture in [delta(), latest()] {
         let call = ProduceCall(Call { rate_limited: true, ..added("a", 1).0 });
         assert!(matches!(fixture.produce([call]), Err(Refusal::WrongMode { .. })));
     }
 }
 
-// Nack with newer waiting.
+// Nack with newer deltas.
 
 #[test]
-fn nack_latest_delivers_the_newer_alone() {
+fn a_nack_in_mode_latest_delivers_only_the_newer_delta() {
     let mut fixture = latest();
     fixture.call(added("a", 1));
     let item = fixture.pop();
@@ -170,7 +170,7 @@ fn nack_latest_delivers_the_newer_alone() {
 }
 
 #[test]
-fn nack_keys_is_ready_at_once_and_the_backoff_stays_beside() {
+fn a_nack_of_a_dirty_key_in_mode_keys_makes_it_ready_and_keeps_the_backoff() {
     let mut fixture = keys();
     fixture.call(queued("a"));
     let item = fixture.pop();
@@ -178,14 +178,14 @@ fn nack_keys_is_ready_at_once_and_the_backoff_stays_beside() {
     fixture.nack(&item);
     assert_eq!((fixture.place("a"), fixture.due_in("a")), ("ready", Some(100)));
     let item = fixture.pop();
-    assert_eq!(fixture.due_in("a"), Some(100), "handing out leaves it");
+    assert_eq!(fixture.due_in("a"), Some(100), "delivery keeps the delay");
     fixture.wait(100);
     fixture.ack(&item);
-    assert_eq!(fixture.place("a"), "ready", "it fired during the lease: dirty");
+    assert_eq!(fixture.place("a"), "ready", "the delay elapsed during the lease, so the key is dirty");
 }
 
 #[test]
-fn nack_keys_keeps_an_earlier_delay() {
+fn a_nack_in_mode_keys_keeps_an_earlier_delay() {
     let mut fixture = keys();
     fixture.call(queued("a"));
     fixture.call(queued("a").after(30));
@@ -194,10 +194,10 @@ fn nack_keys_keeps_an_earlier_delay() {
     assert_eq!((fixture.place("a"), fixture.due_in("a")), ("delayed", Some(30)));
 }
 
-// A delay fires.
+// Delays.
 
 #[test]
-fn delay_delta_fires_for_what_waits_and_else_for_nothing() {
+fn a_delay_in_modes_delta_and_latest_belongs_to_waiting_deltas() {
     for mut fixture in [delta(), latest()] {
         fixture.call(added("a", 1).after(50));
         fixture.wait(50);
@@ -206,7 +206,7 @@ fn delay_delta_fires_for_what_waits_and_else_for_nothing() {
 }
 
 #[test]
-fn delay_keys_is_itself_an_add() {
+fn a_delay_in_mode_keys_is_itself_an_add() {
     let mut fixture = keys();
     fixture.call(queued("a").after(50));
     fixture.call(queued("a"));
@@ -220,7 +220,7 @@ fn delay_keys_is_itself_an_add() {
 // Ack.
 
 #[test]
-fn ack_delta_and_latest_apply_to_the_known_objects() {
+fn an_ack_in_modes_delta_and_latest_updates_the_known_object() {
     for mut fixture in [delta(), latest()] {
         fixture.produce([added("a", 1), updated("a", 2)]).expect("there is room");
         let item = fixture.pop();
@@ -234,14 +234,14 @@ fn ack_delta_and_latest_apply_to_the_known_objects() {
 }
 
 #[test]
-fn ack_keys_is_done_and_forget() {
+fn an_ack_in_mode_keys_is_done_and_forget() {
     let mut fixture = keys();
     fixture.call(queued("a"));
     let item = fixture.pop();
     fixture.settle(item.token, nack_after(0));
     let item = fixture.pop();
     fixture.settle(item.token, How::Done);
-    assert_eq!((fixture.place("a"), fixture.failures("a")), ("idle", 1), "Done alone forgets nothing");
+    assert_eq!((fixture.place("a"), fixture.failures("a")), ("idle", 1), "Done alone keeps the failures");
     fixture.call(queued("a"));
     let item = fixture.pop();
     fixture.ack(&item);
@@ -249,7 +249,7 @@ fn ack_keys_is_done_and_forget() {
 }
 
 #[test]
-fn failures_of_a_key_that_waits_for_nothing_are_kept_for_a_day() {
+fn failures_of_an_idle_key_in_mode_keys_expire_after_a_day() {
     let mut fixture = keys();
     fixture.call(queued("a"));
     let item = fixture.pop();
@@ -263,7 +263,7 @@ fn failures_of_a_key_that_waits_for_nothing_are_kept_for_a_day() {
 }
 
 #[test]
-fn add_rate_limited_keys_counts_a_failure_but_does_not_park() {
+fn add_rate_limited_in_mode_keys_counts_a_failure_but_does_not_park() {
     let mut fixture = keys();
     let limited = || ProduceCall(Call { rate_limited: true, ..queued("a").0 });
     for _ in 0..5 {
@@ -274,13 +274,13 @@ fn add_rate_limited_keys_counts_a_failure_but_does_not_park() {
     let item = fixture.pop();
     assert_eq!(item.failures, 5);
     fixture.nack(&item);
-    assert_eq!(fixture.place("a"), "parked", "a nack acts on it");
+    assert_eq!(fixture.place("a"), "parked", "a nack parks at max_failures");
 }
 
 // After close.
 
 #[test]
-fn close_delta_and_latest_accept_and_drain() {
+fn closed_queues_of_modes_delta_and_latest_accept_changes_and_drain() {
     for mut fixture in [delta(), latest()] {
         fixture.queue.set_closed(fixture.now(), true);
         assert!(fixture.call(added("a", 1).after(50)));
@@ -293,23 +293,23 @@ fn close_delta_and_latest_accept_and_drain() {
 }
 
 #[test]
-fn close_keys_ignores_adds_and_freezes_delays() {
+fn a_closed_queue_of_mode_keys_ignores_adds_and_freezes_delays() {
     let mut fixture = keys();
     fixture.call(queued("later").after(50));
     fixture.queue.set_closed(fixture.now(), true);
     assert!(!fixture.call(queued("a")));
     assert!(!fixture.call(ProduceCall(Call { rate_limited: true, ..queued("a").0 })));
-    assert_eq!((fixture.place("a"), fixture.failures("a")), ("idle", 1), "the failure counts all the same");
+    assert_eq!((fixture.place("a"), fixture.failures("a")), ("idle", 1), "the failure is counted");
     fixture.wait(1_000);
     assert_eq!(fixture.place("later"), "delayed");
-    assert!(fixture.queue.is_drained(), "a frozen delay holds nothing up");
+    assert!(fixture.queue.is_drained(), "a frozen delay does not prevent draining");
     fixture.queue.set_closed(fixture.now(), false);
     fixture.wait(0);
     assert_eq!(fixture.ready_queue(), ["later"]);
 }
 
 #[test]
-fn close_keys_drains_what_is_dirty() {
+fn a_closed_queue_of_mode_keys_drains_dirty_keys() {
     let mut fixture = keys();
     fixture.call(queued("a"));
     let item = fixture.pop();

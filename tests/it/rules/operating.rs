@@ -5,9 +5,9 @@ use deltaq::engine::command::How;
 use super::*;
 
 #[test]
-fn purge_drops_ready_and_delayed_keys_and_what_waits_behind_leases() {
+fn purge_drops_ready_and_delayed_keys_and_the_waiting_deltas_of_leased_keys() {
     let mut fixture = Fixture::new();
-    fixture.know(added("known", 1));
+    fixture.make_known(added("known", 1));
     fixture.call(added("parked", 1));
     fixture.park("parked");
     fixture.produce([added("leased", 1), added("ready", 1), updated("known", 2)]).expect("there is room");
@@ -27,7 +27,7 @@ fn purge_drops_ready_and_delayed_keys_and_what_waits_behind_leases() {
 }
 
 #[test]
-fn a_purged_key_starts_over() {
+fn a_purged_key_has_no_failures_or_attempts() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
@@ -39,7 +39,7 @@ fn a_purged_key_starts_over() {
 }
 
 #[test]
-fn a_purge_in_slices_leaves_changes_that_came_while_it_ran() {
+fn a_purge_in_slices_keeps_later_changes() {
     let mut fixture = Fixture::new();
     fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
     let mut cursor = ScanCursor::default();
@@ -47,15 +47,15 @@ fn a_purge_in_slices_leaves_changes_that_came_while_it_ran() {
     fixture.call(updated("c", 2));
     fixture.call(added("d", 1));
     let Progress::Done(purged) = fixture.queue.purge_step(fixture.now(), &mut cursor, 9) else {
-        panic!("it has ended")
+        panic!("the purge has ended")
     };
-    fixture.settle_down();
+    fixture.commit_and_check();
     assert_eq!(purged, Purged { keys: 2, deltas: 2 });
     assert_eq!(fixture.ready_queue(), ["c", "d"]);
 }
 
 #[test]
-fn redrive_makes_parked_keys_ready_with_no_failures() {
+fn redrive_makes_parked_keys_ready_and_resets_their_failures() {
     let mut fixture = Fixture::with(|config| config.max_failures = 1);
     for name in ["c", "a", "b"] {
         fixture.call(added(name, 1));
@@ -65,15 +65,15 @@ fn redrive_makes_parked_keys_ready_with_no_failures() {
     assert_eq!(fixture.failures("a"), 1);
     assert_eq!(fixture.redrive(Some(&["c", "x"])), 1);
     assert_eq!(fixture.redrive(None), 2);
-    assert_eq!(fixture.ready_queue(), ["c", "a", "b"], "all of them in key order");
+    assert_eq!(fixture.ready_queue(), ["c", "a", "b"], "the keys in key order");
     let item = fixture.pop();
     assert_eq!((item.failures, item.attempt), (0, 2));
 }
 
 #[test]
-fn discard_drops_parked_keys_and_nothing_else() {
+fn discard_drops_only_parked_keys() {
     let mut fixture = Fixture::new();
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     fixture.call(updated("a", 2));
     fixture.park("a");
     fixture.call(added("b", 1));
@@ -81,7 +81,7 @@ fn discard_drops_parked_keys_and_nothing_else() {
     fixture.call(added("c", 1));
     assert_eq!(fixture.discard(), 2);
     assert_eq!(["a", "b", "c"].map(|name| fixture.place(name)), ["known", "absent", "ready"]);
-    assert_eq!(fixture.known("a"), Some(r#"{"v":1}"#), "as it was acknowledged last");
+    assert_eq!(fixture.known("a"), Some(r#"{"v":1}"#), "the object that was acknowledged last");
     fixture.call(updated("a", 3));
     fixture.pop();
     let item = fixture.pop();
@@ -89,13 +89,13 @@ fn discard_drops_parked_keys_and_nothing_else() {
 }
 
 #[test]
-fn a_paused_queue_delivers_nothing_and_does_everything_else() {
+fn a_paused_queue_only_stops_delivery() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
     fixture.queue.set_paused(fixture.now(), true);
     fixture.call(added("b", 1));
-    assert!(fixture.pop_with(|_| {}).expect("paused is not closed").is_empty());
+    assert!(fixture.pop_with(|_| {}).expect("the queue is not closed").is_empty());
     fixture.nack(&item);
     fixture.wait(100);
     assert_eq!(fixture.ready_queue(), ["b", "a"]);
@@ -122,7 +122,7 @@ fn a_closed_queue_drains_and_parked_keys_do_not_count() {
     assert!(fixture.queue.is_drained());
     assert!(matches!(fixture.pop_with(|_| {}), Err(Refusal::Closed)));
     fixture.queue.set_closed(fixture.now(), false);
-    assert!(fixture.pop_with(|_| {}).expect("open again").is_empty());
+    assert!(fixture.pop_with(|_| {}).expect("the queue is open again").is_empty());
 }
 
 #[test]
@@ -138,22 +138,22 @@ fn settling_works_in_every_state() {
 }
 
 #[test]
-fn a_call_during_a_seed_is_newer_and_finds_its_room_reserved() {
+fn a_call_during_a_seed_is_newer_and_cannot_use_the_reserved_keys() {
     let mut fixture = Fixture::with(|config| config.max_keys = 3);
     let seeds = [(key("a"), object(1), None), (key("b"), object(1), None)];
     fixture.queue.begin_seed(&seeds);
-    assert!(fixture.produce([added("c", 1), added("d", 1)]).is_err(), "two places are reserved");
+    assert!(fixture.produce([added("c", 1), added("d", 1)]).is_err(), "two keys are reserved");
     fixture.call(added("b", 2));
     let item = fixture.pop();
     fixture.ack(&item);
     fixture.queue.seed_step(fixture.now(), seeds);
     fixture.queue.end_seed();
-    fixture.settle_down();
+    fixture.commit_and_check();
     assert_eq!((fixture.known("a"), fixture.known("b")), (Some(r#"{"v":1}"#), Some(r#"{"v":2}"#)));
 }
 
 #[test]
-fn a_replace_that_comes_while_a_queue_is_seeded_is_newer_than_all_of_it() {
+fn a_replace_accepted_during_a_seed_is_newer_than_the_seed() {
     let mut fixture = Fixture::new();
     let seeds = [(key("a"), object(1), None), (key("b"), object(1), None)];
     fixture.queue.begin_seed(&seeds);
@@ -161,7 +161,7 @@ fn a_replace_that_comes_while_a_queue_is_seeded_is_newer_than_all_of_it() {
     assert!(matches!(fixture.step(id), Ok(Progress::NotYet)));
     fixture.queue.seed_step(fixture.now(), seeds);
     fixture.queue.end_seed();
-    fixture.finish(id).expect("no guard");
+    fixture.finish(id).expect("no refusal");
     assert_eq!(
         (fixture.waiting("a"), fixture.waiting("b")),
         ("Replaced 2".to_owned(), "Deleted 1?".to_owned())
@@ -169,12 +169,12 @@ fn a_replace_that_comes_while_a_queue_is_seeded_is_newer_than_all_of_it() {
 }
 
 #[test]
-fn seeding_needs_a_queue_in_which_nothing_waits() {
+fn a_seed_needs_a_queue_with_only_known_objects() {
     let mut fixture = Fixture::new();
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     fixture.seed(&[("a", 5), ("b", 1)]);
     assert_eq!((fixture.known("a"), fixture.place("b")), (Some(r#"{"v":5}"#), "known"));
-    assert!(fixture.ready_queue().is_empty(), "no delta comes of it");
+    assert!(fixture.ready_queue().is_empty(), "a seed queues no delta");
     let seeds = [(key("c"), object(1), None)];
     fixture.call(added("x", 1).after(50));
     assert!(matches!(fixture.queue.check_seed(&seeds), Err(Refusal::NotEmpty { waiting: 1 })));
@@ -190,7 +190,7 @@ fn seeding_needs_a_queue_in_which_nothing_waits() {
 fn mode_key_and_known_objects_cannot_change_while_a_queue_has_keys() {
     let mut fixture = Fixture::new();
     let latest = config(|config| config.mode = Mode::Latest);
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     let refusal = fixture.queue.configure(fixture.now(), latest.clone());
     assert!(matches!(refusal, Err(Refusal::ImmutableConfig { field: "mode", keys: 1 })));
     fixture
@@ -201,7 +201,7 @@ fn mode_key_and_known_objects_cannot_change_while_a_queue_has_keys() {
     let item = fixture.pop();
     fixture.ack(&item);
     fixture.queue.configure(fixture.now(), latest).expect("the queue is empty");
-    fixture.settle_down();
+    fixture.commit_and_check();
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn the_version_of_a_known_object_is_that_of_the_event_that_made_it_known() {
     let item = fixture.pop();
     fixture.ack(&item);
     let known = |fixture: &Fixture| fixture.entry("a").known.as_ref().map(|known| known.rv);
-    assert_eq!(known(&fixture), Some(item.token.rv() + 1), "the ack is the event behind the lease");
+    assert_eq!(known(&fixture), Some(item.token.rv() + 1), "the ack is the next event after the lease");
     fixture.resync();
     let item = fixture.pop();
     fixture.ack(&item);

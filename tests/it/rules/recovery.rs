@@ -1,4 +1,4 @@
-//! Checkpoints and restarts: nothing is lost, downtime counts as no failure, and no number is issued twice.
+//! Checkpoints and restarts: no change is lost, downtime does not expire leases, and no number is issued twice.
 
 use deltaq::engine::Restore;
 use deltaq::engine::command::Outcome;
@@ -10,33 +10,33 @@ use deltaq::engine::snapshot::{KeyState, RemovedKey};
 use super::*;
 use crate::properties::store::Store;
 
-/// A fixture whose queue has checkpoints.
-struct Kept {
+/// A fixture whose queue is written to a store.
+struct Journaled {
     fixture: Fixture,
     store: Store,
 }
 
-impl Kept {
+impl Journaled {
     fn new(mut fixture: Fixture) -> Self {
         let store = Store::new(&mut fixture.queue);
         Self { fixture, store }
     }
 
-    /// A part of a checkpoint, of at most one row.
-    fn part(&mut self) {
+    /// Runs the next part of a checkpoint, with at most one row.
+    fn checkpoint_step(&mut self) {
         self.store.part(&mut self.fixture.queue, 1, 1, 1);
         assert_eq!(self.fixture.queue.check(), Ok(()));
     }
 
     fn checkpoint(&mut self) {
         self.store.checkpoint(&mut self.fixture.queue);
-        self.survives();
+        self.assert_restores();
     }
 
-    /// Checks that every part of the checkpoints restores the whole queue.
-    fn survives(&mut self) {
+    /// Checks that each prefix of the written transactions restores the whole queue.
+    fn assert_restores(&mut self) {
         for writes in 0..=self.store.len() {
-            let queue = self.store.recover(writes, &self.fixture.events).expect("the rows fit together");
+            let queue = self.store.recover(writes, &self.fixture.events).expect("the rows are consistent");
             assert_eq!(queue.image(), self.fixture.queue.image(), "after {writes} writes");
         }
     }
@@ -45,17 +45,17 @@ impl Kept {
     fn restart(&mut self, millis: u64, events: usize, unclean: bool) {
         let writes = self.store.len();
         let events = self.fixture.events[..events].to_vec();
-        self.fixture.queue = self.store.recover(writes, &events).expect("the rows fit together");
-        self.store.cut(writes).expect("the rows fit together");
+        self.fixture.queue = self.store.recover(writes, &events).expect("the rows are consistent");
+        self.store.cut(writes).expect("the rows are consistent");
         let start = Time::from_micros(START_MS * 1_000);
-        self.fixture.twin = Queue::new(self.fixture.queue.config().clone(), 0, start);
+        self.fixture.rebuilt = Queue::new(self.fixture.queue.config().clone(), 0, start);
         for event in &events {
-            self.fixture.twin.apply(event);
+            self.fixture.rebuilt.apply(event);
         }
         self.fixture.events = events;
         self.fixture.now_ms += millis;
         self.fixture.queue.recover(self.fixture.now(), unclean);
-        self.fixture.settle_down();
+        self.fixture.commit_and_check();
     }
 
     fn crash(&mut self, millis: u64) {
@@ -69,179 +69,184 @@ fn slot(fixture: &Fixture, name: &str) -> Slot {
 
 #[test]
 fn every_lease_gets_its_full_length_again() {
-    let mut kept = Kept::new(Fixture::new());
-    kept.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
-    let (a, b) = (kept.fixture.pop(), kept.fixture.pop());
-    kept.fixture.extend(&b, 25_000);
-    kept.checkpoint();
-    kept.fixture.wait(9_000);
-    kept.crash(3_600_000);
-    let lease =
-        |kept: &Kept, name| kept.fixture.entry(name).schedule_state.lease().cloned().expect("it is leased");
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    let (a, b) = (journaled.fixture.pop(), journaled.fixture.pop());
+    journaled.fixture.extend(&b, 25_000);
+    journaled.checkpoint();
+    journaled.fixture.wait(9_000);
+    journaled.crash(3_600_000);
+    let lease = |journaled: &Journaled, name| {
+        journaled.fixture.entry(name).schedule_state.lease().cloned().expect("the key is leased")
+    };
     for (name, length) in [("a", 10_000), ("b", 25_000)] {
-        let lease = lease(&kept, name);
-        assert_eq!((lease.deadline, lease.length), (kept.fixture.now().plus(ms(length)), ms(length)));
+        let lease = lease(&journaled, name);
+        assert_eq!((lease.deadline, lease.length), (journaled.fixture.now().plus(ms(length)), ms(length)));
     }
-    kept.fixture.wait(9_999);
-    kept.fixture.ack(&a);
-    kept.fixture.wait(15_000);
-    kept.fixture.ack(&b);
-    assert_eq!((kept.fixture.place("a"), kept.fixture.place("b")), ("known", "known"));
+    journaled.fixture.wait(9_999);
+    journaled.fixture.ack(&a);
+    journaled.fixture.wait(15_000);
+    journaled.fixture.ack(&b);
+    assert_eq!((journaled.fixture.place("a"), journaled.fixture.place("b")), ("known", "known"));
 }
 
 #[test]
-fn a_lease_that_has_its_full_length_is_left_alone() {
-    let mut kept = Kept::new(Fixture::new());
-    kept.fixture.call(added("a", 1));
-    kept.fixture.pop();
-    let events = kept.fixture.events.len();
-    kept.restart(0, events, false);
-    assert_eq!(kept.fixture.events.len(), events);
-    kept.fixture.now_ms -= 500;
-    kept.restart(0, events, false);
-    assert_eq!(kept.fixture.events.len(), events, "a clock that was set back shortens nothing");
+fn a_restart_does_not_renew_a_lease_that_has_its_full_length() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.call(added("a", 1));
+    journaled.fixture.pop();
+    let events = journaled.fixture.events.len();
+    journaled.restart(0, events, false);
+    assert_eq!(journaled.fixture.events.len(), events);
+    journaled.fixture.now_ms -= 500;
+    journaled.restart(0, events, false);
+    assert_eq!(
+        journaled.fixture.events.len(),
+        events,
+        "a clock that was set back does not shorten the lease"
+    );
 }
 
 #[test]
-fn expiry_while_down_is_no_failure() {
-    let mut kept = Kept::new(Fixture::new());
-    kept.fixture.produce([added("a", 1), added("b", 1).after(500)]).expect("there is room");
-    let a = kept.fixture.pop();
-    kept.crash(86_400_000);
-    assert_eq!((kept.fixture.place("a"), kept.fixture.failures("a")), ("leased", 0));
-    assert_eq!(kept.fixture.place("b"), "delayed", "recovery lets nothing happen");
-    kept.fixture.wait(0);
-    assert_eq!((kept.fixture.place("a"), kept.fixture.place("b")), ("leased", "ready"));
-    kept.fixture.ack(&a);
+fn downtime_does_not_expire_leases() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("a", 1), added("b", 1).after(500)]).expect("there is room");
+    let a = journaled.fixture.pop();
+    journaled.crash(86_400_000);
+    assert_eq!((journaled.fixture.place("a"), journaled.fixture.failures("a")), ("leased", 0));
+    assert_eq!(journaled.fixture.place("b"), "delayed", "recovery does not process deadlines");
+    journaled.fixture.wait(0);
+    assert_eq!((journaled.fixture.place("a"), journaled.fixture.place("b")), ("leased", "ready"));
+    journaled.fixture.ack(&a);
 }
 
 #[test]
-fn after_an_unclean_end_no_token_is_issued_twice() {
-    let mut kept = Kept::new(Fixture::new());
-    kept.fixture.call(added("a", 1));
-    kept.checkpoint();
-    let (rv, events) = (kept.fixture.queue.resource_version(), kept.fixture.events.len());
-    let lost = kept.fixture.pop();
-    kept.restart(1, events, true);
-    assert_eq!(kept.fixture.events[events].kind, EventKind::Recovered);
-    assert_eq!(kept.fixture.queue.resource_version(), rv + RECOVERY_SKIP_EVENTS);
+fn no_token_is_issued_twice_after_an_unclean_stop() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.call(added("a", 1));
+    journaled.checkpoint();
+    let (rv, events) = (journaled.fixture.queue.resource_version(), journaled.fixture.events.len());
+    let lost = journaled.fixture.pop();
+    journaled.restart(1, events, true);
+    assert_eq!(journaled.fixture.events[events].kind, EventKind::Recovered);
+    assert_eq!(journaled.fixture.queue.resource_version(), rv + RECOVERY_SKIP_EVENTS);
     assert_eq!(RECOVERY_SKIP_EVENTS, 1_048_576);
-    assert_eq!(kept.fixture.settle(lost.token, How::Ack), Settled::Stale { outcome: Outcome::Unknown });
-    let again = kept.fixture.pop();
+    assert_eq!(journaled.fixture.settle(lost.token, How::Ack), Settled::Stale { outcome: Outcome::Unknown });
+    let again = journaled.fixture.pop();
     assert!(again.token > lost.token);
-    kept.survives();
+    journaled.assert_restores();
 }
 
 #[test]
-fn after_a_clean_end_numbers_go_on() {
-    let mut kept = Kept::new(Fixture::new());
-    kept.fixture.call(added("a", 1));
-    kept.checkpoint();
-    kept.restart(1, 1, false);
-    assert_eq!(kept.fixture.queue.resource_version(), 1);
-    assert_eq!(kept.fixture.pop().token, Token::new(2));
+fn event_numbers_continue_after_a_clean_stop() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.call(added("a", 1));
+    journaled.checkpoint();
+    journaled.restart(1, 1, false);
+    assert_eq!(journaled.fixture.queue.resource_version(), 1);
+    assert_eq!(journaled.fixture.pop().token, Token::new(2));
 }
 
 #[test]
 fn an_interrupted_first_replace_leaves_the_queue_unsynced() {
-    let mut kept = Kept::new(Fixture::new());
-    let id = kept.fixture.accept(list(&[("a", 1), ("b", 1)]));
+    let mut journaled = Journaled::new(Fixture::new());
+    let id = journaled.fixture.accept(list(&[("a", 1), ("b", 1)]));
     for _ in 0..3 {
-        kept.fixture.step(id).expect("no guard");
+        journaled.fixture.step(id).expect("no refusal");
     }
-    assert_eq!(kept.fixture.place("a"), "ready");
-    kept.checkpoint();
-    kept.crash(10);
-    let last = kept.fixture.queue.status(kept.fixture.now()).last_replace.expect("it began");
-    assert!(last.aborted && last.ended == Some(kept.fixture.now()));
-    assert_eq!((kept.fixture.has_synced(), kept.fixture.queue.initial_remaining()), (false, 1));
-    let a = kept.fixture.pop();
+    assert_eq!(journaled.fixture.place("a"), "ready");
+    journaled.checkpoint();
+    journaled.crash(10);
+    let last = journaled.fixture.queue.status(journaled.fixture.now()).last_replace.expect("a Replace began");
+    assert!(last.aborted && last.ended == Some(journaled.fixture.now()));
+    assert_eq!((journaled.fixture.has_synced(), journaled.fixture.queue.initial_remaining()), (false, 1));
+    let a = journaled.fixture.pop();
     assert!(a.is_in_initial_list);
-    kept.fixture.ack(&a);
-    kept.fixture.call(added("c", 1));
-    assert!(!kept.fixture.has_synced(), "the list never came");
-    kept.crash(10);
-    kept.fixture.replace(list(&[("a", 1), ("c", 1)])).expect("no guard");
-    assert_eq!(kept.fixture.queue.initial_remaining(), 2, "the next one is the first");
+    journaled.fixture.ack(&a);
+    journaled.fixture.call(added("c", 1));
+    assert!(!journaled.fixture.has_synced(), "the initial list is incomplete");
+    journaled.crash(10);
+    journaled.fixture.replace(list(&[("a", 1), ("c", 1)])).expect("no refusal");
+    assert_eq!(journaled.fixture.queue.initial_remaining(), 2, "the next Replace is the initial list");
 }
 
 #[test]
-fn a_key_that_goes_and_comes_back_is_as_it_is_now() {
-    let mut kept = Kept::new(Fixture::in_mode(Mode::Keys));
-    kept.fixture.produce([queued("a"), queued("z")]).expect("there is room");
-    kept.checkpoint();
-    let a = kept.fixture.pop();
-    kept.fixture.ack(&a);
-    kept.survives();
-    kept.part();
-    kept.part();
-    kept.survives();
-    kept.fixture.call(queued("a"));
-    kept.survives();
-    kept.checkpoint();
-    assert_eq!(kept.fixture.ready_queue(), ["z", "a"]);
+fn a_key_that_was_removed_and_added_again_is_restored() {
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("there is room");
+    journaled.checkpoint();
+    let a = journaled.fixture.pop();
+    journaled.fixture.ack(&a);
+    journaled.assert_restores();
+    journaled.checkpoint_step();
+    journaled.checkpoint_step();
+    journaled.assert_restores();
+    journaled.fixture.call(queued("a"));
+    journaled.assert_restores();
+    journaled.checkpoint();
+    assert_eq!(journaled.fixture.ready_queue(), ["z", "a"]);
 }
 
 #[test]
 fn a_slot_is_reused_by_another_key() {
-    let mut kept = Kept::new(Fixture::in_mode(Mode::Keys));
-    kept.fixture.produce([queued("a"), queued("z")]).expect("there is room");
-    kept.checkpoint();
-    let was = slot(&kept.fixture, "a");
-    let a = kept.fixture.pop();
-    kept.fixture.ack(&a);
-    kept.fixture.call(queued("b"));
-    assert_eq!(slot(&kept.fixture, "b"), was);
-    kept.survives();
-    kept.checkpoint();
-    // And the first key has a row at another slot now.
-    kept.fixture.call(queued("a"));
-    assert_ne!(slot(&kept.fixture, "a"), was);
-    kept.checkpoint();
-    kept.crash(0);
-    assert_eq!(kept.fixture.ready_queue(), ["z", "b", "a"]);
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("there is room");
+    journaled.checkpoint();
+    let first_slot = slot(&journaled.fixture, "a");
+    let a = journaled.fixture.pop();
+    journaled.fixture.ack(&a);
+    journaled.fixture.call(queued("b"));
+    assert_eq!(slot(&journaled.fixture, "b"), first_slot);
+    journaled.assert_restores();
+    journaled.checkpoint();
+    // The first key gets another slot.
+    journaled.fixture.call(queued("a"));
+    assert_ne!(slot(&journaled.fixture, "a"), first_slot);
+    journaled.checkpoint();
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.ready_queue(), ["z", "b", "a"]);
 }
 
 #[test]
-fn a_key_goes_before_the_checkpoint_comes_to_it() {
-    let mut kept = Kept::new(Fixture::new());
-    kept.fixture.produce([added("z", 1), added("a", 1)]).expect("there is room");
-    kept.fixture.pop();
-    kept.part();
-    // It has no row, and replay will start when it was there. To one that begins with the deletion
-    // alone, which has to wait, the lease would mean nothing, and the key would stay.
-    kept.fixture.call(deleted("a").after(500));
-    let a = kept.fixture.pop();
+fn a_key_is_removed_before_the_checkpoint_reaches_it() {
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("z", 1), added("a", 1)]).expect("there is room");
+    journaled.fixture.pop();
+    journaled.checkpoint_step();
+    // The key has no row, and replay starts at a time when the key existed. A replay that started at the delayed deletion
+    // could not apply the lease, and the key would remain.
+    journaled.fixture.call(deleted("a").after(500));
+    let a = journaled.fixture.pop();
     assert_eq!(text(&a), "a: Added 1, Deleted 1?");
-    kept.fixture.ack(&a);
-    assert_eq!(kept.fixture.place("a"), "absent");
-    kept.survives();
-    kept.checkpoint();
-    kept.crash(0);
-    assert_eq!(kept.fixture.place("a"), "absent");
-    kept.checkpoint();
+    journaled.fixture.ack(&a);
+    assert_eq!(journaled.fixture.place("a"), "absent");
+    journaled.assert_restores();
+    journaled.checkpoint();
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.place("a"), "absent");
+    journaled.checkpoint();
 }
 
 #[test]
-fn a_key_goes_after_the_checkpoint_came_to_it() {
-    let mut kept = Kept::new(Fixture::in_mode(Mode::Keys));
-    kept.fixture.produce([queued("a"), queued("z")]).expect("there is room");
-    kept.part();
-    kept.part();
-    let a = kept.fixture.pop();
-    kept.fixture.ack(&a);
-    kept.survives();
+fn a_key_is_removed_after_the_checkpoint_has_passed_it() {
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("there is room");
+    journaled.checkpoint_step();
+    journaled.checkpoint_step();
+    let a = journaled.fixture.pop();
+    journaled.fixture.ack(&a);
+    journaled.assert_restores();
     for _ in 0..3 {
-        kept.part();
-        kept.survives();
+        journaled.checkpoint_step();
+        journaled.assert_restores();
     }
-    kept.crash(0);
-    assert_eq!(kept.fixture.ready_queue(), ["z"]);
-    kept.checkpoint();
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.ready_queue(), ["z"]);
+    journaled.checkpoint();
 }
 
 #[test]
-fn a_tombstone_row_names_the_event_that_removed_the_key_and_covers_it() {
+fn a_tombstone_row_covers_all_events_up_to_the_removal() {
     let mut fixture = Fixture::in_mode(Mode::Keys);
     fixture.queue.journaled();
     fixture.produce([queued("a"), queued("z")]).expect("there is room");
@@ -253,7 +258,7 @@ fn a_tombstone_row_names_the_event_that_removed_the_key_and_covers_it() {
     fixture.ack(&a);
     let removed = RemovedKey { key: key("a"), slot, rv: fixture.queue.resource_version() };
     assert_eq!(fixture.queue.capture(9, 9).removed, [removed]);
-    assert!(fixture.queue.capture(9, 9).removed.is_empty(), "each is told of once");
+    assert!(fixture.queue.capture(9, 9).removed.is_empty(), "each removed key is reported once");
 
     let again = |rv| Event {
         rv,
@@ -262,60 +267,63 @@ fn a_tombstone_row_names_the_event_that_removed_the_key_and_covers_it() {
     };
     let mut queue = Restore::new(before).finish().expect("no rows, no conflict");
     queue.replay(&again(3), 3).expect("the event fits");
-    assert!(queue.table().is_empty(), "what is ignored makes no entry");
+    assert!(queue.table().is_empty(), "an ignored event creates no entry");
     queue.replay(&again(4), 3).expect("the event fits");
     assert_eq!(queue.table().len(), 1);
 }
 
 #[test]
-fn a_table_that_was_empty_in_between_starts_its_slots_anew() {
-    let mut kept = Kept::new(Fixture::in_mode(Mode::Keys));
-    kept.fixture.produce([queued("a"), queued("b")]).expect("there is room");
-    kept.checkpoint();
-    kept.part();
-    kept.part();
+fn an_emptied_table_reuses_its_slots_from_the_start() {
+    let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
+    journaled.fixture.produce([queued("a"), queued("b")]).expect("there is room");
+    journaled.checkpoint();
+    journaled.checkpoint_step();
+    journaled.checkpoint_step();
     for _ in 0..2 {
-        let item = kept.fixture.pop();
-        kept.fixture.ack(&item);
+        let item = journaled.fixture.pop();
+        journaled.fixture.ack(&item);
     }
-    kept.fixture.call(queued("b"));
-    assert_eq!(slot(&kept.fixture, "b"), Slot::MIN);
-    kept.survives();
-    kept.checkpoint();
-    kept.checkpoint();
-    kept.crash(0);
-    assert_eq!(kept.fixture.ready_queue(), ["b"]);
+    journaled.fixture.call(queued("b"));
+    assert_eq!(slot(&journaled.fixture, "b"), Slot::MIN);
+    journaled.assert_restores();
+    journaled.checkpoint();
+    journaled.checkpoint();
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.ready_queue(), ["b"]);
 }
 
 #[test]
-fn an_auto_created_queue_is_marked_until_it_is_configured() {
+fn a_queue_counts_as_auto_created_until_it_is_configured() {
     let mut fixture = Fixture::new();
     fixture.queue = fixture.queue.auto_created();
-    fixture.twin = fixture.twin.auto_created();
-    let mut kept = Kept::new(fixture);
-    kept.fixture.call(added("a", 1));
-    kept.checkpoint();
-    let restored = kept.store.recover(kept.store.len(), &kept.fixture.events).expect("the rows fit together");
+    fixture.rebuilt = fixture.rebuilt.auto_created();
+    let mut journaled = Journaled::new(fixture);
+    journaled.fixture.call(added("a", 1));
+    journaled.checkpoint();
+    let restored = journaled
+        .store
+        .recover(journaled.store.len(), &journaled.fixture.events)
+        .expect("the rows are consistent");
     assert!(restored.is_auto_created());
-    let config = kept.fixture.queue.config().clone();
-    kept.fixture.queue.configure(kept.fixture.now(), config.clone()).expect("nothing changes");
-    kept.fixture.settle_down();
-    assert!(!kept.fixture.queue.is_auto_created());
-    kept.survives();
-    let rv = kept.fixture.queue.resource_version();
-    kept.fixture.queue.configure(kept.fixture.now(), config).expect("nothing changes");
-    assert_eq!(kept.fixture.queue.resource_version(), rv, "it is configured already");
+    let config = journaled.fixture.queue.config().clone();
+    journaled.fixture.queue.configure(journaled.fixture.now(), config.clone()).expect("nothing changes");
+    journaled.fixture.commit_and_check();
+    assert!(!journaled.fixture.queue.is_auto_created());
+    journaled.assert_restores();
+    let rv = journaled.fixture.queue.resource_version();
+    journaled.fixture.queue.configure(journaled.fixture.now(), config).expect("nothing changes");
+    assert_eq!(journaled.fixture.queue.resource_version(), rv, "the queue is already configured");
 }
 
 #[test]
 fn replayed_events_are_not_counted_again() {
-    let mut kept = Kept::new(Fixture::new());
-    kept.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
-    assert_eq!(kept.fixture.counters.adds, 2);
-    kept.crash(0);
-    assert_eq!(kept.fixture.counters.adds, 2);
-    kept.fixture.call(added("c", 1));
-    assert_eq!(kept.fixture.counters.adds, 3);
+    let mut journaled = Journaled::new(Fixture::new());
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    assert_eq!(journaled.fixture.counters.adds, 2);
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.counters.adds, 2);
+    journaled.fixture.call(added("c", 1));
+    assert_eq!(journaled.fixture.counters.adds, 3);
 }
 
 #[test]
@@ -336,48 +344,52 @@ fn rows_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn a_slice_of_a_checkpoint_is_bounded() {
+fn a_chunk_of_a_checkpoint_is_bounded() {
     let mut fixture = Fixture::new();
     fixture.queue.journaled();
     fixture.produce((0..5).map(|version| updated("a", version))).expect("there is room");
     fixture.produce([added("b", 1), added("c", 1), added("d", 1)]).expect("there is room");
     fixture.queue.begin_checkpoint();
-    let mut slice = |rows, looks| {
-        let slice = fixture.queue.capture(rows, looks);
-        (slice.keys.iter().map(|(_, row)| row.key.to_string()).collect::<Vec<_>>().join(" "), slice.ended)
+    let mut chunk = |rows, scanned| {
+        let chunk = fixture.queue.capture(rows, scanned);
+        (chunk.keys.iter().map(|(_, row)| row.key.to_string()).collect::<Vec<_>>().join(" "), chunk.ended)
     };
-    assert_eq!(slice(3, 9), ("a".to_owned(), false), "a key counts with its deltas, and one is taken");
-    assert_eq!(slice(2, 9), ("b c".to_owned(), false));
-    assert_eq!(slice(9, 0), (String::new(), false));
-    assert_eq!(slice(9, 1), ("d".to_owned(), true));
+    assert_eq!(
+        chunk(3, 9),
+        ("a".to_owned(), false),
+        "deltas count as rows, and at least one key is captured"
+    );
+    assert_eq!(chunk(2, 9), ("b c".to_owned(), false));
+    assert_eq!(chunk(9, 0), (String::new(), false));
+    assert_eq!(chunk(9, 1), ("d".to_owned(), true));
     fixture.queue.end_checkpoint();
     fixture.call(updated("c", 2));
     fixture.queue.begin_checkpoint();
     let second = fixture.queue.capture(9, 9);
-    assert_eq!(second.keys.len(), 1, "only what has changed");
+    assert_eq!(second.keys.len(), 1, "only changed keys");
     assert!(second.ended);
 }
 
 #[test]
-fn the_stored_rows_are_known_after_a_checkpoint_and_after_recovery() {
-    let mut kept = Kept::new(Fixture::new());
-    assert_eq!(kept.fixture.queue.live_bytes(), 0);
-    kept.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
-    kept.checkpoint();
-    let two = kept.fixture.queue.live_bytes();
+fn the_size_of_the_stored_rows_is_known_after_a_checkpoint_and_after_recovery() {
+    let mut journaled = Journaled::new(Fixture::new());
+    assert_eq!(journaled.fixture.queue.live_bytes(), 0);
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    journaled.checkpoint();
+    let two = journaled.fixture.queue.live_bytes();
     assert!(two > 2 * 7);
-    kept.fixture.call(added("c", 1));
-    kept.checkpoint();
-    assert_eq!(kept.fixture.queue.live_bytes(), two / 2 * 3, "keys that have not changed count, too");
-    kept.crash(0);
-    assert_eq!(kept.fixture.queue.live_bytes(), two / 2 * 3);
-    kept.fixture.call(updated("b", 2));
-    kept.fixture.queue.begin_checkpoint();
-    let rows = kept.fixture.queue.capture(9, 9).keys.len();
-    assert_eq!(rows, 1, "recovery gives no reason to write all rows again");
+    journaled.fixture.call(added("c", 1));
+    journaled.checkpoint();
+    assert_eq!(journaled.fixture.queue.live_bytes(), two / 2 * 3, "unchanged keys count, too");
+    journaled.crash(0);
+    assert_eq!(journaled.fixture.queue.live_bytes(), two / 2 * 3);
+    journaled.fixture.call(updated("b", 2));
+    journaled.fixture.queue.begin_checkpoint();
+    let rows = journaled.fixture.queue.capture(9, 9).keys.len();
+    assert_eq!(rows, 1, "after recovery only changed rows are written");
 }
 
-/// Events that contradict a queue with the ready key `a`, and what each one contradicts.
+/// Events that do not fit a queue with the ready key `a`, each with the reason.
 fn misfits() -> [(u64, EventKind, &'static str); 9] {
     let a = || key("a");
     let (deadline, counts) = (Time::from_micros(9), ReplaceCounts::default());

@@ -5,7 +5,7 @@ use super::*;
 /// A queue whose initial list is `a` and `b`.
 fn listed() -> Fixture {
     let mut fixture = Fixture::new();
-    fixture.replace(list(&[("a", 1), ("b", 1)])).expect("no guard");
+    fixture.replace(list(&[("a", 1), ("b", 1)])).expect("no refusal");
     assert_eq!((fixture.has_synced(), fixture.queue.initial_remaining()), (false, 2));
     fixture
 }
@@ -35,13 +35,13 @@ fn a_parked_key_no_longer_delays_the_sync() {
     assert!(fixture.has_synced());
     fixture.redrive(None);
     let b = fixture.pop();
-    assert!(fixture.has_synced() && !b.is_in_initial_list, "it never turns false again");
+    assert!(fixture.has_synced() && !b.is_in_initial_list, "has_synced never becomes false again");
 }
 
 #[test]
 fn a_key_that_failed_too_often_no_longer_delays_the_sync() {
     let mut fixture = Fixture::with(|config| config.max_failures = 1);
-    fixture.replace(list(&[("a", 1)])).expect("no guard");
+    fixture.replace(list(&[("a", 1)])).expect("no refusal");
     let a = fixture.pop();
     fixture.nack(&a);
     assert_eq!((fixture.place("a"), fixture.has_synced()), ("parked", true));
@@ -57,7 +57,7 @@ fn a_discarded_key_no_longer_delays_the_sync() {
 }
 
 #[test]
-fn an_expired_lease_is_no_acknowledgement() {
+fn an_expired_lease_does_not_count_as_acknowledged() {
     let mut fixture = listed();
     let a = fixture.pop();
     fixture.ack(&a);
@@ -67,13 +67,13 @@ fn an_expired_lease_is_no_acknowledgement() {
 }
 
 #[test]
-fn a_lease_from_before_the_list_does_not_cover_it() {
+fn a_lease_older_than_the_initial_list_does_not_acknowledge_it() {
     let mut fixture = Fixture::new();
     fixture.seed(&[("a", 1)]);
     assert_eq!(fixture.resync(), 1);
     let resynced = fixture.pop();
     assert!(resynced.is_in_initial_list, "the queue is not populated yet");
-    fixture.replace(list(&[("a", 2)])).expect("no guard");
+    fixture.replace(list(&[("a", 2)])).expect("no refusal");
     fixture.ack(&resynced);
     assert_eq!(fixture.queue.initial_remaining(), 1);
     let a = fixture.pop();
@@ -82,10 +82,10 @@ fn a_lease_from_before_the_list_does_not_cover_it() {
 }
 
 #[test]
-fn a_mark_stays_with_its_key_when_its_delta_is_superseded() {
+fn a_key_of_the_initial_list_stays_pending_when_its_delta_is_superseded() {
     for mode in [Mode::Delta, Mode::Latest] {
         let mut fixture = Fixture::with(|config| (config.mode, config.max_deltas_per_key) = (mode, 2));
-        fixture.replace(list(&[("a", 1)])).expect("no guard");
+        fixture.replace(list(&[("a", 1)])).expect("no refusal");
         let lease = fixture.pop();
         fixture.produce([updated("a", 2), updated("a", 3), updated("a", 4)]).expect("there is room");
         fixture.nack(&lease);
@@ -105,7 +105,7 @@ fn a_purged_initial_list_does_not_delay_the_sync() {
 }
 
 #[test]
-fn a_purge_behind_a_lease_leaves_the_mark_of_what_is_leased() {
+fn a_purge_keeps_a_leased_key_of_the_initial_list_pending() {
     let mut fixture = listed();
     let a = fixture.pop();
     fixture.call(updated("a", 2));
@@ -119,27 +119,27 @@ fn a_purge_behind_a_lease_leaves_the_mark_of_what_is_leased() {
 fn an_empty_first_replace_syncs_at_its_end() {
     let mut fixture = Fixture::new();
     assert!(!fixture.has_synced());
-    fixture.replace(list(&[])).expect("no guard");
+    fixture.replace(list(&[])).expect("no refusal");
     assert!(fixture.has_synced());
 }
 
 #[test]
-fn the_first_replace_is_the_first_whatever_comes_while_it_runs() {
+fn calls_during_the_first_replace_do_not_end_the_initial_list() {
     let mut fixture = Fixture::new();
     let id = fixture.accept(list(&[("a", 1), ("b", 1)]));
     fixture.call(added("x", 1));
-    assert!(!fixture.has_synced(), "populated, but the first Replace runs");
-    fixture.finish(id).expect("no guard");
+    assert!(!fixture.has_synced(), "the queue is populated, but the first Replace has not ended");
+    fixture.finish(id).expect("no refusal");
     assert_eq!(fixture.queue.initial_remaining(), 2);
 }
 
 #[test]
-fn of_two_replaces_the_first_accepted_is_the_initial_list() {
+fn the_first_accepted_replace_is_the_initial_list() {
     let mut fixture = Fixture::new();
     let first = fixture.accept(list(&[("a", 1)]));
     let second = fixture.accept(list(&[("a", 2), ("b", 2)]));
-    fixture.finish(first).expect("no guard");
-    fixture.finish(second).expect("no guard");
+    fixture.finish(first).expect("no refusal");
+    fixture.finish(second).expect("no refusal");
     assert_eq!(fixture.queue.initial_remaining(), 1);
     assert_eq!(fixture.entry("b").initial_pending, None);
 }
@@ -160,16 +160,16 @@ fn an_aborted_first_replace_leaves_the_queue_unsynced_until_the_next_has_ended()
     let mut fixture = Fixture::new();
     let id = fixture.accept(list(&[("a", 1), ("b", 1)]));
     while fixture.waiting("a").is_empty() {
-        fixture.step(id).expect("no guard");
+        fixture.step(id).expect("no refusal");
     }
     fixture.crash();
     assert!(fixture.queue.status(fixture.now()).last_replace.is_some_and(|last| last.aborted));
     fixture.call(added("x", 1).from("shop"));
-    assert!(!fixture.has_synced(), "though it is populated");
-    // The caller repeats it. The deltas of the first attempt are not acknowledged yet, so they count.
+    assert!(!fixture.has_synced(), "although the queue is populated");
+    // The caller repeats the Replace. The deltas of the first attempt are not acknowledged yet, so they count.
     let again = Replace { only_changed: true, ..list(&[("a", 1), ("b", 1)]) };
-    let answer = fixture.replace(again).expect("no guard");
-    assert_eq!(counts(&answer), replaced([1, 0, 1, 0, 0]));
+    let result = fixture.replace(again).expect("no refusal");
+    assert_eq!(counts(&result), replaced([1, 0, 1, 0, 0]));
     assert_eq!((fixture.has_synced(), fixture.queue.initial_remaining()), (false, 2));
 }
 
@@ -178,11 +178,11 @@ fn the_repeated_first_replace_is_the_initial_list() {
     let mut fixture = Fixture::new();
     let id = fixture.accept(list(&[("a", 1), ("b", 1)]));
     while fixture.waiting("a").is_empty() {
-        fixture.step(id).expect("no guard");
+        fixture.step(id).expect("no refusal");
     }
     let a = fixture.pop();
     fixture.crash();
-    fixture.replace(list(&[("a", 2)])).expect("no guard");
+    fixture.replace(list(&[("a", 2)])).expect("no refusal");
     fixture.ack(&a);
     assert!(!fixture.has_synced(), "the lease covers the first list only");
     let a = fixture.pop();
@@ -191,16 +191,16 @@ fn the_repeated_first_replace_is_the_initial_list() {
 }
 
 #[test]
-fn a_later_replace_that_is_aborted_changes_nothing_about_it() {
+fn an_aborted_later_replace_does_not_affect_has_synced() {
     let mut fixture = Fixture::new();
-    fixture.know(added("a", 1));
+    fixture.make_known(added("a", 1));
     let id = fixture.accept(list(&[("a", 2), ("b", 2)]));
     while fixture.waiting("a").is_empty() {
-        fixture.step(id).expect("no guard");
+        fixture.step(id).expect("no refusal");
     }
     fixture.crash();
     assert!(fixture.has_synced());
-    assert_eq!(fixture.waiting("a"), "Replaced 2", "what was queued stands");
+    assert_eq!(fixture.waiting("a"), "Replaced 2", "the queued deltas remain");
     assert_eq!(fixture.place("b"), "absent");
 }
 

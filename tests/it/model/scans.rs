@@ -3,11 +3,11 @@
 use deltaq::engine::delta::DeltaKind;
 
 use super::produce::New;
-use super::{Item, Micros, Model, ModelKnown, Name, Place, Refused, Step, Thing, Traced, Who, bytes_of};
+use super::{Content, Item, Label, Micros, Model, ModelKnown, Name, Place, Refused, Step, Traced, bytes_of};
 
 /// The progress of a command that runs in steps.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ModelSweep {
+pub(crate) struct ModelScan {
     after: Option<Name>,
     begun: Option<u64>,
     keys: u64,
@@ -15,7 +15,7 @@ pub(crate) struct ModelSweep {
     trace: Traced,
 }
 
-impl ModelSweep {
+impl ModelScan {
     pub(crate) fn traced(trace: Traced) -> Self {
         Self { trace, ..Self::default() }
     }
@@ -25,7 +25,7 @@ impl Model {
     pub(crate) fn resync_step(
         &mut self,
         now: Micros,
-        sweep: &mut ModelSweep,
+        scan: &mut ModelScan,
         budget: usize,
     ) -> Result<Step<u64>, Refused> {
         let now = self.advance(now);
@@ -33,44 +33,44 @@ impl Model {
             return Err(Refused::WrongMode);
         }
         if self.count(|item| item.known.is_some()) == 0 {
-            return Ok(Step::Done(sweep.keys));
+            return Ok(Step::Done(scan.keys));
         }
-        let (slice, last) = self.slice(sweep.after, budget);
+        let (slice, last) = self.slice(scan.after, budget);
         for key in slice {
-            sweep.keys += u64::from(self.resync_key(now, key, sweep.trace));
+            scan.keys += u64::from(self.resync_key(now, key, scan.trace));
         }
-        sweep.after = last;
-        Ok(if last.is_some() { Step::More } else { Step::Done(sweep.keys) })
+        scan.after = last;
+        Ok(if last.is_some() { Step::More } else { Step::Done(scan.keys) })
     }
 
-    /// Returns the numbers of keys and deltas. A change that arrives during the purge stays.
+    /// Returns the numbers of purged keys and deltas. The purge keeps changes that arrive while it runs.
     pub(crate) fn purge_step(
         &mut self,
         now: Micros,
-        sweep: &mut ModelSweep,
+        scan: &mut ModelScan,
         budget: usize,
     ) -> Step<(u64, u64)> {
         let now = self.advance(now);
-        let begun = *sweep.begun.get_or_insert(self.rv);
-        let (slice, last) = self.slice(sweep.after, budget);
+        let begun = *scan.begun.get_or_insert(self.rv);
+        let (slice, last) = self.slice(scan.after, budget);
         for key in slice {
             if self.items[key].waiting.last().is_some_and(|delta| delta.rv > begun) {
-                self.hit("purge leaves what came in while it runs");
+                self.hit("purge keeps a later change");
                 continue;
             }
             let (dropped, deltas) = self.purge_key(now, key);
-            sweep.keys += u64::from(dropped);
-            sweep.deltas += deltas;
+            scan.keys += u64::from(dropped);
+            scan.deltas += deltas;
         }
-        sweep.after = last;
-        if last.is_some() { Step::More } else { Step::Done((sweep.keys, sweep.deltas)) }
+        scan.after = last;
+        if last.is_some() { Step::More } else { Step::Done((scan.keys, scan.deltas)) }
     }
 
     pub(crate) fn parked_step(
         &mut self,
         now: Micros,
         keys: Option<&[Name]>,
-        sweep: &mut ModelSweep,
+        scan: &mut ModelScan,
         budget: usize,
         redrive: bool,
     ) -> Step<u64> {
@@ -78,30 +78,30 @@ impl Model {
         let batch = if let Some(keys) = keys {
             keys.to_vec()
         } else {
-            let after = sweep.after.take();
+            let after = scan.after.take();
             let behind = |key: &Name| after.is_none_or(|after| *key > after);
             let batch: Vec<Name> = self.parked().into_iter().filter(behind).take(budget).collect();
-            sweep.after = batch.last().copied().filter(|_| batch.len() == budget);
+            scan.after = batch.last().copied().filter(|_| batch.len() == budget);
             batch
         };
         for key in batch {
             let done = if redrive { self.redrive_key(now, key) } else { self.discard_key(now, key) };
-            sweep.keys += u64::from(done);
+            scan.keys += u64::from(done);
         }
-        if sweep.after.is_some() { Step::More } else { Step::Done(sweep.keys) }
+        if scan.after.is_some() { Step::More } else { Step::Done(scan.keys) }
     }
 
     fn resync_key(&mut self, now: Micros, key: Name, trace: Traced) -> bool {
         let Some(item) = self.get(key).cloned() else { return false };
         let Some(known) = item.known else { return false };
         if !item.waiting.is_empty() || item.is_leased() || item.is_parked() {
-            self.hit("Resync passes a key that is busy");
+            self.hit("Resync skips a busy key");
             return false;
         }
         let kind = DeltaKind::Sync;
         let new = New {
             kind,
-            thing: known.thing,
+            content: known.content,
             source: None,
             owner: known.owner,
             final_state_unknown: false,
@@ -113,7 +113,7 @@ impl Model {
         true
     }
 
-    /// Returns whether a ready or delayed key was dropped, and how many deltas.
+    /// Returns whether a ready or delayed key was dropped, and the number of dropped deltas.
     fn purge_key(&mut self, now: Micros, key: Name) -> (bool, u64) {
         let item = self.item(key).clone();
         if item.is_parked() {
@@ -130,21 +130,25 @@ impl Model {
             item.delay = None;
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
-                if item.mark.is_some_and(|mark| mark > lease.token) {
-                    item.mark = None;
+                if item.initial_pending.is_some_and(|initial_pending| initial_pending > lease.token) {
+                    item.initial_pending = None;
                 }
             }
-            self.hit("purge behind a lease");
+            self.hit("purge of a leased key");
             return (false, deltas);
         }
         if item.place == Place::Idle && item.delay.is_none() {
             return (false, 0);
         }
         self.event(now);
-        let (known, marked) = (item.known, item.mark.is_some());
+        let (known, was_initial) = (item.known, item.initial_pending.is_some());
         *self.item(key) = Item { known, ..Item::default() };
         self.tidy(key);
-        self.hit(if marked { "purge drops a key with its mark" } else { "purge drops a key" });
+        self.hit(if was_initial {
+            "purge drops a pending key of the initial list"
+        } else {
+            "purge drops a key"
+        });
         (true, deltas)
     }
 
@@ -172,30 +176,34 @@ impl Model {
         true
     }
 
-    pub(crate) fn check_seed(&mut self, now: Micros, seeds: &[(Name, Thing, Who)]) -> Result<(), Refused> {
+    pub(crate) fn check_seed(
+        &mut self,
+        now: Micros,
+        seeds: &[(Name, Content, Label)],
+    ) -> Result<(), Refused> {
         self.advance(now);
         if self.is_keys() || !self.config.known_objects {
             return Err(Refused::WrongMode);
         }
         let waits = |item: &Item| item.place != Place::Idle || item.delay.is_some();
         let waiting = self.count(waits);
-        if waiting > 0 || !self.runs.is_empty() {
+        if waiting > 0 || !self.jobs.is_empty() {
             self.hit("seed is refused");
             return Err(Refused::NotEmpty { waiting });
         }
-        for (index, (_, thing, _)) in seeds.iter().enumerate() {
-            if bytes_of(*thing) > self.config.max_object_bytes {
+        for (index, (_, content, _)) in seeds.iter().enumerate() {
+            if bytes_of(*content) > self.config.max_object_bytes {
                 return Err(Refused::TooLarge { index });
             }
         }
-        self.check_room(seeds.iter().map(|(key, _, _)| *key))
+        self.check_capacity(seeds.iter().map(|(key, _, _)| *key))
     }
 
-    pub(crate) fn seed(&mut self, now: Micros, seeds: &[(Name, Thing, Who)]) {
+    pub(crate) fn seed(&mut self, now: Micros, seeds: &[(Name, Content, Label)]) {
         let now = self.advance(now);
-        for (key, thing, owner) in seeds {
+        for (key, content, owner) in seeds {
             let (rv, _) = self.event(now);
-            self.item(key).known = Some(ModelKnown { thing: *thing, rv, owner: *owner });
+            self.item(key).known = Some(ModelKnown { content: *content, rv, owner: *owner });
             self.hit("seed");
         }
     }

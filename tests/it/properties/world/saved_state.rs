@@ -1,35 +1,35 @@
-//! The end of the process, and its start from what was written until then.
+//! Crashes of the process and restarts from the written rows and events.
 
 use deltaq::engine::Queue;
 
 use super::{Difference, Setup, World, empty, same, time};
 use crate::model::Model;
 
-/// A point to which a world can return.
-pub(crate) struct Past {
+/// A state to which a world can return.
+pub(crate) struct SavedState {
     model: Model,
     setup: Setup,
     pub(crate) events: usize,
 }
 
 impl World {
-    /// The process ends and starts again: what is not in the events is lost.
+    /// Restarts the process from the events alone.
     pub(super) fn crash(&mut self, unclean: bool) -> Result<(), Difference> {
         let engine = self.as_of(self.events.len());
         same("after a crash", engine.image(), self.engine.image())?;
-        self.start_again(engine, unclean);
+        self.restart(engine, unclean);
         Ok(())
     }
 
-    fn start_again(&mut self, engine: Queue, unclean: bool) {
+    fn restart(&mut self, engine: Queue, unclean: bool) {
         self.engine = engine;
         self.engine.recover(time(self.now), unclean);
         self.model.crash(self.now, unclean);
-        self.runs.clear();
+        self.jobs.clear();
         (self.resync, self.purge, self.redrive, self.discard) = (None, None, None, None);
     }
 
-    /// The queue that the first events give.
+    /// The queue that the first `events` give.
     pub(crate) fn as_of(&self, events: usize) -> Queue {
         let mut queue = empty(self.first);
         for event in &self.events[..events] {
@@ -38,18 +38,23 @@ impl World {
         queue
     }
 
-    /// What returning to this point needs.
-    pub(crate) fn past(&self) -> Past {
-        Past { model: self.model.clone(), setup: self.setup, events: self.events.len() }
+    /// Saves the current state.
+    pub(crate) fn save(&self) -> SavedState {
+        SavedState { model: self.model.clone(), setup: self.setup, events: self.events.len() }
     }
 
-    /// The process ends and starts again with `engine`. What happened after `past` is forgotten, except by callers that got a reply.
-    pub(crate) fn fall_back(&mut self, past: Past, engine: Queue, unclean: bool) -> Result<(), Difference> {
-        self.twin = self.as_of(past.events);
-        self.events.truncate(past.events);
-        (self.model, self.setup) = (past.model, past.setup);
+    /// Restarts the process with `engine`. All changes after `saved` are lost; the tokens that callers got stay issued.
+    pub(crate) fn restore(
+        &mut self,
+        saved: SavedState,
+        engine: Queue,
+        unclean: bool,
+    ) -> Result<(), Difference> {
+        self.rebuilt = self.as_of(saved.events);
+        self.events.truncate(saved.events);
+        (self.model, self.setup) = (saved.model, saved.setup);
         self.synced = engine.has_synced();
-        self.start_again(engine, unclean);
+        self.restart(engine, unclean);
         self.engine.set_committed(self.engine.resource_version());
         self.model.committed = self.model.rv;
         self.replay()?;
