@@ -75,8 +75,8 @@ pub struct Sqlite {
     /// Whether the failure was a full disk. SQLite reports it before it syncs, so everything readable is on the
     /// disk, and copying the WAL to make sure would need room that is missing.
     is_full: bool,
-    /// The error of a maintenance step that a write has run; the next call of `upkeep` returns it.
-    untold: Option<Error>,
+    /// The error of maintenance that a write has run. The next call of `upkeep` returns it.
+    upkeep_error: Option<Error>,
     /// Connections that are being closed.
     closing: Option<BoxFuture<'static, ()>>,
     epoch: Epoch,
@@ -147,7 +147,7 @@ impl Sqlite {
             connections,
             is_sound: true,
             is_full: false,
-            untold: None,
+            upkeep_error: None,
             closing: None,
             epoch: state.opening.epoch,
             is_epoch_in_doubt: false,
@@ -195,7 +195,7 @@ impl Sqlite {
         let upkeep = Upkeep::new(connect::writer(&self.paths, self.sync).await?);
         self.opened = FileIdentities::remember(&self.paths)?;
         self.connections = Some(Connections { writer, upkeep });
-        self.untold = None;
+        self.upkeep_error = None;
         self.is_sound = true;
         Ok(())
     }
@@ -214,14 +214,13 @@ impl Store for Sqlite {
         let before = self.mark.reached();
         let row = writes.journal.iter().map(|row| row.id).fold(before.row, u64::max);
         let version = writes.queues.iter().map(|row| row.version).fold(before.version, u64::max);
-        if connections.upkeep.note_bytes(write::bytes(&writes)) {
-            // A failed step does not fail the commit; the next call of `upkeep` returns the error.
-            let stepped = connections.upkeep.step(&self.paths, &mut connections.writer).await;
-            self.untold = stepped.err().or(self.untold.take());
-        }
+        let Connections { writer, upkeep } = connections;
+        // A failure of the maintenance does not fail the commit; the next call of `upkeep` returns the error.
+        let copied = upkeep.before_write(write::bytes(&writes), &self.paths, writer).await;
+        self.upkeep_error = copied.err().or(self.upkeep_error.take());
         // If this future is dropped from here on, the outcome of the write is unknown.
         self.is_sound = false;
-        let written = write::commit(&mut connections.writer, writes, row + 1).await;
+        let written = write::commit(writer, writes, row + 1).await;
         self.is_full = matches!(written, Err(Error::Full { .. }));
         written?;
         // The mark follows the commit: it must never be ahead of what is durable.
@@ -246,8 +245,8 @@ impl Store for Sqlite {
     }
 
     async fn upkeep(&mut self) -> Result<Size, Error> {
-        if let Some(untold) = self.untold.take() {
-            return Err(untold);
+        if let Some(error) = self.upkeep_error.take() {
+            return Err(error);
         }
         match &mut self.connections {
             Some(Connections { writer, upkeep }) if self.is_sound => upkeep.step(&self.paths, writer).await,

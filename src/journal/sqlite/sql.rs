@@ -140,15 +140,13 @@ pub(super) const LAYOUT: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = I
 /// Switches a new database or a backup to WAL mode.
 pub(super) const WAL: &str = "PRAGMA journal_mode = WAL";
 
-/// Returns the pages in the WAL and how many of them are copied, then the free pages, then all pages. Copies
-/// nothing.
-pub(super) const MEASURE: &str = "PRAGMA wal_checkpoint(NOOP); PRAGMA freelist_count; PRAGMA page_count";
+/// The free pages and all pages of the database.
+pub(super) const PAGES: &str = "SELECT freelist_count, page_count FROM pragma_freelist_count, pragma_page_count";
+/// Returns whether it was blocked, the pages in the WAL, and how many of them are copied.
 pub(super) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) const CHECKPOINT_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// Waits for readers of the WAL, but not for long.
 pub(super) const RESTART: &str =
-    "PRAGMA busy_timeout = 3; PRAGMA wal_checkpoint(RESTART); PRAGMA busy_timeout = 5000";
-pub(super) const RESTART_PATIENTLY: &str =
     "PRAGMA busy_timeout = 50; PRAGMA wal_checkpoint(RESTART); PRAGMA busy_timeout = 5000";
 pub(super) const VACUUM_STEP: &str = "PRAGMA incremental_vacuum(128)";
 pub(super) const VACUUM_INTO: &str = "VACUUM INTO ?1";

@@ -1,258 +1,162 @@
 //! Bounds the files: copies the WAL into the database (a WAL checkpoint) and frees unused pages.
 //!
-//! A passive checkpoint runs on a connection of its own and does not block commits. But the WAL starts over only
-//! when all of it is copied and no reader uses it, and under a steady load the passive checkpoint never quite
-//! catches up. So when the WAL is large and little is left to copy, the writer runs a restart checkpoint between
-//! two commits; the next commit then writes to the beginning of the WAL.
+//! A passive checkpoint runs on a connection of its own, while commits continue. Under a steady load it never quite
+//! catches up, and the WAL starts over only when all of it is copied and no reader uses it. So when the WAL is long and
+//! little of it is left to copy, the writer's connection runs a restart checkpoint between two commits: it copies the
+//! rest, and the next commit writes to the beginning of the WAL.
 //!
-//! If commits arrive faster than the disk can copy them, they have to wait in the end.
-//!
-//! A statement that reads for long (a backup) prevents the WAL from starting over. The WAL then grows until the
-//! statement ends, and is truncated afterwards.
+//! If commits arrive faster than the disk copies them, they wait for the passive checkpoint. A statement that reads for
+//! long (a backup) prevents the WAL from starting over. The WAL then grows until the statement ends, and is truncated
+//! afterwards.
 
 use std::fs;
-use std::pin::Pin;
-use std::task::Poll;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Row};
 
-use super::connect::PAGE_BYTES;
+use super::connect::{FRAME_BYTES, PAGE_BYTES};
 use super::error::database;
 use super::files::Paths;
-use super::{connect, sql};
+use super::sql;
 use crate::journal::store::{Error, Size};
 
-/// A passive checkpoint starts when this much of the WAL is not copied.
+/// A passive checkpoint starts whenever this much was written to the WAL. More would leave the writer more to copy; less
+/// would copy pages that change often more often.
 const COPY_BYTES: u64 = 8 << 20;
-/// From this size on, the WAL should start over.
+/// From this length on, the WAL should start over. A longer WAL takes more of the disk; a shorter one waits for readers
+/// more often.
 const RESTART_BYTES: u64 = 32 << 20;
-/// The writer copies this much at most, which takes a few milliseconds.
-const REST_BYTES_MAX: u64 = 2 << 20;
-/// From this size on, the writer waits longer for readers.
-const PATIENT_BYTES: u64 = 48 << 20;
-/// From this size on, the writer copies any amount, because commits arrive faster than copies.
-const HASTY_BYTES: u64 = 60 << 20;
-/// A restart checkpoint that failed is repeated when the WAL has grown by this much.
-const RETRY_BYTES: u64 = 4 << 20;
-/// The writer runs a maintenance step whenever it has written about this much.
-const STEP_BYTES: u64 = 4 << 20;
+/// The writer copies this much at most, which takes some milliseconds. More is left only while a reader blocks the
+/// passive checkpoint, and would block the writer's, too.
+const REST_BYTES_MAX: u64 = COPY_BYTES;
+/// From this length of the WAL's file on, commits wait for a running passive checkpoint.
+const WAIT_BYTES: u64 = 64 << 20;
 /// Up to this many free bytes are kept for later writes.
 const FREE_BYTES_MIN: u64 = 16 << 20;
 
-/// The connection and the result of its checkpoint.
-type Copied = (SqliteConnection, Result<(), sqlx::Error>);
-type Copying = Pin<Box<dyn Future<Output = Copied> + Send>>;
+/// The length of the WAL after a passive checkpoint, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Copied {
+    wal: u64,
+    /// Bytes that are not copied.
+    rest: u64,
+}
 
 /// The connection for passive checkpoints.
-enum Beside {
+enum Copier {
     Idle(SqliteConnection),
-    Copying(Copying),
+    Copying(BoxFuture<'static, (SqliteConnection, Result<Copied, sqlx::Error>)>),
     /// A placeholder during a transition.
     Gone,
 }
 
-/// The sizes of the WAL and of the database.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Measure {
-    /// Bytes of the WAL that are in use.
-    wal: u64,
-    /// Bytes among them that are copied.
-    copied: u64,
-    /// Free bytes of the database.
-    free: u64,
-    /// Bytes of the database.
-    all: u64,
-}
-
-/// The next maintenance step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// Run a passive checkpoint.
-    Copy,
-    /// Run a restart checkpoint on the writer's connection.
-    Restart {
-        /// Whether to wait longer for readers.
-        patiently: bool,
-    },
-    /// Free unused pages.
-    Shrink,
-    Nothing,
-}
-
 /// The state of the maintenance.
 pub(super) struct Upkeep {
-    beside: Beside,
-    free: u64,
-    /// How much of the WAL was copied when the last passive checkpoint began.
-    copied_before: u64,
-    /// No checkpoint runs before the WAL has grown to this size, because readers block it.
-    blocked_until: u64,
-    /// An upper estimate of the bytes written to the WAL since the last step.
+    copier: Copier,
+    /// An upper estimate of the bytes written to the WAL since the last passive checkpoint started.
     written: u64,
+    /// Whether the WAL should start over. A reader may have prevented it.
+    is_long: bool,
 }
 
 impl Upkeep {
     /// Uses `connection` for passive checkpoints.
     pub(super) fn new(connection: SqliteConnection) -> Self {
-        Self { beside: Beside::Idle(connection), free: 0, copied_before: 0, blocked_until: 0, written: 0 }
+        Self { copier: Copier::Idle(connection), written: 0, is_long: false }
     }
 
-    /// Counts bytes that are about to be written. Returns whether a step is due, so that the WAL stays bounded
-    /// however rarely the writer is idle.
-    pub(super) fn note_bytes(&mut self, bytes: u64) -> bool {
+    /// Copies the WAL as it grows. The writer calls this before it writes `bytes`, so that the WAL stays bounded however
+    /// rarely the writer is idle.
+    pub(super) async fn before_write(
+        &mut self,
+        bytes: u64,
+        paths: &Paths,
+        writer: &mut SqliteConnection,
+    ) -> Result<(), Error> {
         self.written = self.written.saturating_add(bytes);
-        self.written >= STEP_BYTES
-    }
-
-    /// Runs a step, if there is one to run.
-    pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
-        self.written = 0;
-        // The file is truncated when the WAL starts over, so its size bounds that of the WAL.
-        if fs::metadata(&paths.wal).map_or(0, |file| file.len()) < HASTY_BYTES {
-            self.collect().await?;
-        } else {
-            // Commits arrive faster than the disk can copy them, so they wait.
-            self.collect_at_last().await?;
-        }
-        if let Beside::Idle(connection) = &mut self.beside {
-            let now = measure(connection).await.map_err(|said| database("measure the database", said))?;
-            self.free = now.free;
-            if now.wal < RESTART_BYTES {
-                self.blocked_until = 0;
-            }
-            match plan(now, self.blocked_until) {
-                Step::Copy => self.copy(now).await?,
-                Step::Restart { patiently } => {
-                    let restarted = restart(writer, patiently).await;
-                    restarted.map_err(|said| database("start the WAL over", said))?;
-                    // If a reader has blocked it, a repetition would soon be blocked again. If it has succeeded,
-                    // the next commit shows it.
-                    self.blocked_until = now.wal + RETRY_BYTES;
-                }
-                Step::Shrink => {
-                    let shrunk = sqlx::query(sql::VACUUM_STEP).execute(writer).await;
-                    shrunk.map_err(|said| database("shrink the database", said))?;
-                }
-                Step::Nothing => {}
-            }
-        }
-        Ok(Size { bytes: paths.bytes(), free: self.free })
-    }
-
-    /// Starts a passive checkpoint. The connection's thread runs it while this future is not polled.
-    async fn copy(&mut self, now: Measure) -> Result<(), Error> {
-        if now.copied > 0 && now.copied == self.copied_before {
-            // A reader blocked the last checkpoint and would block this one too.
-            self.blocked_until = now.wal + COPY_BYTES;
-        }
-        self.copied_before = now.copied;
-        let Beside::Idle(mut connection) = std::mem::replace(&mut self.beside, Beside::Gone) else {
+        if self.written < COPY_BYTES {
             return Ok(());
+        }
+        // The file is truncated when the WAL starts over, so its size bounds that of the WAL.
+        let waits = fs::metadata(&paths.wal).map_or(0, |file| file.len()) >= WAIT_BYTES;
+        self.finish_copy(waits, writer).await?;
+        self.start_copy(writer).await
+    }
+
+    /// Runs a step of the maintenance that does not depend on writes, if there is one to run. Returns the size.
+    pub(super) async fn step(&mut self, paths: &Paths, writer: &mut SqliteConnection) -> Result<Size, Error> {
+        self.finish_copy(false, writer).await?;
+        if self.is_long {
+            self.start_copy(writer).await?;
+        }
+        let (free, all) = pages(writer).await.map_err(|said| database("measure the database", said))?;
+        if free > FREE_BYTES_MIN.max(all / 8) {
+            let shrunk = sqlx::query(sql::VACUUM_STEP).execute(writer).await;
+            shrunk.map_err(|said| database("shrink the database", said))?;
+        }
+        Ok(Size { bytes: paths.bytes(), free })
+    }
+
+    /// Starts a passive checkpoint, unless one is running. The connection's thread runs it while nobody polls it.
+    async fn start_copy(&mut self, writer: &mut SqliteConnection) -> Result<(), Error> {
+        self.copier = match std::mem::replace(&mut self.copier, Copier::Gone) {
+            Copier::Idle(mut connection) => {
+                self.written = 0;
+                Copier::Copying(Box::pin(async move {
+                    let copied = passive_checkpoint(&mut connection).await;
+                    (connection, copied)
+                }))
+            }
+            running => running,
         };
-        self.beside = Beside::Copying(Box::pin(async move {
-            let copied = sqlx::query(sql::CHECKPOINT).execute(&mut connection).await;
-            (connection, copied.map(drop))
-        }));
         // The first poll sends the statement.
-        self.collect().await
+        self.finish_copy(false, writer).await
     }
 
-    /// Checks whether the passive checkpoint has ended.
-    async fn collect(&mut self) -> Result<(), Error> {
-        let Beside::Copying(copying) = &mut self.beside else { return Ok(()) };
-        let looked = std::future::poll_fn(|context| Poll::Ready(copying.as_mut().poll(context))).await;
-        if let Poll::Ready(copied) = looked { self.copied(copied) } else { Ok(()) }
-    }
-
-    /// Waits until the passive checkpoint has ended.
-    async fn collect_at_last(&mut self) -> Result<(), Error> {
-        let Beside::Copying(copying) = &mut self.beside else { return Ok(()) };
-        let copied = copying.await;
-        self.copied(copied)
-    }
-
-    fn copied(&mut self, (connection, copied): Copied) -> Result<(), Error> {
-        self.beside = Beside::Idle(connection);
-        copied.map_err(|said| database("copy the WAL into the database", said))
+    /// If the passive checkpoint has ended, lets the WAL start over where it should.
+    async fn finish_copy(&mut self, waits: bool, writer: &mut SqliteConnection) -> Result<(), Error> {
+        let Copier::Copying(copying) = &mut self.copier else { return Ok(()) };
+        let ended = if waits { Some(copying.await) } else { copying.now_or_never() };
+        let Some((connection, copied)) = ended else { return Ok(()) };
+        self.copier = Copier::Idle(connection);
+        let copied = copied.map_err(|said| database("copy the WAL into the database", said))?;
+        self.is_long = copied.wal >= RESTART_BYTES;
+        if self.is_long && copied.rest <= REST_BYTES_MAX {
+            // If readers block it, the next passive checkpoint leads here again.
+            let restarted = sqlx::query(sql::RESTART).execute(writer).await;
+            restarted.map_err(|said| database("start the WAL over", said))?;
+        }
+        Ok(())
     }
 
     /// Waits for the passive checkpoint and closes the connection.
     pub(super) async fn close(self) {
-        let connection = match self.beside {
-            Beside::Idle(connection) => connection,
-            Beside::Copying(copying) => copying.await.0,
-            Beside::Gone => return,
+        let connection = match self.copier {
+            Copier::Idle(connection) => connection,
+            Copier::Copying(copying) => copying.await.0,
+            Copier::Gone => return,
         };
         // The connection has nothing to lose.
         let _ = connection.close().await;
     }
 }
 
-fn plan(now: Measure, blocked_until: u64) -> Step {
-    let Measure { wal, copied, free, all } = now;
-    let rest = wal.saturating_sub(copied);
-    if wal >= RESTART_BYTES && wal >= blocked_until && (rest <= REST_BYTES_MAX || wal >= HASTY_BYTES) {
-        Step::Restart { patiently: wal >= PATIENT_BYTES }
-    } else if wal >= blocked_until && (rest >= COPY_BYTES || (wal >= RESTART_BYTES && rest > 0)) {
-        Step::Copy
-    } else if free > FREE_BYTES_MIN.max(all / 8) {
-        Step::Shrink
-    } else {
-        Step::Nothing
-    }
+async fn passive_checkpoint(connection: &mut SqliteConnection) -> Result<Copied, sqlx::Error> {
+    let row = sqlx::query(sql::CHECKPOINT).fetch_one(connection).await?;
+    // The numbers are -1 while there is no WAL.
+    let frames =
+        |column: usize| row.try_get_unchecked::<i64, _>(column).map(|frames| frames.max(0).cast_unsigned());
+    let (wal, copied) = (frames(1)?, frames(2)?);
+    Ok(Copied { wal: wal * FRAME_BYTES, rest: wal.saturating_sub(copied) * FRAME_BYTES })
 }
 
-async fn measure(connection: &mut SqliteConnection) -> Result<Measure, sqlx::Error> {
-    let rows = sqlx::query(sql::MEASURE).fetch_all(connection).await?;
-    let number = |row: usize, column: usize| {
-        let row = rows.get(row).ok_or(sqlx::Error::RowNotFound)?;
-        // The number is -1 while there is no WAL.
-        row.try_get_unchecked::<i64, usize>(column).map(|number| u64::try_from(number).unwrap_or_default())
+/// The free bytes and all bytes of the database.
+async fn pages(connection: &mut SqliteConnection) -> Result<(u64, u64), sqlx::Error> {
+    let row = sqlx::query(sql::PAGES).fetch_one(connection).await?;
+    let bytes = |column: usize| {
+        row.try_get_unchecked::<i64, _>(column).map(|pages| pages.cast_unsigned() * PAGE_BYTES)
     };
-    Ok(Measure {
-        wal: number(0, 1)? * connect::FRAME_BYTES,
-        copied: number(0, 2)? * connect::FRAME_BYTES,
-        free: number(1, 0)? * PAGE_BYTES,
-        all: number(2, 0)? * PAGE_BYTES,
-    })
-}
-
-/// Copies the rest of the WAL, so that the next commit writes to its beginning, unless a reader blocks it.
-async fn restart(writer: &mut SqliteConnection, patiently: bool) -> Result<(), sqlx::Error> {
-    let text = if patiently { sql::RESTART_PATIENTLY } else { sql::RESTART };
-    sqlx::query(text).execute(writer).await.map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    #[test]
-    fn the_plan_follows_from_the_sizes() {
-        for (wal, copied, free, all, blocked_until, step) in [
-            (0, 0, 0, 0, 0, Step::Nothing),
-            (7, 0, 0, 100, 0, Step::Nothing),
-            (8, 0, 0, 100, 0, Step::Copy),
-            (20, 13, 0, 100, 0, Step::Nothing),
-            (31, 31, 0, 100, 0, Step::Nothing),
-            (32, 27, 0, 100, 0, Step::Copy),
-            (32, 30, 0, 100, 0, Step::Restart { patiently: false }),
-            (48, 47, 0, 100, 0, Step::Restart { patiently: true }),
-            (48, 47, 0, 100, 56, Step::Nothing),
-            (58, 10, 0, 100, 0, Step::Copy),
-            (60, 10, 0, 100, 0, Step::Restart { patiently: true }),
-            (60, 10, 0, 100, 68, Step::Nothing),
-            (1, 0, 16, 20, 0, Step::Nothing),
-            (1, 0, 17, 20, 0, Step::Shrink),
-            (1, 0, 25, 200, 0, Step::Nothing),
-            (1, 0, 26, 200, 0, Step::Shrink),
-            (60, 10, 26, 200, 68, Step::Shrink),
-        ] {
-            let now = Measure { wal: wal * MIB, copied: copied * MIB, free: free * MIB, all: all * MIB };
-            assert_eq!(plan(now, blocked_until * MIB), step, "{now:?} {blocked_until}");
-        }
-    }
+    Ok((bytes(0)?, bytes(1)?))
 }

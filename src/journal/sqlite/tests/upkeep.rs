@@ -54,11 +54,18 @@ async fn a_long_reader_blocks_no_write_and_the_wal_shrinks_afterwards() {
     let wal = scratch.file("deltaq.db-wal");
     assert!(bytes(&wal) > 90 * MIB, "what the reader needs stays");
     staying.close().await.unwrap();
-    for id in 101..=160 {
-        store.write(large(id, 1_000_000)).await.unwrap();
+    // The maintenance of an idle store suffices; the next write truncates the file.
+    for id in 101..10_000 {
         store.upkeep().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if id % 100 == 0 {
+            store.write(large(id, 100)).await.unwrap();
+        }
+        if bytes(&wal) < 50 * MIB {
+            break;
+        }
     }
-    assert!(bytes(&wal) < 80 * MIB, "{} MiB", bytes(&wal) / MIB);
+    assert!(bytes(&wal) < 50 * MIB, "{} MiB", bytes(&wal) / MIB);
     store.close().await;
 }
 
