@@ -6,10 +6,13 @@
 -- Tells a deltaq store ("delq") from any other SQLite database.
 PRAGMA application_id = 1684368497;
 
--- The events, one row per queue and commit. `events` is a JSON array.
+-- The events, one row per queue and commit. `events` is a JSON array. `prev_rv` is the event before the row, and so the
+-- row's number within its queue. `epoch` is the tenure of the writer. `id` counts rows in the order of their commits; only
+-- the file `deltaq.mark` refers to it.
 CREATE TABLE journal (
     id INTEGER PRIMARY KEY,
     queue_id INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
     prev_rv INTEGER NOT NULL,
     first_rv INTEGER NOT NULL,
     last_rv INTEGER NOT NULL,
@@ -19,8 +22,9 @@ CREATE TABLE journal (
     events TEXT NOT NULL
 );
 
--- The rows of a queue ascend in both first_rv and last_rv, so one index serves both.
-CREATE UNIQUE INDEX journal_by_queue ON journal (queue_id, first_rv);
+-- At most one row follows an event. The rows of a queue ascend in prev_rv, first_rv and last_rv, so one index serves all
+-- three.
+CREATE UNIQUE INDEX journal_by_queue ON journal (queue_id, prev_rv);
 
 -- Keys at the last checkpoint. `id` is queue_id * 2^32 + the key's slot, so the rows of a queue are adjacent.
 -- There is no other index, because writing an index in random order makes checkpoints slow.

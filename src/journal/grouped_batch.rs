@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::commit_queue::Op;
 use super::queue_log::QueueLog;
 use super::record;
-use super::store::{JournalRow, QueueId, QueueRow, Segment, Writes};
+use super::store::{Epoch, JournalRow, QueueId, QueueRow, Segment, Writes};
 use crate::engine::config::Retention;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
@@ -76,12 +76,11 @@ impl GroupedBatch {
         }
     }
 
-    /// The rows to write. `next_row` numbers the journal rows and advances past them.
-    pub(super) fn writes(&mut self, next_row: &mut u64) -> Writes {
+    /// The rows to write in `epoch`.
+    pub(super) fn writes(&mut self, epoch: Epoch) -> Writes {
         let mut writes = Writes { queues: std::mem::take(&mut self.queues), ..Writes::default() };
         for (queue, prev_rv, events) in &self.appended {
-            let rows = record::journal_rows(*queue, *next_row, *prev_rv, events);
-            *next_row += rows.len() as u64;
+            let rows = record::journal_rows(*queue, epoch, *prev_rv, events);
             self.rows.extend(rows.iter().map(|row| (*queue, segment(row))));
             writes.journal.extend(rows);
         }

@@ -37,7 +37,7 @@ use crate::engine::key::Key;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::engine::time::Time;
-use crate::journal::store::{JournalRow, KeyRow, QueueId, QueueRow, TombstoneRow};
+use crate::journal::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, TombstoneRow};
 use crate::name::{Incarnation, Name};
 
 pub use self::decode::Decoder;
@@ -106,11 +106,11 @@ pub enum Error {
     },
 }
 
-/// The rows for the next events of a queue, each with at most [`ROW_BYTES_MAX`] bytes of events. The ids of the rows
-/// begin at `id`; `prev_rv` is the queue's last event before these.
+/// The rows for the next events of a queue, each with at most [`ROW_BYTES_MAX`] bytes of events. `prev_rv` is
+/// the queue's last event before these.
 #[must_use]
-pub fn journal_rows(queue: QueueId, id: u64, prev_rv: Rv, events: &[Event]) -> Vec<JournalRow> {
-    split(queue, id, prev_rv, events, ROW_BYTES_MAX)
+pub fn journal_rows(queue: QueueId, epoch: Epoch, prev_rv: Rv, events: &[Event]) -> Vec<JournalRow> {
+    split(queue, epoch, prev_rv, events, ROW_BYTES_MAX)
 }
 
 /// The row of a key at its slot in the queue's table.
@@ -181,15 +181,14 @@ fn any_queue_row(identity: &Identity, rv: Rv, state: String, deleted: bool) -> Q
     row
 }
 
-fn split(queue: QueueId, id: u64, prev_rv: Rv, events: &[Event], bytes_max: usize) -> Vec<JournalRow> {
+fn split(queue: QueueId, epoch: Epoch, prev_rv: Rv, events: &[Event], bytes_max: usize) -> Vec<JournalRow> {
     let mut rows = Vec::new();
     let bytes: usize = events.iter().map(event::bytes_about).sum();
     let mut json = Json::with_capacity(bytes.min(bytes_max));
     let (mut first, mut prev_rv) = (0, prev_rv);
     let mut close = |json: Json, part: &[Event]| {
         let (Some(first), Some(last)) = (part.first(), part.last()) else { return };
-        let id = id + rows.len() as u64;
-        rows.push(journal_row(queue, id, prev_rv, first.rv, last, json));
+        rows.push(journal_row(queue, epoch, prev_rv, first.rv, last, json));
         prev_rv = last.rv;
     };
     for (index, event) in events.iter().enumerate() {
@@ -209,7 +208,7 @@ fn split(queue: QueueId, id: u64, prev_rv: Rv, events: &[Event], bytes_max: usiz
 
 fn journal_row(
     queue: QueueId,
-    id: u64,
+    epoch: Epoch,
     prev_rv: Rv,
     first_rv: Rv,
     last: &Event,
@@ -219,7 +218,7 @@ fn journal_row(
     let events = json.into_string();
     let (last_rv, at) = (last.rv, last.at);
     let mut row =
-        JournalRow { id, queue, prev_rv, first_rv, last_rv, at, format: FORMAT, events, checksum: 0 };
+        JournalRow { queue, epoch, prev_rv, first_rv, last_rv, at, format: FORMAT, events, checksum: 0 };
     row.checksum = checksum::of_journal_row(&row);
     row
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::SEGMENT_BYTES;
 use super::record::{self, Decoder, Identity, QueueRecord};
-use super::store::{self, JournalRow, QueueId, QueueRow, Reader, Segment};
+use super::store::{self, Epoch, JournalRow, QueueId, QueueRow, Reader, Segment};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::engine::{Misfit, Queue, Restore};
@@ -34,7 +34,7 @@ pub enum Error {
     Row(#[from] record::Error),
     /// Rows are missing.
     #[error(
-        "the journal of queue {queue} has a gap: events {after} to {before} are missing before row {row}"
+        "the journal of queue {queue} has a gap: events {after} to {before} are missing before event {next}"
     )]
     Gap {
         /// The queue's name.
@@ -43,14 +43,16 @@ pub enum Error {
         after: Rv,
         /// The last event that is missing.
         before: Rv,
-        /// The row behind the gap.
-        row: u64,
+        /// The first event behind the gap.
+        next: Rv,
     },
     /// An event does not fit the state that the rows before it give.
-    #[error("journal row {row} can't be replayed: {misfit}")]
+    #[error("the journal row of queue {queue} from event {first_rv} on can't be replayed: {misfit}")]
     Event {
-        /// The row.
-        row: u64,
+        /// The queue's name.
+        queue: String,
+        /// The first event of the row.
+        first_rv: Rv,
         /// The event, and the rule that it breaks.
         misfit: Misfit,
     },
@@ -218,7 +220,7 @@ async fn replay(
     progress: &Progress,
 ) -> Result<Rv, Error> {
     let mut last_rv = queue.resource_version();
-    let mut is_first = true;
+    let mut epoch = None;
     let mut reading = reader.journal(row.id, last_rv, PAGE_BYTES);
     loop {
         let page = reading.await?;
@@ -226,14 +228,18 @@ async fn replay(
         // The next page is read while this one is replayed.
         reading = reader.journal(row.id, last.last_rv, PAGE_BYTES);
         let replay = |journal: &JournalRow| {
-            check_link(row, journal, last_rv, is_first)?;
-            is_first = false;
+            check_link(row, journal, last_rv, epoch)?;
+            epoch = Some(journal.epoch);
             let events = decoder.events(journal)?;
             progress.events.fetch_add(events.len() as u64, Ordering::Relaxed);
             for event in events.iter().filter(|event| event.rv > last_rv) {
                 let removed_at =
                     event.kind.key().and_then(|key| removed.get(key)).copied().unwrap_or_default();
-                queue.replay(event, removed_at).map_err(|misfit| Error::Event { row: journal.id, misfit })?;
+                queue.replay(event, removed_at).map_err(|misfit| Error::Event {
+                    queue: row.name.to_string(),
+                    first_rv: journal.first_rv,
+                    misfit,
+                })?;
             }
             last_rv = journal.last_rv;
             Ok::<(), Error>(())
@@ -245,15 +251,74 @@ async fn replay(
     }
 }
 
-/// Checks that the row follows the previous events. The checkpoint may contain a part of the first row.
-fn check_link(queue: &QueueRow, row: &JournalRow, last_rv: Rv, is_first: bool) -> Result<(), Error> {
-    if row.prev_rv == last_rv || is_first && row.prev_rv < last_rv {
+/// Checks that the row follows the previous events, and that no writer of an earlier epoch wrote it than the row before it,
+/// which is of epoch `before`. The checkpoint may contain a part of the first row.
+fn check_link(queue: &QueueRow, row: &JournalRow, last_rv: Rv, before: Option<Epoch>) -> Result<(), Error> {
+    let queue = queue.name.to_string();
+    if let Some(before) = before.filter(|before| row.epoch < *before) {
+        let rule = format!(
+            "the journal row from event {} on is of epoch {}, and the row before it of epoch {}",
+            row.first_rv, row.epoch.0, before.0
+        );
+        return Err(Error::Inconsistent { queue, rule });
+    }
+    if row.prev_rv == last_rv || before.is_none() && row.prev_rv < last_rv {
         return Ok(());
     }
-    let queue = queue.name.to_string();
     if row.prev_rv > last_rv {
-        return Err(Error::Gap { queue, after: last_rv + 1, before: row.prev_rv, row: row.id });
+        return Err(Error::Gap { queue, after: last_rv + 1, before: row.prev_rv, next: row.first_rv });
     }
-    let rule = format!("journal row {} goes back behind event {last_rv}", row.id);
+    let rule = format!("the journal row from event {} on goes back behind event {last_rv}", row.first_rv);
     Err(Error::Inconsistent { queue, rule })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::time::Time;
+
+    #[test]
+    fn a_row_follows_the_previous_events_and_the_previous_epoch() {
+        let time = Time::from_micros(1);
+        let queue = QueueRow {
+            id: QueueId(1),
+            version: 1,
+            name: "q".into(),
+            incarnation: 1,
+            created_at: time,
+            deleted: false,
+            rv: 3,
+            state: String::new(),
+            format: 1,
+            checksum: 0,
+        };
+        let check = |prev_rv, epoch, last_rv, before: Option<u64>| {
+            let (queue_id, epoch, events) = (QueueId(1), Epoch(epoch), String::new());
+            let (first_rv, row_last_rv) = (prev_rv + 1, prev_rv + 2);
+            let row = JournalRow {
+                queue: queue_id,
+                epoch,
+                prev_rv,
+                first_rv,
+                last_rv: row_last_rv,
+                at: time,
+                format: 1,
+                events,
+                checksum: 0,
+            };
+            check_link(&queue, &row, last_rv, before.map(Epoch)).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(5, 2, 5, None), Ok(()));
+        assert_eq!(check(4, 2, 5, None), Ok(()), "the checkpoint contains a part of the first row");
+        assert_eq!(check(5, 2, 5, Some(1)), Ok(()));
+        for (prev_rv, epoch, before, wrong) in [
+            (7, 2, None, "events 6 to 7 are missing before event 8"),
+            (7, 2, Some(2), "events 6 to 7 are missing before event 8"),
+            (4, 2, Some(2), "from event 5 on goes back behind event 5"),
+            (5, 2, Some(3), "from event 6 on is of epoch 2, and the row before it of epoch 3"),
+        ] {
+            let found = check(prev_rv, epoch, 5, before).unwrap_err();
+            assert!(found.contains(wrong), "{found}");
+        }
+    }
 }

@@ -212,7 +212,7 @@ impl Store for Sqlite {
             return Err(Error::Failed { doing, source: None });
         };
         let before = self.mark.reached();
-        let row = writes.journal.iter().map(|row| row.id).fold(before.row, u64::max);
+        let row = before.row + writes.journal.len() as u64;
         let version = writes.queues.iter().map(|row| row.version).fold(before.version, u64::max);
         let Connections { writer, upkeep } = connections;
         // A failure of the maintenance does not fail the commit; the next call of `upkeep` returns the error.
@@ -220,7 +220,7 @@ impl Store for Sqlite {
         self.upkeep_error = copied.err().or(self.upkeep_error.take());
         // If this future is dropped from here on, the outcome of the write is unknown.
         self.is_sound = false;
-        let written = write::commit(writer, writes, row + 1).await;
+        let written = write::commit(writer, writes, before.row + 1).await;
         self.is_full = matches!(written, Err(Error::Full { .. }));
         written?;
         // The mark follows the commit: it must never be ahead of what is durable.

@@ -30,11 +30,12 @@ pub struct Epoch(pub u64);
 /// The events of one queue in one commit, or a part of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalRow {
-    /// A number that ascends over all queues.
-    pub id: u64,
     /// The queue.
     pub queue: QueueId,
-    /// The last event of the queue's previous row. A difference shows that rows are missing.
+    /// The epoch of the writer. It never decreases from one row of a queue to the next.
+    pub epoch: Epoch,
+    /// The last event of the queue's previous row. It numbers the rows of a queue: at most one row follows an event.
+    /// A difference shows that rows are missing.
     pub prev_rv: Rv,
     /// The first event in the row.
     pub first_rv: Rv,
@@ -126,7 +127,7 @@ pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
 pub struct Writes {
     /// The epoch that the changes rest on. If it is not the store's, nothing is written: [`Error::Fenced`].
     pub epoch: Epoch,
-    /// Rows to append. Each `id` is larger than every earlier one.
+    /// Rows to append. A second row of a queue with the same `prev_rv` is an error.
     pub journal: Vec<JournalRow>,
     /// Rows to insert, or to replace by `id`.
     pub queues: Vec<QueueRow>,
@@ -194,8 +195,6 @@ pub struct Size {
 pub struct Opening {
     /// Whether it was cleanly closed.
     pub clean: bool,
-    /// The `id` of the next journal row.
-    pub next_row: u64,
     /// The largest numbers of queues, including the queues whose rows were removed.
     pub numbers: Numbers,
     /// The epoch that begins with this opening.

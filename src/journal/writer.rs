@@ -50,7 +50,6 @@ pub struct Writer<S> {
     observer: Arc<dyn Observer>,
     clock: Clock,
     cut: CancellationToken,
-    next_row: u64,
     logs: QueueLogs,
     checkpoint: Option<Checkpoint>,
     /// Bytes of events since the last checkpoint began.
@@ -85,7 +84,7 @@ pub async fn open<S: Store>(
 ) -> Result<(Journal, Writer<S>, Contents), recovery::Error> {
     let reading = reader.clone();
     let contents = on_own_thread(async move { recovery::contents(reading.as_ref()).await }).await?;
-    let Opening { numbers, epoch, next_row, .. } = opening;
+    let Opening { numbers, epoch, .. } = opening;
     let commit_queue = Arc::new(CommitQueue::new(numbers, epoch, options.uncommitted_bytes_max));
     let journal = Journal { commit_queue: commit_queue.clone(), floor: numbers.floor, reader };
     let writer = Writer {
@@ -94,7 +93,6 @@ pub async fn open<S: Store>(
         observer,
         clock,
         cut,
-        next_row,
         logs: QueueLogs::new(),
         checkpoint: None,
         growth: 0,
@@ -195,7 +193,7 @@ impl<S: Store> Writer<S> {
         let begun_us = self.clock.monotonic_us();
         let mut grouped = GroupedBatch::of(mem::take(&mut batch.ops));
         let events = grouped.events();
-        let mut writes = grouped.writes(&mut self.next_row);
+        let mut writes = grouped.writes(self.commit_queue.epoch());
         self.growth += writes.journal.iter().map(|row| row.events.len() as u64).sum::<u64>();
         self.add_trims(&mut writes);
         let trims = writes.trimmed.clone();

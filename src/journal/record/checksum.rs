@@ -41,7 +41,7 @@ impl Sum {
 
 /// The checksum of the row's other columns.
 pub(super) fn of_journal_row(row: &JournalRow) -> u32 {
-    let sum = Sum::new(b'j').number(row.id).number(row.queue.0).number(row.prev_rv).number(row.first_rv);
+    let sum = Sum::new(b'j').number(row.queue.0).number(row.epoch.0).number(row.prev_rv).number(row.first_rv);
     let sum = sum.number(row.last_rv).number(row.at.as_micros()).number(row.format).text(&row.events);
     sum.0
 }

@@ -128,7 +128,7 @@ impl Decoder {
 }
 
 fn journal_row_name(row: &JournalRow) -> String {
-    format!("journal row {} (queue {}, events {} to {})", row.id, row.queue, row.first_rv, row.last_rv)
+    format!("journal row of queue {} (events {} to {})", row.queue, row.first_rv, row.last_rv)
 }
 
 fn check(found: u32, computed: u32, format: u32, name: impl Fn() -> String) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
 
 fn one_row(events: &[Event]) -> JournalRow {
-    let mut rows = journal_rows(QueueId(3), 812, 9, events);
+    let mut rows = journal_rows(QueueId(3), Epoch(812), 9, events);
     assert_eq!(rows.len(), 1);
     rows.remove(0)
 }
@@ -140,11 +140,11 @@ fn long_lists_are_split_by_bytes() {
     let events = samples::events(10, samples::kinds());
     let whole = one_row(&events).events.len();
     for bytes_max in [1, 100, 200, 500, 1_000, whole - 1, whole] {
-        let rows = split(QueueId(3), 812, 9, &events, bytes_max);
+        let rows = split(QueueId(3), Epoch(812), 9, &events, bytes_max);
         assert_eq!(rows.len() == 1, bytes_max == whole, "{bytes_max}");
         let (mut decoder, mut read, mut prev_rv) = (Decoder::new(), Vec::new(), 9);
-        for (id, row) in (812..).zip(&rows) {
-            assert_eq!((row.id, row.prev_rv, row.queue), (id, prev_rv, QueueId(3)));
+        for row in &rows {
+            assert_eq!((row.epoch, row.prev_rv, row.queue), (Epoch(812), prev_rv, QueueId(3)));
             let part = decoder.events(row).unwrap();
             assert!(row.events.len() <= bytes_max || part.len() == 1, "{bytes_max}");
             prev_rv = row.last_rv;
@@ -160,14 +160,14 @@ fn long_lists_are_split_by_bytes() {
             assert!(pair[0].events.len() + first > bytes_max, "{bytes_max}");
         }
     }
-    assert_eq!(split(QueueId(3), 812, 9, &[], 100), []);
+    assert_eq!(split(QueueId(3), Epoch(812), 9, &[], 100), []);
 }
 
 #[test]
 fn a_row_is_at_most_a_mebibyte_unless_one_event_is_more() {
     let object = |bytes: usize| appended(&format!("{{\"a\":\"{}\"}}", "x".repeat(bytes)));
     let events = samples::events(10, vec![object(600_000), object(600_000), object(2_000_000), object(1)]);
-    let rows = journal_rows(QueueId(3), 1, 9, &events);
+    let rows = journal_rows(QueueId(3), Epoch(1), 9, &events);
     assert_eq!(
         rows.iter().map(|row| (row.first_rv, row.last_rv)).collect::<Vec<_>>(),
         [(10, 10), (11, 11), (12, 12), (13, 13)]

@@ -216,12 +216,11 @@ pub(super) async fn epoch(connection: &mut SqliteConnection) -> Result<Epoch, sq
 
 fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     let number = |index| row.try_get_unchecked::<i64, usize>(index).map(i64::cast_unsigned);
-    let next_row = number(1)?;
     let queue = row.try_get_unchecked(2)?;
     let numbers = Numbers { queue, version: number(3)?, floor: number(4)? };
     let epoch = Epoch(number(5)?);
-    let opening = Opening { clean: number(0)? != 0, next_row, numbers, epoch };
-    Ok(State { opening, reached: Reached { row: next_row.saturating_sub(1), version: numbers.version } })
+    let opening = Opening { clean: number(0)? != 0, numbers, epoch };
+    Ok(State { opening, reached: Reached { row: number(1)?.saturating_sub(1), version: numbers.version } })
 }
 
 /// Creates the file of a new database, readable by its owner only. SQLite gives the files beside it the same

@@ -182,10 +182,10 @@ impl ReadPool {
     async fn read_journal(&self, queue: QueueId, after: Rv, bytes: usize) -> Result<Vec<JournalRow>, Error> {
         let query = sqlx::query(sql::MEASURE_JOURNAL).bind(queue.0).bind(bound(after));
         let range = self.some("measure the journal", query, |range: &mut Range, row| {
-            let (first_rv, row_bytes) = rows::extent(&row)?;
+            let (prev_rv, row_bytes) = rows::extent(&row)?;
             let fits = range.is_empty() || range.bytes.saturating_add(row_bytes) <= bytes as u64;
             if fits {
-                range.add(first_rv, row_bytes);
+                range.add(prev_rv, row_bytes);
             }
             Ok(fits)
         });
@@ -197,10 +197,10 @@ impl ReadPool {
     async fn read_history(&self, queue: QueueId, from: Rv, bytes: usize) -> Result<History, Error> {
         let query = sqlx::query(sql::MEASURE_HISTORY).bind(queue.0).bind(bound(from));
         let range = self.some("measure the journal", query, |range: &mut Range, row| {
-            let (first_rv, row_bytes) = rows::extent(&row)?;
+            let (prev_rv, row_bytes) = rows::extent(&row)?;
             range.has_more = range.rows >= 2 && range.bytes >= bytes as u64;
             if !range.has_more {
-                range.add(first_rv, row_bytes);
+                range.add(prev_rv, row_bytes);
             }
             Ok(!range.has_more)
         });
@@ -208,13 +208,14 @@ impl ReadPool {
         let Some((newest, oldest)) = range.ends else { return Ok((Vec::new(), None)) };
         let query = sqlx::query(sql::READ_HISTORY).bind(queue.0).bind(bound(oldest)).bind(bound(newest));
         let rows = self.all("read the journal", query, rows::journal_row).await?;
-        Ok((rows, range.has_more.then_some(oldest)))
+        let next = rows.last().filter(|_| range.has_more).map(|row| row.first_rv);
+        Ok((rows, next))
     }
 
     async fn read_segments(&self, queue: QueueId, bytes: u64) -> Result<Vec<Segment>, Error> {
         let query = sqlx::query(sql::SEGMENTS).bind(queue.0);
         self.some("measure the journal", query, |segments: &mut Vec<Segment>, row| {
-            let next = rows::stretch(&row)?;
+            let next = rows::segment(&row)?;
             match segments.last_mut() {
                 Some(last) if last.bytes.saturating_add(next.bytes) <= bytes => {
                     *last = Segment { bytes: last.bytes + next.bytes, ..next };
@@ -230,7 +231,7 @@ impl ReadPool {
 /// Consecutive rows of a queue's journal.
 #[derive(Default)]
 struct Range {
-    /// The `first_rv` of the first row and of the last row.
+    /// The `prev_rv` of the first row and of the last row.
     ends: Option<(Rv, Rv)>,
     rows: u64,
     /// Bytes of the events of all rows.
@@ -244,9 +245,9 @@ impl Range {
         self.ends.is_none()
     }
 
-    fn add(&mut self, first_rv: Rv, bytes: u64) {
-        let (first, _) = self.ends.unwrap_or((first_rv, first_rv));
-        self.ends = Some((first, first_rv));
+    fn add(&mut self, prev_rv: Rv, bytes: u64) {
+        let (first, _) = self.ends.unwrap_or((prev_rv, prev_rv));
+        self.ends = Some((first, prev_rv));
         self.rows += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }

@@ -7,7 +7,7 @@ use sqlx::{Decode, Row};
 
 use super::write::slot_of;
 use crate::engine::time::Time;
-use crate::journal::store::{JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
+use crate::journal::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
 
 /// A row, or an error for a value whose type does not fit its column.
 type Read<T> = Result<T, sqlx::Error>;
@@ -36,8 +36,8 @@ fn time(row: &SqliteRow, index: usize) -> Read<Time> {
 
 pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
     Ok(JournalRow {
-        id: number(row, 0)?,
-        queue: QueueId(column(row, 1)?),
+        queue: QueueId(column(row, 0)?),
+        epoch: Epoch(number(row, 1)?),
         prev_rv: number(row, 2)?,
         first_rv: number(row, 3)?,
         last_rv: number(row, 4)?,
@@ -89,11 +89,11 @@ pub(super) fn queue_row(row: &SqliteRow) -> Read<QueueRow> {
 }
 
 /// The size of one row.
-pub(super) fn stretch(row: &SqliteRow) -> Read<Segment> {
+pub(super) fn segment(row: &SqliteRow) -> Read<Segment> {
     Ok(Segment { last_rv: number(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
 }
 
-/// The first event of a row, and the bytes of its events.
+/// The event before a row, and the bytes of its events.
 pub(super) fn extent(row: &SqliteRow) -> Read<(u64, u64)> {
     Ok((number(row, 0)?, number(row, 1)?))
 }

@@ -303,7 +303,7 @@ impl Snapshot {
     /// As [`queues`](Self::queues).
     pub async fn journal(&self, visit: impl FnMut(Found<Placed>)) -> Result<(), Error> {
         let read = |row: &SqliteRow| {
-            let (queue, last_rv) = (QueueId(row.try_get_unchecked(1)?), rows::number(row, 4)?);
+            let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::number(row, 4)?);
             Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|said| unread(&said)) })
         };
         self.scan(&sql::SCAN_JOURNAL, read, visit).await

@@ -19,8 +19,8 @@ pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const COMMIT: &str = "COMMIT";
 
 const JOURNAL_INSERT_INTO: &str =
-    "INSERT INTO journal (id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events) ";
-const JOURNAL_COLUMNS: usize = 9;
+    "INSERT INTO journal (id, queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events) ";
+const JOURNAL_COLUMNS: usize = 10;
 
 /// Inserts 1 to 8 journal rows if the store is in the given epoch, and none otherwise. Nearly every commit is one of
 /// these. A single statement is a transaction of its own; `BEGIN` and `COMMIT` around it would cost two more round
@@ -77,9 +77,9 @@ pub(super) const OUTLIVED: &str = "DELETE FROM tombstones WHERE rowid IN \
 /// Parameters: queue, event, most rows, most bytes. The first row is removed whatever its size.
 pub(super) const TRIMMED: &str = "DELETE FROM journal WHERE id IN (\
      SELECT id FROM (\
-         SELECT id, bytes, sum(bytes) OVER (ORDER BY first_rv) AS total FROM (\
-             SELECT id, first_rv, octet_length(events) AS bytes FROM journal \
-             WHERE queue_id = ?1 AND first_rv <= ?2 AND last_rv <= ?2 ORDER BY first_rv LIMIT ?3\
+         SELECT id, bytes, sum(bytes) OVER (ORDER BY prev_rv) AS total FROM (\
+             SELECT id, prev_rv, octet_length(events) AS bytes FROM journal \
+             WHERE queue_id = ?1 AND prev_rv < ?2 AND last_rv <= ?2 ORDER BY prev_rv LIMIT ?3\
          )\
      ) WHERE total <= ?4 OR total = bytes)";
 
@@ -93,7 +93,7 @@ pub(super) const SWEPT_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN
 
 /// Parameters: queue, most rows.
 pub(super) const SWEPT_JOURNAL: &str = "DELETE FROM journal WHERE id IN \
-     (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY first_rv LIMIT ?2)";
+     (SELECT id FROM journal WHERE queue_id = ?1 ORDER BY prev_rv LIMIT ?2)";
 
 /// Parameters: queue, first slot, last slot.
 pub(super) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE queue_id = ?1) \
@@ -141,7 +141,8 @@ pub(super) const LAYOUT: &str = "PRAGMA page_size = 4096; PRAGMA auto_vacuum = I
 pub(super) const WAL: &str = "PRAGMA journal_mode = WAL";
 
 /// The free pages and all pages of the database.
-pub(super) const PAGES: &str = "SELECT freelist_count, page_count FROM pragma_freelist_count, pragma_page_count";
+pub(super) const PAGES: &str =
+    "SELECT freelist_count, page_count FROM pragma_freelist_count, pragma_page_count";
 /// Returns whether it was blocked, the pages in the WAL, and how many of them are copied.
 pub(super) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 pub(super) const CHECKPOINT_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -161,28 +162,28 @@ pub(super) const READ_TOMBSTONES: &str =
 pub(super) const READ_KEYS: &str = "SELECT id, rv, known_rv, format, checksum, key, owner, item, known_object \
      FROM keys WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
 
-/// Parameters: queue, event. Starts at the row that contains the event, which may contain later events too.
-pub(super) const MEASURE_JOURNAL: &str = "SELECT first_rv, octet_length(events) FROM journal \
-     WHERE queue_id = ?1 AND last_rv > ?2 AND first_rv >= coalesce((SELECT first_rv FROM journal \
-         WHERE queue_id = ?1 AND first_rv <= ?2 ORDER BY first_rv DESC LIMIT 1), 0) \
-     ORDER BY first_rv";
+/// Parameters: queue, event. Starts at the row that contains the next event.
+pub(super) const MEASURE_JOURNAL: &str = "SELECT prev_rv, octet_length(events) FROM journal \
+     WHERE queue_id = ?1 AND last_rv > ?2 AND prev_rv >= coalesce((SELECT prev_rv FROM journal \
+         WHERE queue_id = ?1 AND prev_rv <= ?2 ORDER BY prev_rv DESC LIMIT 1), 0) \
+     ORDER BY prev_rv";
 
-/// Parameters: queue, the `first_rv` of the first row and of the last row.
-pub(super) const READ_JOURNAL: &str = "SELECT id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events \
-     FROM journal WHERE queue_id = ?1 AND first_rv BETWEEN ?2 AND ?3 ORDER BY first_rv";
+/// Parameters: queue, the `prev_rv` of the first row and of the last row.
+pub(super) const READ_JOURNAL: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
+     FROM journal WHERE queue_id = ?1 AND prev_rv BETWEEN ?2 AND ?3 ORDER BY prev_rv";
 
 /// Parameters: queue, largest `first_rv`.
-pub(super) const MEASURE_HISTORY: &str = "SELECT first_rv, octet_length(events) FROM journal \
-     WHERE queue_id = ?1 AND first_rv <= ?2 ORDER BY first_rv DESC";
+pub(super) const MEASURE_HISTORY: &str = "SELECT prev_rv, octet_length(events) FROM journal \
+     WHERE queue_id = ?1 AND prev_rv < ?2 AND first_rv <= ?2 ORDER BY prev_rv DESC";
 
-/// Parameters: queue, the `first_rv` of the first row and of the last row.
-pub(super) const READ_HISTORY: &str = "SELECT id, queue_id, prev_rv, first_rv, last_rv, at, format, checksum, events \
-     FROM journal WHERE queue_id = ?1 AND first_rv BETWEEN ?2 AND ?3 \
-     ORDER BY first_rv DESC";
+/// Parameters: queue, the `prev_rv` of the first row and of the last row.
+pub(super) const READ_HISTORY: &str = "SELECT queue_id, epoch, prev_rv, first_rv, last_rv, at, format, checksum, events \
+     FROM journal WHERE queue_id = ?1 AND prev_rv BETWEEN ?2 AND ?3 \
+     ORDER BY prev_rv DESC";
 
 /// `octet_length` does not read the overflow pages of a long text.
 pub(super) const SEGMENTS: &str =
-    "SELECT last_rv, at, octet_length(events) FROM journal WHERE queue_id = ?1 ORDER BY first_rv";
+    "SELECT last_rv, at, octet_length(events) FROM journal WHERE queue_id = ?1 ORDER BY prev_rv";
 
 /// Begins a transaction that reads: all its statements see the store as of the first one.
 pub(super) const BEGIN_READING: &str = "BEGIN";
@@ -230,8 +231,8 @@ pub(super) static SCAN_JOURNAL: LazyLock<Scan> = LazyLock::new(|| {
     Scan::new(
         "journal",
         &[
-            ("id", "integer"),
             ("queue_id", "integer"),
+            ("epoch", "integer"),
             ("prev_rv", "integer"),
             ("first_rv", "integer"),
             ("last_rv", "integer"),
@@ -291,7 +292,7 @@ pub(super) static SCAN_STORE: LazyLock<Scan> = LazyLock::new(|| {
 
 /// Parameter: queue.
 pub(super) const LINKS: &str =
-    "SELECT id, prev_rv, first_rv, last_rv FROM journal WHERE queue_id = ?1 ORDER BY first_rv";
+    "SELECT id, prev_rv, first_rv, last_rv FROM journal WHERE queue_id = ?1 ORDER BY prev_rv";
 
 /// The schema that the migrations have created.
 pub(super) const SCHEMA: &str = "SELECT type, name, sql FROM sqlite_schema \

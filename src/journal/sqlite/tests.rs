@@ -73,6 +73,11 @@ impl Owner {
         Ok(())
     }
 
+    /// The id of the last journal row.
+    fn last_row(&self) -> u64 {
+        self.store.mark.reached().row
+    }
+
     async fn upkeep(&mut self) -> Result<Size, Error> {
         self.store.upkeep().await
     }
@@ -82,14 +87,14 @@ impl Owner {
     }
 }
 
-pub(super) fn journal_row(id: u64, queue: u32, rvs: std::ops::RangeInclusive<u64>) -> JournalRow {
+pub(super) fn journal_row(queue: u32, rvs: std::ops::RangeInclusive<u64>) -> JournalRow {
     JournalRow {
-        id,
         queue: QueueId(queue),
+        epoch: Epoch(1),
         prev_rv: rvs.start() - 1,
         first_rv: *rvs.start(),
         last_rv: *rvs.end(),
-        at: Time::from_micros(1_000 + id),
+        at: Time::from_micros(1_000 + rvs.end()),
         format: 1,
         events: "[]".to_owned(),
         checksum: 4,
@@ -103,8 +108,8 @@ pub(super) fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
         key: key.into(),
         rv,
         known_rv: Some(rv),
-        known_object: Some("{}".into()),
-        owner: None,
+        known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
+        owner: Some("source".into()),
         item: Some("{}".to_owned()),
         format: 1,
         checksum: 5,
@@ -126,9 +131,9 @@ fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
     }
 }
 
-/// One row of a queue for each id.
-fn rows(ids: std::ops::RangeInclusive<u64>) -> Writes {
-    let journal = ids.map(|id| journal_row(id, 1, id..=id)).collect();
+/// One row of a queue for each event.
+fn rows(rvs: std::ops::RangeInclusive<u64>) -> Writes {
+    let journal = rvs.map(|rv| journal_row(1, rv..=rv)).collect();
     Writes { journal, ..Writes::default() }
 }
 

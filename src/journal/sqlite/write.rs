@@ -34,7 +34,7 @@ pub(super) fn slot_of(id: i64) -> u32 {
 /// Refuses numbers from 2^63 on, which SQLite's signed integers would order differently. Times are exempt: no
 /// statement orders by them, and the largest time is used.
 pub(super) fn check(writes: &Writes) -> Result<(), Error> {
-    let journal = writes.journal.iter().flat_map(|row| [row.id, row.prev_rv, row.first_rv, row.last_rv]);
+    let journal = writes.journal.iter().flat_map(|row| [row.epoch.0, row.prev_rv, row.first_rv, row.last_rv]);
     let queues = writes.queues.iter().flat_map(|row| [row.version, row.rv]);
     let tombstones = writes.tombstones.iter().map(|row| row.rv);
     let keys = writes.keys.iter().flat_map(|row| [row.rv, row.known_rv.unwrap_or_default()]);
@@ -58,18 +58,18 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
 }
 
-/// Writes all or nothing. Later journal rows have ids from `next_row` on. After an error the connection may
+/// Writes all or nothing. The ids of the journal rows begin at `first_row`. After an error the connection may
 /// still be within the transaction.
 pub(super) async fn commit(
     connection: &mut SqliteConnection,
     writes: Writes,
-    next_row: u64,
+    first_row: u64,
 ) -> Result<(), Error> {
     let own = writes.epoch;
     let failed = |said| database("write", said);
     let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
     if let Some(text) = short.filter(|_| is_only_journal(&writes)) {
-        let query = writes.journal.into_iter().fold(sqlx::query(text.as_str()), bind_journal);
+        let query = (first_row..).zip(writes.journal).fold(sqlx::query(text.as_str()), bind_journal);
         let inserted = run(connection, query.bind(own.0.cast_signed())).await.map_err(failed)?;
         return if inserted > 0 {
             Ok(())
@@ -82,7 +82,7 @@ pub(super) async fn commit(
     if found != own {
         return Err(Error::Fenced { own, found });
     }
-    write_all(connection, writes, next_row).await.map_err(failed)?;
+    write_all(connection, writes, first_row).await.map_err(failed)?;
     run(connection, sqlx::query(sql::COMMIT)).await.map_err(failed)?;
     Ok(())
 }
@@ -112,11 +112,12 @@ fn is_only_journal(writes: &Writes) -> bool {
 async fn write_all(
     connection: &mut SqliteConnection,
     writes: Writes,
-    next_row: u64,
+    first_row: u64,
 ) -> Result<(), sqlx::Error> {
     let Writes { epoch: _, journal, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } =
         writes;
-    in_chunks(connection, &sql::JOURNAL, journal, bind_journal).await?;
+    let next_row = first_row + journal.len() as u64;
+    in_chunks(connection, &sql::JOURNAL, (first_row..).zip(journal).collect(), bind_journal).await?;
     in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
     let gone = tombstones.iter().map(|row| key_id(row.queue, row.slot)).collect();
     in_chunks(connection, &sql::KEYS_GONE, gone, Query::bind).await?;
@@ -184,9 +185,10 @@ async fn in_chunks<T>(
     Ok(())
 }
 
-fn bind_journal(query: Query, row: JournalRow) -> Query {
-    let JournalRow { id, queue, prev_rv, first_rv, last_rv, at, format, events, checksum } = row;
-    let query = query.bind(id.cast_signed()).bind(queue.0).bind(prev_rv.cast_signed());
+fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
+    let JournalRow { queue, epoch, prev_rv, first_rv, last_rv, at, format, events, checksum } = row;
+    let query =
+        query.bind(id.cast_signed()).bind(queue.0).bind(epoch.0.cast_signed()).bind(prev_rv.cast_signed());
     let query = query.bind(first_rv.cast_signed()).bind(last_rv.cast_signed());
     query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum).bind(events)
 }
@@ -243,7 +245,7 @@ mod tests {
     fn whatever_makes_the_wal_grow_counts() {
         let none = Writes::default();
         assert_eq!(bytes(&none), 0);
-        let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1, 1..=1) }];
+        let journal = vec![JournalRow { events: "e".repeat(10_000), ..journal_row(1, 1..=1) }];
         assert!(bytes(&Writes { journal, ..none.clone() }) >= 10_000);
         // Keys that are far apart take a page each.
         let keys = (0..100).map(|slot| key_row(1, slot * 1_000, "a", 1)).collect();

@@ -144,7 +144,8 @@ async fn a_change_of_any_column_of_any_row_is_found_and_the_row_is_named() {
     let bad = scratch.path("bad");
     let mut seen = BTreeSet::new();
     for (table, id, columns) in targets(&good).await {
-        for column in columns {
+        // The count of journal rows has a meaning for the mark only.
+        for column in columns.into_iter().filter(|column| (table, column.as_str()) != ("journal", "id")) {
             copy(&good, &bad);
             spoil(&bad, table, id, &column).await;
             let ran = check(&bad);
@@ -209,7 +210,11 @@ async fn several_findings_are_all_told_and_history_is_told_apart() {
     assert_eq!(found.len(), 6, "{}", ran.stdout);
     let history: Vec<_> = found.iter().filter(|line| line.starts_with("damage (history only)")).collect();
     assert_eq!(history.len(), 1, "{}", ran.stdout);
-    assert!(history[0].contains("queue prices, table journal, id 1: journal row 1"), "{}", ran.stdout);
+    assert!(
+        history[0].contains("queue prices, table journal, id 1: journal row of queue 1 "),
+        "{}",
+        ran.stdout
+    );
     assert!(
         ran.stdout.contains("6 findings of damage, 1 of them in history only: 2 queues, "),
         "{}",
@@ -307,8 +312,11 @@ async fn rows_that_are_missing_are_found_wherever_they_stood() {
     let ran = check(&bad);
     assert!(damage(&ran).iter().any(|line| line.contains("are missing before journal row")), "{ran:?}");
     copy(&good, &bad);
-    change(&bad, "UPDATE journal SET prev_rv = 0 WHERE id = 3; DELETE FROM queues WHERE name = 'stock'")
-        .await;
+    change(
+        &bad,
+        "UPDATE journal SET prev_rv = prev_rv - 1 WHERE id = 3; DELETE FROM queues WHERE name = 'stock'",
+    )
+    .await;
     let ran = check(&bad);
     let found = damage(&ran);
     assert!(found.iter().any(|line| line.contains("which table queues lacks")), "{ran:?}");

@@ -42,7 +42,6 @@ pub(super) enum Pace {
 #[derive(Debug, Default)]
 struct Twins {
     queues: BTreeMap<QueueId, Twin>,
-    next_row: u64,
 }
 
 #[derive(Debug)]
@@ -87,11 +86,11 @@ impl Disk {
             let queue = Restore::new(state).finish()?;
             twins.queues.insert(row.id, Twin { incarnation: row.incarnation, queue });
         }
-        for row in self.memory.journal_rows_from(twins.next_row) {
-            twins.next_row = row.id + 1;
-            let Some(twin) = twins.queues.get_mut(&row.queue) else { continue };
-            for event in decoder.events(&row).map_err(|error| error.to_string())? {
-                twin.queue.apply(&event);
+        for (id, twin) in &mut twins.queues {
+            for row in self.memory.journal_rows_behind(*id, twin.queue.resource_version()) {
+                for event in decoder.events(&row).map_err(|error| error.to_string())? {
+                    twin.queue.apply(&event);
+                }
             }
         }
         Ok(())

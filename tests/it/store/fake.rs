@@ -42,11 +42,11 @@ pub(crate) enum Fault {
 
 #[derive(Clone, Debug, Default)]
 struct Disk {
-    journal: BTreeMap<u64, JournalRow>,
+    /// By queue and `prev_rv`.
+    journal: BTreeMap<(QueueId, Rv), JournalRow>,
     queues: BTreeMap<QueueId, QueueRow>,
     tombstones: Vec<TombstoneRow>,
     keys: BTreeMap<(QueueId, u32), KeyRow>,
-    next_row: u64,
     /// The numbers of queues whose rows were removed.
     numbers: Numbers,
     epoch: Epoch,
@@ -68,9 +68,8 @@ struct Plan {
 
 impl Default for FakeStore {
     fn default() -> Self {
-        let disk = Disk { next_row: 1, ..Disk::default() };
         Self {
-            disk: Arc::new(Mutex::new(disk)),
+            disk: Arc::default(),
             plan: Arc::default(),
             held: watch::Sender::new(false),
             dark: watch::Sender::new(false),
@@ -89,7 +88,7 @@ impl FakeStore {
     pub(crate) fn opening(&self) -> Opening {
         let mut disk = lock(&self.disk);
         let epoch = disk.next_epoch();
-        Opening { clean: !disk.dirty, next_row: disk.next_row, numbers: disk.numbers(), epoch }
+        Opening { clean: !disk.dirty, numbers: disk.numbers(), epoch }
     }
 
     /// Holds back all steps until [`release`](Self::release).
@@ -130,14 +129,14 @@ impl FakeStore {
         lock(&self.plan).steps
     }
 
-    /// All journal rows, oldest first.
+    /// All journal rows, by queue, oldest first.
     pub(crate) fn journal_rows(&self) -> Vec<JournalRow> {
         lock(&self.disk).journal.values().cloned().collect()
     }
 
-    /// The journal rows from this id on, oldest first.
-    pub(crate) fn journal_rows_from(&self, id: u64) -> Vec<JournalRow> {
-        lock(&self.disk).journal.range(id..).map(|(_, row)| row.clone()).collect()
+    /// The journal rows of a queue behind this event, oldest first.
+    pub(crate) fn journal_rows_behind(&self, queue: QueueId, rv: Rv) -> Vec<JournalRow> {
+        lock(&self.disk).journal.range((queue, rv)..=(queue, Rv::MAX)).map(|(_, row)| row.clone()).collect()
     }
 
     /// Changes rows without the writer, in any epoch.
@@ -209,7 +208,7 @@ impl Store for FakeStore {
 
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
         let disk = lock(&self.disk);
-        Ok(disk.journal.values().any(|row| row.queue == queue)
+        Ok(disk.journal_of(queue).next().is_some()
             || disk.tombstones.iter().any(|stone| stone.queue == queue)
             || disk.keys.range((queue, 0)..=(queue, u32::MAX)).next().is_some())
     }
@@ -236,12 +235,12 @@ impl Store for FakeStore {
 impl Disk {
     /// Applies all changes, or none.
     fn apply(&mut self, writes: Writes) -> Result<(), Error> {
-        let mut next = self.next_row;
+        let mut fresh = HashSet::new();
         for row in &writes.journal {
-            if row.id < next {
-                return Err(failed("write a row of the journal twice"));
+            let id = (row.queue, row.prev_rv);
+            if self.journal.contains_key(&id) || !fresh.insert(id) {
+                return Err(failed("write two rows behind one event"));
             }
-            next = row.id + 1;
         }
         let mut queues = self.queues.clone();
         queues.extend(writes.queues.into_iter().map(|row| (row.id, row)));
@@ -251,8 +250,7 @@ impl Disk {
         }
         self.queues = queues;
         for row in writes.journal {
-            self.next_row = self.next_row.max(row.id + 1);
-            self.journal.insert(row.id, row);
+            self.journal.insert((row.queue, row.prev_rv), row);
         }
         for stone in writes.tombstones {
             self.keys.remove(&(stone.queue, stone.slot));
@@ -263,8 +261,7 @@ impl Disk {
             self.remove_tombstones(|stone| stone.queue == queue && stone.rv <= rv, REMOVED_ROWS_MAX);
         }
         for (queue, rv) in writes.trimmed {
-            let goes = |row: &JournalRow| row.queue == queue && row.last_rv <= rv;
-            self.remove_journal(goes, REMOVED_ROWS_MAX, REMOVED_BYTES_MAX);
+            self.remove_journal(queue, rv, REMOVED_ROWS_MAX, REMOVED_BYTES_MAX);
         }
         for (queue, rows) in writes.swept {
             self.sweep(queue, rows.min(REMOVED_ROWS_MAX));
@@ -294,17 +291,22 @@ impl Disk {
         })
     }
 
-    /// Removes the oldest rows, up to both bounds.
-    fn remove_journal(&mut self, goes: impl Fn(&JournalRow) -> bool, rows: u32, bytes: u64) {
+    /// The journal of a queue, oldest first.
+    fn journal_of(&self, queue: QueueId) -> impl DoubleEndedIterator<Item = &JournalRow> {
+        self.journal.range((queue, 0)..=(queue, Rv::MAX)).map(|(_, row)| row)
+    }
+
+    /// Removes the oldest rows of a queue up to an event, up to both bounds.
+    fn remove_journal(&mut self, queue: QueueId, rv: Rv, rows: u32, bytes: u64) {
         let mut removed = 0;
         let within = |row: &&JournalRow| {
             let goes_too = removed <= bytes;
             removed += row.events.len() as u64;
             goes_too
         };
-        let oldest = self.journal.values().filter(|row| goes(row)).take(rows as usize).take_while(within);
-        for id in oldest.map(|row| row.id).collect::<Vec<_>>() {
-            self.journal.remove(&id);
+        let oldest = self.journal_of(queue).take_while(|row| row.last_rv <= rv).take(rows as usize);
+        for prev_rv in oldest.take_while(within).map(|row| row.prev_rv).collect::<Vec<_>>() {
+            self.journal.remove(&(queue, prev_rv));
         }
     }
 
@@ -318,7 +320,7 @@ impl Disk {
     }
 
     fn sweep(&mut self, queue: QueueId, rows: u32) {
-        self.remove_journal(|row| row.queue == queue, rows, u64::MAX);
+        self.remove_journal(queue, Rv::MAX, rows, u64::MAX);
         self.remove_tombstones(|stone| stone.queue == queue, rows);
         let keys = self.keys.range((queue, 0)..=(queue, u32::MAX)).map(|(id, _)| *id).take(rows as usize);
         for id in keys.collect::<Vec<_>>() {
@@ -363,7 +365,7 @@ impl Reader for FakeStore {
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
         let disk = lock(&self.disk);
-        let rows = disk.journal.values().filter(|row| row.queue == queue && row.last_rv > after);
+        let rows = disk.journal_of(queue).filter(|row| row.last_rv > after);
         let mut left = bytes;
         let mut page: Vec<JournalRow> = Vec::new();
         for row in rows {
@@ -378,7 +380,7 @@ impl Reader for FakeStore {
 
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {
         let disk = lock(&self.disk);
-        let rows = disk.journal.values().rev().filter(|row| row.queue == queue && row.first_rv <= from);
+        let rows = disk.journal_of(queue).rev().filter(|row| row.first_rv <= from);
         let mut left = bytes;
         let mut page: Vec<JournalRow> = Vec::new();
         for row in rows {
@@ -395,7 +397,7 @@ impl Reader for FakeStore {
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
         let disk = lock(&self.disk);
         let mut all: Vec<Segment> = Vec::new();
-        for row in disk.journal.values().filter(|row| row.queue == queue) {
+        for row in disk.journal_of(queue) {
             let next = Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 };
             match all.last_mut() {
                 Some(last) if last.bytes + next.bytes <= bytes => {

@@ -27,13 +27,11 @@ pub(crate) async fn the_journal_comes_in_pages(place: &impl Place) {
     let mut rows = Vec::new();
     for n in 1..=10_u64 {
         let bytes = if n == 5 { 1_000 } else { 100 };
-        let row = journal_row(n, 1, n * 2 - 1..=n * 2, "a");
+        let row = journal_row(1, n * 2 - 1..=n * 2, "a");
         rows.push(JournalRow { events: "e".repeat(bytes), ..row });
     }
     let mut all = rows.clone();
-    all.insert(5, journal_row(100, 2, 1..=1, "a"));
-    all[6..].iter_mut().for_each(|row| row.id += 100);
-    rows[5..].iter_mut().for_each(|row| row.id += 100);
+    all.insert(5, journal_row(2, 1..=1, "a"));
     store.write(journal(all)).await.unwrap();
     let page = async |after, bytes| reader.journal(QueueId(1), after, bytes).await.unwrap();
     assert_eq!(page(0, 300).await, rows[..3]);
@@ -49,8 +47,7 @@ pub(crate) async fn the_journal_comes_in_pages(place: &impl Place) {
 
 pub(crate) async fn the_journal_starts_within_a_row(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let rows =
-        vec![journal_row(1, 1, 4..=6, "a"), journal_row(2, 1, 7..=9, "a"), journal_row(3, 1, 10..=10, "a")];
+    let rows = vec![journal_row(1, 4..=6, "a"), journal_row(1, 7..=9, "a"), journal_row(1, 10..=10, "a")];
     store.write(journal(rows.clone())).await.unwrap();
     for (after, first) in [(0, 0), (3, 0), (4, 0), (5, 0), (6, 1), (7, 1), (8, 1), (9, 2), (10, 3), (11, 3)] {
         assert_eq!(
@@ -64,7 +61,7 @@ pub(crate) async fn the_journal_starts_within_a_row(place: &impl Place) {
 
 pub(crate) async fn history_is_paged_newest_first(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
-    let rows: Vec<_> = (1..=30).map(|n| journal_row(n, 1, n * 2 - 1..=n * 2, "a")).collect();
+    let rows: Vec<_> = (1..=30).map(|n| journal_row(1, n * 2 - 1..=n * 2, "a")).collect();
     let bytes = rows.iter().map(|row| row.events.len()).max().unwrap();
     store.write(journal(rows.clone())).await.unwrap();
     let wanted: Vec<_> = rows.iter().rev().cloned().collect();
@@ -89,6 +86,18 @@ pub(crate) async fn history_is_paged_newest_first(place: &impl Place) {
         assert_eq!(page, (wanted[first..].to_vec(), None), "from {from}");
     }
     assert_eq!(reader.history(QueueId(2), Rv::MAX, usize::MAX).await.unwrap(), (Vec::new(), None));
+    // Numbers may skip between two rows.
+    let skipped = JournalRow { prev_rv: 60, ..journal_row(1, 100..=101, "a") };
+    store.write(journal(vec![skipped.clone()])).await.unwrap();
+    for (from, first) in
+        [(60, &wanted[0]), (80, &wanted[0]), (99, &wanted[0]), (100, &skipped), (101, &skipped)]
+    {
+        let (page, _) = reader.history(QueueId(1), from, 0).await.unwrap();
+        assert_eq!(page.first(), Some(first), "from {from}");
+    }
+    for after in [60, 80, 100] {
+        assert_eq!(reader.journal(QueueId(1), after, 0).await.unwrap(), [skipped.clone()], "after {after}");
+    }
     store.close().await;
 }
 
@@ -96,18 +105,18 @@ pub(crate) async fn segments_cover_the_journal(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let sizes = [100_usize, 100, 50, 1_000, 10, 240, 1, 250, 3];
     let rows = (1..).zip(sizes).map(|(n, bytes)| {
-        let row = journal_row(n, 1, n * 5 - 4..=n * 5, "a");
+        let row = journal_row(1, n * 5 - 4..=n * 5, "a");
         JournalRow { events: "é".repeat(bytes / 2) + &"e".repeat(bytes % 2), ..row }
     });
     let mut rows: Vec<_> = rows.collect();
-    rows.push(journal_row(50, 2, 1..=1, "a"));
+    rows.push(journal_row(2, 1..=1, "a"));
     store.write(journal(rows)).await.unwrap();
-    let stretch = |n: u64, bytes| Segment { last_rv: n * 5, at: Time::from_micros(1_000 + n), bytes };
+    let segment = |n: u64, bytes| Segment { last_rv: n * 5, at: Time::from_micros(1_000 + n * 5), bytes };
     assert_eq!(
         reader.segments(QueueId(1), 250).await.unwrap(),
-        [stretch(3, 250), stretch(4, 1_000), stretch(6, 250), stretch(7, 1), stretch(8, 250), stretch(9, 3)]
+        [segment(3, 250), segment(4, 1_000), segment(6, 250), segment(7, 1), segment(8, 250), segment(9, 3)]
     );
-    assert_eq!(reader.segments(QueueId(1), u64::MAX).await.unwrap(), [stretch(9, 1_754)]);
+    assert_eq!(reader.segments(QueueId(1), u64::MAX).await.unwrap(), [segment(9, 1_754)]);
     assert_eq!(reader.segments(QueueId(1), 0).await.unwrap().len(), 9);
     store.close().await;
 }

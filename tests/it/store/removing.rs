@@ -23,10 +23,10 @@ pub(crate) async fn outlived_tombstones_are_removed(place: &impl Place) {
 pub(crate) async fn trimmed_rows_are_removed(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let rows = vec![
-        journal_row(1, 1, 1..=3, "a"),
-        journal_row(2, 2, 1..=1, "a"),
-        journal_row(3, 1, 4..=6, "a"),
-        journal_row(4, 1, 7..=7, "a"),
+        journal_row(1, 1..=3, "a"),
+        journal_row(2, 1..=1, "a"),
+        journal_row(1, 4..=6, "a"),
+        journal_row(1, 7..=7, "a"),
     ];
     store.write(journal(rows)).await.unwrap();
     let trim = |rv| Writes { trimmed: vec![(QueueId(1), rv)], ..Writes::default() };
@@ -62,7 +62,7 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap().len(), 1);
     // Three rows, each larger than the bound of one write: they are removed one by one.
     let events = "e".repeat(usize::try_from(REMOVED_BYTES_MAX).unwrap() + 1);
-    let large = |id| JournalRow { events: events.clone(), ..journal_row(id, 2, id..=id, "a") };
+    let large = |id| JournalRow { events: events.clone(), ..journal_row(2, id..=id, "a") };
     let next = most + 3;
     store.write(journal((next..next + 3).map(large).collect())).await.unwrap();
     let trim = Writes { trimmed: vec![(QueueId(2), next + 1)], ..Writes::default() };
@@ -79,7 +79,7 @@ pub(crate) async fn sweeping_a_queue_leaves_other_queues_alone(place: &impl Plac
         let first = u64::from(queue) * 10;
         let keys: Vec<_> = (0..5).map(|slot| key_row(queue, slot, "a", 1)).collect();
         let stones: Vec<_> = (1..=5).map(|rv| tombstone_row(queue, 9, "a", rv)).collect();
-        let rows: Vec<_> = (1..=5).map(|rv| journal_row(first + rv, queue, rv..=rv, "a")).collect();
+        let rows: Vec<_> = (1..=5).map(|rv| journal_row(queue, rv..=rv, "a")).collect();
         Writes {
             keys,
             tombstones: stones,
@@ -146,33 +146,4 @@ pub(crate) async fn numbers_of_forgotten_queues_are_retained(place: &impl Place)
     store.write(Writes { forgotten: vec![QueueId(6)], ..Writes::default() }).await.unwrap();
     store.close().await;
     assert_eq!(numbers().await, Numbers { queue: 6, version: 6, floor: 70 }, "none of them falls");
-}
-
-pub(crate) async fn row_ids_never_start_over(place: &impl Place) {
-    let next_row = async || {
-        let (store, _, opening) = place.open().await;
-        store.close().await;
-        opening.next_row
-    };
-    let (mut store, reader, _) = place.open().await;
-    store.write(journal(vec![journal_row(7, 1, 1..=1, "a"), journal_row(8, 2, 1..=1, "a")])).await.unwrap();
-    store
-        .write(Writes { trimmed: vec![(QueueId(1), 1), (QueueId(2), 1)], ..Writes::default() })
-        .await
-        .unwrap();
-    assert_eq!(rvs(&reader, 1).await, [0; 0]);
-    store.close().await;
-    assert_eq!(next_row().await, 9);
-    let (mut store, reader, _) = place.open().await;
-    store.write(journal(vec![journal_row(9, 1, 2..=2, "a")])).await.unwrap();
-    // Written and removed in one write.
-    let row = journal_row(10, 3, 1..=1, "a");
-    store
-        .write(Writes { swept: vec![(QueueId(1), 9), (QueueId(3), 9)], ..journal(vec![row]) })
-        .await
-        .unwrap();
-    assert_eq!(rvs(&reader, 1).await, [0; 0]);
-    assert_eq!(rvs(&reader, 3).await, [0; 0]);
-    store.close().await;
-    assert_eq!(next_row().await, 11);
 }

@@ -6,7 +6,7 @@ use super::samples;
 use crate::engine::id::Slot;
 use crate::engine::time::Time;
 use crate::journal::record::{self, Decoder, Error, checksum, journal_rows, key_row, queue_row};
-use crate::journal::store::QueueId;
+use crate::journal::store::{Epoch, QueueId};
 
 /// The text with one bit flipped, for every bit that leaves valid UTF-8.
 fn flipped(text: &str) -> Vec<String> {
@@ -70,10 +70,10 @@ fn low(number: u64) -> u32 {
 #[test]
 fn damage_to_a_journal_row_is_found() {
     let events = samples::events(10, samples::kinds().split_off(1));
-    let mut damage = Damage::new(journal_rows(QueueId(3), 812, 9, &events).remove(0));
+    let mut damage = Damage::new(journal_rows(QueueId(3), Epoch(812), 9, &events).remove(0));
     let text = damage.row.events.clone();
     damage.text(&text, |row, text| row.events = text);
-    damage.number(64, |row, mask| row.id ^= mask);
+    damage.number(64, |row, mask| row.epoch.0 ^= mask);
     damage.number(32, |row, mask| row.queue.0 ^= low(mask));
     damage.number(64, |row, mask| row.prev_rv ^= mask);
     damage.number(64, |row, mask| row.first_rv ^= mask);
@@ -143,14 +143,14 @@ fn damage_to_a_queue_row_is_found() {
 #[test]
 fn the_error_names_the_damaged_row() {
     let events = samples::events(10, samples::kinds());
-    let mut row = journal_rows(QueueId(3), 812, 9, &events).remove(0);
+    let mut row = journal_rows(QueueId(3), Epoch(812), 9, &events).remove(0);
     let checksum = row.checksum;
     row.checksum ^= 1;
     let last = row.last_rv;
     assert_eq!(
         Decoder::new().events(&row).unwrap_err().to_string(),
         format!(
-            "journal row 812 (queue 3, events 10 to {last}): damaged: the checksum is {:08x}, and that of the \
+            "journal row of queue 3 (events 10 to {last}): damaged: the checksum is {:08x}, and that of the \
              other columns {checksum:08x}",
             row.checksum
         )

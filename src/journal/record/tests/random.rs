@@ -27,7 +27,7 @@ use crate::engine::snapshot::{KeyState, QueueState};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::journal::record::{Decoder, journal_rows, key_row, queue_row};
-use crate::journal::store::QueueId;
+use crate::journal::store::{Epoch, QueueId};
 
 const STATES: u64 = 2_000;
 
@@ -359,7 +359,7 @@ fn random_events_are_read_back() {
     let mut seen = BTreeSet::new();
     for seed in 0..STATES {
         let events = Dice(Rng::with_seed(seed)).events();
-        let rows = journal_rows(QueueId(1), 2, events[0].rv - 1, &events);
+        let rows = journal_rows(QueueId(1), Epoch(2), events[0].rv - 1, &events);
         assert_eq!(rows.len(), 1, "seed {seed}");
         seen.extend(types(&events));
         assert_eq!(decoder.events(&rows[0]), Ok(events), "seed {seed}");

@@ -32,8 +32,8 @@ async fn a_store_that_lost_what_was_acknowledged_is_refused_until_the_mark_is_re
         assert!(said.contains("remove") && said.contains("deltaq.mark"), "{said}");
     }
     fs::remove_file(scratch.file("deltaq.mark")).unwrap();
-    let (mut store, reader, opening) = scratch.open().await;
-    assert_eq!((opening.next_row, last_rv(&reader).await), (6, Some(5)));
+    let (mut store, reader, _) = scratch.open().await;
+    assert_eq!((store.last_row(), last_rv(&reader).await), (5, Some(5)));
     store.write(rows(6..=6)).await.unwrap();
     store.close().await;
     let (store, _, _) = scratch.open().await;
@@ -117,6 +117,25 @@ async fn with_normal_sync_a_power_loss_may_take_the_newest_rows() {
 }
 
 #[tokio::test]
+async fn the_mark_outlasts_the_removal_of_all_rows() {
+    let (scratch, older) = with_older_copy(Sync::Full).await;
+    for _ in 0..2 {
+        let (mut store, reader, _) = scratch.open().await;
+        store.write(Writes { trimmed: vec![(QueueId(1), 9)], ..Writes::default() }).await.unwrap();
+        assert_eq!((store.last_row(), last_rv(&reader).await), (9, None));
+        store.close().await;
+    }
+    let (mut store, _, _) = scratch.open().await;
+    // A row that is written and removed in one write counts, too.
+    store.write(Writes { swept: vec![(QueueId(1), 9)], ..rows(10..=10) }).await.unwrap();
+    assert_eq!(store.last_row(), 10);
+    store.close().await;
+    put_back(&scratch, &older);
+    let said = scratch.refusal(Sync::Full).await;
+    assert!(said.contains("5 journal rows that were acknowledged are missing"), "{said}");
+}
+
+#[tokio::test]
 async fn a_changed_mark_is_damage() {
     let (scratch, _) = with_older_copy(Sync::Full).await;
     for text in ["", "garbage", "deltaq-mark 1 row=1"] {
@@ -160,8 +179,8 @@ async fn a_mark_that_is_removed_or_replaced_under_the_open_store_is_written_agai
         store.write(rows(10..=10)).await.unwrap();
         store.write(rows(11..=11)).await.unwrap();
         store.close().await;
-        let (store, _, opening) = scratch.open().await;
-        assert_eq!(opening.next_row, 12);
+        let (store, _, _) = scratch.open().await;
+        assert_eq!(store.last_row(), 11);
         store.close().await;
         put_back(&scratch, &older);
         let said = scratch.refusal(Sync::Full).await;
@@ -192,8 +211,8 @@ async fn a_file_that_is_moved_from_an_open_store_is_detected_at_the_next_write()
             store.reopen().await.unwrap();
             store.write(rows(3..=3)).await.unwrap();
             store.close().await;
-            let (store, reader, opening) = scratch.open().await;
-            assert_eq!((last_rv(&reader).await, opening.next_row), (Some(3), 4), "{name}");
+            let (store, reader, _) = scratch.open().await;
+            assert_eq!((last_rv(&reader).await, store.last_row()), (Some(3), 3), "{name}");
             store.close().await;
         }
     }
@@ -282,7 +301,7 @@ async fn a_store_that_another_process_has_taken_over_is_not_taken_back() {
 async fn numbers_that_sqlite_cannot_order_are_refused_before_anything_happens() {
     let scratch = Scratch::new();
     let (mut store, reader, _) = scratch.open().await;
-    let row = journal_row(1, 1, 1..=1);
+    let row = journal_row(1, 1..=1);
     let large = JournalRow { last_rv: 1 << 63, ..row };
     let refused = store.write(Writes { journal: vec![large], ..Writes::default() }).await;
     assert!(refused.unwrap_err().to_string().contains("9223372036854775808"));
@@ -299,7 +318,7 @@ async fn a_full_disk_is_reported_and_writes_continue_when_there_is_room() {
     // SQLite's error is the same as for a full disk.
     let connections = store.store.connections.as_mut().unwrap();
     sqlx::raw_sql("PRAGMA max_page_count = 1").execute(&mut connections.writer).await.unwrap();
-    let row = JournalRow { events: "e".repeat(1 << 20), ..journal_row(2, 1, 2..=2) };
+    let row = JournalRow { events: "e".repeat(1 << 20), ..journal_row(1, 2..=2) };
     let large = Writes { journal: vec![row], ..Writes::default() };
     let full = store.write(large.clone()).await;
     assert!(matches!(full, Err(Error::Full { source: Some(_) })), "{full:?}");

@@ -11,7 +11,7 @@ fn bytes(path: &Path) -> u64 {
 
 /// A journal row with this many bytes of events.
 fn large(id: u64, bytes: usize) -> Writes {
-    let row = JournalRow { events: "e".repeat(bytes), ..journal_row(id, 1, id..=id) };
+    let row = JournalRow { events: "e".repeat(bytes), ..journal_row(1, id..=id) };
     Writes { journal: vec![row], ..Writes::default() }
 }
 
