@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use super::commit_queue::CommitQueue;
 use super::grouped_batch::QueueLogs;
+use super::hooks::Live;
+use super::options::WriterOptions;
+use super::record;
 use super::store::{QueueId, QueueRow, Writes};
-use super::{Live, WriterOptions, record};
 use crate::engine::delta::Rv;
 use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{KeyState, RemovedKey};
@@ -203,7 +205,7 @@ impl fmt::Debug for Completed {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
-    use super::super::QueueLog;
+    use super::super::queue_log::QueueLog;
     use super::super::record::Identity;
     use super::super::store::{Epoch, Numbers};
     use super::*;

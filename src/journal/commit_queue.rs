@@ -9,10 +9,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::queue_log::QueueLog;
+use super::commit::{Commit, Error, Health, Outcome};
+use super::hooks::Live;
+use super::queue_log::{QueueLog, QueueMeta};
+use super::record;
 use super::record::Identity;
 use super::store::{Epoch, Numbers, QueueId};
-use super::{Commit, Error, Health, Live, Outcome, QueueMeta, record};
 use crate::engine::config::Config;
 use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
@@ -80,7 +82,7 @@ impl Batch {
         self.uncommitted.fetch_add(held, Ordering::Relaxed);
         self.bytes += bytes;
         self.ops.push(op);
-        Commit(Some(self.outcome.clone()))
+        Commit::of(&self.outcome)
     }
 
     /// Sets the outcome, unless the batch has one.

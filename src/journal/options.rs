@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::SEGMENT_BYTES;
+/// The journal is trimmed in segments of about this many bytes.
+pub(super) const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// The sizes of the writer's steps, and the bound on uncommitted events. Tests make them small, so that
 /// little work takes many steps.

@@ -10,8 +10,6 @@ use crate::engine::delta::Rv;
 use crate::engine::time::Time;
 use crate::name::{Incarnation, Name};
 
-/// The journal is trimmed in segments of about this many bytes.
-pub(super) const SEGMENT_BYTES: u64 = 256 << 10;
 /// Without a setting, a queue's journal retains as many bytes as its live state has, and at least this many.
 pub(super) const RETAINED_BYTES_MIN: u64 = 64 << 20;
 

@@ -11,7 +11,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
-use super::SEGMENT_BYTES;
+use super::options::SEGMENT_BYTES;
 use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, Epoch, JournalRow, QueueId, QueueRow, Reader, Segment};
 use crate::engine::delta::Rv;

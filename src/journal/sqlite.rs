@@ -16,6 +16,7 @@ mod reader;
 mod rows;
 mod snapshot;
 mod sql;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -36,32 +37,12 @@ use self::files::{FileIdentities, Lock, Paths};
 use self::mark::{HighWaterMark, Reached};
 pub use self::reader::SqliteReader;
 pub use self::snapshot::{Finding, Found, Link, Placed, Snapshot, without_advice};
+pub use self::sync::Sync;
 use self::upkeep::Upkeep;
 use super::store::{Epoch, Error, Opening, QueueId, Size, Store, Writes};
 
 /// How long a failed connection may take to close before it counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
-
-/// When a commit counts as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// Once the disk has it: the commit survives a power loss.
-    Full,
-    /// Once the operating system has it: the commit survives the process, but a power loss may take the newest
-    /// commits, in order.
-    Normal,
-}
-
-impl Sync {
-    /// The name in the settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Normal => "normal",
-        }
-    }
-}
 
 /// The writer of a SQLite store.
 pub struct Sqlite {

@@ -10,12 +10,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::checkpointer::Checkpoint;
+use super::commit::Error;
 use super::commit_queue::{Batch, CommitQueue};
 use super::grouped_batch::{GroupedBatch, QueueLogs};
+use super::handle::Journal;
+use super::hooks::Observer;
+use super::options::WriterOptions;
 use super::queue_log::QueueLog;
 use super::recovery::{self, Contents, on_own_thread};
 use super::store::{self, Opening, QueueId, Reader, Store, Writes};
-use super::{Error, Journal, Observer, WriterOptions};
 use crate::causes::with_causes;
 use crate::clock::Clock;
 use crate::engine::delta::Rv;

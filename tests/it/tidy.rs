@@ -297,6 +297,34 @@ fn modules_do_not_import_each_other_in_a_circle() {
     }
 }
 
+/// Folders whose modules must not import from the module that contains them.
+const NO_PARENTS: &[&str] = &["journal", "journal/record", "journal/sqlite"];
+
+#[test]
+fn modules_do_not_import_from_their_parent() {
+    let mut wrong = Vec::new();
+    for folder in NO_PARENTS {
+        let parent = folder.replace('/', "::");
+        let inside = sources(&format!("src/{folder}"));
+        let inside: Vec<_> = inside.iter().filter(|source| !source.path.contains("/tests")).collect();
+        let children: BTreeSet<_> = inside
+            .iter()
+            .map(|source| module_path(&source.path)[parent.split("::").count()].clone())
+            .collect();
+        for source in inside {
+            let (own, code) = (module_path(&source.path), code(&source.text));
+            for path in uses(&code).into_iter().chain(relative_uses(&code, &own)) {
+                let name = path.strip_prefix(&parent).and_then(|rest| rest.strip_prefix("::"));
+                let name = name.map(|rest| rest.split("::").next().unwrap_or_default());
+                if name.is_some_and(|name| !children.contains(name)) {
+                    wrong.push(format!("{}: {path}", source.path));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn comments_hold_no_doctests() {
     for source in ["src", "crates"].into_iter().flat_map(sources) {

@@ -1,9 +1,10 @@
 //! Rows as engine values. The checksum is verified first, then the format, then the text is read.
 
+use super::content::{Error, FORMAT, Identity, QueueRecord};
 use super::json::shared_object;
 use super::names::Names;
 use super::queue::WireState;
-use super::{Error, FORMAT, Identity, QueueRecord, checksum, event, key};
+use super::{checksum, event, key};
 use crate::engine::event::{Event, EventKind};
 use crate::engine::id::{Slot, Source};
 use crate::engine::key::Key;

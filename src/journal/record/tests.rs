@@ -6,12 +6,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::encode::split;
 use super::*;
 use crate::engine::delta::{DeltaKind, Provenance};
+use crate::engine::event::Event;
 use crate::engine::event::{Appended, EventKind, Origin};
 use crate::engine::id::Slot;
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
+use crate::engine::schedule::Slot;
+use crate::engine::snapshot::KeyState;
+use crate::engine::time::Time;
+use crate::journal::store::{Epoch, JournalRow, KeyRow, QueueId};
 
 fn one_row(events: &[Event]) -> JournalRow {
     let mut rows = journal_rows(QueueId(3), Epoch(812), 9, events);
@@ -241,7 +247,7 @@ fn an_unreadable_event_is_refused_and_named() {
     contains("}]", "}]]", "trailing");
     assert_eq!(refused(&row.events, "[]"), "it holds no events");
     let message = Decoder::new().events(&changed(row.clone(), "paused", "")).unwrap_err().to_string();
-    assert!(message.starts_with("journal row 812 (queue 3, events 10 to 11): unreadable: "), "{message}");
+    assert!(message.starts_with("journal row of queue 3 (events 10 to 11): unreadable: "), "{message}");
 }
 
 #[test]

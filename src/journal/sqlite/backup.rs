@@ -7,7 +7,8 @@ use sqlx::{ConnectOptions, Connection};
 
 use super::error::{WAY_OUT, database, file};
 use super::files::{self, Paths};
-use super::{Snapshot, connect, mark, sql};
+use super::snapshot::Snapshot;
+use super::{connect, mark, sql};
 use crate::journal::store::Error;
 
 /// Copies the store in `folder`, as of one instant, to the file `to`, and checks the copy. Returns its size in

@@ -12,7 +12,8 @@ use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr};
 use super::error::{WAY_OUT, database, file};
 use super::files::Paths;
 use super::mark::Reached;
-use super::{Sync, sql};
+use super::sql;
+use super::sync::Sync;
 use crate::journal::store::{Epoch, Error, Numbers, Opening};
 
 /// The application id in the header of the database: "delq".

@@ -10,8 +10,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::files;
-use super::{Sync, error};
+use super::sync::Sync;
+use super::{error, files};
 use crate::journal::store::Error;
 
 /// How far a store has come.
