@@ -11,6 +11,7 @@
 
 pub mod record;
 pub mod recovery;
+pub mod snapshot;
 pub mod sqlite;
 pub mod store;
 pub mod writer;

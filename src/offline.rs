@@ -10,9 +10,10 @@ pub mod check;
 pub mod export;
 pub mod import;
 
-use std::fs::{self, File};
+mod stores;
+
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::journal::{recovery, store};
 use crate::name::Name;
@@ -164,37 +165,4 @@ pub enum Error {
     /// The metrics can't be set up.
     #[error("can't set up the metrics")]
     Metrics(#[source] metrics_exporter_prometheus::BuildError),
-}
-
-/// Checks that the folder may contain a store.
-///
-/// # Errors
-/// [`Error`] describes what is there instead.
-pub fn survey(folder: &Path) -> Result<(), Error> {
-    let at = || folder.to_owned();
-    let unreadable = |source| Error::Unreadable { at: at(), source };
-    match fs::metadata(folder) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => return Err(Error::NotAFolder { at: at() }),
-        Err(said) if said.kind() == io::ErrorKind::NotFound => return Err(Error::Missing { at: at() }),
-        Err(said) => return Err(unreadable(said)),
-    }
-    let database = folder.join("deltaq.db");
-    // Opening a pipe could block for ever.
-    if fs::metadata(&database).is_ok_and(|found| !found.is_file()) {
-        return Err(Error::NoStore { at: at() });
-    }
-    match File::open(&database) {
-        Ok(_) => return Ok(()),
-        Err(said) if said.kind() == io::ErrorKind::NotFound => {}
-        Err(source) => return Err(Error::Unreadable { at: database, source }),
-    }
-    let is_there = |name: &&str| fs::metadata(folder.join(name)).is_ok_and(|found| found.len() > 0);
-    if let Some(beside) = ["deltaq.db-wal", "deltaq.mark"].into_iter().find(is_there) {
-        return Err(Error::Beheaded { at: at(), beside });
-    }
-    match fs::read_dir(folder).map_err(unreadable)?.next() {
-        None => Err(Error::Empty { at: at() }),
-        Some(_) => Err(Error::NoStore { at: at() }),
-    }
 }

@@ -32,14 +32,14 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Row};
 
 pub use self::backup::backup;
-use self::error::{WAY_OUT, database};
+use self::error::database;
 use self::files::{FileIdentities, Lock, Paths};
 use self::mark::{HighWaterMark, Reached};
 pub use self::reader::SqliteReader;
-pub use self::snapshot::{Finding, Found, Link, Placed, Snapshot, without_advice};
+pub use self::snapshot::SqliteSnapshot;
 pub use self::sync::Sync;
 use self::upkeep::Upkeep;
-use super::store::{Epoch, Error, Opening, QueueId, Size, Store, Writes};
+use super::store::{Epoch, Error, Opening, QueueId, Size, Store, WAY_OUT, Writes};
 
 /// How long a failed connection may take to close before it counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use crate::causes::with_causes;
 use crate::engine::delta::Rv;
 use crate::engine::time::Time;
 
@@ -274,6 +275,20 @@ pub enum Error {
         #[source]
         source: Option<Source>,
     },
+}
+
+/// The remedy for damage, at the end of the text of most [`Error::Damaged`].
+pub(super) const WAY_OUT: &str = "Restore a backup; `deltaq check` lists what can still be read";
+
+impl Error {
+    /// The text of the error and of its causes, without the remedy for damage.
+    #[must_use]
+    pub fn without_advice(&self) -> String {
+        match self {
+            Self::Damaged { found } => found.trim_end_matches(WAY_OUT).trim_end_matches(". ").to_owned(),
+            error => with_causes(error),
+        }
+    }
 }
 
 /// The process that holds a store.

@@ -5,23 +5,22 @@ use std::io;
 use std::path::Path;
 
 use super::check::{self, Depth, Report};
-use super::{Error, survey};
+use super::{Error, stores};
 use crate::clock::Clock;
-use crate::journal::sqlite;
 
 /// Copies the store in `folder` to the file `to`, then checks every row of the copy and compares the copy with
 /// the store's high-water mark. Returns the bytes of the copy and the findings. A damaged copy is kept, because
 /// it may be the best one available.
 ///
 /// # Errors
-/// [`Error::Exists`]; the errors of [`survey`]; and any error of the store, after which the copy is removed.
+/// [`Error::Exists`]; what is in the folder instead of a store; and any error of the store, after which the copy is removed.
 pub async fn backup(
     folder: &Path,
     to: &Path,
     clock: &Clock,
     tell: &mut dyn FnMut(String),
 ) -> Result<(u64, Report), Error> {
-    survey(folder)?;
+    stores::survey(folder)?;
     let unwritable = |source| Error::Write { to: to.to_owned(), source };
     if to.try_exists().map_err(unwritable)? {
         return Err(Error::Exists { to: to.to_owned() });
@@ -34,8 +33,8 @@ pub async fn backup(
     if fs::canonicalize(folder).is_ok_and(|folder| parent.starts_with(folder)) {
         return Err(Error::Within { to: to.to_owned() });
     }
-    let (bytes, copy) = sqlite::backup(folder, to).await?;
-    let report = check::examine(&copy, Depth::Rows, clock, tell).await;
+    let (bytes, copy) = stores::backup(folder, to).await?;
+    let report = check::examine(copy.as_ref(), Depth::Rows, clock, tell).await;
     copy.close().await;
     Ok((bytes, report))
 }

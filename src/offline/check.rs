@@ -12,14 +12,14 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Error, survey};
+use super::{Error, stores};
 use crate::causes::with_causes;
 use crate::clock::Clock;
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::journal::record::Decoder;
 use crate::journal::recovery::{self, Progress};
-use crate::journal::sqlite::{Finding, Snapshot, without_advice};
+use crate::journal::snapshot::{Finding, Snapshot};
 use crate::journal::store::{self, QueueId, QueueRow};
 
 /// How thoroughly a store is checked.
@@ -79,26 +79,26 @@ struct Known {
 }
 
 struct Examiner<'a> {
-    snapshot: &'a Snapshot,
+    snapshot: &'a dyn Snapshot,
     tell: &'a mut dyn FnMut(String),
     decoder: Decoder,
     queues: BTreeMap<QueueId, Known>,
     /// Journal rows whose position can't be trusted.
-    damaged_rows: HashSet<u64>,
+    damaged_rows: HashSet<i64>,
     report: Report,
 }
 
 /// Checks the store in a folder. A server may use it meanwhile.
 ///
 /// # Errors
-/// The errors of [`survey`]; [`Error::Store`] if nothing can be read.
+/// What is in the folder instead of a store; [`Error::Store`] if nothing can be read.
 pub async fn check(folder: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -> Result<Report, Error> {
-    survey(folder)?;
-    let snapshot = Snapshot::take(folder).await.map_err(unadvised)?;
+    stores::survey(folder)?;
+    let snapshot = stores::snapshot(folder).await.map_err(unadvised)?;
     if let Some(holder) = snapshot.server() {
         tell(format!("note: {holder} uses the store; this is its content when the check began"));
     }
-    let report = examine(&snapshot, Depth::Queues, clock, tell).await;
+    let report = examine(snapshot.as_ref(), Depth::Queues, clock, tell).await;
     snapshot.close().await;
     Ok(report)
 }
@@ -110,8 +110,8 @@ pub async fn check(folder: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -
 pub async fn check_backup(file: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -> Result<Report, Error> {
     let unreadable = |source| Error::Unreadable { at: file.to_owned(), source };
     std::fs::File::open(file).map_err(unreadable)?;
-    let snapshot = Snapshot::of_backup(file).await.map_err(unadvised)?;
-    let report = examine(&snapshot, Depth::Queues, clock, tell).await;
+    let snapshot = stores::snapshot_of_backup(file).await.map_err(unadvised)?;
+    let report = examine(snapshot.as_ref(), Depth::Queues, clock, tell).await;
     snapshot.close().await;
     Ok(report)
 }
@@ -120,7 +120,7 @@ pub async fn check_backup(file: &Path, clock: &Clock, tell: &mut dyn FnMut(Strin
 fn unadvised(error: store::Error) -> Error {
     match error {
         store::Error::Damaged { .. } => {
-            let found = format!("{}: nothing can be read. Restore a backup", without_advice(&error));
+            let found = format!("{}: nothing can be read. Restore a backup", error.without_advice());
             store::Error::Damaged { found }.into()
         }
         error => error.into(),
@@ -129,7 +129,7 @@ fn unadvised(error: store::Error) -> Error {
 
 /// Checks a snapshot; `tell` receives each finding at once, as one line.
 pub async fn examine(
-    snapshot: &Snapshot,
+    snapshot: &dyn Snapshot,
     depth: Depth,
     clock: &Clock,
     tell: &mut dyn FnMut(String),
@@ -162,29 +162,14 @@ impl Examiner<'_> {
                 Finding::Note(what) => (self.tell)(format!("note: {what}")),
             }
         }
-        let found = self.snapshot.integrity().await;
-        self.found_in("the database as SQLite sees it", found);
-        let found = self.snapshot.layout().await;
-        self.found_in("the layout", found);
-    }
-
-    fn found_in(&mut self, place: &str, found: Result<Vec<String>, store::Error>) {
-        match found {
-            Ok(found) => {
-                for what in found {
-                    self.damage(None, Weight::State, &format!("{place}: {what}"));
-                }
-            }
-            Err(error) => self.unreadable(place, &error),
+        for what in self.snapshot.integrity().await {
+            self.damage(None, Weight::State, &what);
         }
     }
 
-    /// SQLite itself can't continue to read.
+    /// The database itself can't continue to read.
     fn unreadable(&mut self, place: &str, error: &store::Error) {
-        let error = match error {
-            store::Error::Damaged { .. } => without_advice(error),
-            error => with_causes(error),
-        };
+        let error = error.without_advice();
         self.damage(None, Weight::State, &format!("{place}: can't be read to its end: {error}"));
     }
 
@@ -217,7 +202,7 @@ impl Examiner<'_> {
             Err(_) if was_damaged => {}
             Err(error) => {
                 let what = match &error {
-                    recovery::Error::Read(error @ store::Error::Damaged { .. }) => without_advice(error),
+                    recovery::Error::Read(error @ store::Error::Damaged { .. }) => error.without_advice(),
                     error => with_causes(error),
                 };
                 self.damage(Some(id), Weight::State, &format!("it can't be loaded: {what}"));

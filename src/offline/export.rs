@@ -6,11 +6,11 @@ use std::ops::Bound;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::{Error, survey};
+use super::{Error, stores};
 use crate::engine::Queue;
 use crate::engine::known::Known;
 use crate::journal::recovery::{self, Progress};
-use crate::journal::sqlite::{Finding, Snapshot};
+use crate::journal::snapshot::{Finding, Snapshot};
 use crate::name::Name;
 
 /// How many bytes are written at a time.
@@ -22,15 +22,15 @@ const CHUNK_BYTES: usize = 1 << 16;
 /// # Errors
 /// [`Error::Served`], [`Error::NoQueue`], [`Error::Load`], or an error of the store.
 pub async fn load(folder: &Path, name: &Name, warn: &mut dyn FnMut(String)) -> Result<Queue, Error> {
-    survey(folder)?;
-    let snapshot = Snapshot::take(folder).await?;
-    let loaded = load_from(&snapshot, folder, name, warn).await;
+    stores::survey(folder)?;
+    let snapshot = stores::snapshot(folder).await?;
+    let loaded = load_from(snapshot.as_ref(), folder, name, warn).await;
     snapshot.close().await;
     loaded
 }
 
 async fn load_from(
-    snapshot: &Snapshot,
+    snapshot: &dyn Snapshot,
     folder: &Path,
     name: &Name,
     warn: &mut dyn FnMut(String),

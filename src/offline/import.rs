@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::{Error, survey};
+use super::{Error, stores};
 use crate::clock::Clock;
 use crate::engine::Seed;
 use crate::engine::config::Config;
 use crate::engine::refusal::Refusal;
 use crate::journal::WriterOptions;
-use crate::journal::sqlite::{Sqlite, Sync};
-use crate::journal::store::Reader;
 use crate::journal::writer;
 use crate::lifecycle::Shutdown;
 use crate::name::Name;
@@ -50,7 +48,7 @@ pub async fn import(
     input: impl BufRead,
     clock: &Clock,
 ) -> Result<usize, Error> {
-    survey(folder)?;
+    stores::survey(folder)?;
     let read = rules.read;
     let running = Running::start(folder, rules, clock).await?;
     let imported = seed(&running.registry, name, read, input).await;
@@ -131,10 +129,10 @@ struct Running {
 impl Running {
     async fn start(folder: &Path, rules: Rules, clock: &Clock) -> Result<Self, Error> {
         let metrics = Metrics::new(0).map_err(Error::Metrics)?;
-        let (store, reader, opening) = Sqlite::open(folder, Sync::Full).await?;
-        let (unclean, shutdown) = (!opening.clean, Shutdown::manual(CLOSING_MAX));
+        let opened = stores::open(folder).await?;
+        let (unclean, shutdown) = (!opened.2.clean, Shutdown::manual(CLOSING_MAX));
         let observer = Arc::new(metrics.of_journal());
-        let (opened, cut) = ((store, reader as Arc<dyn Reader>, opening), shutdown.cut().clone());
+        let cut = shutdown.cut().clone();
         let opened = writer::open(opened, clock.clone(), observer, cut, WriterOptions::default()).await;
         let (journal, writer, contents) = opened.map_err(Error::Recovery)?;
         let writing = shutdown.spawn_last("journal writer", writer.run());

@@ -88,7 +88,13 @@ fn any_queue_row(identity: &Identity, rv: Rv, state: String, deleted: bool) -> Q
     row
 }
 
-pub(super) fn split(queue: QueueId, epoch: Epoch, prev_rv: Rv, events: &[Event], bytes_max: usize) -> Vec<JournalRow> {
+pub(super) fn split(
+    queue: QueueId,
+    epoch: Epoch,
+    prev_rv: Rv,
+    events: &[Event],
+    bytes_max: usize,
+) -> Vec<JournalRow> {
     let mut rows = Vec::new();
     let bytes: usize = events.iter().map(event::bytes_about).sum();
     let mut json = Json::with_capacity(bytes.min(bytes_max));

@@ -14,7 +14,6 @@ use crate::engine::event::{Appended, EventKind, Origin};
 use crate::engine::id::Slot;
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
-use crate::engine::schedule::Slot;
 use crate::engine::snapshot::KeyState;
 use crate::engine::time::Time;
 use crate::journal::store::{Epoch, JournalRow, KeyRow, QueueId};

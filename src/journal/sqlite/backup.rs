@@ -5,11 +5,11 @@ use std::path::Path;
 
 use sqlx::{ConnectOptions, Connection};
 
-use super::error::{WAY_OUT, database, file};
+use super::error::{database, file};
 use super::files::{self, Paths};
-use super::snapshot::Snapshot;
+use super::snapshot::SqliteSnapshot;
 use super::{connect, mark, sql};
-use crate::journal::store::Error;
+use crate::journal::store::{Error, WAY_OUT};
 
 /// Copies the store in `folder`, as of one instant, to the file `to`, and checks the copy. Returns its size in
 /// bytes and a snapshot of the copy that knows the store's high-water mark. The copy becomes a store as
@@ -20,7 +20,7 @@ use crate::journal::store::Error;
 /// # Errors
 /// [`Error::Failed`] if the file `to` exists, if there is no store, or if the copy can't be read;
 /// [`Error::Full`] if the disk is full. A partial copy is removed.
-pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> {
+pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, SqliteSnapshot), Error> {
     let paths = Paths::new(folder)?;
     paths.expect_regular()?;
     // The mark is read before the copy is made, so the copy must reach it.
@@ -37,7 +37,7 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, Snapshot), Error> 
     files::create(&to)?;
     let copied = async {
         let bytes = copy(source, &to).await?;
-        Ok((bytes, Snapshot::of_copy(Paths { database: to.clone(), ..paths }, mark).await?))
+        Ok((bytes, SqliteSnapshot::of_copy(Paths { database: to.clone(), ..paths }, mark).await?))
     };
     let copied = copied.await;
     if copied.is_err() {

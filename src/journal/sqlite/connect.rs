@@ -9,12 +9,12 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqlSafeStr};
 
-use super::error::{WAY_OUT, database, file};
+use super::error::{database, file};
 use super::files::Paths;
 use super::mark::Reached;
 use super::sql;
 use super::sync::Sync;
-use crate::journal::store::{Epoch, Error, Numbers, Opening};
+use crate::journal::store::{Epoch, Error, Numbers, Opening, WAY_OUT};
 
 /// The application id in the header of the database: "delq".
 const APPLICATION_ID: i64 = 1_684_368_497;

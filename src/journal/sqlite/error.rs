@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::journal::store::Error;
+use crate::journal::store::{Error, WAY_OUT};
 
 // SQLite's result codes, <https://www.sqlite.org/rescode.html>. The lower eight bits are the primary code.
 const CORRUPT: i32 = 11;
@@ -45,6 +45,3 @@ pub(super) fn file(doing: &str, path: &Path, error: io::Error) -> Error {
         _ => Error::Failed { doing: format!("{doing} {}", path.display()), source: Some(error.into()) },
     }
 }
-
-/// The remedy for damage.
-pub(super) const WAY_OUT: &str = "Restore a backup; `deltaq check` tells what can still be read";

@@ -18,13 +18,13 @@ use sqlx::sqlite::{
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::error::{WAY_OUT, database};
+use super::error::database;
 use super::files::Paths;
 use super::write::{bound, key_id};
 use super::{connect, rows, sql};
 use crate::engine::delta::Rv;
 use crate::journal::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow,
+    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow, WAY_OUT,
 };
 
 /// Most statements that read at the same time; further ones wait.

@@ -1,70 +1,27 @@
-//! A read-only view of a whole store at one instant, damaged or not.
+//! A snapshot of a SQLite store: all rows are read on one connection, in one transaction.
 //!
-//! A snapshot changes nothing. A server can continue to use the store; only its WAL grows until the snapshot is
-//! closed. All rows are read on one connection, in one transaction.
+//! A server can continue to use the store; only its WAL grows until the snapshot is closed.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use futures_util::future::LocalBoxFuture;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{ConnectOptions, Connection, Row};
 
 use super::connect::{self, State};
-use super::error::{WAY_OUT, database};
+use super::error::database;
 use super::files::{Paths, Use};
 use super::mark::{self, Record};
+use super::reader::SqliteReader;
 use super::rows;
 use super::sql::{self, Scan};
-use crate::engine::delta::Rv;
-use crate::journal::store::{Error, Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader, TombstoneRow};
-
-use super::reader::SqliteReader;
-
-/// A row of a table, or the reason why it can't be read.
-#[derive(Debug)]
-pub struct Found<T> {
-    /// The rowid.
-    pub id: i64,
-    /// The row. The error names the column with an impossible value.
-    pub row: Result<T, String>,
-}
-
-/// A journal row, or the reason why its text can't be read, with its queue and position.
-#[derive(Debug)]
-pub struct Placed {
-    /// The queue.
-    pub queue: QueueId,
-    /// The last event.
-    pub last_rv: Rv,
-    /// The row.
-    pub row: Result<JournalRow, String>,
-}
-
-/// The position of a row in a queue's journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// The row.
-    pub id: u64,
-    /// The last event before the row.
-    pub prev_rv: Rv,
-    /// The first event.
-    pub first_rv: Rv,
-    /// The last event.
-    pub last_rv: Rv,
-}
-
-/// A finding about a store as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// The store is damaged.
-    Damage(String),
-    /// Useful information; no damage.
-    Note(String),
-}
+use crate::journal::snapshot::{Finding, Found, Link, Placed, Snapshot, Visit, Visiting};
+use crate::journal::store::{Error, Holder, KeyRow, QueueId, QueueRow, Reader, TombstoneRow};
 
 /// A store at one instant.
-pub struct Snapshot {
+pub struct SqliteSnapshot {
     paths: Paths,
     reader: SqliteReader,
     mark: Result<Option<Record>, Error>,
@@ -78,16 +35,16 @@ pub struct Snapshot {
     temp_files: Vec<PathBuf>,
 }
 
-impl fmt::Debug for Snapshot {
+impl fmt::Debug for SqliteSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
+        f.debug_struct("SqliteSnapshot")
             .field("paths", &self.paths)
             .field("usage", &self.usage)
             .finish_non_exhaustive()
     }
 }
 
-impl Snapshot {
+impl SqliteSnapshot {
     /// Opens a snapshot of the store in a folder.
     ///
     /// # Errors
@@ -153,65 +110,6 @@ impl Snapshot {
         Ok(Self { paths, reader, mark, state, usage, has_older_mark, is_copy: false, temp_files })
     }
 
-    /// Closes the snapshot.
-    pub async fn close(self) {
-        self.reader.close().await;
-        remove(&self.usage, &self.temp_files);
-    }
-
-    /// The server that uses the store.
-    #[must_use]
-    pub fn server(&self) -> Option<Holder> {
-        match &self.usage {
-            Use::Nobody(_) => None,
-            Use::Server(holder) => Some(*holder),
-        }
-    }
-
-    /// Fails if a server uses the store.
-    ///
-    /// # Errors
-    /// [`Error::Locked`].
-    pub fn refuse_server(&self) -> Result<(), Error> {
-        match self.server() {
-            None => Ok(()),
-            Some(holder) => Err(Error::Locked { at: self.paths.folder.clone(), holder }),
-        }
-    }
-
-    /// Reads rows as recovery does.
-    #[must_use]
-    pub fn reader(&self) -> &dyn Reader {
-        &self.reader
-    }
-
-    /// Runs SQLite's integrity check. Returns the damage.
-    ///
-    /// # Errors
-    /// If the check itself fails.
-    pub async fn integrity(&self) -> Result<Vec<String>, Error> {
-        self.reader.integrity_check().await
-    }
-
-    /// Compares the mark with the store, and reports whether the store was cleanly closed.
-    #[must_use]
-    pub fn findings(&self) -> Vec<Finding> {
-        let state = match &self.state {
-            Ok(state) => state,
-            Err(error) => return vec![Finding::Damage(without_advice(error))],
-        };
-        let mut findings = Vec::new();
-        // A backup is taken from an open store, so it is never marked as cleanly closed.
-        let is_backup = matches!(self.mark, Ok(None));
-        if self.server().is_none() && !self.is_copy && !is_backup && !state.opening.clean {
-            let text = "the store was not closed cleanly (kill -9, power loss): the next start replays \
-                        its journal";
-            findings.push(Finding::Note(text.to_owned()));
-        }
-        findings.extend(self.finding_of_mark(state));
-        findings
-    }
-
     fn finding_of_mark(&self, state: &State) -> Option<Finding> {
         let mark = match &self.mark {
             Ok(Some(mark)) => mark,
@@ -220,11 +118,11 @@ impl Snapshot {
                             are missing";
                 return Some(Finding::Note(text.to_owned()));
             }
-            Err(error) => return Some(Finding::Damage(without_advice(error))),
+            Err(error) => return Some(Finding::Damage(error.without_advice())),
         };
         let here = state.reached;
         if let Err(error) = mark::hold_against(&self.paths.mark, mark, here, &mark::boot_id()) {
-            return Some(Finding::Damage(without_advice(&error)));
+            return Some(Finding::Damage(error.without_advice()));
         }
         if let Some(missing) = mark.reached.missing_at(here) {
             let text = format!(
@@ -239,10 +137,7 @@ impl Snapshot {
     }
 
     /// Compares the schema with the one that this program creates. Returns the differences.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] and [`Error::Failed`].
-    pub async fn layout(&self) -> Result<Vec<String>, Error> {
+    async fn layout(&self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         let has = self.rows_of("read the layout", sql::SCHEMA, schema_row).await?;
         let expected = expected_schema().await?;
@@ -270,6 +165,32 @@ impl Snapshot {
         Ok(found)
     }
 
+    /// The damage of table `store`, which must have a single row.
+    async fn store(&self) -> Result<Vec<String>, Error> {
+        let (mut damage, mut rows) = (Vec::new(), 0);
+        let read = |row: &SqliteRow| {
+            let wrong = |what: String| Err(sqlx::Error::Decode(what.into()));
+            let (clean, next_row) = (rows::number(row, 1)?, rows::number(row, 2)?);
+            if clean > 1 || !(1..=MAX_ROW).contains(&next_row) {
+                return wrong(format!("clean and next_row are {:?}", (clean, next_row)));
+            }
+            let numbers = (rows::number(row, 3)?, rows::number(row, 4)?, rows::number(row, 5)?);
+            if numbers.0 > u32::MAX.into() || numbers.1 > MAX_ROW || numbers.2 > MAX_ROW {
+                return wrong(format!("last_queue, last_version and floor are {numbers:?}"));
+            }
+            Ok(())
+        };
+        let visit = |found: Found<()>| {
+            rows += 1;
+            damage.extend(found.row.err().map(|what| format!("table store, id {}: {what}", found.id)));
+        };
+        self.scan(&sql::SCAN_STORE, read, visit).await?;
+        if rows != 1 {
+            damage.push(format!("table store: it has {rows} rows instead of 1"));
+        }
+        Ok(damage)
+    }
+
     async fn rows_of<T>(
         &self,
         doing: &str,
@@ -283,85 +204,6 @@ impl Snapshot {
                 Ok(true)
             })
             .await
-    }
-
-    /// Visits every row of table `queues`.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] where SQLite can't continue to read; [`Error::Failed`].
-    pub async fn queues(&self, visit: impl FnMut(Found<QueueRow>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| match rows::number(row, 5)? {
-            0 | 1 => rows::queue_row(row),
-            other => Err(sqlx::Error::Decode(format!("deleted is {other}").into())),
-        };
-        self.scan(&sql::SCAN_QUEUES, read, visit).await
-    }
-
-    /// Visits every row of table `journal`.
-    ///
-    /// # Errors
-    /// As [`queues`](Self::queues).
-    pub async fn journal(&self, visit: impl FnMut(Found<Placed>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| {
-            let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::number(row, 4)?);
-            Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|said| unread(&said)) })
-        };
-        self.scan(&sql::SCAN_JOURNAL, read, visit).await
-    }
-
-    /// Visits every row of table `keys`, grouped by queue.
-    ///
-    /// # Errors
-    /// As [`queues`](Self::queues).
-    pub async fn keys(&self, visit: impl FnMut(Found<KeyRow>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| {
-            let queue = rows::number(row, 0)? >> 32;
-            rows::key_row(QueueId(u32::try_from(queue).unwrap_or_default()), row)
-        };
-        self.scan(&sql::SCAN_KEYS, read, visit).await
-    }
-
-    /// Visits every row of table `tombstones`.
-    ///
-    /// # Errors
-    /// As [`queues`](Self::queues).
-    pub async fn tombstones(&self, visit: impl FnMut(Found<TombstoneRow>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| rows::tombstone_row(QueueId(row.try_get_unchecked(4)?), row);
-        self.scan(&sql::SCAN_TOMBSTONES, read, visit).await
-    }
-
-    /// Visits every row of table `store`, which must be a single one.
-    ///
-    /// # Errors
-    /// As [`queues`](Self::queues).
-    pub async fn store(&self, visit: impl FnMut(Found<()>)) -> Result<(), Error> {
-        let read = |row: &SqliteRow| {
-            let wrong = |what: String| Err(sqlx::Error::Decode(what.into()));
-            let (clean, next_row) = (rows::number(row, 1)?, rows::number(row, 2)?);
-            if clean > 1 || !(1..=MAX_ROW).contains(&next_row) {
-                return wrong(format!("clean and next_row are {:?}", (clean, next_row)));
-            }
-            let numbers = (rows::number(row, 3)?, rows::number(row, 4)?, rows::number(row, 5)?);
-            if numbers.0 > u32::MAX.into() || numbers.1 > MAX_ROW || numbers.2 > MAX_ROW {
-                return wrong(format!("last_queue, last_version and floor are {numbers:?}"));
-            }
-            Ok(())
-        };
-        self.scan(&sql::SCAN_STORE, read, visit).await
-    }
-
-    /// Visits the positions of a queue's journal rows, oldest first.
-    ///
-    /// # Errors
-    /// As [`queues`](Self::queues).
-    pub async fn links(&self, queue: QueueId, mut visit: impl FnMut(Link)) -> Result<(), Error> {
-        let query = sqlx::query(sql::LINKS).bind(queue.0);
-        let each = |(): &mut (), row: SqliteRow| {
-            let number = |index| rows::number(&row, index);
-            visit(Link { id: number(0)?, prev_rv: number(1)?, first_rv: number(2)?, last_rv: number(3)? });
-            Ok(true)
-        };
-        self.reader.some("follow the journal", query, each).await
     }
 
     async fn scan<T>(
@@ -385,21 +227,113 @@ impl Snapshot {
     }
 }
 
+impl Snapshot for SqliteSnapshot {
+    fn server(&self) -> Option<Holder> {
+        match &self.usage {
+            Use::Nobody(_) => None,
+            Use::Server(holder) => Some(*holder),
+        }
+    }
+
+    fn refuse_server(&self) -> Result<(), Error> {
+        match self.server() {
+            None => Ok(()),
+            Some(holder) => Err(Error::Locked { at: self.paths.folder.clone(), holder }),
+        }
+    }
+
+    fn reader(&self) -> &dyn Reader {
+        &self.reader
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let state = match &self.state {
+            Ok(state) => state,
+            Err(error) => return vec![Finding::Damage(error.without_advice())],
+        };
+        let mut findings = Vec::new();
+        // A backup is taken from an open store, so it is never marked as cleanly closed.
+        let is_backup = matches!(self.mark, Ok(None));
+        if self.server().is_none() && !self.is_copy && !is_backup && !state.opening.clean {
+            let text = "the store was not closed cleanly (kill -9, power loss): the next start replays \
+                        its journal";
+            findings.push(Finding::Note(text.to_owned()));
+        }
+        findings.extend(self.finding_of_mark(state));
+        findings
+    }
+
+    fn integrity(&self) -> LocalBoxFuture<'_, Vec<String>> {
+        let placed = |place: &str, found: Result<Vec<String>, Error>| match found {
+            Ok(found) => found.iter().map(|what| format!("{place}: {what}")).collect(),
+            Err(error) => vec![format!("{place}: can't be read to its end: {}", error.without_advice())],
+        };
+        Box::pin(async move {
+            let mut damage: Vec<String> =
+                placed("the database as SQLite sees it", self.reader.integrity_check().await);
+            damage.extend(placed("the layout", self.layout().await));
+            match self.store().await {
+                Ok(found) => damage.extend(found),
+                failed => damage.extend(placed("table store", failed)),
+            }
+            damage
+        })
+    }
+
+    fn queues<'a>(&'a self, visit: Visit<'a, Found<QueueRow>>) -> Visiting<'a> {
+        let read = |row: &SqliteRow| match rows::number(row, 5)? {
+            0 | 1 => rows::queue_row(row),
+            other => Err(sqlx::Error::Decode(format!("deleted is {other}").into())),
+        };
+        Box::pin(self.scan(&sql::SCAN_QUEUES, read, visit))
+    }
+
+    fn journal<'a>(&'a self, visit: Visit<'a, Found<Placed>>) -> Visiting<'a> {
+        let read = |row: &SqliteRow| {
+            let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::number(row, 4)?);
+            Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|said| unread(&said)) })
+        };
+        Box::pin(self.scan(&sql::SCAN_JOURNAL, read, visit))
+    }
+
+    fn keys<'a>(&'a self, visit: Visit<'a, Found<KeyRow>>) -> Visiting<'a> {
+        let read = |row: &SqliteRow| {
+            let queue = rows::number(row, 0)? >> 32;
+            rows::key_row(QueueId(u32::try_from(queue).unwrap_or_default()), row)
+        };
+        Box::pin(self.scan(&sql::SCAN_KEYS, read, visit))
+    }
+
+    fn tombstones<'a>(&'a self, visit: Visit<'a, Found<TombstoneRow>>) -> Visiting<'a> {
+        let read = |row: &SqliteRow| rows::tombstone_row(QueueId(row.try_get_unchecked(4)?), row);
+        Box::pin(self.scan(&sql::SCAN_TOMBSTONES, read, visit))
+    }
+
+    fn links<'a>(&'a self, queue: QueueId, visit: Visit<'a, Link>) -> Visiting<'a> {
+        let query = sqlx::query(sql::LINKS).bind(queue.0);
+        let each = move |(): &mut (), row: SqliteRow| {
+            let number = |index| rows::number(&row, index);
+            let id = row.try_get_unchecked(0)?;
+            visit(Link { id, prev_rv: number(1)?, first_rv: number(2)?, last_rv: number(3)? });
+            Ok(true)
+        };
+        Box::pin(self.reader.some("follow the journal", query, each))
+    }
+
+    fn close(self: Box<Self>) -> LocalBoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.reader.close().await;
+            remove(&self.usage, &self.temp_files);
+        })
+    }
+}
+
 fn unread(said: &sqlx::Error) -> String {
     format!("a value can't be read: {said}")
 }
 
 /// Row ids are below 2^63.
 const MAX_ROW: u64 = i64::MAX as u64;
-
-/// The text of an error without the remedy for damage, which `deltaq check` prints once at its end.
-#[must_use]
-pub fn without_advice(error: &Error) -> String {
-    match error {
-        Error::Damaged { found } => found.trim_end_matches(WAY_OUT).trim_end_matches(". ").to_owned(),
-        error => error.to_string(),
-    }
-}
 
 /// Describes the first value whose type is never written to its column.
 fn misfit(scan: &Scan, types: &str) -> Option<String> {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::engine::time::Time;
+use crate::journal::snapshot::Snapshot as _;
 use crate::journal::store::{Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader};
 
 /// A folder that is removed when dropped.

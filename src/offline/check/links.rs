@@ -2,7 +2,7 @@
 
 use super::{Examiner, Weight};
 use crate::engine::delta::Rv;
-use crate::journal::sqlite::Link;
+use crate::journal::snapshot::Link;
 use crate::journal::store::QueueId;
 
 /// The end of the previous row.
@@ -22,7 +22,7 @@ impl Examiner<'_> {
         let (is_live, checkpoint_rv) = (known.row.is_some(), known.checkpoint_rv);
         let snapshot = self.snapshot;
         let mut end = End::Nothing;
-        let read = snapshot.links(queue, |link| {
+        let mut visit = |link: Link| {
             if self.damaged_rows.contains(&link.id) {
                 end = End::Unknown;
                 return;
@@ -35,8 +35,8 @@ impl Examiner<'_> {
                 End::Nothing | End::Unknown => {}
             }
             end = End::At(link.last_rv);
-        });
-        match read.await {
+        };
+        match snapshot.links(queue, &mut visit).await {
             Err(error) => self.unreadable(&format!("the journal of queue {queue}"), &error),
             Ok(()) if is_live => self.reaches(queue, end),
             Ok(()) => {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Examiner, Known, Weight};
 use crate::engine::key::KeySpec;
 use crate::engine::object;
-use crate::journal::sqlite::{Found, Placed};
+use crate::journal::snapshot::{Found, Placed};
 use crate::journal::store::{Error, KeyRow, QueueId, QueueRow, TombstoneRow};
 use crate::name::Name;
 
@@ -20,27 +20,15 @@ struct Seen {
 impl Examiner<'_> {
     pub(super) async fn look_at_rows(&mut self) {
         let snapshot = self.snapshot;
-        let mut rows = 0;
-        let read = snapshot.store(|found| {
-            rows += 1;
-            if let Err(what) = found.row {
-                self.damage(None, Weight::State, &format!("table store, id {}: {what}", found.id));
-            }
-        });
-        let read = read.await;
-        if read.is_ok() && rows != 1 {
-            self.damage(None, Weight::State, &format!("table store: it has {rows} rows instead of 1"));
-        }
-        self.ended("store", &read);
-        let read = snapshot.queues(|found| self.queue(found)).await;
+        let read = snapshot.queues(&mut |found| self.queue(found)).await;
         self.ended("queues", &read);
-        let read = snapshot.journal(|found| self.journal_row(found)).await;
+        let read = snapshot.journal(&mut |found| self.journal_row(found)).await;
         self.ended("journal", &read);
         // Before the keys, because what a tombstone stands for is no longer a key.
-        let read = snapshot.tombstones(|found| self.tombstone(found)).await;
+        let read = snapshot.tombstones(&mut |found| self.tombstone(found)).await;
         self.ended("tombstones", &read);
         let mut seen = Seen::default();
-        let read = snapshot.keys(|found| self.key(found, &mut seen)).await;
+        let read = snapshot.keys(&mut |found| self.key(found, &mut seen)).await;
         self.ended("keys", &read);
     }
 
@@ -98,7 +86,7 @@ impl Examiner<'_> {
         let Placed { queue, last_rv, row } = match found.row {
             Ok(placed) => placed,
             Err(what) => {
-                self.damaged_rows.insert(found.id.cast_unsigned());
+                self.damaged_rows.insert(found.id);
                 return self.damage(None, Weight::State, &format!("{place}: {what}"));
             }
         };
@@ -112,7 +100,7 @@ impl Examiner<'_> {
                 self.orphan(queue, &place, is_known);
             }
             Err(what) => {
-                self.damaged_rows.insert(found.id.cast_unsigned());
+                self.damaged_rows.insert(found.id);
                 let weight = if is_history { Weight::History } else { Weight::State };
                 self.damage(Some(queue), weight, &format!("{place}: {what}"));
             }

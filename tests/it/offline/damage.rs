@@ -9,7 +9,8 @@ use deltaq::engine::snapshot::RemovedKey;
 use deltaq::engine::time::Time;
 use deltaq::journal::record::{self, Decoder, Identity};
 use deltaq::journal::recovery::{self, Progress};
-use deltaq::journal::sqlite::Snapshot;
+use deltaq::journal::snapshot::Snapshot as _;
+use deltaq::journal::sqlite::SqliteSnapshot;
 use deltaq::journal::store::{KeyRow, QueueId, TombstoneRow};
 use deltaq::name::{Incarnation, Name};
 use sqlx::{AssertSqlSafe, Row as _};
@@ -327,10 +328,10 @@ async fn rows_that_are_missing_are_found_wherever_they_stood() {
 async fn a_key_that_stands_twice_is_found_with_both_places() {
     let scratch = Scratch::new();
     let bad = store(&scratch, "bad").await;
-    let snapshot = Snapshot::take(&bad).await.expect("a store");
+    let snapshot = SqliteSnapshot::take(&bad).await.expect("a store");
     let rows = snapshot.reader().keys(PRICES, 0, 10).await.expect("keys");
     let (slot, state) = Decoder::new().key(&rows[0]).expect("a good row");
-    snapshot.close().await;
+    Box::new(snapshot).close().await;
     let KeyRow { key, rv, known_rv, known_object, owner, item, format, checksum, .. } =
         record::key_row(PRICES, Slot::new(slot.get() + 40), &state);
     let mut connection = open(&bad).await;
@@ -362,7 +363,7 @@ async fn damage_of_a_large_queue_says_nothing_of_the_others() {
     change(&folder, "UPDATE keys SET rv = rv + 1 WHERE id = (1 << 32) + 1").await;
     let ran = check(&folder);
     assert_eq!((ran.code, damage(&ran).len()), (Some(1), 1), "{ran:?}");
-    let snapshot = Snapshot::take(&folder).await.expect("a store");
+    let snapshot = SqliteSnapshot::take(&folder).await.expect("a store");
     let queues = snapshot.reader().queues().await.expect("the queues");
     let mut are_whole = Vec::new();
     for row in queues {

@@ -50,13 +50,13 @@ async fn a_second_server_is_refused_and_the_first_one_named() {
     let (store, _, _) = scratch.open().await;
     store.close().await;
     // A reading command is not mistaken for that process.
-    let looks = Snapshot::take(&scratch.data()).await.unwrap();
+    let looks = SqliteSnapshot::take(&scratch.data()).await.unwrap();
     let said = scratch.refusal(Sync::Full).await;
     assert!(
         said.contains("in use by a command that reads it, such as `deltaq check`: start again"),
         "{said}"
     );
-    looks.close().await;
+    Box::new(looks).close().await;
     let (store, _, _) = scratch.open().await;
     store.close().await;
 }
@@ -74,7 +74,7 @@ async fn a_store_of_a_newer_program_is_refused_with_both_versions() {
     connection.close().await.unwrap();
     for refused in [
         Sqlite::open(&scratch.data(), Sync::Full).await.map(drop),
-        Snapshot::take(&scratch.data()).await.map(drop),
+        SqliteSnapshot::take(&scratch.data()).await.map(drop),
         backup(&scratch.data(), &scratch.0.join("copy")).await.map(drop),
     ] {
         assert!(matches!(refused, Err(Error::Newer { found: 7, known: 1, .. })), "{refused:?}");
@@ -102,7 +102,7 @@ async fn other_files_are_refused_and_left_unchanged() {
     let said = scratch.refusal(Sync::Full).await;
     assert!(said.contains("another program"), "{said}");
 
-    assert!(Snapshot::take(&scratch.0.join("nowhere")).await.is_err());
+    assert!(SqliteSnapshot::take(&scratch.0.join("nowhere")).await.is_err());
     assert!(!scratch.0.join("nowhere").exists(), "to look makes nothing");
 }
 
@@ -132,9 +132,9 @@ async fn a_damaged_page_is_found_at_the_start() {
     // SQLite detects damage of every page that is in use.
     assert!(refused + 3 > good.len() / 4_096, "{refused} of {} pages", good.len() / 4_096);
     fs::write(scratch.file("deltaq.db"), &good).unwrap();
-    let snapshot = Snapshot::take(&scratch.data()).await.unwrap();
-    assert_eq!(snapshot.integrity().await.unwrap(), Vec::<String>::new());
-    snapshot.close().await;
+    let snapshot = SqliteSnapshot::take(&scratch.data()).await.unwrap();
+    assert_eq!(snapshot.integrity().await, Vec::<String>::new());
+    Box::new(snapshot).close().await;
     let (store, _, _) = scratch.open().await;
     store.close().await;
 }
@@ -180,7 +180,7 @@ async fn a_backup_of_a_store_in_use_is_a_store() {
     store.write(Writes { queues: vec![queue_row(1, 1, "one")], ..rows(1..=50) }).await.unwrap();
     let copy = scratch.0.join("copy.db");
     let (bytes, looks) = backup(&scratch.data(), &copy).await.unwrap();
-    looks.close().await;
+    Box::new(looks).close().await;
     assert_eq!(bytes, fs::metadata(&copy).unwrap().len());
     assert_eq!(mode(&copy), 0o600);
     store.write(rows(51..=60)).await.unwrap();

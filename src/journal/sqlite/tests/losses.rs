@@ -162,7 +162,7 @@ async fn a_pipe_in_place_of_a_file_is_refused_at_once() {
         assert!(made.success());
         let said = scratch.refusal(Sync::Full).await;
         assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
-        let said = Snapshot::take(&scratch.data()).await.map(drop).unwrap_err().to_string();
+        let said = SqliteSnapshot::take(&scratch.data()).await.map(drop).unwrap_err().to_string();
         assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
     }
 }
