@@ -139,8 +139,8 @@ Sets known objects without queueing deltas, by the rules of POST /v1/queues/NAME
 must have no waiting, leased or parked keys. Known objects of other keys are kept.
 
 The import is atomic: an invalid line is reported by its number and nothing is imported, and all objects are
-one commit, so after a crash all objects or none are there. The import needs about three times the bytes of the objects in memory,
-besides the queues of the store.
+one commit, so after a crash all objects or none are there. The import needs about three times the bytes of
+the objects in memory, besides the queues of the store.
 
 The store must be stopped; the import closes it cleanly. Run it as the user of the server, so that the
 server keeps owning the files.

@@ -1,13 +1,12 @@
-//! `kill -9` at random moments under load: whatever was answered is there after the restart.
+//! `kill -9` at random moments under load: every change with a reply is there after the restart.
 //!
-//! Producers and workers talk HTTP to the real binary and write down what they send and get. The binary
-//! is killed, started again on the same folder, looked at, and a judge that reads nothing but the
-//! history decides whether it is possible. That the judge goes red is tested, too: on histories made by
-//! hand that hold one fault each, on a server that keeps nothing, and behind a proxy that answers for
-//! the service before anything is committed.
+//! Producers and workers call the real binary over HTTP and record every request and reply. The binary is killed and started
+//! again on the same folder, and all queues are read. A judge decides from the recorded history alone whether the service
+//! could have behaved so. Other tests check that the judge finds faults: in handmade histories with one fault each, on a
+//! server without a journal, and behind a proxy that replies before the service has committed.
 //!
-//! `CRASH_CYCLES` says how often the server is killed (20; a long run is 200), `CRASH_SEED` which
-//! random choices are made. The choices are the same for a seed; what threads make of them is not.
+//! `CRASH_CYCLES` is the number of kills (20; a long run is 200), and `CRASH_SEED` the seed of the random choices. The
+//! choices are the same for a seed; the scheduling of threads is not.
 //!
 //!     CRASH_CYCLES=200 cargo test --test it crash::kill_nine_cycles -- --nocapture
 
@@ -19,12 +18,11 @@ mod faulty_proxy;
 mod history;
 mod judge;
 mod load;
-mod look;
+mod snapshot;
 mod producer;
 mod queues;
 mod reading;
 pub(crate) mod server;
-pub(crate) mod wire;
 mod worker;
 
 use self::cycles::{Plan, Report, run};
@@ -32,12 +30,12 @@ use self::faulty_proxy::ProxyFault;
 use self::judge::Rule;
 use self::server::Store;
 
-/// How often the server is killed, unless the environment says otherwise.
+/// Number of kills, unless the environment sets another.
 const CYCLES: usize = 20;
 
-/// What a run of that length must have seen, to have said something.
-const WITNESSED: &[&str] = &[
-    "calls without answer",
+/// Events that a run of that length must contain: without them it would prove little.
+const REQUIRED: &[&str] = &[
+    "calls without reply",
     "Replaces",
     "Resyncs",
     "deletions",
@@ -46,16 +44,16 @@ const WITNESSED: &[&str] = &[
     "releases",
     "rejects",
     "extensions",
-    "leases of keys that came back",
-    "settles that were repeated",
+    "redelivered keys",
+    "repeated settles",
 ];
 
-/// A number that the environment sets.
-#[expect(clippy::disallowed_methods, reason = "a switch of this test, no setting of the service")]
+/// A number from an environment variable.
+#[expect(clippy::disallowed_methods, reason = "a switch of this test, not a setting of the server")]
 fn number(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
-        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
 }
 
 fn seed() -> u64 {
@@ -65,7 +63,7 @@ fn seed() -> u64 {
 }
 
 #[track_caller]
-fn is_clean(report: &Report) {
+fn assert_clean(report: &Report) {
     println!("{}", report.summary());
     assert!(report.faults.is_empty(), "{}\n{}", report.summary(), report.last_words);
 }
@@ -74,50 +72,50 @@ fn is_clean(report: &Report) {
 fn kill_nine_cycles() {
     let cycles = number("CRASH_CYCLES").map_or(CYCLES, |cycles| cycles.try_into().expect("a count"));
     let store = Store::folder("cycles");
-    let report = run(&Plan { seed: seed(), cycles, store, kills: true, lie: None });
-    is_clean(&report);
-    for happened in WITNESSED.iter().filter(|_| cycles >= CYCLES) {
-        assert!(report.counters.of(happened) > 0, "no {happened}: {}", report.summary());
+    let report = run(&Plan { seed: seed(), cycles, store, kills: true, fault: None });
+    assert_clean(&report);
+    for event in REQUIRED.iter().filter(|_| cycles >= CYCLES) {
+        assert!(report.counters.of(event) > 0, "no {event}: {}", report.summary());
     }
 }
 
 #[test]
-fn nobody_is_killed_and_all_is_well() {
+fn without_kills_there_is_no_fault() {
     let store = Store::Memory;
-    is_clean(&run(&Plan { seed: seed(), cycles: 6, store, kills: false, lie: None }));
+    assert_clean(&run(&Plan { seed: seed(), cycles: 6, store, kills: false, fault: None }));
 }
 
 #[test]
-fn a_server_that_keeps_nothing_goes_red() {
-    let report = run(&Plan { seed: seed(), cycles: 1, store: Store::Memory, kills: true, lie: None });
+fn a_server_without_a_journal_is_found() {
+    let report = run(&Plan { seed: seed(), cycles: 1, store: Store::Memory, kills: true, fault: None });
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
     assert!(report.has(Rule::Inconsistent), "{}", report.summary());
 }
 
 #[test]
-fn adds_that_are_answered_and_never_done_go_red() {
-    let lie = Some(ProxyFault::Adds);
-    let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, lie });
+fn acknowledged_adds_that_are_never_done_are_found() {
+    let fault = Some(ProxyFault::Adds);
+    let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, fault });
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
 }
 
 #[test]
-fn acks_that_are_answered_and_never_done_go_red() {
-    let lie = Some(ProxyFault::Acks);
-    let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, lie });
+fn acknowledged_acks_that_are_never_done_are_found() {
+    let fault = Some(ProxyFault::Acks);
+    let report = run(&Plan { seed: seed(), cycles: 6, store: Store::Memory, kills: false, fault });
     assert!(report.has(Rule::LostAck), "{}", report.summary());
 }
 
 #[test]
-fn adds_that_are_answered_before_their_commit_go_red() {
+fn adds_acknowledged_before_their_commit_are_found() {
     let store = Store::folder("adds");
-    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, lie: Some(ProxyFault::Adds) });
+    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, fault: Some(ProxyFault::Adds) });
     assert!(report.has(Rule::LostWrite), "{}", report.summary());
 }
 
 #[test]
-fn acks_that_are_answered_before_their_commit_go_red() {
+fn acks_acknowledged_before_their_commit_are_found() {
     let store = Store::folder("acks");
-    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, lie: Some(ProxyFault::Acks) });
+    let report = run(&Plan { seed: seed(), cycles: 10, store, kills: true, fault: Some(ProxyFault::Acks) });
     assert!(report.has(Rule::LostAck), "{}", report.summary());
 }

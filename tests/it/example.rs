@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::crash::server::{Spawned, Store};
-use crate::crash::wire::{Connection, Message};
+use crate::harness::blocking::{Connection, Message};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::crash::server::{Spawned, Store};
-use crate::crash::wire::{Connection, Message};
+use crate::harness::blocking::{Connection, Message};
 
 /// The path of the queue of these tests.
 const QUEUE: &str = "/v1/queues/q";

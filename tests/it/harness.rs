@@ -1,7 +1,9 @@
 //! A whole server in this process, and a small HTTP client with full control over the connection.
 //!
 //! Tests disconnect in the middle of a reply, send requests without reading replies, and write bytes that no HTTP library
-//! would write.
+//! would write. Tests with threads use the client of `blocking`.
+
+pub(crate) mod blocking;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

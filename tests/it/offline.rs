@@ -8,7 +8,6 @@ mod refusals;
 mod round_trip;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,6 +16,8 @@ use std::time::Duration;
 use serde_json::Value;
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+
+use crate::harness::blocking::{Connection, Message};
 
 /// A folder that is removed when dropped.
 struct Scratch(PathBuf);
@@ -139,7 +140,7 @@ impl Server {
     }
 
     /// Sends a request on its own connection. Returns status and body.
-    fn call(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    fn call(&self, method: &'static str, path: &str, body: &str) -> (u16, String) {
         call(&self.api, method, path, body)
     }
 
@@ -187,20 +188,14 @@ impl Drop for Server {
     }
 }
 
-fn call(api: &str, method: &str, path: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(api).expect("a connection");
-    let (bytes, kind) = (body.len(), if body.starts_with("{\"key\"") { "x-ndjson" } else { "json" });
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: {api}\r\nconnection: close\r\ncontent-type: application/{kind}\r\n\
-         content-length: {bytes}\r\n\r\n{body}"
-    )
-    .expect("the request is sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    (status, body.to_owned())
+/// Makes a request on a connection of its own. Returns status and body.
+fn call(api: &str, method: &'static str, path: &str, body: &str) -> (u16, String) {
+    let address = api.parse().expect("an address");
+    let content_type = body.starts_with("{\"key\"").then_some("application/x-ndjson");
+    let message = Message { method, path: path.to_owned(), content_type, body: body.to_owned() };
+    let reply = Connection::open(address).and_then(|mut connection| connection.call(&message));
+    let reply = reply.expect("a reply");
+    (reply.status().expect("a status"), String::from_utf8(reply.body).expect("text"))
 }
 
 /// A store with every kind of row, after a kill.

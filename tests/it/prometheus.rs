@@ -1,7 +1,7 @@
-//! The alert rules and the dashboard in a real Prometheus, which watches real servers.
+//! The alert rules and the dashboard in a real Prometheus that scrapes real servers.
 //!
-//! One server has all kinds of work, and all is well with it; each of the others has one trouble. The rules
-//! run sixty times as fast as in life. `prometheus` and `promtool` come with the Debian package `prometheus`.
+//! One healthy server has all kinds of load; each other server has one fault. The rules run sixty times as fast as in
+//! production. `prometheus` and `promtool` are in the Debian package `prometheus`.
 
 mod board;
 mod files;
@@ -19,33 +19,33 @@ use self::scene::{HEALTHY, Scene};
 use self::tools::{Monitor, promtool, until};
 use crate::metrics::page::Page;
 
-/// What each server may fire: what it must, and what comes of it.
+/// For each server the alerts that must fire, and other alerts that may fire.
 const EXPECTED: [(&str, &[&str], &[&str]); 6] = [
     (HEALTHY, &[], &[]),
     ("stuck", &["DeltaqWorkerStuck"], &[]),
     ("backlog", &["DeltaqBacklogGrowing"], &[]),
-    // Nobody can be handed anything there.
+    // This server can't deliver keys.
     ("stalled", &["DeltaqJournalStalled"], &["DeltaqCallsRefused", "DeltaqBacklogGrowing"]),
     ("parked", &["DeltaqKeysParked"], &[]),
     ("capped", &["DeltaqConnectionsNearLimit"], &[]),
 ];
 
-/// So many scrapes are 25 s: longer than any alert here needs that must not fire.
+/// This many scrapes take 25 s, longer than the delay of any alert that must not fire.
 const SCRAPES: u32 = 50;
 
-/// What no server here answers: a mistake of its own.
-const NEVER_ANSWERED: &str = r#",status="500""#;
+/// A status that no server here returns.
+const ABSENT_STATUS: &str = r#",status="500""#;
 
-/// Families that need no place on the dashboard.
+/// Families that the dashboard need not show.
 const NOT_SHOWN: [&str; 3] =
     ["process_threads", "process_virtual_memory_bytes", "process_virtual_memory_max_bytes"];
 
 #[test]
-fn staged_troubles_fire_their_alerts_and_every_panel_has_data() {
-    let mut scene = Scene::stage();
+fn staged_faults_fire_their_alerts_and_every_panel_has_data() {
+    let mut scene = Scene::start();
     let monitor = Monitor::start(&scene.targets());
     until("a first scrape of all", || monitor.query("up == 1").len() == EXPECTED.len());
-    scene.work();
+    scene.start_load();
     for (server, must, _) in EXPECTED {
         for alert in must {
             let firing = format!(r#"ALERTS{{alertname="{alert}",alertstate="firing",instance="{server}"}}"#);
@@ -82,8 +82,8 @@ fn every_panel_has_data(monitor: &Monitor) {
     for (place, expr) in board.queries() {
         let expr = Board::substitute(&expr, HEALTHY, &work::QUEUES);
         // A rate needs some work between two scrapes.
-        let found = (0..tools::LOOKS).any(|look| {
-            if look > 0 {
+        let found = (0..tools::ATTEMPTS).any(|attempt| {
+            if attempt > 0 {
                 tools::pause();
             }
             monitor.query(&expr).iter().any(|sample| !sample.value.is_nan())
@@ -97,14 +97,14 @@ fn every_panel_has_data(monitor: &Monitor) {
 
 fn every_selector_of_an_alert_has_data(monitor: &Monitor) {
     let rules = monitor.rules();
-    assert_eq!(rules.len(), files::alerts().len(), "Prometheus has taken all rules");
+    assert_eq!(rules.len(), files::alerts().len(), "Prometheus has loaded all rules");
     for rule in rules {
         assert_eq!(rule["health"], "ok", "{rule}");
         let expr = rule["query"].as_str().expect("an expression");
         let selectors = board::selectors(expr);
         assert!(!selectors.is_empty(), "{expr}");
         for selector in selectors {
-            let selector = selector.replace(NEVER_ANSWERED, "");
+            let selector = selector.replace(ABSENT_STATUS, "");
             let found = monitor.query(&format!("last_over_time({selector}[10m])"));
             assert!(!found.is_empty(), "{}: {selector} has no data", rule["name"]);
         }
@@ -113,8 +113,8 @@ fn every_selector_of_an_alert_has_data(monitor: &Monitor) {
 
 fn the_page_is_clean(scene: &Scene) {
     let text = scene.page(HEALTHY);
-    let said = promtool(&["check", "metrics"], &text);
-    assert_eq!(said, "", "promtool has something to say of the page");
+    let output = promtool(&["check", "metrics"], &text);
+    assert_eq!(output, "", "promtool reports no problem");
     let board = Board::read();
     let shown: String = board.queries().map(|(_, expr)| expr).collect();
     let page = Page::read(&text);
@@ -124,7 +124,7 @@ fn the_page_is_clean(scene: &Scene) {
 }
 
 #[test]
-fn promtool_has_nothing_to_say_of_the_files() {
+fn promtool_accepts_the_files() {
     tools::require();
     let folder = files::folder();
     for (check, file) in [
@@ -133,8 +133,8 @@ fn promtool_has_nothing_to_say_of_the_files() {
         (["test", "rules"], "deltaq.rules.test.yml"),
     ] {
         let path = folder.join(file).display().to_string();
-        let said = promtool(&[check[0], check[1], &path], "");
-        assert!(said.contains("SUCCESS") && !said.contains("WARNING"), "{check:?} {file}: {said}");
+        let output = promtool(&[check[0], check[1], &path], "");
+        assert!(output.contains("SUCCESS") && !output.contains("WARNING"), "{check:?} {file}: {output}");
     }
     assert!(promtool_refuses(&["check", "metrics"], "# TYPE a counter\na 1\n"), "promtool checks nothing");
 }
@@ -143,7 +143,7 @@ fn promtool_refuses(arguments: &[&str], input: &str) -> bool {
     !tools::try_promtool(arguments, input).0
 }
 
-/// A member of a document that is text.
+/// A member of a document that must be text.
 fn text<'a>(document: &'a Value, name: &str) -> &'a str {
-    document[name].as_str().unwrap_or_else(|| panic!("{name} is no text: {document}"))
+    document[name].as_str().unwrap_or_else(|| panic!("{name} is not a text: {document}"))
 }

@@ -30,7 +30,7 @@ pub enum Error {
     /// The text is empty.
     #[error("a duration is empty; write a whole number and a unit ({UNIT_NAMES}), such as 30s")]
     Empty,
-    /// The text does not begin with a digit: a sign, a space, a word.
+    /// The text begins with a sign, a space or a letter.
     #[error("duration {text:?} must begin with a whole number, such as 30s")]
     NoNumber {
         /// The text.
@@ -62,7 +62,7 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// Anything but digits followed by one of `us`, `ms`, `s`, `m`, `h`, `d`, and any value past `u64::MAX` microseconds.
+/// The text is not digits and one of `us`, `ms`, `s`, `m`, `h`, `d`, or the value exceeds `u64::MAX` microseconds.
 pub fn parse(text: &str) -> Result<Duration, Error> {
     parse_us(text).map(Duration::from_micros)
 }
@@ -87,7 +87,7 @@ pub fn parse_us(text: &str) -> Result<u64, Error> {
     let Some((_, unit_us)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         return Err(Error::UnknownUnit { text: text.to_owned(), unit: unit.to_owned() });
     };
-    // Digits alone can fail to parse in one way only: too many of them.
+    // Digits fail to parse only if there are too many.
     number
         .parse::<u64>()
         .ok()
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_all_else_and_says_why() {
+    fn refuses_other_texts_with_a_reason() {
         let text = |given: &str| given.to_owned();
         let unit =
             |given: &str, unit: &str| Error::UnknownUnit { text: given.to_owned(), unit: unit.to_owned() };

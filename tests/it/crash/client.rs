@@ -1,4 +1,4 @@
-//! A client that writes down every call before anybody can forget it.
+//! A client that records every call.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use deltaq::clock::Clock;
 use serde_json::Value;
 
 use super::alarm::Alarm;
-use super::history::{Answer, Call, What};
+use super::history::{Answer, Call, Operation};
 use super::reading;
-use super::wire::{Connection, Message, Raw};
+use crate::harness::blocking::{Connection, Message, Raw};
 
-/// One client: a connection, and the calls that it has made.
+/// A client: a connection and its recorded calls.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) clock: Clock,
     pub(crate) rng: fastrand::Rng,
-    /// In the order in which they were made.
+    /// In the order of their start.
     pub(crate) calls: Vec<Call>,
     alarm: Arc<Alarm>,
     address: SocketAddr,
     connection: Option<Connection>,
-    is_gone: bool,
+    is_disconnected: bool,
 }
 
 impl Client {
-    /// A client that has made no call yet.
+    /// A client without calls.
     pub(crate) fn new(clock: Clock, seed: u64, alarm: Arc<Alarm>) -> Self {
         Self {
             clock,
@@ -34,65 +34,65 @@ impl Client {
             alarm,
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             connection: None,
-            is_gone: true,
+            is_disconnected: true,
         }
     }
 
-    /// Goes on with the server at this address.
-    pub(crate) fn turn_to(&mut self, address: SocketAddr) {
+    /// Continues with the server at this address.
+    pub(crate) fn connect_to(&mut self, address: SocketAddr) {
         self.address = address;
         self.connection = None;
-        self.is_gone = false;
+        self.is_disconnected = false;
     }
 
-    /// Whether the server did not answer any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone
+    /// Whether a call got no reply.
+    pub(crate) fn is_disconnected(&self) -> bool {
+        self.is_disconnected
     }
 
-    /// Makes a call. Nothing is answered and nothing written down if it could not even be sent.
-    pub(crate) fn call(&mut self, queue: &'static str, what: What, message: &Message) -> Option<Answer> {
-        self.ask(queue, what, message).map(|(answer, _)| answer)
+    /// Makes a call. Returns `None` and records nothing if the request could not be sent.
+    pub(crate) fn call(&mut self, queue: &'static str, operation: Operation, message: &Message) -> Option<Answer> {
+        self.ask(queue, operation, message).map(|(answer, _)| answer)
     }
 
-    /// A call that only looks; its answer as it came, if it came.
+    /// Makes a read and returns the body of its reply, if there is one.
     pub(crate) fn read(&mut self, queue: &'static str, message: &Message) -> Option<Value> {
-        let (answer, body) = self.ask(queue, What::Read, message)?;
+        let (answer, body) = self.ask(queue, Operation::Read, message)?;
         matches!(answer, Answer::Ok(_)).then_some(body)
     }
 
-    fn ask(&mut self, queue: &'static str, what: What, message: &Message) -> Option<(Answer, Value)> {
+    fn ask(&mut self, queue: &'static str, operation: Operation, message: &Message) -> Option<(Answer, Value)> {
         let start = self.clock.monotonic_us();
         if self.connection.is_none() {
             self.connection = Connection::open(self.address).ok();
         }
         let Some(connection) = self.connection.as_mut() else {
-            self.is_gone = true;
+            self.is_disconnected = true;
             return None;
         };
         let raw = connection.call(message);
         let end = self.clock.monotonic_us();
         let (answer, body) = if let Ok(raw) = raw {
             let body = serde_json::from_slice(&raw.body).unwrap_or_default();
-            (answer_of(&raw, &what, &body), body)
+            (answer_of(&raw, &operation, &body), body)
         } else {
             self.connection = None;
-            self.is_gone = true;
+            self.is_disconnected = true;
             (Answer::Unknown, Value::Null)
         };
-        let call = Call { queue, start, end, what, answer: answer.clone() };
-        self.alarm.hear(&call);
+        let call = Call { queue, start, end, operation, answer: answer.clone() };
+        self.alarm.observe(&call);
         self.calls.push(call);
         Some((answer, body))
     }
 }
 
-fn answer_of(raw: &Raw, what: &What, body: &Value) -> Answer {
+fn answer_of(raw: &Raw, operation: &Operation, body: &Value) -> Answer {
     let lost = body["code"] == "lease-lost";
     match raw.status() {
         Some(503 | 507) => Answer::Unknown,
         Some(status) if (200..300).contains(&status) || lost => {
-            reading::reply(what, body).map_or_else(Answer::Refused, Answer::Ok)
+            reading::reply(operation, body).map_or_else(Answer::Refused, Answer::Ok)
         }
         _ => Answer::Refused(format!("{} {body}", raw.first.trim_end())),
     }

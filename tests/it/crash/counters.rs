@@ -1,47 +1,47 @@
-//! What the load has done: a judge that has seen nothing has nothing to find.
+//! Counts of what the load did: a judge finds nothing in an empty history.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::history::{Act, Answer, Call, Outcome, Settled, Way, What};
+use super::history::{Effect, Answer, Call, Outcome, Settled, SettleKind, Operation};
 
-/// How often each thing has happened.
+/// The number of events of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(BTreeMap<&'static str, usize>);
 
 impl Counters {
-    /// Counts what a call did, or may have done.
+    /// Counts the effects of a call.
     pub(crate) fn count(&mut self, call: &Call) {
         let Some(reply) = call.reply() else {
             self.add(
-                if matches!(call.answer, Answer::Unknown) { "calls without answer" } else { "refusals" },
+                if matches!(call.answer, Answer::Unknown) { "calls without reply" } else { "refusals" },
                 1,
             );
             return;
         };
-        match &call.what {
-            What::Produce { changes, is_replace } => {
+        match &call.operation {
+            Operation::Produce { changes, is_replace } => {
                 let deletes =
-                    changes.iter().filter(|change| matches!(change.act, Act::Delete { .. })).count();
+                    changes.iter().filter(|change| matches!(change.effect, Effect::Delete { .. })).count();
                 self.add(if *is_replace { "Replaces" } else { "produce calls" }, 1);
                 self.add("objects", changes.len() - deletes);
                 self.add("deletions", deletes);
             }
-            What::Resync => self.add("Resyncs", 1),
-            What::Pop { .. } => self.add("leases", reply.leases.len()),
-            What::Extend { .. } => self.add("extensions", 1),
-            What::Settle { .. } | What::Redrive | What::Read => {}
+            Operation::Resync => self.add("Resyncs", 1),
+            Operation::Pop { .. } => self.add("leases", reply.leases.len()),
+            Operation::Extend { .. } => self.add("extensions", 1),
+            Operation::Settle { .. } | Operation::Redrive | Operation::Read => {}
         }
         let again = reply.leases.iter().filter(|lease| lease.attempt > 1).count();
-        self.add("leases of keys that came back", again);
-        for (settle, settled) in call.what.settles().iter().zip(&reply.settled) {
+        self.add("redelivered keys", again);
+        for (settle, settled) in call.operation.settles().iter().zip(&reply.settled) {
             self.add(
                 match (settled, settle.way) {
-                    (Settled::Ok, Way::Ack) => "acks",
-                    (Settled::Ok, Way::Nack) => "nacks",
-                    (Settled::Ok, Way::Release) => "releases",
-                    (Settled::Ok, Way::Reject) => "rejects",
-                    (Settled::Repeated, _) => "settles that were repeated",
+                    (Settled::Ok, SettleKind::Ack) => "acks",
+                    (Settled::Ok, SettleKind::Nack) => "nacks",
+                    (Settled::Ok, SettleKind::Release) => "releases",
+                    (Settled::Ok, SettleKind::Reject) => "rejects",
+                    (Settled::Repeated, _) => "repeated settles",
                     (Settled::Stale(Outcome::Expired), _) => "settles of expired leases",
                     (Settled::Stale(_), _) => "settles of settled leases",
                 },
@@ -50,7 +50,7 @@ impl Counters {
         }
     }
 
-    /// How often this has happened.
+    /// The number of events of this kind.
     pub(crate) fn of(&self, name: &str) -> usize {
         self.0.get(name).copied().unwrap_or_default()
     }

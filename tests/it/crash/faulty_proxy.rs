@@ -1,6 +1,6 @@
-//! A proxy that stands between the clients and the service and, told to, answers for it: what a service
-//! would be that answers before its commit. It forges the answers to Adds or to acknowledgements and
-//! forwards nothing of them, as if a kill had come between the answer and the commit.
+//! A proxy between clients and service that forges replies, like a service that replies before its commit. It forges the
+//! replies to Adds or to acknowledgements and does not forward these requests, as if a kill had come between the reply and
+//! the commit.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::judge::Rule;
-use super::wire::{Connection, Message, Raw};
+use crate::harness::blocking::{Connection, Message, Raw};
 
-/// What it lies about.
+/// The requests whose replies are forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyFault {
     Adds,
@@ -23,7 +23,7 @@ pub(crate) enum ProxyFault {
 }
 
 impl ProxyFault {
-    /// The rule that it breaks.
+    /// The rule that a forged reply breaks.
     pub(crate) fn breaks(self) -> Rule {
         match self {
             Self::Adds => Rule::LostWrite,
@@ -35,64 +35,65 @@ impl ProxyFault {
 /// The proxy. Dropping it ends all its connections.
 #[derive(Debug)]
 pub(crate) struct FaultyProxy {
-    /// Where clients connect.
+    /// The address for clients.
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
-    told: Receiver<()>,
+    forged: Receiver<()>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
-    lie: ProxyFault,
-    /// Of so many calls that it could lie about, it lies about one; 0 is none.
+    fault: ProxyFault,
+    /// One in so many suitable requests gets a forged reply; 0 is none.
     one_in: AtomicU64,
-    could: AtomicU64,
-    /// Tells of the first lie.
-    tell: SyncSender<()>,
+    /// The number of suitable requests.
+    suitable: AtomicU64,
+    /// Notified of the first forged reply.
+    on_forged: SyncSender<()>,
     is_over: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
-    /// The newest number that was seen of a queue: what it makes up has to be believed.
+    /// The newest number that was seen of each queue: a forged number must be plausible.
     newest: Mutex<HashMap<String, u64>>,
 }
 
 impl FaultyProxy {
-    /// Stands before the service at `upstream`. It is honest until it is told to lie.
-    pub(crate) fn start(upstream: SocketAddr, lie: ProxyFault) -> Self {
+    /// Starts a proxy for the service at `upstream`. It forges nothing until [`forge`](Self::forge).
+    pub(crate) fn start(upstream: SocketAddr, fault: ProxyFault) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (tell, told) = sync_channel(1);
+        let (on_forged, forged) = sync_channel(1);
         let shared = Arc::new(Shared {
             upstream,
-            lie,
+            fault,
             one_in: AtomicU64::new(0),
-            could: AtomicU64::new(0),
-            tell,
+            suitable: AtomicU64::new(0),
+            on_forged,
             is_over: AtomicBool::new(false),
             streams: Mutex::default(),
             newest: Mutex::default(),
         });
         let accepting = shared.clone();
         let threads = vec![std::thread::spawn(move || accept(&listener, &accepting))];
-        Self { address, shared, told, threads }
+        Self { address, shared, forged, threads }
     }
 
-    /// From now on, one in so many answers is a lie.
-    pub(crate) fn lie(&self, one_in: u64) {
+    /// From now on, one in so many replies is forged.
+    pub(crate) fn forge(&self, one_in: u64) {
         self.shared.one_in.store(one_in, Ordering::SeqCst);
     }
 
-    /// Waits until it has lied, at most `patience`.
-    pub(crate) fn has_lied(&self, patience: Duration) {
-        let _came = self.told.recv_timeout(patience);
+    /// Waits for a forged reply, at most `patience`.
+    pub(crate) fn wait_for_forgery(&self, patience: Duration) {
+        let _forged = self.forged.recv_timeout(patience);
     }
 }
 
 impl Drop for FaultyProxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts; it then ends the others.
+        // The connection wakes the accepting thread, which ends the other threads.
         let _ = TcpStream::connect(self.address);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -108,7 +109,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         let carrying = shared.clone();
         threads.push(std::thread::spawn(move || {
-            // An error is the end of one of the two connections, and ends the other one.
+            // An error ends one of the two connections, and so the other one.
             let _ended = carrying.carry(stream);
         }));
     }
@@ -126,7 +127,7 @@ impl Shared {
         let mut client = Connection::over(stream)?;
         let server = Connection::open(self.upstream);
         let ended = server.and_then(|mut server| self.exchange(&mut client, &mut server));
-        // Dropping it is not enough, for it is kept in the list, too.
+        // The list has a clone of the stream, so dropping the connection does not close it.
         client.end();
         ended
     }
@@ -141,14 +142,14 @@ impl Shared {
                 self.note(&request, &answer);
                 answer
             };
-            client.send(&whole(&answer))?;
+            client.send(&rendered(&answer))?;
         }
     }
 
-    /// A forged answer, if this is the time and the call for one.
+    /// A forged reply, if this request gets one.
     fn forged(&self, request: &Raw) -> Option<Raw> {
         let (queue, verb) = parts(request)?;
-        let body = match (self.lie, verb) {
+        let body = match (self.fault, verb) {
             (ProxyFault::Adds, "add" | "update") => {
                 let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
                 let newest = newest.get_mut(queue)?;
@@ -165,7 +166,7 @@ impl Shared {
             }
             _ => None,
         }?;
-        let _told_already = self.tell.try_send(());
+        let _notified_already = self.on_forged.try_send(());
         Some(Raw {
             first: "HTTP/1.1 200 OK\r\n".to_owned(),
             head: String::new(),
@@ -175,7 +176,7 @@ impl Shared {
 
     fn is_due(&self) -> bool {
         let one_in = self.one_in.load(Ordering::SeqCst);
-        one_in > 0 && (self.could.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(one_in)
+        one_in > 0 && (self.suitable.fetch_add(1, Ordering::SeqCst) + 1).is_multiple_of(one_in)
     }
 
     fn note(&self, request: &Raw, answer: &Raw) {
@@ -189,7 +190,7 @@ impl Shared {
     }
 }
 
-/// The queue and the verb of a request.
+/// The queue and the operation of a request.
 fn parts(request: &Raw) -> Option<(&str, &str)> {
     let path = request.target().1.split('?').next()?.strip_prefix("/v1/queues/")?;
     path.split_once('/')
@@ -206,7 +207,7 @@ fn message(request: &Raw) -> Message {
     }
 }
 
-fn whole(answer: &Raw) -> Vec<u8> {
+fn rendered(answer: &Raw) -> Vec<u8> {
     let mut bytes = format!("{}content-length: {}\r\n\r\n", answer.first, answer.body.len()).into_bytes();
     bytes.extend(&answer.body);
     bytes

@@ -1,19 +1,18 @@
-//! Everything that the clients sent and got. The judge reads this and nothing else.
+//! The history of a run: all requests and replies of the clients. The judge reads nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// An instant or a span, in microseconds. Instants are of one clock for all clients, which never runs
-/// backwards.
+/// A time or a duration, in microseconds. All clients use one monotonic clock.
 pub(crate) type Us = u64;
 /// The number of an event of a queue.
 pub(crate) type Rv = u64;
-/// A key. Shared, because every call and every delta names one.
+/// A key, shared by all calls and deltas that name it.
 pub(crate) type Key = Arc<str>;
 
-/// What a delta says of its key.
+/// The type of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Added,
@@ -24,7 +23,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Reads the name on the wire.
+    /// Parses the name on the wire.
     pub(crate) fn read(name: &str) -> Option<Self> {
         Some(match name {
             "Added" => Self::Added,
@@ -37,53 +36,52 @@ impl Kind {
     }
 }
 
-/// A delta as it was delivered or shown.
+/// A delta in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delta {
     pub(crate) kind: Kind,
     pub(crate) rv: Rv,
-    /// The number inside the object; 0, which nobody sends, for an object that is not as any was sent.
+    /// The number in the object; 0, which clients never send, for an object that differs from every sent object.
     pub(crate) value: u64,
-    /// Whether it is marked as a deletion that was inferred.
+    /// Whether the deletion is inferred (`final_state_unknown`).
     pub(crate) tombstone: bool,
 }
 
 impl Delta {
-    /// Whether it says that the key is gone.
+    /// Whether the delta deletes the key.
     pub(crate) fn is_deleted(&self) -> bool {
         self.kind == Kind::Deleted
     }
 
-    /// The state of its key once it is acknowledged.
+    /// The state of the key after the delta is acknowledged.
     pub(crate) fn state(&self) -> Option<u64> {
         (!self.is_deleted()).then_some(self.value)
     }
 }
 
-/// The object of `key` that carries `value`. The padding tells an object that was cut or mixed up.
+/// The object of `key` with `value`. The padding reveals a truncated or mixed-up object.
 pub(crate) fn object(key: &str, value: u64) -> Value {
     json!({ "key": key, "v": value, "pad": format!("{value:x}").repeat(1 + (value % 40) as usize) })
 }
 
-/// What a produce call means for one key.
+/// The effect of a produce call on one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) key: Key,
-    pub(crate) act: Act,
+    pub(crate) effect: Effect,
 }
 
-/// What happens to a key.
+/// A change of a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
-    /// An object. A Replace with `only_changed` queues nothing for one that the queue has: then
-    /// `may_be_unchanged`.
+pub(crate) enum Effect {
+    /// An object. `may_be_unchanged`: a Replace with `only_changed` queues nothing for an object that the queue has.
     Put { kind: Kind, value: u64, may_be_unchanged: bool },
-    /// A deletion, with an object of its own or without: named by key, or missing in a Replace.
+    /// A deletion: with an object, or without one (by key, or by its absence from a Replace).
     Delete { value: Option<u64> },
 }
 
-impl Act {
-    /// The state of the key after it.
+impl Effect {
+    /// The state of the key after the change.
     pub(crate) fn state(self) -> Option<u64> {
         match self {
             Self::Put { value, .. } => Some(value),
@@ -92,16 +90,16 @@ impl Act {
     }
 }
 
-/// How a worker settles a lease.
+/// The way in which a worker settles a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SettleKind {
     Ack,
     Nack,
     Release,
     Reject,
 }
 
-impl Way {
+impl SettleKind {
     /// The name on the wire.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -112,7 +110,7 @@ impl Way {
         }
     }
 
-    /// What is said of a lease that ended so.
+    /// The outcome that the service reports for such a settle.
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Ack => Outcome::Acked,
@@ -123,7 +121,7 @@ impl Way {
     }
 }
 
-/// What became of a lease.
+/// The end of a lease, as the service reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Acked,
@@ -135,7 +133,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Reads the name on the wire.
+    /// Parses the name on the wire.
     pub(crate) fn read(name: &str) -> Option<Self> {
         Some(match name {
             "acked" => Self::Acked,
@@ -153,10 +151,10 @@ impl Outcome {
 #[derive(Clone, Debug)]
 pub(crate) struct Settle {
     pub(crate) lease: String,
-    pub(crate) way: Way,
+    pub(crate) way: SettleKind,
 }
 
-/// What was answered to a settle, or to an extension, which is never repeated.
+/// The result of a settle or of an extension. An extension is never `Repeated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     Ok,
@@ -172,35 +170,35 @@ pub(crate) struct Lease {
     pub(crate) token: Rv,
     pub(crate) attempt: u64,
     pub(crate) deltas: Vec<Delta>,
-    /// What is known of the key, if the pop asked for it.
+    /// The known object of the key, if the pop requested it.
     pub(crate) known: Option<KnownValue>,
 }
 
-/// The number inside the known object, if there is one.
+/// The number in the known object, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownValue(pub(crate) Option<u64>);
 
-/// What a client asked for.
+/// The request of a call.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
-    /// Objects and deletions. A Replace has a change for every key of its source.
+pub(crate) enum Operation {
+    /// Produces objects and deletions. A Replace has a change for every key of its source.
     Produce { changes: Vec<Change>, is_replace: bool },
-    /// All known objects again.
+    /// Queues all known objects again.
     Resync,
-    /// Parked keys back in line.
+    /// Makes parked keys ready.
     Redrive,
-    /// Keys. `since` is the start of the first pop of this id: what it delivered comes again.
+    /// Pops keys. `since` is the start of the first pop with this id, whose leases a repetition returns.
     Pop { id: Option<String>, since: Us, length: Us, with_known: bool, settles: Vec<Settle> },
-    /// An end to leases.
+    /// Settles leases.
     Settle { settles: Vec<Settle> },
-    /// More time for a lease.
+    /// Extends a lease.
     Extend { lease: String, length: Us },
-    /// Nothing but a look.
+    /// Reads without a change.
     Read,
 }
 
-impl What {
-    /// The settles that the call carries.
+impl Operation {
+    /// The settles of the request.
     pub(crate) fn settles(&self) -> &[Settle] {
         match self {
             Self::Pop { settles, .. } | Self::Settle { settles } => settles,
@@ -209,23 +207,23 @@ impl What {
     }
 }
 
-/// What came of it.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// It was done. For settles and extensions also: it was not, because the leases are lost.
+    /// The call succeeded. A settle or extension of a lost lease counts as a success.
     Ok(Reply),
-    /// It was refused and has changed nothing. Nothing that the clients do should be.
+    /// The call was refused and has changed nothing. The clients make only valid calls, so this is a fault.
     Refused(String),
-    /// Nobody knows: the connection died, or the server said so.
+    /// Unknown: the connection failed, or the server replied 503 or 507.
     Unknown,
 }
 
-/// What an answer says; what its call does not bring is empty.
+/// The content of a reply. Parts that the call has no use for are empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) rv: Option<Rv>,
     pub(crate) leases: Vec<Lease>,
-    /// In the order of the settles, or of the one extension.
+    /// The results of the settles in order, or of the one extension.
     pub(crate) settled: Vec<Settled>,
 }
 
@@ -235,12 +233,12 @@ pub(crate) struct Call {
     pub(crate) queue: &'static str,
     pub(crate) start: Us,
     pub(crate) end: Us,
-    pub(crate) what: What,
+    pub(crate) operation: Operation,
     pub(crate) answer: Answer,
 }
 
 impl Call {
-    /// The answer, if it was done.
+    /// The reply, if the call succeeded.
     pub(crate) fn reply(&self) -> Option<&Reply> {
         match &self.answer {
             Answer::Ok(reply) => Some(reply),
@@ -248,61 +246,60 @@ impl Call {
         }
     }
 
-    /// Whether it may have changed something.
+    /// Whether the call may have changed something.
     pub(crate) fn may_have_happened(&self) -> bool {
         !matches!(self.answer, Answer::Refused(_))
     }
 }
 
-/// A queue as it stands while nobody calls.
+/// The state of a queue at a quiet moment, while no client calls.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     pub(crate) queue: &'static str,
     pub(crate) start: Us,
     pub(crate) end: Us,
-    /// As of the list of items.
+    /// The resource version of the list of items.
     pub(crate) rv: Rv,
     pub(crate) items: BTreeMap<Key, Item>,
-    /// Known objects: the number inside, and the event that brought it.
+    /// Known objects: the number in the object, and its version.
     pub(crate) known: BTreeMap<Key, (u64, Rv)>,
-    /// What must never change: incarnation, time of creation, settings.
+    /// Properties that never change: incarnation, time of creation, settings.
     pub(crate) constant: Value,
     pub(crate) has_synced: bool,
-    /// Counts that the service gives beside the lists, with where they stand.
+    /// Counts that the service reports beside the lists.
     pub(crate) counts: Vec<Count>,
 }
 
-/// A key as a list of items shows it.
+/// A key in the list of items.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
-    /// Deltas in the hands of a worker, then those that wait.
+    /// Leased deltas, then waiting deltas.
     pub(crate) deltas: Vec<Delta>,
-    /// The token of the lease on it.
+    /// The token of its lease.
     pub(crate) token: Option<Rv>,
 }
 
-/// A number that the service gives, and what the lists say.
+/// A count that the service reports, and the length of the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Count {
     pub(crate) name: &'static str,
-    pub(crate) said: u64,
+    pub(crate) reported: u64,
     pub(crate) listed: u64,
 }
 
-/// All that happened from one quiet moment to the next: load, most often a kill and a restart, and a
-/// look at every queue.
+/// The history between two quiet moments: load, usually a kill and a restart, and the state of every queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Epoch {
     pub(crate) calls: Vec<Call>,
     pub(crate) crash: Option<Crash>,
-    pub(crate) looks: Vec<Look>,
+    pub(crate) snapshots: Vec<Snapshot>,
 }
 
 /// A kill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crash {
-    /// Nothing of the process was left.
+    /// The end of the process.
     pub(crate) gone: Us,
-    /// The next process was about to start.
+    /// The start of the next process.
     pub(crate) restart: Us,
 }

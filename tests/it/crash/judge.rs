@@ -1,16 +1,16 @@
-//! Decides whether a history is possible. It reads what the clients sent and got, and nothing of the
-//! service: it shares no code with it and knows only what the API promises.
+//! Decides whether a history is possible. The judge reads only the requests and replies of the clients; it shares no code
+//! with the service and knows only the promises of the API.
 //!
-//! It is no model that is run beside the service: with sixteen clients at once nobody knows in which
-//! order calls took effect. But every event has a number, so what is delivered tells the order itself,
-//! and what was answered bounds it. Each check names what can't be so in any order:
+//! The judge is not a model that runs beside the service: with sixteen concurrent clients the order in which calls take
+//! effect is unknown. But every event has a number, so the delivered deltas show their own order, and replies bound it. A
+//! fault is a history that no order explains:
 //!
-//! - `numbers`: which event each number is, and between which two numbers it must lie;
-//! - `leases`: who may have held a key when, and how each lease has ended;
-//! - `keys`: for each key, what must be delivered, once, in order, until it is acknowledged;
-//! - `states`: which state of a key is the newest, and which deletions are missing.
+//! - `numbers`: the event of each number, and the bounds of the number;
+//! - `leases`: which lease may have held a key at which time, and how each lease has ended;
+//! - `keys`: the deltas that must be delivered for each key, in order, until they are acknowledged;
+//! - `states`: the newest state of a key, and missing deletions.
 //!
-//! Whatever has no answer may have happened or not, until something shows which.
+//! A call without a reply may or may not have taken effect, until a later reply shows it.
 
 mod keys;
 mod leases;
@@ -22,60 +22,60 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use self::keys::KeyBook;
+use self::keys::KeyRecord;
 use self::leases::Leases;
 use self::numbers::Numbers;
-use super::history::{Act, Answer, Call, Count, Epoch, Key, Look, Us, What};
+use super::history::{Effect, Answer, Call, Count, Epoch, Key, Snapshot, Us, Operation};
 
-/// What a history breaks.
+/// A promise that a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// A call was refused, or the answer can't be read.
+    /// A call was refused, or its reply can't be parsed.
     Refused,
-    /// A call has no answer though the server was not killed.
-    NoAnswer,
-    /// A write that was answered is not there.
+    /// A call has no reply although the server was not killed.
+    NoReply,
+    /// A write with a reply is lost.
     LostWrite,
-    /// Of a batch only a part is there.
+    /// Only a part of a batch took effect.
     HalfBatch,
-    /// What was acknowledged comes back, or the acknowledgement is not remembered.
+    /// An acknowledged delta is redelivered, or the acknowledgement is forgotten.
     LostAck,
-    /// Another settle is not remembered.
+    /// A settle other than an ack is forgotten.
     LostSettle,
-    /// A lease that must live is not there.
+    /// A live lease is lost.
     LostLease,
-    /// A delta that was not acknowledged is not delivered again.
+    /// An unacknowledged delta is not redelivered.
     LostDelta,
-    /// A key is in the hands of two.
+    /// Two leases hold a key at the same time.
     TwoHolders,
-    /// A token is not above all numbers that were seen before.
+    /// A token is not greater than all numbers seen before.
     Token,
-    /// A number went back.
+    /// A number decreased.
     NumberBack,
-    /// A number names two events.
+    /// Two events have the same number.
     NumberReused,
     /// Deltas are not in the order of their events.
     Order,
-    /// A delta that nobody sent.
-    NobodySent,
-    /// The known object is not what the acknowledgements say.
+    /// No client sent the delta.
+    NeverSent,
+    /// The known object contradicts the acknowledgements.
     WrongKnown,
-    /// The newest state of a key is of no call that can have been the last.
+    /// No call that can have been the last leaves the key in its newest state.
     WrongState,
-    /// A deletion that was answered is missing.
+    /// A deletion with a reply is lost.
     MissingDeletion,
-    /// Counts do not agree, or what must not change has changed.
+    /// Counts disagree, or a constant property has changed.
     Inconsistent,
 }
 
-/// A rule that is broken, and by what.
+/// A broken rule and the evidence.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) rule: Rule,
     pub(crate) text: String,
 }
 
-/// Faults found so far, told apart by queue and key.
+/// The faults found so far, each with its queue and key.
 #[derive(Debug, Default)]
 struct Findings {
     faults: Vec<Fault>,
@@ -88,22 +88,22 @@ impl Findings {
     }
 }
 
-/// What has been learned from all epochs so far.
+/// The knowledge from all epochs so far.
 #[derive(Debug)]
 pub(crate) struct Judge {
-    books: Vec<Book>,
+    queues: Vec<QueueRecord>,
 }
 
 impl Judge {
-    /// A judge of empty queues: the name of each, and whether it delivers only the newest delta.
+    /// A judge of empty queues: their names, and whether each delivers only the newest delta.
     pub(crate) fn new(queues: impl Iterator<Item = (&'static str, bool)>) -> Self {
-        Self { books: queues.map(|(name, is_latest)| Book::new(name, is_latest)).collect() }
+        Self { queues: queues.map(|(name, is_latest)| QueueRecord::new(name, is_latest)).collect() }
     }
 
-    /// Reads the next epoch; tells what can't be.
+    /// Reads the next epoch and returns its faults.
     pub(crate) fn read(&mut self, epoch: &Epoch) -> Vec<Fault> {
         let mut found = Findings::default();
-        for book in &mut self.books {
+        for book in &mut self.queues {
             found.place = book.name.to_owned();
             book.read(epoch, &mut found);
         }
@@ -111,14 +111,14 @@ impl Judge {
     }
 }
 
-/// All that is known of a queue.
+/// The knowledge about a queue.
 #[derive(Debug)]
-struct Book {
+struct QueueRecord {
     name: &'static str,
     is_latest: bool,
     numbers: Numbers,
     leases: Leases,
-    keys: BTreeMap<Key, KeyBook>,
+    keys: BTreeMap<Key, KeyRecord>,
     constant: Option<Value>,
     has_synced: bool,
 }
@@ -126,14 +126,14 @@ struct Book {
 /// A call that touches a key.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
-    /// The call's place among those of the epoch.
+    /// The index of the call in the epoch.
     call: usize,
     start: Us,
-    /// Whatever it does has been done by then.
+    /// The call has no effect after this time.
     end: Us,
-    /// What it leaves the key with.
-    last: Act,
-    /// Whether it was answered.
+    /// The last change of the key by the call.
+    last: Effect,
+    /// Whether the call has a reply.
     is_sure: bool,
 }
 
@@ -143,7 +143,7 @@ impl Touch {
     }
 }
 
-impl Book {
+impl QueueRecord {
     fn new(name: &'static str, is_latest: bool) -> Self {
         Self {
             name,
@@ -160,33 +160,33 @@ impl Book {
         let mut calls: Vec<&Call> = epoch.calls.iter().filter(|call| call.queue == self.name).collect();
         calls.sort_by_key(|call| call.start);
         check_answers(&calls, epoch.crash.is_some(), found);
-        let Some(look) = epoch.looks.iter().find(|look| look.queue == self.name) else {
-            found.add(Rule::NoAnswer, "nobody has looked at it");
+        let Some(snapshot) = epoch.snapshots.iter().find(|snapshot| snapshot.queue == self.name) else {
+            found.add(Rule::NoReply, "the state of the queue was not read");
             return;
         };
-        self.numbers.begin(&calls, look, found);
+        self.numbers.begin(&calls, snapshot, found);
         let fresh = self.leases.read(&calls, &self.numbers, found);
         if let Some(crash) = epoch.crash {
             self.leases.renew(crash);
         }
-        self.identify(&fresh, look, found);
+        self.identify(&fresh, snapshot, found);
         self.numbers.check_batches(&calls, !self.is_latest, found);
-        let touches = touches(&calls, epoch.crash.map_or(look.start, |crash| crash.gone));
-        self.read_keys(&touches, &calls, &fresh, look, found);
-        self.leases.check_alive(look, found);
-        self.check_constants(look, found);
+        let touches = touches(&calls, epoch.crash.map_or(snapshot.start, |crash| crash.gone));
+        self.read_keys(&touches, &calls, &fresh, snapshot, found);
+        self.leases.check_alive(snapshot, found);
+        self.check_constants(snapshot, found);
         self.numbers.end();
     }
 
-    /// Finds out which event each delta is.
-    fn identify(&mut self, fresh: &BTreeMap<Key, Vec<String>>, look: &Look, found: &mut Findings) {
+    /// Finds the event of each delta.
+    fn identify(&mut self, fresh: &BTreeMap<Key, Vec<String>>, snapshot: &Snapshot, found: &mut Findings) {
         for (key, ids) in fresh {
             for lease in ids.iter().filter_map(|id| self.leases.get(id)) {
                 self.numbers.note_lease(key, lease.token, found);
                 self.numbers.identify(key, &lease.deltas, found);
             }
         }
-        for (key, item) in &look.items {
+        for (key, item) in &snapshot.items {
             self.numbers.identify(key, &item.deltas, found);
         }
     }
@@ -196,40 +196,40 @@ impl Book {
         touches: &HashMap<Key, Vec<Touch>>,
         calls: &[&Call],
         fresh: &BTreeMap<Key, Vec<String>>,
-        look: &Look,
+        snapshot: &Snapshot,
         found: &mut Findings,
     ) {
         let mut names: BTreeSet<Key> = self.keys.keys().cloned().collect();
         names.extend(
-            touches.keys().chain(fresh.keys()).chain(look.items.keys()).chain(look.known.keys()).cloned(),
+            touches.keys().chain(fresh.keys()).chain(snapshot.items.keys()).chain(snapshot.known.keys()).cloned(),
         );
         for name in names {
             found.place = format!("{}/{name}", self.name);
-            let key = self.keys.entry(name.clone()).or_insert_with(|| KeyBook::new(self.is_latest));
+            let key = self.keys.entry(name.clone()).or_insert_with(|| KeyRecord::new(self.is_latest));
             let touches = touches.get(&name).map_or(&[][..], Vec::as_slice);
             key.begin(&name, touches, calls, &self.numbers);
             for id in fresh.get(&name).into_iter().flatten() {
-                key.see_lease(id, &self.leases, found);
+                key.read_lease(id, &self.leases, found);
             }
-            key.see_look(&name, look, &self.leases, found);
-            key.check_states(touches, &self.numbers, calls, look.start, found);
+            key.read_snapshot(&name, snapshot, &self.leases, found);
+            key.check_states(touches, &self.numbers, calls, snapshot.start, found);
             key.end();
         }
         self.name.clone_into(&mut found.place);
     }
 
-    fn check_constants(&mut self, look: &Look, found: &mut Findings) {
-        let before = self.constant.get_or_insert_with(|| look.constant.clone());
-        if *before != look.constant {
-            found.add(Rule::Inconsistent, format!("it was {before} and is {}", look.constant));
+    fn check_constants(&mut self, snapshot: &Snapshot, found: &mut Findings) {
+        let before = self.constant.get_or_insert_with(|| snapshot.constant.clone());
+        if *before != snapshot.constant {
+            found.add(Rule::Inconsistent, format!("the constant properties were {before} and are {}", snapshot.constant));
         }
-        if self.has_synced && !look.has_synced {
-            found.add(Rule::Inconsistent, "it had synced and has not any more");
+        if self.has_synced && !snapshot.has_synced {
+            found.add(Rule::Inconsistent, "has_synced was true and is false");
         }
-        self.has_synced = look.has_synced;
-        for count in look.counts.iter().filter(|count| count.said != count.listed) {
-            let Count { name, said, listed } = count;
-            found.add(Rule::Inconsistent, format!("{name}: {said} are said and {listed} are there"));
+        self.has_synced = snapshot.has_synced;
+        for count in snapshot.counts.iter().filter(|count| count.reported != count.listed) {
+            let Count { name, reported, listed } = count;
+            found.add(Rule::Inconsistent, format!("{name}: {reported} are reported and {listed} are listed"));
         }
     }
 }
@@ -237,22 +237,22 @@ impl Book {
 fn check_answers(calls: &[&Call], is_killed: bool, found: &mut Findings) {
     for call in calls {
         match &call.answer {
-            Answer::Refused(why) => found.add(Rule::Refused, format!("{:?}: {why}", call.what)),
-            Answer::Unknown if !is_killed => found.add(Rule::NoAnswer, format!("{:?}", call.what)),
+            Answer::Refused(why) => found.add(Rule::Refused, format!("{:?}: {why}", call.operation)),
+            Answer::Unknown if !is_killed => found.add(Rule::NoReply, format!("{:?}", call.operation)),
             _ => {}
         }
     }
 }
 
-/// For each key the calls that may have changed it. What has no answer may have gone on until `fence`.
+/// For each key the calls that may have changed it. A call without a reply may have taken effect until `fence`.
 fn touches(calls: &[&Call], fence: Us) -> HashMap<Key, Vec<Touch>> {
     let mut touches: HashMap<Key, Vec<Touch>> = HashMap::new();
     for (number, call) in calls.iter().enumerate().filter(|(_, call)| call.may_have_happened()) {
-        let What::Produce { changes, .. } = &call.what else { continue };
+        let Operation::Produce { changes, .. } = &call.operation else { continue };
         let is_sure = call.reply().is_some();
         let end = if is_sure { call.end } else { call.end.max(fence) };
         for change in changes {
-            let touch = Touch { call: number, start: call.start, end, last: change.act, is_sure };
+            let touch = Touch { call: number, start: call.start, end, last: change.effect, is_sure };
             let of_key = touches.entry(change.key.clone()).or_default();
             match of_key.last_mut().filter(|last| last.call == number) {
                 Some(last) => *last = touch,

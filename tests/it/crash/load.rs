@@ -1,4 +1,4 @@
-//! All clients at once, from one quiet moment to the next.
+//! The concurrent clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::worker::Worker;
 const PRODUCERS: u64 = 8;
 const WORKERS: u64 = 8;
 
-/// The clients. What they know outlives the server.
+/// The clients. They keep their state over restarts of the server.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct Clients {
     producers: Vec<Producer>,
     workers: Vec<Worker>,
 }
 
-impl Crew {
+impl Clients {
     pub(crate) fn new(clock: &Clock, rng: &mut fastrand::Rng, alarm: &Arc<Alarm>) -> Self {
         let values = Arc::new(AtomicU64::new(0));
         let mut client = || Client::new(clock.clone(), rng.u64(..), alarm.clone());
@@ -31,26 +31,25 @@ impl Crew {
         Self { producers, workers }
     }
 
-    /// Lets all clients work at the server until `end` has returned or the server is gone, then waits
-    /// for the calls that are under way.
-    pub(crate) fn work<T>(&mut self, address: SocketAddr, end: impl FnOnce() -> T) -> T {
+    /// Runs all clients until `end` has returned or the server has ended, then waits for the running calls.
+    pub(crate) fn run<T>(&mut self, address: SocketAddr, end: impl FnOnce() -> T) -> T {
         let stop = AtomicBool::new(false);
-        let goes_on = |client: &Client| !client.is_gone() && !stop.load(Ordering::Relaxed);
+        let continues = |client: &Client| !client.is_disconnected() && !stop.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
             for producer in &mut self.producers {
                 scope.spawn(move || {
-                    producer.client.turn_to(address);
-                    while goes_on(&producer.client) {
-                        producer.turn();
+                    producer.client.connect_to(address);
+                    while continues(&producer.client) {
+                        producer.step();
                     }
                 });
             }
             for worker in &mut self.workers {
                 scope.spawn(move || {
-                    worker.client.turn_to(address);
+                    worker.client.connect_to(address);
                     worker.resume();
-                    while goes_on(&worker.client) {
-                        worker.turn();
+                    while continues(&worker.client) {
+                        worker.step();
                     }
                 });
             }
@@ -62,7 +61,7 @@ impl Crew {
         })
     }
 
-    /// The calls since the last time.
+    /// The calls since the last call of this function.
     pub(crate) fn take_calls(&mut self) -> Vec<Call> {
         let producers = self.producers.iter_mut().map(|producer| &mut producer.client);
         let workers = self.workers.iter_mut().map(|worker| &mut worker.client);

@@ -1,5 +1,5 @@
-//! Producers: single calls, batches, mixed batches, whole lists. Every object carries a number that no
-//! other call ever sends, but for those that a Replace with `only_changed` sends again on purpose.
+//! Producers: single calls, batches, mixed batches and complete lists. Every object has a number of its own; only a Replace
+//! with `only_changed` sends some objects again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::history::{Act, Change, Key, Kind, What, object};
+use super::history::{Effect, Change, Key, Kind, Operation, object};
 use super::queues::{QUEUES, Spec};
-use super::wire::Message;
+use crate::harness::blocking::Message;
 
 /// Most objects in a batch.
 const BATCH: usize = 6;
 
-/// One producer.
+/// A producer.
 #[derive(Debug)]
 pub(crate) struct Producer {
     pub(crate) client: Client,
-    /// The last number that anybody has sent; shared by all producers.
+    /// The last number that was sent; shared by all producers.
     values: Arc<AtomicU64>,
-    /// What this producer has sent last for a key.
+    /// The number that this producer sent last for each key.
     last: HashMap<(&'static str, Key), u64>,
 }
 
-/// Where a call goes.
+/// The queue and the source of a call.
 #[derive(Clone, Copy)]
 struct Target {
     spec: &'static Spec,
@@ -48,8 +48,8 @@ impl Producer {
     }
 
     /// Makes one call.
-    pub(crate) fn turn(&mut self) {
-        // The last queue gets little, so that pops find nothing in it.
+    pub(crate) fn step(&mut self) {
+        // The last queue gets few objects, so that pops often find it empty.
         let busy = QUEUES.len() - usize::from(self.client.rng.u32(..10) > 0);
         let spec = &QUEUES[self.client.rng.usize(..busy)];
         let source = spec.sources[self.client.rng.usize(..spec.sources.len())];
@@ -62,7 +62,7 @@ impl Producer {
             90..98 => self.replace(target),
             _ => {
                 let message = Message::post(spec.path("/resync"), &json!({}));
-                self.client.call(spec.name, What::Resync, &message);
+                self.client.call(spec.name, Operation::Resync, &message);
             }
         }
     }
@@ -78,7 +78,7 @@ impl Producer {
         let delay = (self.client.rng.u32(..8) == 0).then(|| self.client.rng.u32(1..150));
         let delay = delay.map(|delay| format!("delay={delay}ms"));
         let message = self.objects_message(target.path(verb, delay.as_deref()), &objects);
-        self.client.call(target.spec.name, What::Produce { changes, is_replace: false }, &message);
+        self.client.call(target.spec.name, Operation::Produce { changes, is_replace: false }, &message);
     }
 
     /// A Delete by key, or of one or more objects.
@@ -88,21 +88,21 @@ impl Producer {
             let key = self.some_keys(target, 1).remove(0);
             let path = target.path("/delete", Some(&format!("key={key}")));
             let message = Message { body: String::new(), ..Message::post(path, &Value::Null) };
-            let changes = vec![Change { key, act: Act::Delete { value: None } }];
-            self.client.call(spec.name, What::Produce { changes, is_replace: false }, &message);
+            let changes = vec![Change { key, effect: Effect::Delete { value: None } }];
+            self.client.call(spec.name, Operation::Produce { changes, is_replace: false }, &message);
             return;
         }
         let keys = self.some_keys(target, 2);
         let changes: Vec<Change> = keys
             .into_iter()
-            .map(|key| Change { key, act: Act::Delete { value: Some(self.next_value()) } })
+            .map(|key| Change { key, effect: Effect::Delete { value: Some(self.next_value()) } })
             .collect();
         let objects: Vec<Value> = changes.iter().filter_map(object_of).collect();
         let message = self.objects_message(target.path("/delete", None), &objects);
-        self.client.call(spec.name, What::Produce { changes, is_replace: false }, &message);
+        self.client.call(spec.name, Operation::Produce { changes, is_replace: false }, &message);
     }
 
-    /// A mixed batch, in which keys may come more than once.
+    /// A mixed batch, in which a key may be repeated.
     fn deltas(&mut self, target: Target) {
         let Target { spec, source } = target;
         let count = 1 + self.client.rng.usize(..BATCH);
@@ -112,8 +112,8 @@ impl Producer {
             let (name, change) = match self.client.rng.u32(..10) {
                 0..4 => ("Added", self.new_object(spec, key, Kind::Added)),
                 4..7 => ("Updated", self.new_object(spec, key, Kind::Updated)),
-                7 => ("Deleted", Change { key, act: Act::Delete { value: Some(self.next_value()) } }),
-                _ => ("Deleted", Change { key, act: Act::Delete { value: None } }),
+                7 => ("Deleted", Change { key, effect: Effect::Delete { value: Some(self.next_value()) } }),
+                _ => ("Deleted", Change { key, effect: Effect::Delete { value: None } }),
             };
             let mut entry = json!({ "type": name, "key": &*change.key });
             if let Some(object) = object_of(&change) {
@@ -126,10 +126,10 @@ impl Producer {
             changes.push(change);
         }
         let message = Message::post(spec.path("/deltas"), &Value::Array(entries));
-        self.client.call(spec.name, What::Produce { changes, is_replace: false }, &message);
+        self.client.call(spec.name, Operation::Produce { changes, is_replace: false }, &message);
     }
 
-    /// The whole list of a source: some of its keys, in any order; the others are gone by it.
+    /// A complete list of a source: some of its keys in any order, which deletes the other keys.
     fn replace(&mut self, target: Target) {
         let Target { spec, source } = target;
         let mut keys = spec.keys(source);
@@ -142,23 +142,23 @@ impl Producer {
             let last = self.last.get(&(spec.name, key.clone())).copied();
             match last.filter(|_| only_changed && self.client.rng.bool()) {
                 Some(value) => {
-                    let act = Act::Put { kind: Kind::Replaced, value, may_be_unchanged: true };
-                    changes.push(Change { key, act });
+                    let effect = Effect::Put { kind: Kind::Replaced, value, may_be_unchanged: true };
+                    changes.push(Change { key, effect });
                 }
                 None => changes.push(self.new_object(spec, key, Kind::Replaced)),
             }
         }
         let objects: Vec<Value> = changes.iter().filter_map(object_of).collect();
-        changes.extend(gone.into_iter().map(|key| Change { key, act: Act::Delete { value: None } }));
+        changes.extend(gone.into_iter().map(|key| Change { key, effect: Effect::Delete { value: None } }));
         let query = format!("only_changed={only_changed}&count={listed}");
         let message = self.objects_message(target.path("/replace", Some(&query)), &objects);
-        self.client.call(spec.name, What::Produce { changes, is_replace: true }, &message);
+        self.client.call(spec.name, Operation::Produce { changes, is_replace: true }, &message);
     }
 
     fn new_object(&mut self, spec: &'static Spec, key: Key, kind: Kind) -> Change {
         let value = self.next_value();
         self.last.insert((spec.name, key.clone()), value);
-        Change { key, act: Act::Put { kind, value, may_be_unchanged: false } }
+        Change { key, effect: Effect::Put { kind, value, may_be_unchanged: false } }
     }
 
     fn next_value(&self) -> u64 {
@@ -172,7 +172,7 @@ impl Producer {
         self.client.rng.choose_multiple(keys, count)
     }
 
-    /// Objects as a list of JSON, or a line each.
+    /// Objects as a JSON array or as NDJSON.
     fn objects_message(&mut self, path: String, objects: &[Value]) -> Message {
         if self.client.rng.bool() {
             return Message::post(path, &Value::Array(objects.to_vec()));
@@ -182,10 +182,10 @@ impl Producer {
     }
 }
 
-/// The object that a change sends, if it sends one.
+/// The object of a change, if it has one.
 fn object_of(change: &Change) -> Option<Value> {
-    match change.act {
-        Act::Put { value, .. } | Act::Delete { value: Some(value) } => Some(object(&change.key, value)),
-        Act::Delete { value: None } => None,
+    match change.effect {
+        Effect::Put { value, .. } | Effect::Delete { value: Some(value) } => Some(object(&change.key, value)),
+        Effect::Delete { value: None } => None,
     }
 }

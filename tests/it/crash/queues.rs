@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::history::Key;
 
-/// How many deltas and bytes may wait for a key: so many that nothing is merged.
+/// Limits of the deltas and bytes that wait for a key, so high that no deltas are merged.
 const DELTAS: u64 = 1_000_000;
 const BYTES: u64 = 1 << 30;
 
@@ -14,15 +14,15 @@ pub(crate) struct Spec {
     pub(crate) name: &'static str,
     /// Whether it delivers only the newest delta.
     pub(crate) is_latest: bool,
-    /// Who produces. A key belongs to one of them for ever.
+    /// The sources. A key always belongs to the same source.
     pub(crate) sources: &'static [Option<&'static str>],
-    /// How many keys each source has: few, so that calls meet, and so few in all that a debug build
-    /// checks every invariant of a queue after every change.
+    /// Number of keys of each source: few, so that calls collide, and so few in all that a debug build checks every invariant
+    /// of a queue after every change.
     keys: usize,
     max_failures: u64,
 }
 
-/// All queues under load. The last has few keys and gets little, so that pops often find none.
+/// All queues under load. The last has few keys and gets few objects, so that pops often find it empty.
 pub(crate) const QUEUES: &[Spec] = &[
     Spec { name: "plain", is_latest: false, sources: &[None], keys: 24, max_failures: 0 },
     Spec { name: "latest", is_latest: true, sources: &[None], keys: 24, max_failures: 0 },
@@ -48,7 +48,7 @@ impl Spec {
         (0..self.keys).map(|number| format!("{prefix}-{number}").into()).collect()
     }
 
-    /// Its settings. Leases and waits are short, so that they end within the test.
+    /// The settings. Leases and waits are short, so that they end within the test.
     pub(crate) fn config(&self) -> Value {
         json!({
             "mode": if self.is_latest { "latest" } else { "delta" },

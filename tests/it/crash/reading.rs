@@ -1,25 +1,25 @@
-//! Answers of the service, read into the history's terms. What can't be read is told as text: the judge
-//! takes it for a refusal, which it does not accept.
+//! Parses replies into the types of the history. A reply that can't be parsed is an error text, which the judge treats like
+//! a refusal: a fault.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::history::{Delta, Item, Key, Kind, KnownValue, Lease, Outcome, Reply, Rv, Settled, What, object};
+use super::history::{Delta, Item, Key, Kind, KnownValue, Lease, Outcome, Reply, Rv, Settled, Operation, object};
 
-/// Reads the answer to a call.
-pub(crate) fn reply(what: &What, body: &Value) -> Result<Reply, String> {
+/// Parses the reply to a call.
+pub(crate) fn reply(operation: &Operation, body: &Value) -> Result<Reply, String> {
     let rv = body["resource_version"].as_u64().or_else(|| body["status"]["resource_version"].as_u64());
     let mut reply = Reply { rv, ..Reply::default() };
-    match what {
-        What::Produce { .. } | What::Resync if reply.rv.is_none() => return Err(wrong("no number", body)),
-        What::Pop { with_known, .. } => {
+    match operation {
+        Operation::Produce { .. } | Operation::Resync if reply.rv.is_none() => return Err(wrong("no number", body)),
+        Operation::Pop { with_known, .. } => {
             let items = list(body, "items")?;
             reply.leases = items.iter().map(|item| lease(item, *with_known)).collect::<Result<_, _>>()?;
-            reply.settled = settled(what, list(body, "settled")?)?;
+            reply.settled = settled(operation, list(body, "settled")?)?;
         }
-        What::Settle { .. } => reply.settled = settled(what, list(body, "settled")?)?,
-        What::Extend { .. } => {
+        Operation::Settle { .. } => reply.settled = settled(operation, list(body, "settled")?)?,
+        Operation::Extend { .. } => {
             reply.settled = list(body, "leases")?.iter().map(result).collect::<Result<_, _>>()?;
         }
         _ => {}
@@ -27,7 +27,7 @@ pub(crate) fn reply(what: &What, body: &Value) -> Result<Reply, String> {
     Ok(reply)
 }
 
-/// Reads the page of a list of items.
+/// Parses a page of a list of items.
 pub(crate) fn items(page: &Value) -> Result<BTreeMap<Key, Item>, String> {
     let read = |item: &Value| {
         let key = text(item, "key")?;
@@ -38,7 +38,7 @@ pub(crate) fn items(page: &Value) -> Result<BTreeMap<Key, Item>, String> {
     list(page, "items")?.iter().map(read).collect()
 }
 
-/// Reads the page of a list of known objects.
+/// Parses a page of a list of known objects.
 pub(crate) fn known(page: &Value) -> Result<BTreeMap<Key, (u64, Rv)>, String> {
     let read = |known: &Value| {
         let key = text(known, "key")?;
@@ -47,12 +47,12 @@ pub(crate) fn known(page: &Value) -> Result<BTreeMap<Key, (u64, Rv)>, String> {
     list(page, "items")?.iter().map(read).collect()
 }
 
-/// A member that is a list.
+/// A member that must be a list.
 pub(crate) fn list<'a>(document: &'a Value, name: &str) -> Result<&'a Vec<Value>, String> {
     document[name].as_array().ok_or_else(|| wrong(name, document))
 }
 
-/// A member that is a number.
+/// A member that must be a number.
 pub(crate) fn number(document: &Value, name: &str) -> Result<u64, String> {
     document[name].as_u64().ok_or_else(|| wrong(name, document))
 }
@@ -74,7 +74,7 @@ fn deltas(key: &str, deltas: &Value) -> Result<Vec<Delta>, String> {
     let read = |delta: &Value| {
         let kind = Kind::read(text(delta, "type")?).ok_or_else(|| wrong("type", delta))?;
         if delta["coalesced"].as_u64().is_some_and(|merged| merged > 0) {
-            return Err(wrong("the cap is far away, but coalesced", delta));
+            return Err(wrong("deltas were merged below the limit", delta));
         }
         let tombstone = delta["final_state_unknown"].as_bool().unwrap_or_default();
         let rv = number(delta, "resource_version")?;
@@ -83,18 +83,18 @@ fn deltas(key: &str, deltas: &Value) -> Result<Vec<Delta>, String> {
     deltas.as_array().ok_or_else(|| wrong("deltas", deltas))?.iter().map(read).collect()
 }
 
-/// The number inside an object that is exactly as it was sent; 0 for any other.
+/// The number in an object that equals the sent object; 0 for any other object.
 fn value_of(key: &str, sent: &Value) -> u64 {
     sent["v"].as_u64().filter(|value| object(key, *value) == *sent).unwrap_or_default()
 }
 
-/// Reads the results, which stand in the order of the settles and name them.
-fn settled(what: &What, results: &[Value]) -> Result<Vec<Settled>, String> {
-    let settles = what.settles();
+/// Parses the results of settles, which name the settles in order.
+fn settled(operation: &Operation, results: &[Value]) -> Result<Vec<Settled>, String> {
+    let settles = operation.settles();
     let names = |result: &Value| (result["lease"].clone(), result["as"].clone());
     let wanted = settles.iter().map(|settle| (settle.lease.clone().into(), settle.way.as_str().into()));
     if !results.iter().map(names).eq(wanted) {
-        return Err(format!("settled {settles:?} and was told {results:?}"));
+        return Err(format!("the results {results:?} do not fit {settles:?}"));
     }
     results.iter().map(result).collect()
 }
@@ -114,6 +114,6 @@ fn text<'a>(document: &'a Value, name: &str) -> Result<&'a str, String> {
     document[name].as_str().ok_or_else(|| wrong(name, document))
 }
 
-fn wrong(what: &str, document: &Value) -> String {
-    format!("{what} in {document}")
+fn wrong(part: &str, document: &Value) -> String {
+    format!("{part} in {document}")
 }

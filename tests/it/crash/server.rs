@@ -1,4 +1,4 @@
-//! The real binary in a process of its own, which is killed without a warning.
+//! The real binary in a process of its own, which tests kill.
 
 use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader};
@@ -12,24 +12,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::wire::{Connection, Message};
+use crate::harness::blocking::{Connection, Message};
 
 /// Longest time that a server may take until it listens.
 const START: Duration = Duration::from_mins(1);
-/// How many times a server is asked whether it is ready.
-const LOOKS: usize = 100_000;
-/// How many of the last lines of the log are kept, to be shown when something is wrong.
+/// Number of calls of `/readyz` before the start has failed.
+const CALLS_MAX: usize = 100_000;
+/// Number of log lines that are kept for the message of a failure.
 const LINES: usize = 40;
 
-/// Where a server keeps what it is told.
+/// The store of a server.
 #[derive(Debug)]
 pub(crate) enum Store {
-    /// Nowhere: a kill loses all of it.
+    /// None: a kill loses everything.
     Memory,
-    /// In this folder, which goes with it unless the test fails.
+    /// A folder that is removed at the end, unless the test fails.
     Folder(PathBuf),
-    /// In this folder, which somebody else looks after.
-    Elsewhere(PathBuf),
+    /// A folder that this value does not remove.
+    Borrowed(PathBuf),
 }
 
 impl Store {
@@ -38,7 +38,7 @@ impl Store {
         let name = format!("crash-{test}-{}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("the folder is ours");
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("the folder belongs to this user");
         Self::Folder(folder)
     }
 }
@@ -50,29 +50,29 @@ impl Drop for Store {
             Self::Folder(folder) => {
                 let _ = std::fs::remove_dir_all(folder);
             }
-            Self::Memory | Self::Elsewhere(_) => {}
+            Self::Memory | Self::Borrowed(_) => {}
         }
     }
 }
 
-/// How a server ends.
+/// The way to end a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
-    /// As by a failing machine.
+    /// With SIGKILL.
     Kill,
-    /// It is told to stop, which lets it write a last checkpoint; it is killed if that takes longer.
+    /// With SIGTERM, after which the server writes a last checkpoint; with SIGKILL if that takes longer.
     Stop { patience: Duration },
 }
 
-/// A server that runs until it is killed, or dropped, which is the same.
+/// A running server. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Spawned {
     process: Child,
     log: Arc<Mutex<Vec<String>>>,
     reader: Option<JoinHandle<()>>,
-    /// Tells where it listens; closed when its log has ended, which it does with the process.
-    heard: mpsc::Receiver<SocketAddr>,
-    /// Where it listens.
+    /// Receives the address of the API. Closed at the end of the log, which is the end of the process.
+    listening: mpsc::Receiver<SocketAddr>,
+    /// The address of the API.
     pub(crate) api: SocketAddr,
 }
 
@@ -82,18 +82,18 @@ impl Spawned {
         Self::start_with(store, |_| {})
     }
 
-    /// The same, with a command that `adapt` has changed.
+    /// As [`start`](Self::start), with a command that `adapt` changes.
     pub(crate) fn start_with(store: &Store, adapt: impl FnOnce(&mut Command)) -> Self {
         Self::start_as(store, Command::new(env!("CARGO_BIN_EXE_deltaq")), adapt)
     }
 
-    /// The same, with a command that runs the binary in its own way.
+    /// As [`start_with`](Self::start_with), with a command that runs the binary.
     pub(crate) fn start_as(store: &Store, command: Command, adapt: impl FnOnce(&mut Command)) -> Self {
         let server = Self::launch(store, command, adapt);
         server.unwrap_or_else(|server| panic!("the server does not listen:\n{}", server.last_words()))
     }
 
-    /// The same; none if the server ends before it is ready.
+    /// As [`start_as`](Self::start_as); `None` if the server ends before it is ready.
     pub(crate) fn try_start(
         store: &Store,
         command: Command,
@@ -106,49 +106,49 @@ impl Spawned {
         command.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]);
         match store {
             Store::Memory => command.arg("--in-memory"),
-            Store::Folder(folder) | Store::Elsewhere(folder) => command.arg("--data-dir").arg(folder),
+            Store::Folder(folder) | Store::Borrowed(folder) => command.arg("--data-dir").arg(folder),
         };
         adapt(&mut command);
         let command = command.env_remove("RUST_LOG").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("the binary runs");
         let stderr = process.stderr.take().expect("a pipe");
         let log = Arc::new(Mutex::new(Vec::new()));
-        let (listening, heard) = mpsc::sync_channel(1);
+        let (on_listening, listening) = mpsc::sync_channel(1);
         let lines = log.clone();
-        let reader = std::thread::spawn(move || follow(stderr, &lines, &listening));
+        let reader = std::thread::spawn(move || follow(stderr, &lines, &on_listening));
         let api = SocketAddr::from(([127, 0, 0, 1], 0));
-        // From here on a panic drops the server, which ends its process.
-        let mut server = Self { process, log, reader: Some(reader), heard, api };
-        let Ok(api) = server.heard.recv_timeout(START) else {
+        // From here on a panic drops the server, which kills its process.
+        let mut server = Self { process, log, reader: Some(reader), listening, api };
+        let Ok(api) = server.listening.recv_timeout(START) else {
             let _ = server.process.kill();
             server.reap();
             return Err(server);
         };
         server.api = api;
-        if server.is_ready_in_the_end() { Ok(server) } else { Err(server) }
+        if server.becomes_ready() { Ok(server) } else { Err(server) }
     }
 
-    /// Tells the process to stop and waits for its end; whether something else ended it.
-    pub(crate) fn ends_otherwise_than_told(mut self) -> bool {
+    /// Sends SIGTERM and waits for the end of the process. Returns whether the process failed.
+    pub(crate) fn stop_fails(mut self) -> bool {
         let id = self.process.id().to_string();
-        let _told = Command::new("kill").args(["-TERM", &id]).status();
-        let status = self.process.wait().expect("the process is ours");
+        let _sent = Command::new("kill").args(["-TERM", &id]).status();
+        let status = self.process.wait().expect("a child process");
         self.reap();
         !status.success()
     }
 
-    /// Ends the process and waits until nothing of it is left. Returns its last words.
+    /// Ends the process and waits for its end. Returns the last lines of its log.
     pub(crate) fn end(mut self, end: End) -> String {
-        let ended = self.process.try_wait().expect("the process is ours");
+        let ended = self.process.try_wait().expect("a child process");
         assert!(ended.is_none(), "the server has ended by itself: {ended:?}\n{}", self.last_words());
         if let End::Stop { patience } = end {
             let id = self.process.id().to_string();
-            let told = Command::new("kill").args(["-TERM", &id]).status().expect("there is a kill command");
-            assert!(told.success(), "the server can't be told to stop");
-            // Nothing is said any more; the channel closes when the process ends.
-            let _ended = self.heard.recv_timeout(patience);
+            let sent = Command::new("kill").args(["-TERM", &id]).status().expect("there is a kill command");
+            assert!(sent.success(), "the signal can't be sent");
+            // The channel closes when the process ends.
+            let _ended = self.listening.recv_timeout(patience);
         }
-        let status = self.process.try_wait().expect("the process is ours");
+        let status = self.process.try_wait().expect("a child process");
         assert!(status.is_none_or(|status| status.success()), "{status:?}\n{}", self.last_words());
         let _ = self.process.kill();
         self.reap();
@@ -160,10 +160,10 @@ impl Spawned {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).concat()
     }
 
-    /// Waits until it is ready; whether it lives to be.
-    fn is_ready_in_the_end(&self) -> bool {
+    /// Waits until the server is ready. Returns false if it ends before.
+    fn becomes_ready(&self) -> bool {
         let ready = Message::get("/readyz".to_owned());
-        for _ in 0..LOOKS {
+        for _ in 0..CALLS_MAX {
             let answer = Connection::open(self.api).and_then(|mut connection| connection.call(&ready));
             match answer.map(|answer| answer.status()) {
                 Ok(Some(200)) => return true,
@@ -190,14 +190,14 @@ impl Drop for Spawned {
     }
 }
 
-/// Reads the log to its end, so that the server can go on writing it, and tells where it listens.
+/// Reads the log to its end, so that the server can continue to write it, and sends the address of the API.
 fn follow(stderr: ChildStderr, lines: &Mutex<Vec<String>>, listening: &mpsc::SyncSender<SocketAddr>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = String::new();
     while stderr.read_line(&mut line).is_ok_and(|read| read > 0) {
-        let said: Value = serde_json::from_str(&line).unwrap_or_default();
-        if said["message"] == "listening"
-            && let Some(api) = said["api"].as_str().and_then(|api| api.parse().ok())
+        let parsed: Value = serde_json::from_str(&line).unwrap_or_default();
+        if parsed["message"] == "listening"
+            && let Some(api) = parsed["api"].as_str().and_then(|api| api.parse().ok())
         {
             let _ = listening.try_send(api);
         }

@@ -1,40 +1,40 @@
-//! Workers: pops with and without an id, every way to settle, leases left to expire, and, when nobody
-//! knows what became of a call, the repetitions that the API promises to be safe.
+//! Workers: pops with and without an id, all kinds of settles, leases that expire, and, after a call without a reply, the
+//! repetitions that the API promises to be safe.
 
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::history::{Answer, Settle, Settled, Us, Way, What};
+use super::history::{Answer, Settle, Settled, Us, SettleKind, Operation};
 use super::queues::{QUEUES, Spec};
-use super::wire::Message;
+use crate::harness::blocking::Message;
 
 /// Most keys in one pop.
 const POP: usize = 20;
-/// How long a lease lasts, in milliseconds, and how much longer some do: the least that there is, since a
-/// lease whose answer was lost keeps its key until it expires, and every restart renews it.
+/// Length of a lease, in milliseconds, and the additional length of some leases. It is the minimum, because a lease whose
+/// reply was lost holds its key until it expires, and every restart renews it.
 const LEASE_MS: u64 = 1_000;
 const LONGER_MS: u64 = 100;
-/// How many settled leases a worker remembers, to settle them again: far fewer than the service does.
+/// Number of settled leases that a worker remembers, to settle them again: far fewer than the service remembers.
 const REMEMBERED: usize = 30;
 
-/// One worker.
+/// A worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) client: Client,
     name: String,
     pops: u64,
-    held: Vec<Held>,
-    /// The last pop with an id, and whether its answer is missing.
+    leases: Vec<HeldLease>,
+    /// The last pop with an id, and whether it has no reply.
     last_pop: Option<(Pop, bool)>,
-    /// Settles whose answer is missing.
+    /// Settles without a reply.
     redo: Vec<(&'static Spec, Vec<Settle>)>,
     settled: VecDeque<(&'static Spec, Settle)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
+struct HeldLease {
     queue: &'static str,
     lease: String,
 }
@@ -51,12 +51,11 @@ struct Pop {
 
 impl Worker {
     pub(crate) fn new(client: Client, name: String) -> Self {
-        let (held, redo) = (Vec::new(), Vec::new());
-        Self { client, name, pops: 0, held, last_pop: None, redo, settled: VecDeque::new() }
+        let (leases, redo) = (Vec::new(), Vec::new());
+        Self { client, name, pops: 0, leases, last_pop: None, redo, settled: VecDeque::new() }
     }
 
-    /// What a worker does first when the server is back: finish what nobody knows of, and ask again
-    /// for what was answered before.
+    /// The first calls after a restart: repeats the calls without a reply, and some calls with a reply.
     pub(crate) fn resume(&mut self) {
         for (spec, settles) in std::mem::take(&mut self.redo) {
             self.settle(spec, settles);
@@ -71,14 +70,14 @@ impl Worker {
         }
     }
 
-    /// Settles what it holds of a queue and takes more.
-    pub(crate) fn turn(&mut self) {
+    /// Settles its leases of a queue and pops again.
+    pub(crate) fn step(&mut self) {
         let spec = &QUEUES[self.client.rng.usize(..QUEUES.len())];
         match self.client.rng.u32(..50) {
             0 => self.settle_again(),
             1 => {
                 let message = Message::post(spec.path("/parked/redrive"), &json!({}));
-                self.client.call(spec.name, What::Redrive, &message);
+                self.client.call(spec.name, Operation::Redrive, &message);
             }
             _ => {}
         }
@@ -86,29 +85,28 @@ impl Worker {
         if self.client.rng.bool() && !settles.is_empty() {
             self.settle(spec, std::mem::take(&mut settles));
         }
-        if !self.client.is_gone() {
+        if !self.client.is_disconnected() {
             let pop = self.new_pop(spec);
             self.pop(pop, settles);
         }
     }
 
-    /// How each lease of the queue ends; some are held on to, and some are forgotten, so that they
-    /// expire.
+    /// Chooses how each lease of the queue ends. Some leases are extended, and some are forgotten, so that they expire.
     fn decide(&mut self, spec: &'static Spec) -> Vec<Settle> {
         let (own, others) =
-            std::mem::take(&mut self.held).into_iter().partition(|held| held.queue == spec.name);
-        self.held = others;
-        let own: Vec<Held> = own;
+            std::mem::take(&mut self.leases).into_iter().partition(|held| held.queue == spec.name);
+        self.leases = others;
+        let own: Vec<HeldLease> = own;
         let mut settles = Vec::new();
         for held in own {
             let way = match self.client.rng.u32(..100) {
-                0..62 => Way::Ack,
-                62..78 => Way::Nack,
-                78..86 => Way::Release,
-                86..88 => Way::Reject,
+                0..62 => SettleKind::Ack,
+                62..78 => SettleKind::Nack,
+                78..86 => SettleKind::Release,
+                86..88 => SettleKind::Reject,
                 88..94 => {
                     self.extend(spec, &held);
-                    self.held.push(held);
+                    self.leases.push(held);
                     continue;
                 }
                 _ => continue,
@@ -140,14 +138,14 @@ impl Worker {
     fn pop(&mut self, pop: Pop, settles: Vec<Settle>) {
         let body = json!({ "settle": wire(&mut self.client, &settles) });
         let Pop { spec, path, id, since, length, with_known } = pop.clone();
-        let what = What::Pop { id, since, length, with_known, settles: settles.clone() };
-        let answer = self.client.call(spec.name, what, &Message::post(path, &body));
+        let operation = Operation::Pop { id, since, length, with_known, settles: settles.clone() };
+        let answer = self.client.call(spec.name, operation, &Message::post(path, &body));
         let is_unknown = !matches!(answer, Some(Answer::Ok(_)));
         if let Some(Answer::Ok(reply)) = &answer {
             for lease in &reply.leases {
-                let held = Held { queue: spec.name, lease: lease.id.clone() };
-                if !self.held.contains(&held) {
-                    self.held.push(held);
+                let held = HeldLease { queue: spec.name, lease: lease.id.clone() };
+                if !self.leases.contains(&held) {
+                    self.leases.push(held);
                 }
             }
         }
@@ -169,30 +167,30 @@ impl Worker {
             let body = json!({ "settle": wire(&mut self.client, &settles) });
             Message::post(spec.path("/settle"), &body)
         };
-        let what = What::Settle { settles: settles.clone() };
-        let answer = self.client.call(spec.name, what, &message);
+        let operation = Operation::Settle { settles: settles.clone() };
+        let answer = self.client.call(spec.name, operation, &message);
         self.note_settled(spec, settles, answer.as_ref());
     }
 
-    /// Settles a lease again that was settled before, in the same way or, as only a confused worker
-    /// would, in another. The service must remember.
+    /// Settles a settled lease again, in the same way or, like a faulty worker, in another. The service must remember the
+    /// first settle.
     fn settle_again(&mut self) {
         if self.settled.is_empty() {
             return;
         }
         let (spec, settle) = self.settled[self.client.rng.usize(..self.settled.len())].clone();
-        let way = if self.client.rng.u32(..4) > 0 { settle.way } else { Way::Release };
+        let way = if self.client.rng.u32(..4) > 0 { settle.way } else { SettleKind::Release };
         let settles = vec![Settle { way, ..settle }];
         let message =
             Message::post(spec.path("/settle"), &json!({ "settle": wire(&mut self.client, &settles) }));
-        self.client.call(spec.name, What::Settle { settles }, &message);
+        self.client.call(spec.name, Operation::Settle { settles }, &message);
     }
 
-    fn extend(&mut self, spec: &'static Spec, held: &Held) {
+    fn extend(&mut self, spec: &'static Spec, held: &HeldLease) {
         let length_ms = LEASE_MS + self.client.rng.u64(..2) * LONGER_MS;
         let body = json!({ "leases": [held.lease], "lease": format!("{length_ms}ms") });
-        let what = What::Extend { lease: held.lease.clone(), length: length_ms * 1_000 };
-        self.client.call(spec.name, what, &Message::post(spec.path("/extend"), &body));
+        let operation = Operation::Extend { lease: held.lease.clone(), length: length_ms * 1_000 };
+        self.client.call(spec.name, operation, &Message::post(spec.path("/extend"), &body));
     }
 
     fn note_settled(&mut self, spec: &'static Spec, settles: Vec<Settle>, answer: Option<&Answer>) {
@@ -212,13 +210,13 @@ impl Worker {
     }
 }
 
-/// Settles as a call carries them. Some nacks say how long to wait, and why.
+/// The settles of a request. Some nacks have a delay and an error.
 fn wire(client: &mut Client, settles: &[Settle]) -> Vec<Value> {
     let one = |settle: &Settle| {
         let mut call = json!({ "lease": settle.lease, "as": settle.way.as_str() });
-        if settle.way == Way::Nack && client.rng.bool() {
+        if settle.way == SettleKind::Nack && client.rng.bool() {
             call["delay"] = format!("{}ms", client.rng.u32(..100)).into();
-            call["error"] = "it did not work".into();
+            call["error"] = "failed".into();
         }
         call
     };

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::{Plan, add_in_the_end, call, expect_all, place, try_add};
 use crate::crash::server::{End, Spawned};
-use crate::crash::wire::Message;
+use crate::harness::blocking::Message;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Plan, QUEUE, call, keys, place};
 use crate::crash::server::{End, Spawned, Store};
-use crate::crash::wire::Message;
+use crate::harness::blocking::Message;
 
 /// Objects of the Replace.
 const LIST: usize = 300;
@@ -138,7 +138,7 @@ fn die_at(expected: &[Value], kind: &'static str, step: u64, again: Option<u64>)
     if let Some(server) = doomed(&store, &folder, plan(step)) {
         done = run(&server, &mut Known::default(), false).0;
         if done == expected.len() - 1 {
-            came = server.ends_otherwise_than_told();
+            came = server.stop_fails();
         }
     }
     if let Some(again) = again {

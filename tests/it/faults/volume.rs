@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{QUEUE, add_in_the_end, call, expect_all, try_add};
 use crate::crash::server::{End, Spawned, Store};
-use crate::crash::wire::Message;
+use crate::harness::blocking::Message;
 
 /// Bytes of an object, large enough to fill the disk soon.
 const OBJECT_BYTES: usize = 20_000;
@@ -56,7 +56,7 @@ impl Volume {
     }
 
     fn serve(&self) -> Spawned {
-        let store = Store::Elsewhere(self.folder.clone());
+        let store = Store::Borrowed(self.folder.clone());
         Spawned::start_as(&store, self.command(env!("CARGO_BIN_EXE_deltaq")), |_| {})
     }
 }

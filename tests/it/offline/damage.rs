@@ -272,11 +272,11 @@ async fn a_history_ends_with_an_error_where_it_is_damaged() {
             (status, serde_json::from_str::<Value>(&answer).expect("JSON"))
         };
         let (status, newer) = get("");
-        let told: Vec<_> = newer["items"].as_array().into_iter().flatten().collect();
-        let told: Vec<_> = told.iter().filter_map(|item| item["resource_version"].as_u64()).collect();
+        let listed: Vec<_> = newer["items"].as_array().into_iter().flatten().collect();
+        let listed: Vec<_> = listed.iter().filter_map(|item| item["resource_version"].as_u64()).collect();
         // An unreadable text makes its whole page of rows unreadable.
         if status == 200 {
-            assert_eq!(told, [12, 10, 8], "{text}");
+            assert_eq!(listed, [12, 10, 8], "{text}");
             let next = newer["continue"].as_str().expect("there is more");
             assert_eq!(get(&format!("?continue={next}")).0, 500, "{text}");
         } else {

@@ -41,7 +41,7 @@ async fn the_sql_of_the_documents_gives_what_they_say() {
     assert!(found.iter().all(|row| row[2].starts_with("20") && row[2].len() == 19), "{found:?}");
 
     let found = rows(&mut connection, history).await;
-    let told: Vec<[&str; 3]> = found.iter().map(|row| [&*row[1], &*row[2], &*row[3]]).collect();
+    let listed: Vec<[&str; 3]> = found.iter().map(|row| [&*row[1], &*row[2], &*row[3]]).collect();
     let expected = [
         ["appended", "Updated", ""],
         ["settled", "", "acked"],
@@ -49,7 +49,7 @@ async fn the_sql_of_the_documents_gives_what_they_say() {
         ["appended", "Added", ""],
     ];
     // A purge has removed the second delta.
-    assert_eq!(told.iter().filter(|row| row[0] != "removed").copied().collect::<Vec<_>>(), expected);
+    assert_eq!(listed.iter().filter(|row| row[0] != "removed").copied().collect::<Vec<_>>(), expected);
     let times: Vec<&String> = found.iter().map(|row| &row[0]).collect();
     assert!(times.is_sorted_by(|newer, older| newer >= older), "{times:?}");
     assert!(times.iter().all(|time| time.starts_with("20") && time.len() == 23), "{times:?}");
@@ -59,9 +59,9 @@ async fn the_sql_of_the_documents_gives_what_they_say() {
     );
 
     let found = rows(&mut connection, known).await;
-    let told: Vec<[&str; 3]> = found.iter().map(|row| [&*row[0], &*row[1], &*row[3]]).collect();
+    let listed: Vec<[&str; 3]> = found.iter().map(|row| [&*row[0], &*row[1], &*row[3]]).collect();
     assert_eq!(
-        told,
+        listed,
         [["sku-1", "erp", r#"{"key":"sku-1","price":10}"#], ["sku-2", "erp", r#"{"key":"sku-2","price":7}"#]]
     );
 

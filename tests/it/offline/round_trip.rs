@@ -131,24 +131,24 @@ async fn an_import_that_takes_longer_than_a_lease_does_not_end_it() {
     server.post("busy/add", r#"{"key":"a"}"#);
     server.post("busy/pop?lease=1s", "");
     server.stop();
-    let told = async || {
+    let events = async || {
         let mut connection = open(&store).await;
         let text = "SELECT event.value ->> 'type' FROM journal JOIN queues ON queues.id = journal.queue_id, \
                     json_each(events) AS event WHERE queues.name = 'busy' ORDER BY first_rv, event.id";
-        let told: Vec<String> = sqlx::query_scalar(text).fetch_all(&mut connection).await.expect("events");
+        let events: Vec<String> = sqlx::query_scalar(text).fetch_all(&mut connection).await.expect("events");
         connection.close().await.expect("a database");
-        told
+        events
     };
     let lines = ["{\"key\":\"a\",\"object\":{}}\n", "{\"key\":\"b\",\"object\":{}}\n"].map(str::to_owned);
     let words = "import --queue other --data-dir";
     let said = run_slowly(words, &[&store], lines.into(), Duration::from_millis(1_500)).printed();
     assert_eq!(said, "2 objects are in queue other\n");
     // The lease has its full length again, once.
-    assert_eq!(told().await, ["appended", "leased", "extended"]);
+    assert_eq!(events().await, ["appended", "leased", "extended"]);
     let words = "import --queue busy --data-dir";
     let said = run_slowly(words, &[&store], vec![LINES.to_owned()], Duration::from_millis(1_500)).failed();
     assert!(said.contains("the queue is not empty"), "{said}");
-    assert_eq!(told().await, ["appended", "leased", "extended", "extended"]);
+    assert_eq!(events().await, ["appended", "leased", "extended", "extended"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The dashboard: its queries, and what Grafana would make of its variables.
+//! The dashboard: its queries, with the variables replaced like in Grafana.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,9 +10,9 @@ use super::text;
 
 /// The width of a dashboard.
 const COLUMNS: u64 = 24;
-/// The oldest form of a dashboard that Grafana 11 takes without changing it.
+/// The oldest schema version that Grafana 11 loads without a change.
 const SCHEMA_MIN: u64 = 39;
-/// Beginnings of names of metrics.
+/// Prefixes of metric names.
 const METRICS: [&str; 6] = ["deltaq_", "workqueue_", "http_", "process_", "up", "ALERTS"];
 
 pub(super) struct Board {
@@ -34,8 +34,7 @@ impl Board {
         self.document["templating"]["list"].as_array().expect("variables")
     }
 
-    /// Each expression, and where it stands: those of the panels, and the metrics whose labels make the
-    /// values of the variables.
+    /// Each expression with its place: the expressions of the panels, and those of the variables, which list label values.
     pub(super) fn queries(&self) -> impl Iterator<Item = (String, String)> {
         let panels = self.panels().iter().flat_map(|panel| {
             let targets = panel["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -62,7 +61,7 @@ impl Board {
         let known =
             [("$__rate_interval", "5s"), ("$instance", instance), ("$job", "deltaq"), ("$queue", &queues)];
         let expr = known.iter().fold(expr.to_owned(), |expr, (name, value)| expr.replace(name, value));
-        assert!(!expr.contains('$'), "a variable that nothing sets: {expr}");
+        assert!(!expr.contains('$'), "an unknown variable: {expr}");
         expr
     }
 }
@@ -75,15 +74,15 @@ pub(super) fn selectors(expr: &str) -> Vec<String> {
     while let Some(begin) = rest.find(is_name) {
         let word = &rest[begin..];
         let end = word.find(|char: char| !is_name(char)).unwrap_or(word.len());
-        let (name, behind) = word.split_at(end);
-        rest = behind;
+        let (name, after) = word.split_at(end);
+        rest = after;
         let is_metric = METRICS
             .iter()
             .any(|start| if start.ends_with('_') { name.starts_with(start) } else { name == *start });
-        if behind.starts_with('{') {
-            let close = behind.find('}').expect("the braces are closed");
-            found.push(format!("{name}{}", &behind[..=close]));
-            rest = &behind[close + 1..];
+        if after.starts_with('{') {
+            let close = after.find('}').expect("the braces are closed");
+            found.push(format!("{name}{}", &after[..=close]));
+            rest = &after[close + 1..];
         } else {
             assert!(!is_metric, "{name} is selected without a job: {expr}");
         }
@@ -103,18 +102,18 @@ fn selectors_are_found_in_every_place() {
 fn the_dashboard_can_be_imported_and_read() {
     let board = Board::read();
     assert!(board.document["schemaVersion"].as_u64() >= Some(SCHEMA_MIN));
-    assert!(board.document["id"].is_null(), "an id is the database's that it is imported into");
+    assert!(board.document["id"].is_null(), "an id belongs to one Grafana database");
     let mut ids = BTreeSet::new();
     let mut taken = BTreeSet::new();
     for panel in board.panels() {
         let title = text(panel, "title");
         assert!(ids.insert(panel["id"].as_u64().expect("an id")), "{title}: its id is taken");
-        let at = |name: &str| panel["gridPos"][name].as_u64().expect("a place");
+        let at = |name: &str| panel["gridPos"][name].as_u64().expect("a position");
         assert!(at("x") + at("w") <= COLUMNS, "{title} does not fit");
         for (x, y) in
             (at("x")..at("x") + at("w")).flat_map(|x| (at("y")..at("y") + at("h")).map(move |y| (x, y)))
         {
-            assert!(taken.insert((x, y)), "{title} lies over another panel");
+            assert!(taken.insert((x, y)), "{title} overlaps another panel");
         }
         if panel["type"] == "row" {
             continue;

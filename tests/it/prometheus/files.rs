@@ -1,11 +1,11 @@
-//! The files of `config/prometheus`, and what is made of them for a test.
+//! The files of `config/prometheus`, and their variants for tests.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// How often servers are scraped and rules looked at, as 15 s are in life.
+/// Interval of scrapes and rule evaluations; it is 15 s in production.
 const INTERVAL: &str = "500ms";
 
 pub(super) fn folder() -> PathBuf {
@@ -16,7 +16,7 @@ fn rules() -> String {
     fs::read_to_string(folder().join("deltaq.rules.yml")).expect("the file is there")
 }
 
-/// An alert of the rules, as far as tests must know it without Prometheus.
+/// The parts of an alert rule that tests need without Prometheus.
 #[derive(Debug)]
 pub(super) struct Alert {
     pub(super) name: String,
@@ -42,7 +42,7 @@ pub(super) fn alerts() -> Vec<Alert> {
     alerts.collect()
 }
 
-/// The rules sixty times as fast: minutes are seconds.
+/// The rules with seconds in place of minutes.
 pub(super) fn fast_rules() -> String {
     faster(&rules())
 }
@@ -53,16 +53,16 @@ fn faster(rules: &str) -> String {
     while let Some(digit) = rest.find(|char: char| char.is_ascii_digit()) {
         let number = &rest[digit..];
         let end = number.find(|char: char| !char.is_ascii_digit()).unwrap_or(number.len());
-        let behind = &number[end..];
-        let is_span = behind.strip_prefix('m').is_some_and(|after| !after.starts_with(char::is_alphanumeric));
+        let after = &number[end..];
+        let is_span = after.strip_prefix('m').is_some_and(|next| !next.starts_with(char::is_alphanumeric));
         fast.push_str(&rest[..digit + end]);
         fast.push_str(if is_span { "s" } else { "" });
-        rest = if is_span { &behind[1..] } else { behind };
+        rest = if is_span { &after[1..] } else { after };
     }
     (fast + rest).replace("* 60", "* 1")
 }
 
-/// How Prometheus is to scrape these servers.
+/// A configuration that scrapes these servers.
 pub(super) fn configuration(targets: &[(&str, SocketAddr)]) -> String {
     let mut text = format!("global: {{scrape_interval: {INTERVAL}, evaluation_interval: {INTERVAL}}}\n");
     text.push_str("rule_files: [deltaq.rules.yml]\nscrape_configs:\n- job_name: deltaq\n  static_configs:\n");
@@ -80,7 +80,7 @@ fn the_rules_can_be_run_sixty_times_as_fast() {
     );
     let rules = rules();
     let fast = faster(&rules);
-    assert_eq!(faster(&fast), fast, "nothing is left in minutes");
+    assert_eq!(faster(&fast), fast, "no duration is in minutes");
     let code: Vec<&str> = rules.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let written = code.join("\n");
     for (begin, _) in written.match_indices('[') {

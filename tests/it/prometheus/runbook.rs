@@ -1,4 +1,4 @@
-//! Each alert has its section in docs/runbook.md, and each section its alert.
+//! Each alert has a section in docs/runbook.md, and each section an alert.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The servers that Prometheus watches: a healthy one with all kinds of work, and one for each trouble.
+//! The servers that Prometheus scrapes: a healthy one with all kinds of load, and one for each fault.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,11 +14,11 @@ use super::work::{self, Caller};
 use crate::crash::server::{Spawned, Store};
 use crate::faults::{self, Plan};
 
-/// The server with which all is well.
+/// The server without a fault.
 pub(super) const HEALTHY: &str = "healthy";
-/// The queue of those with a trouble.
+/// The queue of the faulty servers.
 const QUEUE: &str = "/v1/queues/q";
-/// What a disk says that fails.
+/// The error of a failing disk.
 const EIO: i32 = 5;
 /// More calls than a test makes.
 const ALL: u64 = 1_000_000_000;
@@ -27,13 +27,13 @@ pub(super) struct Scene {
     working: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     servers: Vec<(&'static str, Spawned)>,
-    /// While this file is there, the disk fails.
+    /// While this file exists, the disk fails.
     switch: PathBuf,
     _stores: [Store; 2],
 }
 
 impl Scene {
-    pub(super) fn stage() -> Self {
+    pub(super) fn start() -> Self {
         super::tools::require();
         let store = Store::folder("prometheus-healthy");
         let (failing, folder, switch) = faults::place("prometheus-stalled");
@@ -52,12 +52,12 @@ impl Scene {
         ];
         let (working, stop, stores) = (Vec::new(), Arc::default(), [store, failing]);
         let scene = Self { working, stop, servers, switch, _stores: stores };
-        scene.trouble();
+        scene.cause_faults();
         scene
     }
 
     /// Begins the work. Prometheus must watch by then, or it would miss what happens only once.
-    pub(super) fn work(&mut self) {
+    pub(super) fn start_load(&mut self) {
         for task in work::TASKS {
             self.run(HEALTHY, task);
         }
@@ -65,16 +65,16 @@ impl Scene {
             caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": number.to_string()}));
         });
         self.run("stalled", |caller, _| {
-            // What it answers is what the alert is about.
+            // The alert counts these replies.
             let _refused = caller.call("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
             let _unready = caller.call("GET", "/readyz", &Value::Null);
         });
-        // Prometheus has one of the places by now, and keeps it.
+        // Prometheus already has one of the connections, and keeps it.
         self.run("capped", |caller, _| caller.fill());
     }
 
-    /// One key that a worker keeps, one that a worker rejects, and a disk that fails after its first commit.
-    fn trouble(&self) {
+    /// Causes a key that a worker keeps, a key that a worker rejects, and a disk that fails after its first commit.
+    fn cause_faults(&self) {
         let mut leases = ["stuck", "parked"].map(|server| {
             let mut caller = Caller::new(self.address(server));
             caller.ok("POST", &format!("{QUEUE}/add"), &json!({"key": "a"}));
@@ -121,17 +121,17 @@ impl Scene {
         Caller::new(self.address(server)).text("/metrics")
     }
 
-    /// What the servers wrote to their logs last.
+    /// The last log lines of the servers.
     pub(super) fn last_words(&self) -> String {
         let words = self.servers.iter().map(|(name, server)| [*name, ":\n", &server.last_words()].concat());
         words.collect::<Vec<_>>().join("\n")
     }
 
-    /// Ends the work; none of it may have gone wrong.
+    /// Ends the load. A failed task fails the test.
     pub(super) fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.working.drain(..) {
-            task.join().expect("all calls are answered as they should be");
+            task.join().expect("all calls succeed");
         }
     }
 }

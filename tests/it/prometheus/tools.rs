@@ -1,8 +1,8 @@
-//! Prometheus and promtool as processes, and what they answer.
+//! Prometheus and promtool as processes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -13,22 +13,23 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::files;
+use crate::harness::blocking::{Connection, Message};
 
-/// Longest time for something that must come.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(50);
-/// Time between two looks.
-const LOOK: Duration = Duration::from_millis(100);
-/// How often a query is repeated that may need a little more work.
-pub(super) const LOOKS: usize = 30;
+/// Time between two attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Number of attempts of a query that may need a little more load.
+pub(super) const ATTEMPTS: usize = 30;
 
-/// A series at an instant.
+/// The value of a series.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) labels: Value,
     pub(super) value: f64,
 }
 
-/// Fails unless both programs are there.
+/// Fails unless both programs are installed.
 pub(super) fn require() {
     for program in ["prometheus", "promtool"] {
         let found =
@@ -41,29 +42,29 @@ pub(super) fn require() {
     }
 }
 
-/// Waits between two looks.
+/// Waits between two attempts.
 pub(super) fn pause() {
-    std::thread::sleep(LOOK);
+    std::thread::sleep(PAUSE);
 }
 
-/// Waits for `reached`.
-pub(super) fn until(what: &str, mut reached: impl FnMut() -> bool) {
+/// Waits until `is_reached`.
+pub(super) fn until(event: &str, mut is_reached: impl FnMut() -> bool) {
     let clock = Clock::system();
     let begun_us = clock.monotonic_us();
-    while !reached() {
-        assert!(clock.since(begun_us) < PATIENCE, "{what} does not come");
+    while !is_reached() {
+        assert!(clock.since(begun_us) < PATIENCE, "{event} does not happen");
         pause();
     }
 }
 
-/// Runs promtool, which must succeed; what it says.
+/// Runs promtool, which must succeed, and returns its output.
 pub(super) fn promtool(arguments: &[&str], input: &str) -> String {
-    let (success, said) = try_promtool(arguments, input);
-    assert!(success, "promtool {arguments:?}: {said}");
-    said
+    let (success, output) = try_promtool(arguments, input);
+    assert!(success, "promtool {arguments:?}: {output}");
+    output
 }
 
-/// Whether promtool succeeds, and what it says.
+/// Runs promtool. Returns whether it succeeds, and its output.
 pub(super) fn try_promtool(arguments: &[&str], input: &str) -> (bool, String) {
     let mut command = Command::new("promtool");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -72,10 +73,10 @@ pub(super) fn try_promtool(arguments: &[&str], input: &str) -> (bool, String) {
     let input = input.to_owned();
     let writing = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = process.wait_with_output().expect("promtool ends");
-    // It may have ended without reading all.
+    // promtool may end without reading its input.
     let _written = writing.join().expect("the input is written");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A Prometheus that runs until it is dropped.
@@ -87,7 +88,7 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// Watches these servers, by the rules of the project, sixty times as fast.
+    /// Scrapes these servers with the rules of the project, sixty times as fast.
     pub(super) fn start(targets: &[(&str, SocketAddr)]) -> Self {
         require();
         let folder =
@@ -105,33 +106,33 @@ impl Monitor {
             .spawn()
             .expect("prometheus runs");
         let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
-        let mut said = String::new();
+        let mut output = String::new();
         let address = loop {
-            let begin = said.len();
-            let read = log.read_line(&mut said).expect("a line of the log");
-            assert!(read > 0, "Prometheus ended before it listened:\n{said}");
-            let line = &said[begin..];
+            let begin = output.len();
+            let read = log.read_line(&mut output).expect("a line of the log");
+            assert!(read > 0, "Prometheus ended before it listened:\n{output}");
+            let line = &output[begin..];
             if line.contains("Listening on") {
                 let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
                 break address.and_then(|address| address.parse().ok()).expect("an address");
             }
         };
         let log = std::thread::spawn(move || {
-            let _ended = log.read_to_string(&mut said);
-            said
+            let _ended = log.read_to_string(&mut output);
+            output
         });
         let monitor = Self { process, log: Some(log), address, folder };
         until("Prometheus", || monitor.get("/-/ready").0 == 200);
         monitor
     }
 
-    /// What an expression is now. It must be one.
+    /// The present value of an expression, which must be valid.
     pub(super) fn query(&self, expr: &str) -> Vec<Sample> {
         let expr = utf8_percent_encode(expr, NON_ALPHANUMERIC);
-        let (status, answer) = self.get(&format!("/api/v1/query?query={expr}"));
-        assert_eq!((status, super::text(&answer, "status")), (200, "success"), "{answer}");
-        let data = &answer["data"];
-        assert_eq!(data["resultType"], "vector", "{answer}");
+        let (status, reply) = self.get(&format!("/api/v1/query?query={expr}"));
+        assert_eq!((status, super::text(&reply, "status")), (200, "success"), "{reply}");
+        let data = &reply["data"];
+        assert_eq!(data["resultType"], "vector", "{reply}");
         let samples = data["result"].as_array().expect("a list").iter().map(|sample| {
             let value = sample["value"][1].as_str().and_then(|value| value.parse().ok()).expect("a number");
             Sample { labels: sample["metric"].clone(), value }
@@ -139,28 +140,22 @@ impl Monitor {
         samples.collect()
     }
 
-    /// The one value of an expression; 0 if there is none yet.
+    /// The single value of an expression; 0 without a value.
     pub(super) fn number(&self, expr: &str) -> f64 {
         self.query(expr).first().map_or(0.0, |sample| sample.value)
     }
 
-    /// The alert rules as Prometheus has taken them.
+    /// The alert rules that Prometheus has loaded.
     pub(super) fn rules(&self) -> Vec<Value> {
-        let (_, mut answer) = self.get("/api/v1/rules");
-        let groups = answer["data"]["groups"].as_array_mut().expect("groups");
+        let (_, mut reply) = self.get("/api/v1/rules");
+        let groups = reply["data"]["groups"].as_array_mut().expect("groups");
         groups.iter_mut().flat_map(|group| group["rules"].as_array().expect("rules").clone()).collect()
     }
 
-    /// HTTP/1.0, so that the answer comes in one piece.
     fn get(&self, path: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(self.address).expect("Prometheus listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-        write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").expect("Prometheus reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        (status, serde_json::from_str(body).unwrap_or_default())
+        let mut connection = Connection::open(self.address).expect("Prometheus listens");
+        let reply = connection.call(&Message::get(path.to_owned())).expect("a reply");
+        (reply.status().expect("a status"), serde_json::from_slice(&reply.body).unwrap_or_default())
     }
 }
 

@@ -1,34 +1,34 @@
-//! All kinds of work on a server with which all is well: whatever is bad in it is seldom, or soon mended.
+//! All kinds of load on a healthy server. Failures in it are rare or soon repaired.
 
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::crash::wire::{Connection, Message};
+use crate::harness::blocking::{Connection, Message};
 
-/// The queues whose series a dashboard would show.
+/// The queues that the dashboard shows.
 pub(super) const QUEUES: [&str; 3] = ["mixed", "bulk", "asleep"];
-/// What is done over and over, each by a caller of its own.
+/// The tasks that are repeated, each by its own caller.
 pub(super) const TASKS: [fn(&mut Caller, usize); 3] = [mixed, bulk, poll];
 
-/// Bytes and number of large objects: together more than what makes a checkpoint due.
+/// Bytes and number of large objects: together enough for a checkpoint.
 const LARGE_BYTES: usize = 900_000;
 const LARGE_OBJECTS: usize = 90;
-/// Rounds between two of what is seldom.
-const SELDOM: usize = 20;
-/// Rounds until a lease of a second has ended, which take a tenth of a second at least.
+/// Rounds between two rare events.
+const RARE: usize = 20;
+/// Rounds until a lease of a second has expired. A round takes at least a tenth of a second.
 const EXPIRED: usize = 15;
 
-/// A kept connection, and what the tasks have to remember.
+/// A persistent connection, and the state of the tasks.
 pub(super) struct Caller {
     address: SocketAddr,
     connection: Connection,
-    /// Connections that take places.
+    /// Idle connections that count in the limit.
     idle: Vec<Connection>,
     settled: usize,
-    /// A lease that nobody settles in time.
+    /// A lease that is not settled in time.
     forgotten: Value,
-    /// What the next pop is to settle.
+    /// The settles of the next pop.
     settle: Value,
 }
 
@@ -38,7 +38,7 @@ impl Caller {
         Self { address, connection, idle: Vec::new(), settled: 0, forgotten: Value::Null, settle: json!({}) }
     }
 
-    /// Status and body of the answer. `body` is JSON; `Null` is no body.
+    /// Makes a call. Returns status and body of the reply. `body` is JSON; `Null` is no body.
     pub(super) fn call(&mut self, method: &'static str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let message = Message { method, path: path.to_owned(), content_type: None, body };
@@ -46,33 +46,33 @@ impl Caller {
         (answer.status().unwrap_or_default(), serde_json::from_slice(&answer.body).unwrap_or_default())
     }
 
-    /// The body of an answer that is no problem.
+    /// Makes a call that must succeed, and returns the body of the reply.
     pub(super) fn ok(&mut self, method: &'static str, path: &str, body: &Value) -> Value {
         let (status, answer) = self.call(method, path, body);
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
         answer
     }
 
-    /// Takes all connections that are left, and is turned away.
+    /// Opens connections until one is refused.
     pub(super) fn fill(&mut self) {
         loop {
             let mut connection = Connection::open(self.address).expect("the server listens");
-            let told = connection.call(&Message::get("/livez".to_owned())).expect("an answer");
-            if told.status() == Some(503) {
+            let reply = connection.call(&Message::get("/livez".to_owned())).expect("an answer");
+            if reply.status() == Some(503) {
                 return;
             }
             self.idle.push(connection);
         }
     }
 
-    /// Sends a request and does not wait for its answer.
-    fn leave(&self, head: &str) {
-        let mut leaving = Connection::open(self.address).expect("the server listens");
-        leaving.send(head.as_bytes()).expect("the server reads");
-        leaving.end();
+    /// Sends a request and disconnects before its reply.
+    fn disconnect(&self, head: &str) {
+        let mut connection = Connection::open(self.address).expect("the server listens");
+        connection.send(head.as_bytes()).expect("the server reads");
+        connection.end();
     }
 
-    /// A text.
+    /// The text of a reply.
     pub(super) fn text(&mut self, path: &str) -> String {
         let answer = self.connection.call(&Message::get(path.to_owned())).expect("an answer");
         String::from_utf8(answer.body).expect("UTF-8")
@@ -88,7 +88,7 @@ impl Caller {
     }
 }
 
-/// Produces and consumes in every way.
+/// Makes all kinds of produce and consume calls.
 fn mixed(caller: &mut Caller, round: usize) {
     if round == 0 {
         caller.ok("PUT", "/v1/queues/mixed", &json!({"max_deltas_per_key": 2}));
@@ -103,11 +103,11 @@ fn mixed(caller: &mut Caller, round: usize) {
         caller.post("mixed/update", &objects);
     }
     caller.post("mixed/add?delay=200ms", &json!({"key": format!("late-{}", round % 9)}));
-    caller.post("mixed/delete", &json!({"key": "nobody-has-it"}));
-    if round.is_multiple_of(SELDOM) {
-        seldom(caller, round);
+    caller.post("mixed/delete", &json!({"key": "unknown"}));
+    if round.is_multiple_of(RARE) {
+        rare_events(caller, round);
     }
-    if round % SELDOM == EXPIRED {
+    if round % RARE == EXPIRED {
         let lease = std::mem::take(&mut caller.forgotten);
         caller.refused("mixed/ack", &json!({"leases": [lease]}), 409);
     }
@@ -118,14 +118,14 @@ fn mixed(caller: &mut Caller, round: usize) {
     }
 }
 
-fn seldom(caller: &mut Caller, round: usize) {
+fn rare_events(caller: &mut Caller, round: usize) {
     let list: Value = (0..5).map(|key| json!({"key": format!("k{key}"), "round": round})).collect();
     for _ in 0..2 {
         caller.post("mixed/replace?source=erp&only_changed=true", &list);
     }
     caller.post("mixed/resync", &Value::Null);
     caller.ok("GET", "/readyz", &Value::Null);
-    caller.leave(
+    caller.disconnect(
         "POST /v1/queues/asleep/pop?wait=30s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
     );
     let (status, _) = caller.call("GET", "/nowhere", &Value::Null);
@@ -147,14 +147,14 @@ fn settle(caller: &mut Caller, lease: &Value) {
     };
     caller.post(&format!("mixed/{way}"), &json!({"leases": [lease]}));
     if way == "reject" {
-        let mended = if caller.settled % 80 == 17 { "redrive" } else { "discard" };
-        caller.post(&format!("mixed/parked/{mended}"), &json!({}));
+        let end = if caller.settled % 80 == 17 { "redrive" } else { "discard" };
+        caller.post(&format!("mixed/parked/{end}"), &json!({}));
     }
 }
 
 /// Sends large objects until a checkpoint is due, and small ones from then on.
 fn bulk(caller: &mut Caller, round: usize) {
-    // Ten in the time of one, so that the checkpoint is done before somebody asks for it.
+    // Ten per round, so that the checkpoint ends before the test waits for it.
     for number in round * 10..round * 10 + 10 {
         let bytes = if number < LARGE_OBJECTS { LARGE_BYTES } else { 10 };
         caller.post("bulk/update", &json!({"key": format!("k{}", number % 5), "text": "x".repeat(bytes)}));

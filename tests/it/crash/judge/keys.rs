@@ -1,20 +1,19 @@
-//! One key: what must be delivered, once and in order, until it is acknowledged.
+//! One key: the deltas that must be delivered, in order, until they are acknowledged.
 //!
-//! Leases and looks are seen in the order of their numbers. Each shows all deltas that the key has then,
-//! so what one shows and nobody acknowledges, the next must show again, with newer deltas behind. Two
-//! deletions side by side may become one, whichever; in a queue that keeps the newest delta alone, a
-//! newer one takes the place of all before.
+//! The judge reads leases and states in the order of their numbers. Each contains all deltas that the key has at that number.
+//! So deltas that are not acknowledged must be in the next one too, before newer deltas. Of two adjacent deletions either may
+//! remain. In a queue that keeps only the newest delta, a newer delta replaces all older deltas.
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::super::history::{Act, Call, Delta, Key, KnownValue, Look, Rv, Us, What};
-use super::leases::{Held, LeaseEnd, Leases};
+use super::super::history::{Effect, Call, Delta, Key, KnownValue, Snapshot, Rv, Us, Operation};
+use super::leases::{LeaseEnd, LeaseRecord, Leases};
 use super::numbers::{Bounds, Numbers};
 use super::states::Candidate;
 use super::{Findings, Rule, Touch};
 
-/// An expected known object: its value, and its version as far as the judge can tell. The version is the number of the ack,
-/// which no reply shows before the object is listed; the ack is newer than the acknowledged deltas.
+/// An expected known object: its value, and a bound of its version. The version is the number of the ack, which no reply has
+/// before the object is listed; the ack is newer than the acknowledged deltas.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     value: u64,
@@ -28,45 +27,45 @@ impl Expected {
     }
 }
 
-/// What is known of a key.
+/// The knowledge about a key.
 #[derive(Debug)]
-pub(super) struct KeyBook {
+pub(super) struct KeyRecord {
     pub(super) is_latest: bool,
-    /// What the key has, as far as it was shown and nobody has acknowledged it.
+    /// The unacknowledged deltas that were read.
     base: Vec<Delta>,
-    /// Up to this number, `base` is all that there is.
+    /// Up to this number, `base` is complete.
     horizon: Rv,
-    /// The last lease that was seen, until it is known how it has ended.
+    /// The last lease, until its end is known.
     holder: Option<String>,
-    /// Deliveries since the last acknowledgement, as the last lease told.
+    /// The number of deliveries since the last acknowledgement, from the last lease.
     attempt: u64,
-    /// Whether a worker has seen what `base` holds.
+    /// Whether `base` was leased.
     was_leased: bool,
-    /// What the known object may be.
+    /// The possible known objects.
     known: Vec<Option<Expected>>,
-    /// The newest delta that is known to be acknowledged.
+    /// The newest acknowledged delta.
     acked: Rv,
-    /// What was answered in this epoch and not shown yet.
-    owed: Vec<Owed>,
-    /// What was shown in this epoch.
-    met: HashSet<u64>,
-    /// All deltas that were shown in this epoch, the last one before it, and whether each is a deletion.
+    /// The writes of this epoch that have a reply and were not read yet.
+    pending: Vec<PendingWrite>,
+    /// The values that were read in this epoch.
+    seen_values: HashSet<u64>,
+    /// The deltas that were read in this epoch, and the last delta before it; each with whether it is a deletion.
     pub(super) seen: BTreeMap<Rv, bool>,
-    /// Until when deletions may have happened, in this epoch.
+    /// The ends of the deletions of this epoch.
     deletions: Vec<Us>,
-    /// Calls that may have left the key in its newest state.
+    /// The calls that may have left the key in its newest state.
     pub(super) candidates: Vec<Candidate>,
 }
 
-/// An object that was answered with 2xx.
+/// An object of a call with a 2xx reply.
 #[derive(Debug)]
-struct Owed {
+struct PendingWrite {
     value: u64,
     bounds: Bounds,
     start: Us,
 }
 
-impl KeyBook {
+impl KeyRecord {
     pub(super) fn new(is_latest: bool) -> Self {
         Self {
             is_latest,
@@ -77,27 +76,27 @@ impl KeyBook {
             was_leased: false,
             known: vec![None],
             acked: 0,
-            owed: Vec::new(),
-            met: HashSet::new(),
+            pending: Vec::new(),
+            seen_values: HashSet::new(),
             seen: BTreeMap::new(),
             deletions: Vec::new(),
             candidates: vec![Candidate::settled(None, 0)],
         }
     }
 
-    /// Begins an epoch: notes what the calls that touch the key owe it.
+    /// Begins an epoch: records the writes of the calls that touch the key.
     pub(super) fn begin(&mut self, name: &Key, touches: &[Touch], calls: &[&Call], numbers: &Numbers) {
         for touch in touches {
-            let What::Produce { changes, is_replace } = &calls[touch.call].what else { continue };
+            let Operation::Produce { changes, is_replace } = &calls[touch.call].operation else { continue };
             let own = changes.iter().filter(|change| change.key == *name);
             let bounds = numbers.bounds(touch.call).filter(|_| touch.is_sure);
-            // A Replace leaves a key alone that somebody else has said something of meanwhile.
+            // A Replace skips a key that another call produces meanwhile.
             let is_skipped = *is_replace && touches.iter().any(|other| other.overlaps(touch));
             for change in own {
-                match (change.act, bounds) {
-                    (Act::Delete { .. }, _) => self.deletions.push(touch.end),
-                    (Act::Put { value, may_be_unchanged: false, .. }, Some(bounds)) if !is_skipped => {
-                        self.owed.push(Owed { value, bounds, start: touch.start });
+                match (change.effect, bounds) {
+                    (Effect::Delete { .. }, _) => self.deletions.push(touch.end),
+                    (Effect::Put { value, may_be_unchanged: false, .. }, Some(bounds)) if !is_skipped => {
+                        self.pending.push(PendingWrite { value, bounds, start: touch.start });
                     }
                     _ => {}
                 }
@@ -105,11 +104,11 @@ impl KeyBook {
         }
     }
 
-    /// Sees a lease that was answered.
-    pub(super) fn see_lease(&mut self, id: &str, leases: &Leases, found: &mut Findings) {
+    /// Reads a lease of a reply.
+    pub(super) fn read_lease(&mut self, id: &str, leases: &Leases, found: &mut Findings) {
         let Some(held) = leases.get(id) else { return };
         if held.token < self.horizon {
-            self.see_late_lease(id, held, found);
+            self.read_late_lease(id, held, found);
             return;
         }
         let shown = &held.deltas;
@@ -118,8 +117,8 @@ impl KeyBook {
             found.add(Rule::LostLease, format!("attempt {} after {}", held.attempt, self.attempt));
         }
         let at = held.token - 1;
-        self.see(at, shown, found);
-        self.check_owed(at, shown, found);
+        self.read_deltas(at, shown, found);
+        self.check_pending(at, shown, found);
         if let Some(KnownValue(known)) = held.known
             && !self.known.iter().any(|expected| expected.map(|expected| expected.value) == known)
         {
@@ -129,20 +128,20 @@ impl KeyBook {
         self.horizon = held.token;
     }
 
-    /// Sees the key in the lists.
-    pub(super) fn see_look(&mut self, name: &Key, look: &Look, leases: &Leases, found: &mut Findings) {
-        let item = look.items.get(name);
+    /// Reads the key in the state of the queue.
+    pub(super) fn read_snapshot(&mut self, name: &Key, snapshot: &Snapshot, leases: &Leases, found: &mut Findings) {
+        let item = snapshot.items.get(name);
         let shown = item.map_or(&[][..], |item| &item.deltas);
         let token = self.holder.as_ref().and_then(|id| leases.get(id)).map(|held| held.token);
-        let still_leased = token.is_some() && token == item.and_then(|item| item.token);
-        self.settle_holder(leases, shown, still_leased);
-        self.see(look.rv, shown, found);
-        // Whatever was answered is due, even if the numbers have gone back.
-        self.check_owed(Rv::MAX, shown, found);
-        if !still_leased {
+        let is_still_leased = token.is_some() && token == item.and_then(|item| item.token);
+        self.settle_holder(leases, shown, is_still_leased);
+        self.read_deltas(snapshot.rv, shown, found);
+        // Every write with a reply is due, even if the numbers have decreased.
+        self.check_pending(Rv::MAX, shown, found);
+        if !is_still_leased {
             self.holder = None;
         }
-        let known = look.known.get(name).copied();
+        let known = snapshot.known.get(name).copied();
         let fits = |expected: &Option<Expected>| match (expected, known) {
             (Some(expected), Some((value, rv))) => expected.fits(value, rv),
             (expected, known) => expected.is_none() && known.is_none(),
@@ -151,53 +150,53 @@ impl KeyBook {
             found.add(Rule::WrongKnown, format!("known is {known:?}, not {:?}", self.known));
         }
         self.known = vec![known.map(|(value, rv)| Expected { value, rv, is_exact: true })];
-        self.horizon = look.rv;
+        self.horizon = snapshot.rv;
     }
 
-    /// The state that the newest delta says, else the known object.
+    /// The state after the newest delta; without a delta, the known object.
     pub(super) fn newest_state(&self) -> Option<u64> {
         let known = || self.known.first().copied().flatten().map(|expected| expected.value);
         self.base.last().map_or_else(known, Delta::state)
     }
 
-    /// Ends the epoch, after which nothing of it is under way.
+    /// Ends the epoch. No call of it is still running.
     pub(super) fn end(&mut self) {
         let last = self.seen.pop_last();
         self.seen.clear();
         self.seen.extend(last);
-        self.met.clear();
+        self.seen_values.clear();
         self.deletions.clear();
-        self.owed.clear();
+        self.pending.clear();
     }
 
-    /// A lease whose answer was lost, and which a repeated pop has returned after the key was looked at:
-    /// it must hold what was seen of it then.
-    fn see_late_lease(&mut self, id: &str, held: &Held, found: &mut Findings) {
+    /// Reads a lease whose first reply was lost, and which a repeated pop has returned after the state was read. It must have
+    /// the deltas of that state.
+    fn read_late_lease(&mut self, id: &str, held: &LeaseRecord, found: &mut Findings) {
         let before: Vec<Delta> = self.base.iter().filter(|delta| delta.rv < held.token).cloned().collect();
         if before != held.deltas {
-            found.add(Rule::LostDelta, format!("{id} has {:?}, the list showed {before:?}", held.deltas));
+            found.add(Rule::LostDelta, format!("{id} has {:?}, the list had {before:?}", held.deltas));
         }
         self.take_over(id, held);
     }
 
-    fn take_over(&mut self, id: &str, held: &Held) {
+    fn take_over(&mut self, id: &str, held: &LeaseRecord) {
         self.holder = Some(id.to_owned());
         self.attempt = held.attempt;
         self.was_leased = true;
     }
 
-    /// Finds out how the last lease has ended; `shown` is what the key has now. Tells whether its
-    /// deltas have surely come back.
-    fn settle_holder(&mut self, leases: &Leases, shown: &[Delta], still_leased: bool) -> bool {
+    /// Finds out how the last lease has ended; `shown` is what the key has now. Returns whether its deltas must have been
+    /// returned.
+    fn settle_holder(&mut self, leases: &Leases, shown: &[Delta], is_still_leased: bool) -> bool {
         let Some(held) = self.holder.as_ref().and_then(|id| leases.get(id)) else { return false };
         let end_of = self.holder.as_ref().map_or(LeaseEnd::Kept, |id| leases.end_of(id));
-        let came_back = shown.iter().any(|delta| held.deltas.iter().any(|other| other.rv == delta.rv));
+        let are_returned = shown.iter().any(|delta| held.deltas.iter().any(|other| other.rv == delta.rv));
         match end_of {
             LeaseEnd::Kept => return true,
-            LeaseEnd::Doubtful if still_leased => return false,
-            LeaseEnd::Doubtful if came_back => return false,
+            LeaseEnd::Doubtful if is_still_leased => return false,
+            LeaseEnd::Doubtful if are_returned => return false,
             LeaseEnd::Doubtful if self.may_hide(held, shown) => {
-                // It can't be told, and does not matter but for the known object.
+                // Whether the ack took effect is unknown, and matters only for the known object.
                 self.known.push(acknowledged(held));
                 self.was_leased = false;
             }
@@ -213,8 +212,8 @@ impl KeyBook {
         false
     }
 
-    /// Whether the deltas of a lease may have come back and be hidden by newer ones.
-    fn may_hide(&self, held: &Held, shown: &[Delta]) -> bool {
+    /// Whether the deltas of a lease may have been returned and then replaced by newer deltas.
+    fn may_hide(&self, held: &LeaseRecord, shown: &[Delta]) -> bool {
         let only_deleted = held.deltas.iter().all(Delta::is_deleted);
         match shown.first() {
             Some(first) => self.is_latest || (only_deleted && first.is_deleted()),
@@ -222,13 +221,13 @@ impl KeyBook {
         }
     }
 
-    /// Sees all deltas that the key has at `at`.
-    fn see(&mut self, at: Rv, shown: &[Delta], found: &mut Findings) {
+    /// Reads all deltas that the key has at `at`.
+    fn read_deltas(&mut self, at: Rv, shown: &[Delta], found: &mut Findings) {
         if !shown.is_sorted_by(|one, two| one.rv < two.rv) || shown.last().is_some_and(|last| last.rv > at) {
-            found.add(Rule::Order, format!("as of {at} there is {shown:?}"));
+            found.add(Rule::Order, format!("at {at} the deltas are {shown:?}"));
         }
         for delta in shown {
-            self.met.insert(delta.value);
+            self.seen_values.insert(delta.value);
             self.seen.insert(delta.rv, delta.is_deleted());
         }
         let is_new = if self.is_latest {
@@ -240,12 +239,12 @@ impl KeyBook {
         for delta in is_new.into_iter().filter(|delta| delta.rv <= self.horizon) {
             let rule = if delta.rv <= self.acked { Rule::LostAck } else { Rule::Order };
             let (acked, horizon) = (self.acked, self.horizon);
-            found.add(rule, format!("{delta:?} comes though {acked} is acked and {horizon} was seen"));
+            found.add(rule, format!("{delta:?} is new although {acked} is acked and {horizon} was read"));
         }
         self.base = shown.to_vec();
     }
 
-    /// Checks that everything in `base` is shown first. Returns what is shown behind it.
+    /// Checks that `shown` begins with `base`. Returns the deltas after it.
     fn check_all<'a>(&self, shown: &'a [Delta], found: &mut Findings) -> Vec<&'a Delta> {
         let mut rest = runs(shown);
         rest.reverse();
@@ -264,7 +263,7 @@ impl KeyBook {
         rest.into_iter().rev().flatten().collect()
     }
 
-    /// The same where the newest delta takes the place of all others.
+    /// Like [`check_all`](Self::check_all), in a queue that keeps only the newest delta.
     fn check_newest(&self, shown: &[Delta], found: &mut Findings) {
         let Some(old) = self.base.last() else { return };
         let is_there = match shown.last() {
@@ -276,35 +275,34 @@ impl KeyBook {
         }
     }
 
-    /// In a queue that keeps the newest delta alone: whether a deletion after `start` explains what is
-    /// shown. It drops a key that no worker has seen; and if a worker gives an older deletion back, that
-    /// one stays of the two.
+    /// In a queue that keeps only the newest delta: whether a deletion after `start` explains `shown`. A deletion drops a key
+    /// that was never leased; and of a returned older deletion and a newer one, the older stays.
     fn is_gone(&self, shown: &[Delta], start: Us) -> bool {
         shown.last().is_none_or(Delta::is_deleted) && self.deletions.iter().any(|until| *until > start)
     }
 
-    /// Checks that what was answered is there by now.
-    fn check_owed(&mut self, at: Rv, shown: &[Delta], found: &mut Findings) {
-        let due: Vec<Owed> = self.owed.extract_if(.., |owed| owed.bounds.until <= at).collect();
-        for owed in due {
-            let is_met = self.met.contains(&owed.value);
+    /// Checks that every write that is due was read.
+    fn check_pending(&mut self, at: Rv, shown: &[Delta], found: &mut Findings) {
+        let due: Vec<PendingWrite> = self.pending.extract_if(.., |pending| pending.bounds.until <= at).collect();
+        for pending in due {
+            let is_met = self.seen_values.contains(&pending.value);
             let newest = shown.last().map_or(0, |newest| newest.rv).max(self.acked);
-            let is_past = newest > owed.bounds.after || self.is_gone(shown, owed.start);
+            let is_past = newest > pending.bounds.after || self.is_gone(shown, pending.start);
             let is_past = self.is_latest && is_past;
             if !is_met && !is_past {
-                found.add(Rule::LostWrite, format!("{owed:?} is missing in {shown:?} as of {at}"));
+                found.add(Rule::LostWrite, format!("{pending:?} is missing in {shown:?} at {at}"));
             }
         }
     }
 }
 
-/// What is known once the deltas of a lease are acknowledged.
-fn acknowledged(held: &Held) -> Option<Expected> {
+/// The known object after the deltas of a lease are acknowledged.
+fn acknowledged(held: &LeaseRecord) -> Option<Expected> {
     let newest = held.deltas.last()?;
     newest.state().map(|value| Expected { value, rv: newest.rv, is_exact: false })
 }
 
-/// Cuts deltas apart, but for deletions that stand side by side.
+/// Splits deltas into single deltas and runs of adjacent deletions.
 fn runs(deltas: &[Delta]) -> Vec<&[Delta]> {
     deltas.chunk_by(|one, two| one.is_deleted() && two.is_deleted()).collect()
 }

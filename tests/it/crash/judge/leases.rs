@@ -1,50 +1,49 @@
-//! Leases: who may have held a key when, and how each has ended.
+//! Leases: which lease may have held a key at which time, and how each lease has ended.
 //!
-//! A lease that nobody has answered with can't be settled by anybody, so it ends by itself and changes
-//! nothing. Of the others one worker knows, who makes one call after the other: what it did to a lease
-//! has an order.
+//! No worker can settle a lease that was in no reply, so such a lease expires and changes nothing. Every other lease has one
+//! worker, whose calls do not overlap, so the calls on a lease have an order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::history::{
-    Answer, Call, Crash, Delta, Key, KnownValue, Lease, Look, Outcome, Rv, Settled, Us, Way, What,
+    Answer, Call, Crash, Delta, Key, KnownValue, Lease, Snapshot, Outcome, Rv, Settled, Us, SettleKind, Operation,
 };
 use super::numbers::Numbers;
 use super::{Findings, Rule};
 
-/// All leases that were answered with.
+/// All leases of all replies.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    held: HashMap<String, Held>,
+    records: HashMap<String, LeaseRecord>,
     /// By key and token.
     by_key: BTreeMap<Key, BTreeMap<Rv, String>>,
     /// By the id of the pop.
     by_pop: HashMap<String, Vec<String>>,
-    /// Those that may be alive.
+    /// The ids of leases that may be alive.
     open: BTreeSet<String>,
 }
 
-/// A lease.
+/// The history of a lease.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LeaseRecord {
     pub(super) key: Key,
     pub(super) token: Rv,
     pub(super) attempt: u64,
     pub(super) deltas: Vec<Delta>,
     pub(super) known: Option<KnownValue>,
-    /// It was answered by then.
+    /// The end of the call that returned the lease.
     answered: Us,
-    /// It can't have expired before.
+    /// The earliest expiry.
     earliest: Us,
-    /// How long it lasts at least, when it begins anew.
+    /// The length of the lease, for a renewal.
     length: Us,
-    /// When it was first tried to be settled.
+    /// The start of the first settle.
     first_settle: Option<Us>,
-    /// When a call was last sent that found it alive.
+    /// The start of the last call that found the lease alive.
     last_ok: Option<Us>,
-    /// Ways of settling whose answers are missing.
-    doubtful: Vec<Way>,
-    /// How it is known to have ended.
+    /// Settles without a reply.
+    doubtful: Vec<SettleKind>,
+    /// The known end.
     done: Option<Outcome>,
 }
 
@@ -53,11 +52,11 @@ pub(super) struct Held {
 pub(super) enum LeaseEnd {
     Acked,
     Kept,
-    /// An acknowledgement has no answer.
+    /// An ack has no reply.
     Doubtful,
 }
 
-impl Held {
+impl LeaseRecord {
     fn surely_lives_until(&self, at: Us) -> bool {
         self.done.is_none() && self.cannot_have_ended_by(at)
     }
@@ -68,20 +67,19 @@ impl Held {
 }
 
 impl Leases {
-    pub(super) fn get(&self, id: &str) -> Option<&Held> {
-        self.held.get(id)
+    pub(super) fn get(&self, id: &str) -> Option<&LeaseRecord> {
+        self.records.get(id)
     }
 
     pub(super) fn end_of(&self, id: &str) -> LeaseEnd {
-        match self.held.get(id) {
-            Some(Held { done: Some(Outcome::Acked), .. }) => LeaseEnd::Acked,
-            Some(Held { done: None, doubtful, .. }) if doubtful.contains(&Way::Ack) => LeaseEnd::Doubtful,
+        match self.records.get(id) {
+            Some(LeaseRecord { done: Some(Outcome::Acked), .. }) => LeaseEnd::Acked,
+            Some(LeaseRecord { done: None, doubtful, .. }) if doubtful.contains(&SettleKind::Ack) => LeaseEnd::Doubtful,
             _ => LeaseEnd::Kept,
         }
     }
 
-    /// Reads the calls of an epoch, in the order of their start. Returns the leases that are new, by
-    /// key, in the order of their tokens.
+    /// Reads the calls of an epoch, in the order of their start. Returns the new leases by key, in the order of their tokens.
     pub(super) fn read(
         &mut self,
         calls: &[&Call],
@@ -92,14 +90,14 @@ impl Leases {
         for call in calls {
             self.read_settles(call, found);
             self.read_extend(call, found);
-            let (What::Pop { id, since, length, .. }, Some(reply)) = (&call.what, call.reply()) else {
+            let (Operation::Pop { id, since, length, .. }, Some(reply)) = (&call.operation, call.reply()) else {
                 continue;
             };
             if let Some(pop) = id {
                 self.check_repeated(pop, call, found);
             }
             for lease in &reply.leases {
-                if let Some(held) = self.held.get(&lease.id) {
+                if let Some(held) = self.records.get(&lease.id) {
                     check_same(held, lease, found);
                     continue;
                 }
@@ -107,7 +105,7 @@ impl Leases {
                     let floor = numbers.floor(*since);
                     found.add(
                         Rule::Token,
-                        format!("{floor} was seen before the pop that got {}", shown(lease)),
+                        format!("{floor} was in a reply before the pop that returned {}", shown(lease)),
                     );
                 }
                 if let Some(pop) = id {
@@ -118,39 +116,38 @@ impl Leases {
             }
         }
         for ids in fresh.values_mut() {
-            ids.sort_by_key(|id| self.held[id].token);
+            ids.sort_by_key(|id| self.records[id].token);
         }
         self.check_holders(&fresh, calls, found);
         fresh
     }
 
-    /// After a crash every lease that was alive lasts its full length again: no worker could reach
-    /// the service.
+    /// After a crash every live lease lasts its full length again, because no worker could reach the service.
     pub(super) fn renew(&mut self, crash: Crash) {
         for id in &self.open {
-            if let Some(held) = self.held.get_mut(id).filter(|held| held.earliest > crash.gone) {
+            if let Some(held) = self.records.get_mut(id).filter(|held| held.earliest > crash.gone) {
                 held.earliest = held.earliest.max(crash.restart + held.length);
             }
         }
     }
 
-    /// Checks that leases that must be alive are, as of a quiet moment.
-    pub(super) fn check_alive(&mut self, look: &Look, found: &mut Findings) {
+    /// Checks at a quiet moment that every live lease is listed.
+    pub(super) fn check_alive(&mut self, snapshot: &Snapshot, found: &mut Findings) {
         for id in std::mem::take(&mut self.open) {
-            let Some(held) = self.held.get(&id) else { continue };
-            let seen = look.items.get(&held.key).and_then(|item| item.token);
-            if held.surely_lives_until(look.end) && seen != Some(held.token) {
+            let Some(held) = self.records.get(&id) else { continue };
+            let seen = snapshot.items.get(&held.key).and_then(|item| item.token);
+            if held.surely_lives_until(snapshot.end) && seen != Some(held.token) {
                 let key = &held.key;
-                found.add(Rule::LostLease, format!("{key}: {id} must live, the list shows {seen:?}"));
+                found.add(Rule::LostLease, format!("{key}: {id} must be alive, the list has {seen:?}"));
             }
-            if held.done.is_none() && held.earliest > look.end {
+            if held.done.is_none() && held.earliest > snapshot.end {
                 self.open.insert(id);
             }
         }
     }
 
     fn insert(&mut self, lease: &Lease, answered: Us, since: Us, length: Us) {
-        let held = Held {
+        let held = LeaseRecord {
             key: lease.key.clone(),
             token: lease.token,
             attempt: lease.attempt,
@@ -166,12 +163,12 @@ impl Leases {
         };
         self.by_key.entry(lease.key.clone()).or_default().insert(lease.token, lease.id.clone());
         self.open.insert(lease.id.clone());
-        self.held.insert(lease.id.clone(), held);
+        self.records.insert(lease.id.clone(), held);
     }
 
     fn read_settles(&mut self, call: &Call, found: &mut Findings) {
-        for (number, settle) in call.what.settles().iter().enumerate() {
-            let Some(held) = self.held.get_mut(&settle.lease) else { continue };
+        for (number, settle) in call.operation.settles().iter().enumerate() {
+            let Some(held) = self.records.get_mut(&settle.lease) else { continue };
             match &call.answer {
                 Answer::Refused(_) => continue,
                 Answer::Unknown => held.doubtful.push(settle.way),
@@ -185,8 +182,8 @@ impl Leases {
     }
 
     fn read_extend(&mut self, call: &Call, found: &mut Findings) {
-        let What::Extend { lease, length } = &call.what else { return };
-        let Some(held) = self.held.get_mut(lease) else { return };
+        let Operation::Extend { lease, length } = &call.operation else { return };
+        let Some(held) = self.records.get_mut(lease) else { return };
         let deadline = call.start + length;
         match &call.answer {
             Answer::Refused(_) => {}
@@ -206,28 +203,28 @@ impl Leases {
         }
     }
 
-    /// A pop with the id of an earlier one returns what lives of its leases.
+    /// Checks that a repeated pop returns all live leases of the first pop.
     fn check_repeated(&self, pop: &str, call: &Call, found: &mut Findings) {
         let Some(reply) = call.reply() else { return };
         for id in self.by_pop.get(pop).into_iter().flatten() {
-            let lives = self.held.get(id).is_some_and(|held| held.surely_lives_until(call.end));
+            let lives = self.records.get(id).is_some_and(|held| held.surely_lives_until(call.end));
             if lives && !reply.leases.iter().any(|lease| lease.id == *id) {
-                found.add(Rule::LostLease, format!("{id} lives and pop {pop} does not return it"));
+                found.add(Rule::LostLease, format!("{id} is alive and pop {pop} does not return it"));
             }
         }
     }
 
-    /// No key is in two hands: of two leases the first must have ended before the second was answered,
-    /// and nothing finds it alive after that.
+    /// Checks that no two leases hold a key at the same time: of two leases the first must have ended before the second was
+    /// returned, and no call finds the first alive after that.
     fn check_holders(&self, fresh: &BTreeMap<Key, Vec<String>>, calls: &[&Call], found: &mut Findings) {
-        let settled = calls.iter().flat_map(|call| call.what.settles()).map(|settle| &settle.lease);
-        let extended = calls.iter().filter_map(|call| match &call.what {
-            What::Extend { lease, .. } => Some(lease),
+        let settled = calls.iter().flat_map(|call| call.operation.settles()).map(|settle| &settle.lease);
+        let extended = calls.iter().filter_map(|call| match &call.operation {
+            Operation::Extend { lease, .. } => Some(lease),
             _ => None,
         });
         let touched: BTreeSet<&String> = fresh.values().flatten().chain(settled).chain(extended).collect();
         let mut pairs = BTreeSet::new();
-        for held in touched.into_iter().filter_map(|id| self.held.get(id)) {
+        for held in touched.into_iter().filter_map(|id| self.records.get(id)) {
             let of_key = &self.by_key[&held.key];
             let before = of_key.range(..held.token).next_back();
             let after = of_key.range(held.token + 1..).next();
@@ -235,28 +232,28 @@ impl Leases {
             pairs.extend(after.map(|(_, after)| (&of_key[&held.token], after)));
         }
         for (first, second) in pairs {
-            let (one, two) = (&self.held[first], &self.held[second]);
+            let (one, two) = (&self.records[first], &self.records[second]);
             let key = &one.key;
             if one.cannot_have_ended_by(two.answered) {
-                found.add(Rule::TwoHolders, format!("{key}: {first} lives and {second} is delivered"));
+                found.add(Rule::TwoHolders, format!("{key}: {first} is alive and {second} is delivered"));
             }
             if one.last_ok.is_some_and(|at| at > two.answered) {
-                found.add(Rule::TwoHolders, format!("{key}: {first} is found alive after {second} was"));
+                found.add(Rule::TwoHolders, format!("{key}: {first} is found alive after {second} was delivered"));
             }
         }
     }
 }
 
-impl Held {
+impl LeaseRecord {
     /// Reads the result of a settle.
-    fn settled(&mut self, id: &str, way: Way, settled: Settled, call: &Call, found: &mut Findings) {
+    fn settled(&mut self, id: &str, way: SettleKind, settled: Settled, call: &Call, found: &mut Findings) {
         let lost = if self.done == Some(Outcome::Acked) { Rule::LostAck } else { Rule::LostSettle };
         match settled {
             Settled::Stale(outcome) => return self.stale(id, Some(way), outcome, call, found),
             Settled::Ok => {
                 self.last_ok = Some(call.start);
                 if let Some(done) = self.done {
-                    found.add(lost, format!("{id} was {done:?} and is settled by {way:?} as if it lived"));
+                    found.add(lost, format!("{id} was {done:?} and is settled by {way:?} as if it were alive"));
                 }
             }
             Settled::Repeated => {
@@ -265,32 +262,32 @@ impl Held {
                     None => self.doubtful.contains(&way),
                 };
                 if !is_possible {
-                    found.add(lost, format!("{id} is {:?}, but {way:?} is said to be repeated", self.done));
+                    found.add(lost, format!("{id} is {:?}, but {way:?} is reported as repeated", self.done));
                 }
             }
         }
         self.done = Some(way.outcome());
     }
 
-    /// Reads that the lease was lost.
-    fn stale(&mut self, id: &str, way: Option<Way>, outcome: Outcome, call: &Call, found: &mut Findings) {
+    /// Reads a result that says that the lease was lost.
+    fn stale(&mut self, id: &str, way: Option<SettleKind>, outcome: Outcome, call: &Call, found: &mut Findings) {
         let lost = if self.done == Some(Outcome::Acked) { Rule::LostAck } else { Rule::LostSettle };
         if way.is_some_and(|way| way.outcome() == outcome) {
-            found.add(lost, format!("{id} was settled by {way:?}, which is not said to be repeated"));
+            found.add(lost, format!("{id} was settled by {way:?}, which is not reported as repeated"));
         }
         match self.done {
             Some(done) if done != outcome => {
-                found.add(lost, format!("{id} was {done:?} and is said to be {outcome:?}"));
+                found.add(lost, format!("{id} was {done:?} and is reported as {outcome:?}"));
             }
             Some(_) => {}
             None if outcome == Outcome::Expired => {
                 if self.earliest > call.end {
-                    found.add(Rule::LostLease, format!("{id} is said to be expired before its time"));
+                    found.add(Rule::LostLease, format!("{id} is reported as expired before its deadline"));
                 }
             }
             None => {
                 if !self.doubtful.iter().any(|way| way.outcome() == outcome) {
-                    found.add(Rule::LostLease, format!("{id} is said to be {outcome:?}, by nobody"));
+                    found.add(Rule::LostLease, format!("{id} is reported as {outcome:?}, but no worker settled it so"));
                 }
             }
         }
@@ -298,7 +295,7 @@ impl Held {
     }
 }
 
-fn check_same(held: &Held, lease: &Lease, found: &mut Findings) {
+fn check_same(held: &LeaseRecord, lease: &Lease, found: &mut Findings) {
     if (&held.key, held.token, &held.deltas) != (&lease.key, lease.token, &lease.deltas) {
         found.add(Rule::LostLease, format!("{} was {held:?} and is {lease:?}", lease.id));
     }

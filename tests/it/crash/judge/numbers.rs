@@ -1,34 +1,33 @@
 //! Numbers of events: each names one event, and they only grow.
 //!
-//! An answer that had come before a call was sent shows a number that all events of the call are
-//! above; the answer to the call shows one that none of them is above. A call without answer has done
-//! what it did before the queue was looked at again.
+//! The events of a call have greater numbers than every reply before the call, and no greater number than the reply of the
+//! call. A call without a reply has taken effect before the state of the queue was read again, or not at all.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::super::history::{Act, Call, Delta, Key, Kind, Look, Rv, Us, What};
+use super::super::history::{Effect, Call, Delta, Key, Kind, Snapshot, Rv, Us, Operation};
 use super::{Findings, Rule};
 
-/// What is known of the numbers of a queue.
+/// The knowledge about the numbers of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// For all answers by their time: the newest number that was seen until then.
+    /// The time of each reply, and the greatest number in the replies until then.
     floors: Vec<(Us, Rv)>,
-    /// Which event a number is.
+    /// The event of each number.
     events: HashMap<Rv, Event>,
-    /// Who has sent an object, by the number inside it.
+    /// The calls that sent an object, by the number in it.
     sent: HashMap<u64, Vec<Sent>>,
-    /// Deletions without object of this epoch, and Resyncs.
+    /// The deletions without an object of this epoch, and its Resyncs.
     deletions: HashMap<Key, Vec<Bounds>>,
     resyncs: Vec<Bounds>,
-    /// The bounds of the produce calls of this epoch, by their place.
+    /// The bounds of the produce calls of this epoch, by their index.
     calls: HashMap<usize, Bounds>,
-    /// How many calls there were before this epoch.
+    /// The number of calls before this epoch.
     offset: usize,
 }
 
-/// An event lies above `after` and not above `until`.
+/// Bounds of the number of an event: greater than `after`, at most `until`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) after: Rv,
@@ -47,7 +46,7 @@ struct Sent {
     key: Key,
     kind: Kind,
     bounds: Bounds,
-    /// The event that it was found to be.
+    /// The number of its event, once it was read.
     rv: Option<Rv>,
 }
 
@@ -58,8 +57,8 @@ impl Bounds {
 }
 
 impl Numbers {
-    /// Reads the answers of an epoch. `calls` are in the order of their start.
-    pub(super) fn begin(&mut self, calls: &[&Call], look: &Look, found: &mut Findings) {
+    /// Reads the replies of an epoch. `calls` are in the order of their start.
+    pub(super) fn begin(&mut self, calls: &[&Call], snapshot: &Snapshot, found: &mut Findings) {
         let seen = |call: &&&Call| {
             let reply = call.reply()?;
             let leased = reply.leases.iter().flat_map(|lease| {
@@ -68,7 +67,7 @@ impl Numbers {
             Some((call.end, leased.chain(reply.rv).max()?))
         };
         let mut floors: Vec<(Us, Rv)> = calls.iter().filter_map(|call| seen(&call)).collect();
-        floors.push((look.end, look.rv));
+        floors.push((snapshot.end, snapshot.rv));
         floors.sort_unstable();
         let mut newest = self.floors.last().map_or(0, |last| last.1);
         for (end, rv) in floors {
@@ -77,59 +76,58 @@ impl Numbers {
         }
         for (number, call) in calls.iter().enumerate() {
             self.check_answer(call, found);
-            self.note(number, call, look.rv);
+            self.note(number, call, snapshot.rv);
         }
-        if look.rv < self.floor(look.start) {
-            found.add(Rule::NumberBack, format!("{} was seen before {}", self.floor(look.start), look.rv));
+        if snapshot.rv < self.floor(snapshot.start) {
+            found.add(Rule::NumberBack, format!("{} was in a reply before {}", self.floor(snapshot.start), snapshot.rv));
         }
     }
 
-    /// The newest number that was seen before `at`.
+    /// The greatest number in a reply before `at`.
     pub(super) fn floor(&self, at: Us) -> Rv {
         let before = self.floors.partition_point(|(end, _)| *end < at);
         before.checked_sub(1).map_or(0, |last| self.floors[last].1)
     }
 
-    /// Between which numbers the events of a produce call of this epoch lie.
+    /// The bounds of the events of a produce call of this epoch.
     pub(super) fn bounds(&self, call: usize) -> Option<Bounds> {
         self.calls.get(&call).copied()
     }
 
-    /// Notes that a number is that of a lease.
+    /// Records the number of a lease.
     pub(super) fn note_lease(&mut self, key: &Key, token: Rv, found: &mut Findings) {
         self.note_event(token, Event::Lease { key: key.clone() }, found);
     }
 
-    /// Finds who has sent the deltas of a key.
+    /// Finds the calls that sent the deltas of a key.
     pub(super) fn identify(&mut self, key: &Key, deltas: &[Delta], found: &mut Findings) {
         for delta in deltas {
             let event = Event::Delta { key: key.clone(), delta: delta.clone() };
             if self.note_event(delta.rv, event, found) && !self.is_sent(key, delta) {
-                found.add(Rule::NobodySent, format!("{key}: {delta:?}"));
+                found.add(Rule::NeverSent, format!("{key}: {delta:?}"));
             }
         }
     }
 
-    /// Checks that what a call has sent is numbered in the order in which it stood, and that it came
-    /// whole or not at all. A Replace may be cut; and where the newest delta stands alone
-    /// (`shows_all` is false) some are never seen.
+    /// Checks that the objects of a call are numbered in their order, and that all of them took effect or none. A Replace may
+    /// be interrupted; and in a queue that keeps only the newest delta (`shows_all` is false) some are never delivered.
     pub(super) fn check_batches(&self, calls: &[&Call], shows_all: bool, found: &mut Findings) {
         for (number, call) in calls.iter().enumerate() {
-            let What::Produce { changes, is_replace } = &call.what else { continue };
+            let Operation::Produce { changes, is_replace } = &call.operation else { continue };
             let numbers: Vec<Rv> =
-                changes.iter().filter_map(|change| self.number_of(number, change.act)).collect();
+                changes.iter().filter_map(|change| self.number_of(number, change.effect)).collect();
             if !numbers.is_sorted() {
                 found.add(Rule::Order, format!("a batch is numbered {numbers:?}: {changes:?}"));
             }
-            let puts = changes.iter().filter(|change| matches!(change.act, Act::Put { .. }));
-            let seen = puts.clone().filter(|change| self.number_of(number, change.act).is_some()).count();
+            let puts = changes.iter().filter(|change| matches!(change.effect, Effect::Put { .. }));
+            let seen = puts.clone().filter(|change| self.number_of(number, change.effect).is_some()).count();
             if shows_all && !is_replace && seen > 0 && seen < puts.count() {
-                found.add(Rule::HalfBatch, format!("of a batch came {numbers:?}: {changes:?}"));
+                found.add(Rule::HalfBatch, format!("of a batch only {numbers:?} took effect: {changes:?}"));
             }
         }
     }
 
-    /// Ends the epoch: deltas that it brought and that have not been seen never will be.
+    /// Ends the epoch. Its deltas that were not read will never be read.
     pub(super) fn end(&mut self) {
         self.offset += self.calls.keys().max().map_or(0, |last| last + 1);
         self.deletions.clear();
@@ -140,36 +138,36 @@ impl Numbers {
     fn check_answer(&self, call: &Call, found: &mut Findings) {
         let Some(rv) = call.reply().and_then(|reply| reply.rv) else { return };
         let floor = self.floor(call.start);
-        let adds = match &call.what {
-            What::Produce { changes, is_replace: false } => {
-                changes.iter().any(|change| matches!(change.act, Act::Put { .. }))
+        let adds = match &call.operation {
+            Operation::Produce { changes, is_replace: false } => {
+                changes.iter().any(|change| matches!(change.effect, Effect::Put { .. }))
             }
             _ => false,
         };
         if rv < floor || (adds && rv == floor) {
             found
-                .add(Rule::NumberBack, format!("{floor} was seen before the answer {rv} to {:?}", call.what));
+                .add(Rule::NumberBack, format!("{floor} was in a reply before the reply {rv} to {:?}", call.operation));
         }
     }
 
-    /// Notes what a call sends.
+    /// Records the objects and deletions of a call.
     fn note(&mut self, number: usize, call: &Call, last: Rv) {
         if !call.may_have_happened() {
             return;
         }
         let answered = call.reply().map(|reply| reply.rv.unwrap_or(last));
         let bounds = Bounds { after: self.floor(call.start), until: answered.unwrap_or(last) };
-        let changes = match &call.what {
-            What::Resync => return self.resyncs.push(bounds),
-            What::Produce { changes, .. } => changes,
+        let changes = match &call.operation {
+            Operation::Resync => return self.resyncs.push(bounds),
+            Operation::Produce { changes, .. } => changes,
             _ => return,
         };
         self.calls.insert(number, bounds);
         for change in changes {
-            let (kind, value) = match change.act {
-                Act::Put { kind, value, .. } => (kind, value),
-                Act::Delete { value: Some(value) } => (Kind::Deleted, value),
-                Act::Delete { value: None } => {
+            let (kind, value) = match change.effect {
+                Effect::Put { kind, value, .. } => (kind, value),
+                Effect::Delete { value: Some(value) } => (Kind::Deleted, value),
+                Effect::Delete { value: None } => {
                     self.deletions.entry(change.key.clone()).or_default().push(bounds);
                     continue;
                 }
@@ -179,7 +177,7 @@ impl Numbers {
         }
     }
 
-    /// Tells whether the number was not known yet.
+    /// Records the event of a number. Returns whether the number is new.
     fn note_event(&mut self, rv: Rv, event: Event, found: &mut Findings) -> bool {
         match self.events.entry(rv) {
             Entry::Vacant(vacant) => {
@@ -208,8 +206,8 @@ impl Numbers {
                 let fits = |sent: &&mut Sent| {
                     sent.key == *key && sent.kind == kind && sent.rv.is_none() && sent.bounds.hold(delta.rv)
                 };
-                // An object that was sent more than once: deltas come by their number, so the call that
-                // had to come first is the one that leaves the others possible.
+                // An object may be sent more than once. Deltas are read in the order of their numbers, so the call with the
+                // lowest bound must be the sender: any other choice could exclude it later.
                 let fitting = senders.iter_mut().filter(fits).min_by_key(|sent| sent.bounds.until);
                 let Some(sender) = fitting else { return false };
                 sender.rv = Some(delta.rv);
@@ -218,8 +216,8 @@ impl Numbers {
         }
     }
 
-    fn number_of(&self, call: usize, act: Act) -> Option<Rv> {
-        let (Act::Put { value, .. } | Act::Delete { value: Some(value) }) = act else { return None };
+    fn number_of(&self, call: usize, effect: Effect) -> Option<Rv> {
+        let (Effect::Put { value, .. } | Effect::Delete { value: Some(value) }) = effect else { return None };
         let call = self.offset + call;
         self.sent.get(&value)?.iter().find(|sent| sent.call == call)?.rv
     }

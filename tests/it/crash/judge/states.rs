@@ -1,7 +1,7 @@
-//! The newest state of a key: which calls can have been the last, and which deletions must be there.
+//! The newest state of a key: the calls that can have been the last, and the deletions that must have taken effect.
 
-use super::super::history::{Act, Call, Rv, Us};
-use super::keys::KeyBook;
+use super::super::history::{Effect, Call, Rv, Us};
+use super::keys::KeyRecord;
 use super::numbers::Numbers;
 use super::{Findings, Rule, Touch};
 
@@ -11,21 +11,21 @@ pub(super) struct Candidate {
     start: Us,
     end: Us,
     state: Option<u64>,
-    /// Whether it has happened; else it may have.
+    /// Whether the call has taken effect; otherwise it may have.
     is_sure: bool,
 }
 
 impl Candidate {
-    /// A state that was seen at `at`, while nobody called.
+    /// A state that was read at the quiet moment `at`.
     pub(super) fn settled(state: Option<u64>, at: Us) -> Self {
         Self { start: at, end: at, state, is_sure: true }
     }
 }
 
-impl KeyBook {
-    /// Checks the newest state as of a quiet moment, and the deletions since the one before.
+impl KeyRecord {
+    /// Checks the newest state at a quiet moment, and the deletions since the previous one.
     ///
-    /// A call that ended before another one that has happened was sent can't be the last.
+    /// A call that ended before the start of another effective call can't be the last.
     pub(super) fn check_states(
         &mut self,
         touches: &[Touch],
@@ -49,14 +49,14 @@ impl KeyBook {
         self.candidates.retain(|candidate| candidate.end >= newest_sure);
         let state = self.newest_state();
         if !self.candidates.iter().any(|candidate| candidate.state == state) {
-            found.add(Rule::WrongState, format!("it is {state:?}, not of any of {:?}", self.candidates));
+            found.add(Rule::WrongState, format!("the state is {state:?}, which none of {:?} leaves", self.candidates));
         }
         self.candidates = vec![Candidate::settled(state, at)];
     }
 
-    /// Checks a deletion that was answered while nobody else spoke of the key: after it, the newest delta
-    /// is a deletion, if there is any. (A newer deletion may have taken its place.) A key that is there
-    /// belongs to the source of the Replace, for the load never lets sources share keys.
+    /// Checks a deletion that has a reply and overlaps no other call on the key: the newest delta after it, if there is one,
+    /// is a deletion (perhaps a newer one). An existing key belongs to the source of the Replace, because in this load
+    /// sources share no keys.
     fn check_deletion(
         &self,
         touch: &Touch,
@@ -66,15 +66,15 @@ impl KeyBook {
         found: &mut Findings,
     ) {
         let is_alone = !touches.iter().any(|other| other.overlaps(touch));
-        let (true, true, Act::Delete { .. }) = (touch.is_sure, is_alone, touch.last) else { return };
+        let (true, true, Effect::Delete { .. }) = (touch.is_sure, is_alone, touch.last) else { return };
         let Some(bounds) = numbers.bounds(touch.call) else { return };
         let newest = self.seen.range(..=bounds.until).next_back();
         let next = self.seen.range(bounds.until + 1..).next();
         let is_deleted = |delta: Option<(&Rv, &bool)>| delta.is_some_and(|(_, is_deleted)| *is_deleted);
         if newest.is_some() && !is_deleted(newest) && !is_deleted(next) {
-            let what = &calls[touch.call].what;
+            let operation = &calls[touch.call].operation;
             found
-                .add(Rule::MissingDeletion, format!("{newest:?} and {next:?} around {bounds:?} of {what:?}"));
+                .add(Rule::MissingDeletion, format!("{newest:?} and {next:?} around {bounds:?} of {operation:?}"));
         }
     }
 }

@@ -1,11 +1,10 @@
-//! Histories made by hand: possible ones that must pass, and ones with one fault each, which must be
-//! found.
+//! Handmade histories: possible histories, which must pass, and histories with one fault, which must be found.
 
 use serde_json::Value;
 
 use super::super::history::{
-    Act, Answer, Call, Change, Count, Crash, Delta, Epoch, Item, Kind, KnownValue, Lease, Look, Outcome,
-    Reply, Rv, Settle, Settled, Us, Way, What,
+    Effect, Answer, Call, Change, Count, Crash, Delta, Epoch, Item, Kind, KnownValue, Lease, Snapshot, Outcome,
+    Reply, Rv, Settle, Settled, Us, SettleKind, Operation,
 };
 use super::{Judge, Rule};
 
@@ -13,7 +12,7 @@ const DELTA: &str = "delta";
 const LATEST: &str = "latest";
 const SECOND: Us = 1_000_000;
 
-/// A history in the making. Calls come one after the other unless the test says otherwise.
+/// A builder of a history. Calls do not overlap.
 struct Script {
     queue: &'static str,
     now: Us,
@@ -40,15 +39,15 @@ fn tombstone(value: u64, rv: Rv) -> Delta {
 }
 
 fn put(key: &str, value: u64) -> Change {
-    Change { key: key.into(), act: Act::Put { kind: Kind::Added, value, may_be_unchanged: false } }
+    Change { key: key.into(), effect: Effect::Put { kind: Kind::Added, value, may_be_unchanged: false } }
 }
 
 fn listed(key: &str, value: u64) -> Change {
-    Change { key: key.into(), act: Act::Put { kind: Kind::Replaced, value, may_be_unchanged: false } }
+    Change { key: key.into(), effect: Effect::Put { kind: Kind::Replaced, value, may_be_unchanged: false } }
 }
 
 fn gone(key: &str) -> Change {
-    Change { key: key.into(), act: Act::Delete { value: None } }
+    Change { key: key.into(), effect: Effect::Delete { value: None } }
 }
 
 fn lease(key: &str, token: Rv, deltas: &[Delta]) -> Lease {
@@ -56,25 +55,25 @@ fn lease(key: &str, token: Rv, deltas: &[Delta]) -> Lease {
     Lease { id, key, token, attempt: token, deltas, known: None }
 }
 
-fn pop_of(id: Option<&str>, since: Us) -> What {
+fn pop_of(id: Option<&str>, since: Us) -> Operation {
     let id = id.map(str::to_owned);
-    What::Pop { id, since, length: SECOND, with_known: false, settles: Vec::new() }
+    Operation::Pop { id, since, length: SECOND, with_known: false, settles: Vec::new() }
 }
 
 impl Script {
-    fn call(&mut self, what: What, answer: Answer) -> &mut Self {
+    fn call(&mut self, operation: Operation, answer: Answer) -> &mut Self {
         let (queue, start, end) = (self.queue, self.now, self.now + 1);
-        self.epoch.calls.push(Call { queue, start, end, what, answer });
+        self.epoch.calls.push(Call { queue, start, end, operation, answer });
         self.now += 10;
         self
     }
 
-    fn ok(&mut self, what: What, rv: Rv) -> &mut Self {
-        self.call(what, Answer::Ok(Reply { rv: Some(rv), ..Reply::default() }))
+    fn ok(&mut self, operation: Operation, rv: Rv) -> &mut Self {
+        self.call(operation, Answer::Ok(Reply { rv: Some(rv), ..Reply::default() }))
     }
 
     fn produce(&mut self, changes: &[Change], rv: Rv) -> &mut Self {
-        self.ok(What::Produce { changes: changes.to_vec(), is_replace: false }, rv)
+        self.ok(Operation::Produce { changes: changes.to_vec(), is_replace: false }, rv)
     }
 
     fn add(&mut self, key: &str, value: u64, rv: Rv) -> &mut Self {
@@ -82,11 +81,11 @@ impl Script {
     }
 
     fn replace(&mut self, changes: &[Change], rv: Rv) -> &mut Self {
-        self.ok(What::Produce { changes: changes.to_vec(), is_replace: true }, rv)
+        self.ok(Operation::Produce { changes: changes.to_vec(), is_replace: true }, rv)
     }
 
     fn lost(&mut self, changes: &[Change]) -> &mut Self {
-        self.call(What::Produce { changes: changes.to_vec(), is_replace: false }, Answer::Unknown)
+        self.call(Operation::Produce { changes: changes.to_vec(), is_replace: false }, Answer::Unknown)
     }
 
     fn pop(&mut self, lease: Lease) -> &mut Self {
@@ -94,21 +93,21 @@ impl Script {
     }
 
     fn pop_as(&mut self, id: Option<&str>, since: Us, leases: Vec<Lease>) -> &mut Self {
-        let what = pop_of(id, since);
-        self.call(what, Answer::Ok(Reply { leases, ..Reply::default() }))
+        let operation = pop_of(id, since);
+        self.call(operation, Answer::Ok(Reply { leases, ..Reply::default() }))
     }
 
-    fn settle_as(&mut self, token: Rv, way: Way, answer: Answer) -> &mut Self {
+    fn settle_as(&mut self, token: Rv, way: SettleKind, answer: Answer) -> &mut Self {
         let settles = vec![Settle { lease: format!("id-{token}"), way }];
-        self.call(What::Settle { settles }, answer)
+        self.call(Operation::Settle { settles }, answer)
     }
 
-    fn settle(&mut self, token: Rv, way: Way, settled: Settled) -> &mut Self {
+    fn settle(&mut self, token: Rv, way: SettleKind, settled: Settled) -> &mut Self {
         self.settle_as(token, way, Answer::Ok(Reply { settled: vec![settled], ..Reply::default() }))
     }
 
     fn ack(&mut self, token: Rv) -> &mut Self {
-        self.settle(token, Way::Ack, Settled::Ok)
+        self.settle(token, SettleKind::Ack, Settled::Ok)
     }
 
     fn crash(&mut self) -> &mut Self {
@@ -117,8 +116,8 @@ impl Script {
         self
     }
 
-    /// Ends the epoch: these keys have these deltas, are leased with this token, and are known so.
-    fn look(
+    /// Ends the epoch with the state of the queue: deltas and token of each key, and the known objects.
+    fn snapshot(
         &mut self,
         rv: Rv,
         items: &[(&str, &[Delta], Option<Rv>)],
@@ -128,20 +127,20 @@ impl Script {
             ((*key).into(), Item { deltas: deltas.to_vec(), token: *token })
         };
         let known = known.iter().map(|(key, value, rv)| ((*key).into(), (*value, *rv)));
-        let look = Look {
+        let snapshot = Snapshot {
             queue: self.queue,
             start: self.now,
             end: self.now + 1,
             rv,
             items: items.iter().map(item).collect(),
             known: known.collect(),
-            ..Look::default()
+            ..Snapshot::default()
         };
-        self.look_as(look)
+        self.snapshot_as(snapshot)
     }
 
-    fn look_as(&mut self, look: Look) -> &mut Self {
-        self.epoch.looks.push(look);
+    fn snapshot_as(&mut self, snapshot: Snapshot) -> &mut Self {
+        self.epoch.snapshots.push(snapshot);
         self.now += 10;
         let faults = self.judge.read(&std::mem::take(&mut self.epoch));
         self.rules.extend(faults.iter().map(|fault| fault.rule));
@@ -161,60 +160,60 @@ fn a_possible_history_passes() {
     let mut script = script(DELTA);
     script.add("a", 1, 1).add("b", 2, 2).produce(&[put("a", 3), gone("a"), put("a", 4)], 5);
     let deltas = [added(1, 1), added(3, 3), tombstone(3, 4), added(4, 5)];
-    script.pop(lease("a", 6, &deltas)).settle(6, Way::Nack, Settled::Ok).add("a", 5, 8).crash();
+    script.pop(lease("a", 6, &deltas)).settle(6, SettleKind::Nack, Settled::Ok).add("a", 5, 8).crash();
     let deltas = [&deltas[..], &[added(5, 8)]].concat();
-    script.look(1_000, &[("a", &deltas, None), ("b", &[added(2, 2)], None)], &[]);
-    script.pop(lease("a", 1_001, &deltas)).ack(1_001).settle(1_001, Way::Ack, Settled::Repeated);
-    script.settle(1_001, Way::Nack, Settled::Stale(Outcome::Acked)).ok(What::Resync, 1_004);
+    script.snapshot(1_000, &[("a", &deltas, None), ("b", &[added(2, 2)], None)], &[]);
+    script.pop(lease("a", 1_001, &deltas)).ack(1_001).settle(1_001, SettleKind::Ack, Settled::Repeated);
+    script.settle(1_001, SettleKind::Nack, Settled::Stale(Outcome::Acked)).ok(Operation::Resync, 1_004);
     script.pop(lease("a", 1_005, &[delta(Kind::Sync, 5, 1_004)])).ack(1_005);
     script.replace(&[listed("b", 6), gone("a")], 1_010);
     let (a, b) = ([tombstone(5, 1_010)], [added(2, 2), delta(Kind::Replaced, 6, 1_009)]);
-    script.look(1_010, &[("a", &a, None), ("b", &b, None)], &[("a", 5, 1_004)]);
+    script.snapshot(1_010, &[("a", &a, None), ("b", &b, None)], &[("a", 5, 1_004)]);
     script.pop(lease("a", 1_011, &a)).ack(1_011).pop(lease("b", 1_013, &b)).ack(1_013);
-    script.look(1_014, &[], &[("b", 6, 1_009)]).breaks(&[]);
+    script.snapshot(1_014, &[], &[("b", 6, 1_009)]).breaks(&[]);
 }
 
 #[test]
-fn what_has_no_answer_may_have_happened_or_not() {
+fn calls_without_a_reply_may_have_taken_effect_or_not() {
     for happened in [false, true] {
         let mut script = script(DELTA);
         script.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).add("a", 2, 3);
-        script.settle_as(2, Way::Ack, Answer::Unknown).lost(&[put("a", 3)]).lost(&[gone("a")]);
-        script.call(What::Redrive, Answer::Unknown).crash();
+        script.settle_as(2, SettleKind::Ack, Answer::Unknown).lost(&[put("a", 3)]).lost(&[gone("a")]);
+        script.call(Operation::Redrive, Answer::Unknown).crash();
         let newer = [added(2, 3), added(3, 4), tombstone(3, 5)];
         if happened {
-            script.look(1_000, &[("a", &newer, None)], &[("a", 1, 1)]);
-            script.settle(2, Way::Ack, Settled::Repeated).pop(lease("a", 1_001, &newer));
+            script.snapshot(1_000, &[("a", &newer, None)], &[("a", 1, 1)]);
+            script.settle(2, SettleKind::Ack, Settled::Repeated).pop(lease("a", 1_001, &newer));
         } else {
             let deltas = [added(1, 1), added(2, 3)];
-            script.look(1_000, &[("a", &deltas, Some(2))], &[]);
-            script.settle(2, Way::Ack, Settled::Ok).pop(lease("a", 1_001, &deltas[1..]));
+            script.snapshot(1_000, &[("a", &deltas, Some(2))], &[]);
+            script.settle(2, SettleKind::Ack, Settled::Ok).pop(lease("a", 1_001, &deltas[1..]));
         }
         script.ack(1_001);
         let known = [("a", 2, 3)];
-        script.look(1_002, &[], if happened { &[] } else { &known }).breaks(&[]);
+        script.snapshot(1_002, &[], if happened { &[] } else { &known }).breaks(&[]);
     }
 }
 
 #[test]
-fn a_pop_without_answer_is_repeated() {
+fn a_pop_without_a_reply_is_repeated() {
     let mut script = script(DELTA);
     let (since, deltas) = (script.add("a", 1, 1).now, [added(1, 1)]);
-    let what = pop_of(Some("x"), since);
-    script.call(what, Answer::Unknown).add("a", 2, 3).crash();
-    script.look(1_000, &[("a", &[added(1, 1), added(2, 3)], Some(2))], &[]);
+    let operation = pop_of(Some("x"), since);
+    script.call(operation, Answer::Unknown).add("a", 2, 3).crash();
+    script.snapshot(1_000, &[("a", &[added(1, 1), added(2, 3)], Some(2))], &[]);
     script.pop_as(Some("x"), since, vec![lease("a", 2, &deltas)]).ack(2);
     script.pop(lease("a", 1_001, &[added(2, 3)])).ack(1_001);
-    script.look(1_002, &[], &[("a", 2, 3)]).breaks(&[]);
+    script.snapshot(1_002, &[], &[("a", 2, 3)]).breaks(&[]);
 }
 
 #[test]
-fn the_newest_alone_passes() {
+fn a_queue_of_mode_latest_passes() {
     let mut script = script(LATEST);
     script.add("a", 1, 1).add("a", 2, 2).pop(lease("a", 3, &[added(2, 2)])).add("a", 3, 4);
-    script.settle(3, Way::Nack, Settled::Ok).look(5, &[("a", &[added(3, 4)], None)], &[]);
+    script.settle(3, SettleKind::Nack, Settled::Ok).snapshot(5, &[("a", &[added(3, 4)], None)], &[]);
     script.add("b", 4, 6).produce(&[gone("b")], 7).pop(lease("a", 8, &[added(3, 4)])).ack(8);
-    script.look(9, &[], &[("a", 3, 4)]).breaks(&[]);
+    script.snapshot(9, &[], &[("a", 3, 4)]).breaks(&[]);
 }
 
 #[test]
@@ -223,53 +222,53 @@ fn a_lost_write_is_found() {
         .add("a", 1, 1)
         .add("b", 2, 2)
         .crash()
-        .look(9, &[("a", &[added(1, 1)], None)], &[])
+        .snapshot(9, &[("a", &[added(1, 1)], None)], &[])
         .breaks(&[Rule::LostWrite, Rule::WrongState]);
     let mut script = script(DELTA);
     script.add("a", 1, 1).add("a", 2, 2).pop(lease("a", 3, &[added(2, 2)])).ack(3);
-    script.look(4, &[], &[("a", 2, 2)]).breaks(&[Rule::LostWrite]);
+    script.snapshot(4, &[], &[("a", 2, 2)]).breaks(&[Rule::LostWrite]);
 }
 
 #[test]
-fn a_newest_state_that_is_not_reached_is_found() {
+fn an_outdated_newest_state_is_found() {
     let mut script = script(LATEST);
     script.add("a", 1, 1).add("a", 2, 2).pop(lease("a", 3, &[added(1, 1)])).ack(3);
-    script.look(4, &[], &[("a", 1, 1)]).breaks(&[Rule::LostWrite, Rule::WrongState]);
+    script.snapshot(4, &[], &[("a", 1, 1)]).breaks(&[Rule::LostWrite, Rule::WrongState]);
 }
 
 #[test]
 fn half_a_batch_is_found() {
     let mut script = script(DELTA);
     script.lost(&[put("a", 1), put("b", 2)]).crash();
-    script.look(9, &[("a", &[added(1, 1)], None)], &[]).breaks(&[Rule::HalfBatch]);
+    script.snapshot(9, &[("a", &[added(1, 1)], None)], &[]).breaks(&[Rule::HalfBatch]);
 }
 
 #[test]
-fn an_acked_lease_that_comes_back_is_found() {
+fn a_redelivered_acked_lease_is_found() {
     let mut script = script(DELTA);
     script.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).ack(2).pop(lease("a", 4, &[added(1, 1)])).ack(4);
-    script.look(5, &[], &[("a", 1, 1)]).breaks(&[Rule::LostAck]);
+    script.snapshot(5, &[], &[("a", 1, 1)]).breaks(&[Rule::LostAck]);
 }
 
 #[test]
-fn a_settle_that_is_forgotten_is_found() {
+fn a_forgotten_settle_is_found() {
     let forgotten = [
-        (Way::Ack, Way::Ack, Settled::Ok, Rule::LostAck),
-        (Way::Ack, Way::Ack, Settled::Stale(Outcome::Expired), Rule::LostAck),
-        (Way::Ack, Way::Nack, Settled::Stale(Outcome::Unknown), Rule::LostAck),
-        (Way::Release, Way::Release, Settled::Stale(Outcome::Nacked), Rule::LostSettle),
-        (Way::Release, Way::Ack, Settled::Repeated, Rule::LostSettle),
+        (SettleKind::Ack, SettleKind::Ack, Settled::Ok, Rule::LostAck),
+        (SettleKind::Ack, SettleKind::Ack, Settled::Stale(Outcome::Expired), Rule::LostAck),
+        (SettleKind::Ack, SettleKind::Nack, Settled::Stale(Outcome::Unknown), Rule::LostAck),
+        (SettleKind::Release, SettleKind::Release, Settled::Stale(Outcome::Nacked), Rule::LostSettle),
+        (SettleKind::Release, SettleKind::Ack, Settled::Repeated, Rule::LostSettle),
     ];
     for (first, second, settled, rule) in forgotten {
         let mut script = script(DELTA);
         script.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).settle(2, first, Settled::Ok).crash();
-        let is_acked = first == Way::Ack;
+        let is_acked = first == SettleKind::Ack;
         let (deltas, known) = ([added(1, 1)], [("a", 1, 1)]);
         let items = [("a", &deltas[..], None)];
         let (items, known) = if is_acked { (&[][..], &known[..]) } else { (&items[..], &[][..]) };
-        script.look(9, items, known).settle(2, second, settled);
+        script.snapshot(9, items, known).settle(2, second, settled);
         script
-            .look(9, items, known)
+            .snapshot(9, items, known)
             .rules
             .retain(|rule| *rule != Rule::WrongKnown && *rule != Rule::LostDelta);
         script.breaks(&[rule]);
@@ -280,117 +279,117 @@ fn a_settle_that_is_forgotten_is_found() {
 fn two_holders_are_found() {
     let mut two = script(DELTA);
     two.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).pop(lease("a", 3, &[added(1, 1)])).ack(3);
-    two.look(4, &[], &[("a", 1, 1)]).breaks(&[Rule::LostLease, Rule::TwoHolders]);
+    two.snapshot(4, &[], &[("a", 1, 1)]).breaks(&[Rule::LostLease, Rule::TwoHolders]);
 
-    // The first has expired, so the second is right; but the first must not be found alive then.
+    // The first lease has expired, so the second is correct. But a nack of the first must not succeed afterwards.
     let mut late = script(DELTA);
     late.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).now += SECOND;
-    late.pop(lease("a", 3, &[added(1, 1)])).settle(2, Way::Nack, Settled::Ok).ack(3);
-    late.look(4, &[], &[("a", 1, 1)]).breaks(&[Rule::TwoHolders]);
+    late.pop(lease("a", 3, &[added(1, 1)])).settle(2, SettleKind::Nack, Settled::Ok).ack(3);
+    late.snapshot(4, &[], &[("a", 1, 1)]).breaks(&[Rule::TwoHolders]);
 }
 
 #[test]
-fn a_lease_that_must_live_is_missed() {
+fn a_lost_live_lease_is_found() {
     let deltas = [added(1, 1)];
     let mut gone = script(DELTA);
     gone.add("a", 1, 1).pop(lease("a", 2, &deltas)).crash();
-    gone.look(9, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
+    gone.snapshot(9, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
 
     let mut early = script(DELTA);
-    early.add("a", 1, 1).pop(lease("a", 2, &deltas)).settle(2, Way::Nack, Settled::Stale(Outcome::Expired));
-    early.look(9, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
+    early.add("a", 1, 1).pop(lease("a", 2, &deltas)).settle(2, SettleKind::Nack, Settled::Stale(Outcome::Expired));
+    early.snapshot(9, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
 
     let mut repeated = script(DELTA);
     let since = repeated.add("a", 1, 1).now;
     repeated.pop_as(Some("x"), since, vec![lease("a", 2, &deltas)]).pop_as(Some("x"), since, Vec::new());
-    repeated.look(9, &[("a", &deltas, Some(2))], &[]).breaks(&[Rule::LostLease]);
+    repeated.snapshot(9, &[("a", &deltas, Some(2))], &[]).breaks(&[Rule::LostLease]);
 
-    // After a restart it lasts its full length again.
+    // After a restart the lease lasts its full length again.
     let mut renewed = script(DELTA);
     renewed.add("a", 1, 1).pop(lease("a", 2, &deltas)).now += SECOND / 2;
-    renewed.crash().look(9, &[("a", &deltas, Some(2))], &[]).now += SECOND / 2;
-    renewed.look(10, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
+    renewed.crash().snapshot(9, &[("a", &deltas, Some(2))], &[]).now += SECOND / 2;
+    renewed.snapshot(10, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
 }
 
 #[test]
 fn a_token_that_does_not_grow_is_found() {
     let mut script = script(DELTA);
     script.add("a", 1, 7).add("b", 2, 9).pop(lease("a", 8, &[added(1, 7)])).ack(8);
-    script.look(10, &[("b", &[added(2, 9)], None)], &[("a", 1, 7)]).breaks(&[Rule::Token]);
+    script.snapshot(10, &[("b", &[added(2, 9)], None)], &[("a", 1, 7)]).breaks(&[Rule::Token]);
 }
 
 #[test]
-fn a_number_that_goes_back_or_names_two_events_is_found() {
+fn a_decreasing_or_reused_number_is_found() {
     let a = [added(1, 5)];
     script(DELTA)
         .add("a", 1, 5)
-        .ok(What::Read, 4)
-        .look(5, &[("a", &a, None)], &[])
+        .ok(Operation::Read, 4)
+        .snapshot(5, &[("a", &a, None)], &[])
         .breaks(&[Rule::NumberBack]);
     script(DELTA)
         .add("a", 1, 5)
         .crash()
-        .look(4, &[("a", &a, None)], &[])
+        .snapshot(4, &[("a", &a, None)], &[])
         .breaks(&[Rule::NumberBack, Rule::Order]);
 
     let mut reused = script(DELTA);
     reused.lost(&[put("a", 1)]).lost(&[put("b", 2)]).crash();
-    reused.look(9, &[("a", &a, None), ("b", &[added(2, 5)], None)], &[]).breaks(&[Rule::NumberReused]);
+    reused.snapshot(9, &[("a", &a, None), ("b", &[added(2, 5)], None)], &[]).breaks(&[Rule::NumberReused]);
 }
 
 #[test]
 fn a_broken_order_is_found() {
-    let mut turned = script(DELTA);
-    turned.add("a", 1, 1).add("a", 2, 2).pop(lease("a", 3, &[added(2, 2), added(1, 1)])).ack(3);
-    turned
-        .look(4, &[], &[("a", 2, 2)])
+    let mut reversed = script(DELTA);
+    reversed.add("a", 1, 1).add("a", 2, 2).pop(lease("a", 3, &[added(2, 2), added(1, 1)])).ack(3);
+    reversed
+        .snapshot(4, &[], &[("a", 2, 2)])
         .rules
         .retain(|rule| *rule != Rule::WrongKnown && *rule != Rule::WrongState);
-    turned.breaks(&[Rule::Order]);
+    reversed.breaks(&[Rule::Order]);
 
     let mut batch = script(DELTA);
     batch.produce(&[put("a", 1), put("a", 2)], 2);
-    batch.look(2, &[("a", &[added(2, 1), added(1, 2)], None)], &[]);
+    batch.snapshot(2, &[("a", &[added(2, 1), added(1, 2)], None)], &[]);
     batch.breaks(&[Rule::Order, Rule::WrongState]);
 
     let mut behind = script(DELTA);
     behind.lost(&[put("a", 1)]).add("a", 2, 2).pop(lease("a", 3, &[added(2, 2)]));
-    behind.settle(3, Way::Nack, Settled::Ok).crash();
+    behind.settle(3, SettleKind::Nack, Settled::Ok).crash();
     behind
-        .look(9, &[("a", &[added(1, 1), added(2, 2)], None)], &[])
+        .snapshot(9, &[("a", &[added(1, 1), added(2, 2)], None)], &[])
         .rules
         .retain(|rule| *rule != Rule::LostDelta);
     behind.breaks(&[Rule::Order]);
 }
 
 #[test]
-fn what_nobody_sent_is_found() {
+fn a_delta_that_was_not_sent_is_found() {
     let sent =
-        |deltas: &[Delta]| script(DELTA).add("a", 1, 1).look(9, &[("a", deltas, None)], &[]).rules.clone();
+        |deltas: &[Delta]| script(DELTA).add("a", 1, 1).snapshot(9, &[("a", deltas, None)], &[]).rules.clone();
     assert_eq!(sent(&[added(1, 1)]), []);
-    let strange = [
+    let unsent = [
         [added(1, 1), added(7, 2)],
         [added(1, 1), added(0, 2)],
         [added(1, 1), added(1, 2)],
         [added(1, 1), tombstone(1, 2)],
         [added(1, 1), delta(Kind::Sync, 1, 2)],
     ];
-    for deltas in strange {
+    for deltas in unsent {
         let rules = sent(&deltas);
-        assert!(rules.contains(&Rule::NobodySent), "{deltas:?}: {rules:?}");
+        assert!(rules.contains(&Rule::NeverSent), "{deltas:?}: {rules:?}");
     }
-    assert!(sent(&[delta(Kind::Updated, 1, 1)]).contains(&Rule::NobodySent));
+    assert!(sent(&[delta(Kind::Updated, 1, 1)]).contains(&Rule::NeverSent));
     let mut wrong_key = script(DELTA);
-    wrong_key.add("a", 1, 1).look(9, &[("b", &[added(1, 1)], None)], &[]);
-    assert!(wrong_key.rules.contains(&Rule::NobodySent));
+    wrong_key.add("a", 1, 1).snapshot(9, &[("b", &[added(1, 1)], None)], &[]);
+    assert!(wrong_key.rules.contains(&Rule::NeverSent));
 }
 
 #[test]
-fn a_nacked_delta_that_is_lost_is_found() {
+fn a_lost_nacked_delta_is_found() {
     for queue in [DELTA, LATEST] {
         let mut script = script(queue);
-        script.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).settle(2, Way::Nack, Settled::Ok);
-        script.look(9, &[], &[]).breaks(&[Rule::LostDelta, Rule::WrongState]);
+        script.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).settle(2, SettleKind::Nack, Settled::Ok);
+        script.snapshot(9, &[], &[]).breaks(&[Rule::LostDelta, Rule::WrongState]);
     }
 }
 
@@ -398,7 +397,7 @@ fn a_nacked_delta_that_is_lost_is_found() {
 fn a_wrong_known_object_is_found() {
     let mut script = script(DELTA);
     script.add("a", 1, 1).add("a", 2, 2).pop(lease("a", 3, &[added(1, 1), added(2, 2)])).ack(3);
-    script.add("a", 3, 5).look(9, &[("a", &[added(3, 5)], None)], &[("a", 1, 1)]).breaks(&[Rule::WrongKnown]);
+    script.add("a", 3, 5).snapshot(9, &[("a", &[added(3, 5)], None)], &[("a", 1, 1)]).breaks(&[Rule::WrongKnown]);
 }
 
 #[test]
@@ -410,38 +409,38 @@ fn a_known_object_in_a_pop_is_checked() {
     };
     script.add("a", 1, 1).pop(with_known(2, &[added(1, 1)], None)).ack(2).add("a", 2, 4);
     script.pop(with_known(5, &[added(2, 4)], None)).ack(5);
-    script.look(6, &[], &[("a", 2, 4)]).breaks(&[Rule::WrongKnown]);
+    script.snapshot(6, &[], &[("a", 2, 4)]).breaks(&[Rule::WrongKnown]);
 }
 
 #[test]
 fn a_missing_deletion_is_found() {
-    let mut before_news = script(DELTA);
-    before_news.add("a", 1, 1).replace(&[listed("b", 2), gone("a")], 3).add("a", 3, 4);
+    let mut before_newer = script(DELTA);
+    before_newer.add("a", 1, 1).replace(&[listed("b", 2), gone("a")], 3).add("a", 3, 4);
     let (a, b) = ([added(1, 1), added(3, 4)], [delta(Kind::Replaced, 2, 2)]);
-    before_news.look(9, &[("a", &a, None), ("b", &b, None)], &[]).breaks(&[Rule::MissingDeletion]);
+    before_newer.snapshot(9, &[("a", &a, None), ("b", &b, None)], &[]).breaks(&[Rule::MissingDeletion]);
 
     let mut of_known = script(DELTA);
     of_known.add("a", 1, 1).pop(lease("a", 2, &[added(1, 1)])).ack(2).replace(&[gone("a")], 4);
-    of_known.look(9, &[], &[("a", 1, 1)]).breaks(&[Rule::WrongState, Rule::MissingDeletion]);
+    of_known.snapshot(9, &[], &[("a", 1, 1)]).breaks(&[Rule::WrongState, Rule::MissingDeletion]);
 }
 
 #[test]
-fn what_does_not_agree_is_found() {
-    let look = |said: u64, constant: &str, has_synced: bool| Look {
+fn inconsistent_counts_and_properties_are_found() {
+    let snapshot = |reported: u64, constant: &str, has_synced: bool| Snapshot {
         queue: DELTA,
-        counts: vec![Count { name: "known", said, listed: 0 }],
+        counts: vec![Count { name: "known", reported, listed: 0 }],
         constant: Value::from(constant),
         has_synced,
-        ..Look::default()
+        ..Snapshot::default()
     };
-    for (look_after, rules) in [
-        (look(0, "same", true), &[][..]),
-        (look(1, "same", true), &[Rule::Inconsistent]),
-        (look(0, "other", true), &[Rule::Inconsistent]),
-        (look(0, "same", false), &[Rule::Inconsistent]),
+    for (second, rules) in [
+        (snapshot(0, "same", true), &[][..]),
+        (snapshot(1, "same", true), &[Rule::Inconsistent]),
+        (snapshot(0, "other", true), &[Rule::Inconsistent]),
+        (snapshot(0, "same", false), &[Rule::Inconsistent]),
     ] {
-        script(DELTA).look_as(look(0, "same", true)).look_as(look_after).breaks(rules);
+        script(DELTA).snapshot_as(snapshot(0, "same", true)).snapshot_as(second).breaks(rules);
     }
-    script(DELTA).call(What::Read, Answer::Refused(String::new())).look(0, &[], &[]).breaks(&[Rule::Refused]);
-    script(DELTA).call(What::Read, Answer::Unknown).look(0, &[], &[]).breaks(&[Rule::NoAnswer]);
+    script(DELTA).call(Operation::Read, Answer::Refused(String::new())).snapshot(0, &[], &[]).breaks(&[Rule::Refused]);
+    script(DELTA).call(Operation::Read, Answer::Unknown).snapshot(0, &[], &[]).breaks(&[Rule::NoReply]);
 }

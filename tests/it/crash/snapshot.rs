@@ -1,4 +1,4 @@
-//! What can be seen of the queues while nobody else calls, and the work that empties them.
+//! Reads the state of the queues at a quiet moment, and empties them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::history::{Answer, Count, Look, Settle, Us, Way, What};
+use super::history::{Answer, Count, Snapshot, Settle, Us, SettleKind, Operation};
 use super::queues::{QUEUES, Spec};
 use super::reading::{items, known, list, number};
-use super::wire::{Connection, Message};
+use crate::harness::blocking::{Connection, Message};
 
 /// Longest time that emptying a queue may take: much longer than its leases and waits.
 const DRAIN: Duration = Duration::from_secs(30);
-/// How often a list is read until nothing happens meanwhile: each of so few leases ends once.
+/// Number of attempts to read a list without a change meanwhile: each of the few leases ends only once.
 const LISTS: usize = 200;
 
 /// Creates the queues.
@@ -21,27 +21,27 @@ pub(crate) fn create(address: SocketAddr) {
     let mut connection = Connection::open(address).expect("the server accepts");
     for spec in QUEUES {
         let put = Message { method: "PUT", ..Message::post(spec.path(""), &spec.config()) };
-        let answer = connection.call(&put).expect("an answer");
+        let answer = connection.call(&put).expect("a reply");
         assert_eq!(answer.status(), Some(201), "{}", String::from_utf8_lossy(&answer.body));
     }
 }
 
-/// Looks at every queue. A server that does not answer as it should has failed the test.
-pub(crate) fn look(client: &mut Client) -> Result<Vec<Look>, String> {
-    QUEUES.iter().map(|spec| look_at(client, spec)).collect()
+/// Reads the state of every queue. A missing or malformed reply is an error.
+pub(crate) fn snapshot(client: &mut Client) -> Result<Vec<Snapshot>, String> {
+    QUEUES.iter().map(|spec| snapshot_of(client, spec)).collect()
 }
 
-fn look_at(client: &mut Client, spec: &'static Spec) -> Result<Look, String> {
+fn snapshot_of(client: &mut Client, spec: &'static Spec) -> Result<Snapshot, String> {
     let (page, (start, end)) = get_all(client, spec, "/items?state=ready,delayed,leased,parked&limit=5000")?;
     let (all_known, _) = get_all(client, spec, "/known?limit=5000")?;
     let document = get(client, spec, "")?;
     let status = &document["status"];
     let by_state = ["ready", "delayed", "leased", "parked"].map(|state| number(status, state));
     let in_states = by_state.into_iter().sum::<Result<u64, String>>()?;
-    let count = |name, said, listed: &Value| -> Result<Count, String> {
-        Ok(Count { name, said, listed: list(listed, "items")?.len().try_into().unwrap_or(u64::MAX) })
+    let count = |name, reported, listed: &Value| -> Result<Count, String> {
+        Ok(Count { name, reported, listed: list(listed, "items")?.len().try_into().unwrap_or(u64::MAX) })
     };
-    Ok(Look {
+    Ok(Snapshot {
         queue: spec.name,
         start,
         end,
@@ -59,11 +59,11 @@ fn look_at(client: &mut Client, spec: &'static Spec) -> Result<Look, String> {
 
 fn get(client: &mut Client, spec: &'static Spec, path: &str) -> Result<Value, String> {
     let page = client.read(spec.name, &Message::get(spec.path(path)));
-    page.ok_or_else(|| format!("GET {} is not answered", spec.path(path)))
+    page.ok_or_else(|| format!("GET {} has no reply", spec.path(path)))
 }
 
-/// All pages of a list as one, and when it was read. Leases end by themselves, and then a key may go from
-/// one page to another: what counts is a list during which nothing has happened.
+/// All pages of a list, and the time at which they were read. A lease may expire meanwhile and move its key to another page,
+/// so the list is read again until no event happens meanwhile.
 fn get_all(client: &mut Client, spec: &'static Spec, path: &str) -> Result<(Value, (Us, Us)), String> {
     for _ in 0..LISTS {
         let mut all = get(client, spec, path)?;
@@ -84,7 +84,7 @@ fn get_all(client: &mut Client, spec: &'static Spec, path: &str) -> Result<(Valu
     Err(format!("GET {} changed {LISTS} times while it was read", spec.path(path)))
 }
 
-/// Works off everything, parked keys too.
+/// Delivers and acknowledges all keys, also parked keys.
 pub(crate) fn drain(client: &mut Client) -> Result<(), String> {
     QUEUES.iter().try_for_each(|spec| drain_one(client, spec))
 }
@@ -92,9 +92,9 @@ pub(crate) fn drain(client: &mut Client) -> Result<(), String> {
 fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
     let begun = client.clock.monotonic_us();
     while client.clock.since(begun) < DRAIN {
-        client.call(spec.name, What::Redrive, &Message::post(spec.path("/parked/redrive"), &json!({})));
+        client.call(spec.name, Operation::Redrive, &Message::post(spec.path("/parked/redrive"), &json!({})));
         let seconds = 5;
-        let what = What::Pop {
+        let operation = Operation::Pop {
             id: None,
             since: client.clock.monotonic_us(),
             length: seconds * 1_000_000,
@@ -102,41 +102,41 @@ fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
             settles: Vec::new(),
         };
         let path = spec.path(&format!("/pop?max=1000&wait=100ms&lease={seconds}s&with=known"));
-        let Some(Answer::Ok(reply)) = client.call(spec.name, what, &Message::post(path, &json!({}))) else {
-            return Err("a pop is not answered".to_owned());
+        let Some(Answer::Ok(reply)) = client.call(spec.name, operation, &Message::post(path, &json!({}))) else {
+            return Err("a pop has no reply".to_owned());
         };
         let leases: Vec<String> = reply.leases.into_iter().map(|lease| lease.id).collect();
         if leases.is_empty() {
             let items = Message::get(spec.path("/items?state=ready,delayed,leased,parked&limit=1"));
-            let page = client.read(spec.name, &items).ok_or("a list is not answered")?;
+            let page = client.read(spec.name, &items).ok_or("a list has no reply")?;
             if list(&page, "items")?.is_empty() {
                 return Ok(());
             }
             continue;
         }
         let message = Message::post(spec.path("/ack"), &json!({ "leases": leases }));
-        let settles = leases.into_iter().map(|lease| Settle { lease, way: Way::Ack }).collect();
-        client.call(spec.name, What::Settle { settles }, &message);
+        let settles = leases.into_iter().map(|lease| Settle { lease, way: SettleKind::Ack }).collect();
+        client.call(spec.name, Operation::Settle { settles }, &message);
     }
     Err(format!("queue {} can't be emptied in {DRAIN:?}", spec.name))
 }
 
-/// Compares the gauges with queues that are empty but for what is known.
-pub(crate) fn metrics_of_drained(address: SocketAddr, looks: &mut [Look]) -> Result<(), String> {
+/// Adds the gauges of queues that have only known objects.
+pub(crate) fn metrics_of_drained(address: SocketAddr, snapshots: &mut [Snapshot]) -> Result<(), String> {
     let metrics =
         Connection::open(address).and_then(|mut own| own.call(&Message::get("/metrics".to_owned())));
     let metrics = String::from_utf8(metrics.map_err(|error| error.to_string())?.body).expect("text");
-    for look in looks {
-        let queue = format!("queue=\"{}\"", look.queue);
+    for snapshot in snapshots {
+        let queue = format!("queue=\"{}\"", snapshot.queue);
         let sum = |name: &str| -> f64 {
             let lines = metrics.lines().filter(|line| line.starts_with(name) && line.contains(&queue));
             lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "gauges of small counts")]
         let gauges = [sum("deltaq_items{") as u64, sum("deltaq_known_objects{") as u64];
-        let known = look.known.len().try_into().unwrap_or(u64::MAX);
-        look.counts.push(Count { name: "deltaq_items", said: gauges[0], listed: 0 });
-        look.counts.push(Count { name: "deltaq_known_objects", said: gauges[1], listed: known });
+        let known = snapshot.known.len().try_into().unwrap_or(u64::MAX);
+        snapshot.counts.push(Count { name: "deltaq_items", reported: gauges[0], listed: 0 });
+        snapshot.counts.push(Count { name: "deltaq_known_objects", reported: gauges[1], listed: known });
     }
     Ok(())
 }

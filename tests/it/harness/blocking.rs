@@ -1,24 +1,24 @@
-//! HTTP/1.1 over a plain socket, blocking: a client that can tell a request that was never sent from
-//! one of which nobody knows what became of it.
+//! A blocking HTTP/1.1 client over a plain socket. It distinguishes a request that was never sent from a request whose
+//! outcome is unknown.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Far longer than any answer takes, the waits of the load included.
+/// Far longer than any reply takes, with the waits of the load.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest body that is read, in bytes: a wrong length must not take all memory.
+/// Longest body that is read, in bytes: a wrong length must not use up the memory.
 const BODY_BYTES_MAX: usize = 1 << 30;
 
-/// What a client sends.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// Its method.
+    /// The method.
     pub(crate) method: &'static str,
-    /// Its path and query.
+    /// The path and query.
     pub(crate) path: String,
-    /// What the body is; none for a body of JSON.
+    /// The content type; `None` is JSON.
     pub(crate) content_type: Option<&'static str>,
     /// The body.
     pub(crate) body: String,
@@ -36,25 +36,25 @@ impl Message {
     }
 }
 
-/// A kept connection.
+/// A persistent connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-/// What came of a request, head and body apart.
+/// A received message: a reply, or a request in the proxy.
 #[derive(Debug)]
 pub(crate) struct Raw {
-    /// The first line: of a request the method and path, of an answer the status.
+    /// The first line: of a request the method and path, of a reply the status.
     pub(crate) first: String,
-    /// The other lines of the head, as they came.
+    /// The other lines of the head.
     pub(crate) head: String,
     /// The body.
     pub(crate) body: Vec<u8>,
 }
 
 impl Raw {
-    /// The status of an answer.
+    /// The status of a reply.
     pub(crate) fn status(&self) -> Option<u16> {
         self.first.split(' ').nth(1)?.parse().ok()
     }
@@ -67,12 +67,12 @@ impl Raw {
 }
 
 impl Connection {
-    /// Connects; an error means that nothing was sent.
+    /// Connects. An error means that nothing was sent.
     pub(crate) fn open(address: SocketAddr) -> std::io::Result<Self> {
         Self::over(TcpStream::connect_timeout(&address, PATIENCE)?)
     }
 
-    /// A connection that is open already.
+    /// A connection over an open stream.
     pub(crate) fn over(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -80,7 +80,7 @@ impl Connection {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// Sends a request and reads its answer. After an error nobody knows what became of it.
+    /// Sends a request and reads its reply. After an error the outcome of the request is unknown.
     pub(crate) fn call(&mut self, message: &Message) -> std::io::Result<Raw> {
         let Message { method, path, content_type, body } = message;
         let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
@@ -95,33 +95,50 @@ impl Connection {
         self.stream.get_mut().write_all(bytes)
     }
 
-    /// Ends the connection for both sides.
+    /// Closes both directions of the connection.
     pub(crate) fn end(&self) {
         let _ = self.stream.get_ref().shutdown(std::net::Shutdown::Both);
     }
 
-    /// Reads a request or an answer; both must say how long they are.
+    /// Reads a request or a reply, which must have a length or be chunked.
     pub(crate) fn receive(&mut self) -> std::io::Result<Raw> {
         let first = self.line()?;
         let mut head = String::new();
-        let mut length = 0;
+        let (mut length, mut is_chunked) = (0, false);
         loop {
             let line = self.line()?;
             if line.trim_end().is_empty() {
                 break;
             }
             if let Some((name, value)) = line.split_once(':') {
-                assert!(!name.eq_ignore_ascii_case("transfer-encoding"), "answers have a length: {first}");
+                is_chunked |= name.eq_ignore_ascii_case("transfer-encoding");
                 if name.eq_ignore_ascii_case("content-length") {
                     length = value.trim().parse().expect("a length");
                 }
             }
             head.push_str(&line);
         }
-        assert!(length <= BODY_BYTES_MAX, "{first}: {length} bytes");
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
+        let body = if is_chunked { self.chunks()? } else { self.bytes(length)? };
         Ok(Raw { first, head, body })
+    }
+
+    fn bytes(&mut self, length: usize) -> std::io::Result<Vec<u8>> {
+        assert!(length <= BODY_BYTES_MAX, "{length} bytes");
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn chunks(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let length = usize::from_str_radix(self.line()?.trim_end(), 16).expect("the length of a chunk");
+            body.extend(self.bytes(length)?);
+            self.line()?;
+            if length == 0 {
+                return Ok(body);
+            }
+        }
     }
 
     fn line(&mut self) -> std::io::Result<String> {
