@@ -343,7 +343,7 @@ impl Ending {
         }
     }
 
-    /// The outcome that a repeated settle of the lease is told; none for a lease that never was.
+    /// The outcome that a repeated settle of the lease gets; `None` for an unknown lease.
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         match self {

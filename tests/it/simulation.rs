@@ -27,7 +27,7 @@ mod world;
 /// What is not as it was promised.
 pub(crate) type Violation = String;
 
-/// Seeds that run unless told otherwise.
+/// Seeds that run unless the environment sets another number.
 const SEEDS: u64 = 10_000;
 /// Runs at the same time.
 const THREADS: u64 = 2;
@@ -81,13 +81,13 @@ fn run_all(seeds: u64) -> Hits {
         let mut hits = Hits::new();
         let mut open: BTreeSet<u64> = (0..seeds).collect();
         loop {
-            let (seed, told) = match reports.recv_timeout(PATIENCE) {
+            let (seed, outcome) = match reports.recv_timeout(PATIENCE) {
                 Ok(report) => report,
                 Err(RecvTimeoutError::Disconnected) => return hits,
                 Err(RecvTimeoutError::Timeout) => hangs(open.first().copied().unwrap_or_default()),
             };
             open.remove(&seed);
-            match told {
+            match outcome {
                 Ok(report) => {
                     report.hits.into_iter().for_each(|(what, count)| *hits.entry(what).or_default() += count);
                 }
@@ -110,9 +110,9 @@ fn hangs(seed: u64) -> ! {
 #[test]
 fn seeds() {
     if let Some(seed) = knob("DELTAQ_SIMULATION_SEED") {
-        let told = caught(seed, true);
-        println!("{told:?}");
-        assert!(told.is_ok(), "seed {seed} fails");
+        let outcome = caught(seed, true);
+        println!("{outcome:?}");
+        assert!(outcome.is_ok(), "seed {seed} fails");
         return;
     }
     let hits = run_all(knob("DELTAQ_SIMULATION_SEEDS").unwrap_or(SEEDS));

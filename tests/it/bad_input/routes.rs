@@ -42,8 +42,8 @@ async fn other_methods_are_refused_with_those_that_are_allowed() {
                 allow
             };
             let allow = reply.unwrap_or_else(|| panic!("{method} {path} has no Allow"));
-            let told: BTreeSet<String> = allow.split(',').map(|method| method.trim().to_owned()).collect();
-            assert_eq!(told, allowed, "{method} {path}");
+            let listed: BTreeSet<String> = allow.split(',').map(|method| method.trim().to_owned()).collect();
+            assert_eq!(listed, allowed, "{method} {path}");
         }
         bench.unchanged(&path).await;
     }
