@@ -371,7 +371,11 @@ fn faults_without_number_are_not_looked_for() {
     assert_eq!((&*found[0].1, found.len()), ("", 1), "{found:?}");
     let all = r##"{"allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}],"required":["b"]}"##;
     let found = violations(all, &deep(100));
-    assert_eq!((&*found[0].1, found.len()), ("/required", 1), "the first is reported where that takes no search");
+    assert_eq!(
+        (&*found[0].1, found.len()),
+        ("/required", 1),
+        "the first is reported where that takes no search"
+    );
     // What is disjoint is not multiplied.
     let syntax = r##"{"anyOf":[{"type":"string"},{"type":"array","items":{"$ref":"#"}},{"type":"object","additionalProperties":{"$ref":"#"}}]}"##;
     let found = violations(syntax, r#"{"a":{"b":{"c":{"d":{"e":{"f":{"g":{"h":{"i":{"j":1}}}}}}}}}}}"#);

@@ -18,11 +18,11 @@ mod faulty_proxy;
 mod history;
 mod judge;
 mod load;
-mod snapshot;
 mod producer;
 mod queues;
 mod reading;
 pub(crate) mod server;
+mod snapshot;
 mod worker;
 
 use self::cycles::{Plan, Report, run};

@@ -28,7 +28,9 @@ impl Moment {
             (Operation::Produce { is_replace, .. }, Self::Produced) => !is_replace,
             (Operation::Produce { is_replace, .. }, Self::Replaced) => *is_replace,
             (Operation::Settle { .. }, Self::Settled) => true,
-            (Operation::Pop { settles, .. }, Self::SettledByPop) => !settles.is_empty() && reply.leases.is_empty(),
+            (Operation::Pop { settles, .. }, Self::SettledByPop) => {
+                !settles.is_empty() && reply.leases.is_empty()
+            }
             (Operation::Pop { .. }, Self::Leased) => !reply.leases.is_empty(),
             _ => false,
         }

@@ -51,7 +51,12 @@ impl Client {
     }
 
     /// Makes a call. Returns `None` and records nothing if the request could not be sent.
-    pub(crate) fn call(&mut self, queue: &'static str, operation: Operation, message: &Message) -> Option<Answer> {
+    pub(crate) fn call(
+        &mut self,
+        queue: &'static str,
+        operation: Operation,
+        message: &Message,
+    ) -> Option<Answer> {
         self.ask(queue, operation, message).map(|(answer, _)| answer)
     }
 
@@ -61,7 +66,12 @@ impl Client {
         matches!(answer, Answer::Ok(_)).then_some(body)
     }
 
-    fn ask(&mut self, queue: &'static str, operation: Operation, message: &Message) -> Option<(Answer, Value)> {
+    fn ask(
+        &mut self,
+        queue: &'static str,
+        operation: Operation,
+        message: &Message,
+    ) -> Option<(Answer, Value)> {
         let start = self.clock.monotonic_us();
         if self.connection.is_none() {
             self.connection = Connection::open(self.address).ok();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::history::{Effect, Answer, Call, Outcome, Settled, SettleKind, Operation};
+use super::history::{Answer, Call, Effect, Operation, Outcome, SettleKind, Settled};
 
 /// The number of events of each kind.
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use super::faulty_proxy::{FaultyProxy, ProxyFault};
 use super::history::{Crash, Epoch, Snapshot, Us};
 use super::judge::{Fault, Judge, Rule};
 use super::load::Clients;
-use super::snapshot::{create, drain, snapshot, metrics_of_drained};
 use super::queues::QUEUES;
 use super::server::{End, Spawned, Store};
+use super::snapshot::{create, drain, metrics_of_drained, snapshot};
 
 /// Duration of the load before a kill, in milliseconds.
 const LOAD_MS: std::ops::Range<u64> = 50..400;

@@ -25,7 +25,7 @@ use serde_json::Value;
 use self::keys::KeyRecord;
 use self::leases::Leases;
 use self::numbers::Numbers;
-use super::history::{Effect, Answer, Call, Count, Epoch, Key, Snapshot, Us, Operation};
+use super::history::{Answer, Call, Count, Effect, Epoch, Key, Operation, Snapshot, Us};
 
 /// A promise that a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -201,7 +201,12 @@ impl QueueRecord {
     ) {
         let mut names: BTreeSet<Key> = self.keys.keys().cloned().collect();
         names.extend(
-            touches.keys().chain(fresh.keys()).chain(snapshot.items.keys()).chain(snapshot.known.keys()).cloned(),
+            touches
+                .keys()
+                .chain(fresh.keys())
+                .chain(snapshot.items.keys())
+                .chain(snapshot.known.keys())
+                .cloned(),
         );
         for name in names {
             found.place = format!("{}/{name}", self.name);
@@ -221,7 +226,10 @@ impl QueueRecord {
     fn check_constants(&mut self, snapshot: &Snapshot, found: &mut Findings) {
         let before = self.constant.get_or_insert_with(|| snapshot.constant.clone());
         if *before != snapshot.constant {
-            found.add(Rule::Inconsistent, format!("the constant properties were {before} and are {}", snapshot.constant));
+            found.add(
+                Rule::Inconsistent,
+                format!("the constant properties were {before} and are {}", snapshot.constant),
+            );
         }
         if self.has_synced && !snapshot.has_synced {
             found.add(Rule::Inconsistent, "has_synced was true and is false");

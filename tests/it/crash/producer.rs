@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::history::{Effect, Change, Key, Kind, Operation, object};
+use super::history::{Change, Effect, Key, Kind, Operation, object};
 use super::queues::{QUEUES, Spec};
 use crate::harness::blocking::Message;
 

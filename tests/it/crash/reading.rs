@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::history::{Delta, Item, Key, Kind, KnownValue, Lease, Outcome, Reply, Rv, Settled, Operation, object};
+use super::history::{
+    Delta, Item, Key, Kind, KnownValue, Lease, Operation, Outcome, Reply, Rv, Settled, object,
+};
 
 /// Parses the reply to a call.
 pub(crate) fn reply(operation: &Operation, body: &Value) -> Result<Reply, String> {
     let rv = body["resource_version"].as_u64().or_else(|| body["status"]["resource_version"].as_u64());
     let mut reply = Reply { rv, ..Reply::default() };
     match operation {
-        Operation::Produce { .. } | Operation::Resync if reply.rv.is_none() => return Err(wrong("no number", body)),
+        Operation::Produce { .. } | Operation::Resync if reply.rv.is_none() => {
+            return Err(wrong("no number", body));
+        }
         Operation::Pop { with_known, .. } => {
             let items = list(body, "items")?;
             reply.leases = items.iter().map(|item| lease(item, *with_known)).collect::<Result<_, _>>()?;

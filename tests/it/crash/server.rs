@@ -38,7 +38,8 @@ impl Store {
         let name = format!("crash-{test}-{}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("the folder belongs to this user");
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700))
+            .expect("the folder belongs to this user");
         Self::Folder(folder)
     }
 }

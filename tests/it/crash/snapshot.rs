@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::history::{Answer, Count, Snapshot, Settle, Us, SettleKind, Operation};
+use super::history::{Answer, Count, Operation, Settle, SettleKind, Snapshot, Us};
 use super::queues::{QUEUES, Spec};
 use super::reading::{items, known, list, number};
 use crate::harness::blocking::{Connection, Message};
@@ -102,7 +102,8 @@ fn drain_one(client: &mut Client, spec: &'static Spec) -> Result<(), String> {
             settles: Vec::new(),
         };
         let path = spec.path(&format!("/pop?max=1000&wait=100ms&lease={seconds}s&with=known"));
-        let Some(Answer::Ok(reply)) = client.call(spec.name, operation, &Message::post(path, &json!({}))) else {
+        let Some(Answer::Ok(reply)) = client.call(spec.name, operation, &Message::post(path, &json!({})))
+        else {
             return Err("a pop has no reply".to_owned());
         };
         let leases: Vec<String> = reply.leases.into_iter().map(|lease| lease.id).collect();

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::history::{Answer, Settle, Settled, Us, SettleKind, Operation};
+use super::history::{Answer, Operation, Settle, SettleKind, Settled, Us};
 use super::queues::{QUEUES, Spec};
 use crate::harness::blocking::Message;
 

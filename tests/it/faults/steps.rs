@@ -4,7 +4,7 @@
 //! The state after the restart must be that after the acknowledged requests, or that after these and the request
 //! in flight. By default some of the steps are tried; `DELTAQ_ALL_STEPS=1` tries all.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -182,44 +182,57 @@ fn the_process_ends_at_any_write() {
     assert!(step > stride, "no step was tried");
 }
 
-/// The creation of a store, also from a backup, can be interrupted at any write, or run out of disk space at any
-/// write: the next start completes it.
-#[test]
-fn a_first_start_may_end_at_any_write() {
-    const ENOSPC: i32 = 28;
+/// A copy of a store with the key "kept".
+fn backup() -> PathBuf {
     let (store, folder, backup) = place("backed-up");
     let server = Spawned::start(&store);
-    assert_eq!(call(&server, &post("/add", &json!({"key": "kept"}))).expect("an answer").0, 200);
+    assert_eq!(call(&server, &post("/add", &json!({"key": "kept"}))).expect("a reply").0, 200);
     let words = ["backup", "--data-dir", folder.to_str().expect("UTF-8"), "--to"];
     let ran = Command::new(env!("CARGO_BIN_EXE_deltaq")).args(words).arg(&backup).output();
     assert!(ran.expect("the binary runs").status.success());
     server.end(End::Kill);
+    backup
+}
 
-    for (kind, count, restores) in [("kill_before", 1, false), ("kill_after", 1, true), ("fail", 4, false)] {
-        let mut from = 1;
-        loop {
-            let (store, folder, _) = place("first-start");
-            if restores {
-                std::fs::copy(&backup, folder.join("deltaq.db")).expect("a file");
-            }
-            let plan = Plan { kind, calls: "any", from, count, errno: ENOSPC };
-            let command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
-            let started = Spawned::try_start(&store, command, |command| plan.set(command, &folder, None));
-            let is_whole = started.is_some();
-            if let Some(server) = started {
-                server.end(End::Kill);
-            }
-            let server = Spawned::start(&store);
-            assert_eq!(call(&server, &post("/add", &json!({"key": "new"}))).expect("an answer").0, 200);
-            let expected: &[&str] = if restores { &["kept", "new"] } else { &["new"] };
-            assert!(keys(&server).iter().eq(expected), "{kind} from call {from} on");
-            server.end(End::Kill);
-            if is_whole {
-                break;
-            }
-            from += 1;
+/// Interrupts the creation of a store at each of its writes in turn, and checks that the next start completes it.
+fn interrupt_first_start(kind: &'static str, count: u64, backup: Option<&Path>) {
+    const ENOSPC: i32 = 28;
+    let mut from = 1;
+    loop {
+        let (store, folder, _) = place(&format!("first-start-{kind}"));
+        if let Some(backup) = backup {
+            std::fs::copy(backup, folder.join("deltaq.db")).expect("a file");
         }
-        assert!(from > 10, "{kind}: no call was hit");
+        let plan = Plan { kind, calls: "any", from, count, errno: ENOSPC };
+        let is_complete = doomed(&store, &folder, plan).map(|server| server.end(End::Kill)).is_some();
+        let server = Spawned::start(&store);
+        assert_eq!(call(&server, &post("/add", &json!({"key": "new"}))).expect("a reply").0, 200);
+        let expected: &[&str] = if backup.is_some() { &["kept", "new"] } else { &["new"] };
+        assert!(keys(&server).iter().eq(expected), "{kind} from call {from} on");
+        server.end(End::Kill);
+        if is_complete {
+            break;
+        }
+        from += 1;
     }
+    assert!(from > 10, "{kind}: no call was hit");
+}
+
+// Three tests, so that they run at the same time.
+
+#[test]
+fn a_first_start_may_end_before_any_write() {
+    interrupt_first_start("kill_before", 1, None);
+}
+
+#[test]
+fn a_first_start_from_a_backup_may_end_after_any_write() {
+    let backup = backup();
+    interrupt_first_start("kill_after", 1, Some(&backup));
     std::fs::remove_file(&backup).expect("the copy");
+}
+
+#[test]
+fn a_first_start_may_run_out_of_disk_space_at_any_write() {
+    interrupt_first_start("fail", 4, None);
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::super::history::{Effect, Call, Delta, Key, KnownValue, Snapshot, Rv, Us, Operation};
+use super::super::history::{Call, Delta, Effect, Key, KnownValue, Operation, Rv, Snapshot, Us};
 use super::leases::{LeaseEnd, LeaseRecord, Leases};
 use super::numbers::{Bounds, Numbers};
 use super::states::Candidate;
@@ -129,7 +129,13 @@ impl KeyRecord {
     }
 
     /// Reads the key in the state of the queue.
-    pub(super) fn read_snapshot(&mut self, name: &Key, snapshot: &Snapshot, leases: &Leases, found: &mut Findings) {
+    pub(super) fn read_snapshot(
+        &mut self,
+        name: &Key,
+        snapshot: &Snapshot,
+        leases: &Leases,
+        found: &mut Findings,
+    ) {
         let item = snapshot.items.get(name);
         let shown = item.map_or(&[][..], |item| &item.deltas);
         let token = self.holder.as_ref().and_then(|id| leases.get(id)).map(|held| held.token);
@@ -283,7 +289,8 @@ impl KeyRecord {
 
     /// Checks that every write that is due was read.
     fn check_pending(&mut self, at: Rv, shown: &[Delta], found: &mut Findings) {
-        let due: Vec<PendingWrite> = self.pending.extract_if(.., |pending| pending.bounds.until <= at).collect();
+        let due: Vec<PendingWrite> =
+            self.pending.extract_if(.., |pending| pending.bounds.until <= at).collect();
         for pending in due {
             let is_met = self.seen_values.contains(&pending.value);
             let newest = shown.last().map_or(0, |newest| newest.rv).max(self.acked);

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::history::{
-    Answer, Call, Crash, Delta, Key, KnownValue, Lease, Snapshot, Outcome, Rv, Settled, Us, SettleKind, Operation,
+    Answer, Call, Crash, Delta, Key, KnownValue, Lease, Operation, Outcome, Rv, SettleKind, Settled,
+    Snapshot, Us,
 };
 use super::numbers::Numbers;
 use super::{Findings, Rule};
@@ -74,7 +75,9 @@ impl Leases {
     pub(super) fn end_of(&self, id: &str) -> LeaseEnd {
         match self.records.get(id) {
             Some(LeaseRecord { done: Some(Outcome::Acked), .. }) => LeaseEnd::Acked,
-            Some(LeaseRecord { done: None, doubtful, .. }) if doubtful.contains(&SettleKind::Ack) => LeaseEnd::Doubtful,
+            Some(LeaseRecord { done: None, doubtful, .. }) if doubtful.contains(&SettleKind::Ack) => {
+                LeaseEnd::Doubtful
+            }
             _ => LeaseEnd::Kept,
         }
     }
@@ -90,7 +93,8 @@ impl Leases {
         for call in calls {
             self.read_settles(call, found);
             self.read_extend(call, found);
-            let (Operation::Pop { id, since, length, .. }, Some(reply)) = (&call.operation, call.reply()) else {
+            let (Operation::Pop { id, since, length, .. }, Some(reply)) = (&call.operation, call.reply())
+            else {
                 continue;
             };
             if let Some(pop) = id {
@@ -238,7 +242,10 @@ impl Leases {
                 found.add(Rule::TwoHolders, format!("{key}: {first} is alive and {second} is delivered"));
             }
             if one.last_ok.is_some_and(|at| at > two.answered) {
-                found.add(Rule::TwoHolders, format!("{key}: {first} is found alive after {second} was delivered"));
+                found.add(
+                    Rule::TwoHolders,
+                    format!("{key}: {first} is found alive after {second} was delivered"),
+                );
             }
         }
     }
@@ -253,7 +260,10 @@ impl LeaseRecord {
             Settled::Ok => {
                 self.last_ok = Some(call.start);
                 if let Some(done) = self.done {
-                    found.add(lost, format!("{id} was {done:?} and is settled by {way:?} as if it were alive"));
+                    found.add(
+                        lost,
+                        format!("{id} was {done:?} and is settled by {way:?} as if it were alive"),
+                    );
                 }
             }
             Settled::Repeated => {
@@ -270,7 +280,14 @@ impl LeaseRecord {
     }
 
     /// Reads a result that says that the lease was lost.
-    fn stale(&mut self, id: &str, way: Option<SettleKind>, outcome: Outcome, call: &Call, found: &mut Findings) {
+    fn stale(
+        &mut self,
+        id: &str,
+        way: Option<SettleKind>,
+        outcome: Outcome,
+        call: &Call,
+        found: &mut Findings,
+    ) {
         let lost = if self.done == Some(Outcome::Acked) { Rule::LostAck } else { Rule::LostSettle };
         if way.is_some_and(|way| way.outcome() == outcome) {
             found.add(lost, format!("{id} was settled by {way:?}, which is not reported as repeated"));
@@ -287,7 +304,10 @@ impl LeaseRecord {
             }
             None => {
                 if !self.doubtful.iter().any(|way| way.outcome() == outcome) {
-                    found.add(Rule::LostLease, format!("{id} is reported as {outcome:?}, but no worker settled it so"));
+                    found.add(
+                        Rule::LostLease,
+                        format!("{id} is reported as {outcome:?}, but no worker settled it so"),
+                    );
                 }
             }
         }

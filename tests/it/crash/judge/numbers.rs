@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::super::history::{Effect, Call, Delta, Key, Kind, Snapshot, Rv, Us, Operation};
+use super::super::history::{Call, Delta, Effect, Key, Kind, Operation, Rv, Snapshot, Us};
 use super::{Findings, Rule};
 
 /// The knowledge about the numbers of a queue.
@@ -79,7 +79,10 @@ impl Numbers {
             self.note(number, call, snapshot.rv);
         }
         if snapshot.rv < self.floor(snapshot.start) {
-            found.add(Rule::NumberBack, format!("{} was in a reply before {}", self.floor(snapshot.start), snapshot.rv));
+            found.add(
+                Rule::NumberBack,
+                format!("{} was in a reply before {}", self.floor(snapshot.start), snapshot.rv),
+            );
         }
     }
 
@@ -145,8 +148,10 @@ impl Numbers {
             _ => false,
         };
         if rv < floor || (adds && rv == floor) {
-            found
-                .add(Rule::NumberBack, format!("{floor} was in a reply before the reply {rv} to {:?}", call.operation));
+            found.add(
+                Rule::NumberBack,
+                format!("{floor} was in a reply before the reply {rv} to {:?}", call.operation),
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! The newest state of a key: the calls that can have been the last, and the deletions that must have taken effect.
 
-use super::super::history::{Effect, Call, Rv, Us};
+use super::super::history::{Call, Effect, Rv, Us};
 use super::keys::KeyRecord;
 use super::numbers::Numbers;
 use super::{Findings, Rule, Touch};
@@ -49,7 +49,10 @@ impl KeyRecord {
         self.candidates.retain(|candidate| candidate.end >= newest_sure);
         let state = self.newest_state();
         if !self.candidates.iter().any(|candidate| candidate.state == state) {
-            found.add(Rule::WrongState, format!("the state is {state:?}, which none of {:?} leaves", self.candidates));
+            found.add(
+                Rule::WrongState,
+                format!("the state is {state:?}, which none of {:?} leaves", self.candidates),
+            );
         }
         self.candidates = vec![Candidate::settled(state, at)];
     }
@@ -73,8 +76,10 @@ impl KeyRecord {
         let is_deleted = |delta: Option<(&Rv, &bool)>| delta.is_some_and(|(_, is_deleted)| *is_deleted);
         if newest.is_some() && !is_deleted(newest) && !is_deleted(next) {
             let operation = &calls[touch.call].operation;
-            found
-                .add(Rule::MissingDeletion, format!("{newest:?} and {next:?} around {bounds:?} of {operation:?}"));
+            found.add(
+                Rule::MissingDeletion,
+                format!("{newest:?} and {next:?} around {bounds:?} of {operation:?}"),
+            );
         }
     }
 }

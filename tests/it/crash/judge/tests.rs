@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::super::history::{
-    Effect, Answer, Call, Change, Count, Crash, Delta, Epoch, Item, Kind, KnownValue, Lease, Snapshot, Outcome,
-    Reply, Rv, Settle, Settled, Us, SettleKind, Operation,
+    Answer, Call, Change, Count, Crash, Delta, Effect, Epoch, Item, Kind, KnownValue, Lease, Operation,
+    Outcome, Reply, Rv, Settle, SettleKind, Settled, Snapshot, Us,
 };
 use super::{Judge, Rule};
 
@@ -296,7 +296,11 @@ fn a_lost_live_lease_is_found() {
     gone.snapshot(9, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
 
     let mut early = script(DELTA);
-    early.add("a", 1, 1).pop(lease("a", 2, &deltas)).settle(2, SettleKind::Nack, Settled::Stale(Outcome::Expired));
+    early.add("a", 1, 1).pop(lease("a", 2, &deltas)).settle(
+        2,
+        SettleKind::Nack,
+        Settled::Stale(Outcome::Expired),
+    );
     early.snapshot(9, &[("a", &deltas, None)], &[]).breaks(&[Rule::LostLease]);
 
     let mut repeated = script(DELTA);
@@ -364,8 +368,9 @@ fn a_broken_order_is_found() {
 
 #[test]
 fn a_delta_that_was_not_sent_is_found() {
-    let sent =
-        |deltas: &[Delta]| script(DELTA).add("a", 1, 1).snapshot(9, &[("a", deltas, None)], &[]).rules.clone();
+    let sent = |deltas: &[Delta]| {
+        script(DELTA).add("a", 1, 1).snapshot(9, &[("a", deltas, None)], &[]).rules.clone()
+    };
     assert_eq!(sent(&[added(1, 1)]), []);
     let unsent = [
         [added(1, 1), added(7, 2)],
@@ -397,7 +402,10 @@ fn a_lost_nacked_delta_is_found() {
 fn a_wrong_known_object_is_found() {
     let mut script = script(DELTA);
     script.add("a", 1, 1).add("a", 2, 2).pop(lease("a", 3, &[added(1, 1), added(2, 2)])).ack(3);
-    script.add("a", 3, 5).snapshot(9, &[("a", &[added(3, 5)], None)], &[("a", 1, 1)]).breaks(&[Rule::WrongKnown]);
+    script
+        .add("a", 3, 5)
+        .snapshot(9, &[("a", &[added(3, 5)], None)], &[("a", 1, 1)])
+        .breaks(&[Rule::WrongKnown]);
 }
 
 #[test]
@@ -441,6 +449,9 @@ fn inconsistent_counts_and_properties_are_found() {
     ] {
         script(DELTA).snapshot_as(snapshot(0, "same", true)).snapshot_as(second).breaks(rules);
     }
-    script(DELTA).call(Operation::Read, Answer::Refused(String::new())).snapshot(0, &[], &[]).breaks(&[Rule::Refused]);
+    script(DELTA)
+        .call(Operation::Read, Answer::Refused(String::new()))
+        .snapshot(0, &[], &[])
+        .breaks(&[Rule::Refused]);
     script(DELTA).call(Operation::Read, Answer::Unknown).snapshot(0, &[], &[]).breaks(&[Rule::NoReply]);
 }
