@@ -156,8 +156,9 @@ fn position(slot: Slot) -> (usize, u64) {
 }
 
 impl Entry {
-    /// A copy of the key's state.
-    pub(super) fn state(&self) -> KeyState {
+    /// A copy of the key's state. The objects are shared.
+    #[must_use]
+    pub fn state(&self) -> KeyState {
         KeyState {
             key: self.key.clone(),
             rv: self.changed,

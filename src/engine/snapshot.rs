@@ -76,6 +76,17 @@ pub struct KeyState {
     pub initial_pending: Option<Rv>,
 }
 
+impl KeyState {
+    /// The owner of the key's newest state: waiting, else leased, else known.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Source> {
+        match self.waiting.last().or_else(|| self.leased.last()) {
+            Some(delta) => delta.provenance.owner(),
+            None => self.known.as_ref()?.owner.as_ref(),
+        }
+    }
+}
+
 /// A key that was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedKey {

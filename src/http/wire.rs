@@ -19,7 +19,7 @@ pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};
 pub use self::produce::{produced, replaced, violation};
 pub use self::queue::queue;
-pub use self::read::{is_item, item, known};
+pub use self::read::{item, known};
 use crate::engine::object::Object;
 use crate::engine::time::Time;
 

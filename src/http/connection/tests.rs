@@ -20,7 +20,7 @@ const PIPE_BYTES: usize = 512;
 
 fn state(shutdown: &Shutdown) -> AppState {
     let clock = Clock::system();
-    let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1 };
+    let limits = Limits { auto_create: true, max_queues: 1, created_by_pop_percent: 100, max_waiters: 1 };
     let metrics = Metrics::new(100).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let limits = HttpLimits {
@@ -94,7 +94,7 @@ async fn leased_after(is_enough: impl Fn(&[u8]) -> bool) -> bool {
     let handle = state.registry.get(&Name::new("q").expect("a name")).expect("the queue");
     // Any change of the queue gives back first what did not arrive.
     handle.set_paused(false).await.expect("the queue");
-    let leased = handle.read(|queue, _| queue.schedule().leased_len()).await.expect("the queue");
+    let leased = handle.document().await.expect("the queue").status.leased;
     shutdown.signal();
     leased == 1
 }

@@ -1,6 +1,5 @@
 //! What can be seen of a queue: items, known objects, whether it has synced.
 
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +11,8 @@ use bytes::Bytes;
 use deltaq_types::{ItemDocument, KnownDocument, Page, SyncedDocument};
 use serde::Serialize;
 
-use crate::engine::Queue;
-use crate::engine::delta::{Deltas, Rv};
 use crate::engine::excerpt::Excerpt;
-use crate::engine::id::Token;
 use crate::engine::key::Key;
-use crate::engine::schedule::Slot;
 use crate::engine::time::Time;
 use crate::http::call::ReadCall;
 use crate::http::counted::Counted;
@@ -29,20 +24,15 @@ use crate::http::params::{nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::http::wire;
-use crate::service::{Handle, Moment};
+use crate::service::{Handle, ItemFilter, ItemPosition, KnownFilter, ListedState, PageLimit};
 
 /// Entries of a page when the request does not say.
 pub(super) const PAGE_DEFAULT: u64 = 500;
 /// Most entries of a page.
 pub(in crate::http) const PAGE_MAX: u64 = 5_000;
-/// How many entries a page may look at under the queue's lock; a filter may leave it short.
-const LOOK_MAX: usize = 20_000;
 
-/// Most bytes of objects in a page, which may end before its limit; each delta counts for
-/// [`DELTA_BYTES`] more.
+/// Approximate maximum size of a page, in bytes.
 pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
-/// What a delta takes in an answer beside its object, about.
-const DELTA_BYTES: usize = 256;
 
 /// States of an item, in the order in which they are listed.
 pub(in crate::http) const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
@@ -153,65 +143,48 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     Ok(Counted::of(&visit, item_page(handle, filter, after, limit).await?).into_response())
 }
 
-struct ItemFilter {
-    /// Indexes into [`STATES`], rising.
-    states: Vec<usize>,
-    worker: Option<String>,
-}
-
-fn read_states(text: Option<&str>) -> Result<Vec<usize>, Problem> {
-    let Some(text) = text else { return Ok(vec![0, 1]) };
+fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
+    let Some(text) = text else { return Ok(vec![ListedState::Ready, ListedState::Delayed]) };
     let mut states = Vec::new();
     for name in text.split(',') {
-        let Some(index) = STATES.iter().position(|state| *state == name) else {
+        let mut named = STATES.into_iter().zip(ListedState::ALL);
+        let Some((_, state)) = named.find(|(known, _)| *known == name) else {
             let near = nearest(name, &STATES).map(|near| format!("; did you mean {near:?}?"));
             let known =
                 format!("{} is none of {}{}", Excerpt(name), STATES.join(", "), near.unwrap_or_default());
             return Err(wrong("state", &known));
         };
-        states.push(index);
+        states.push(state);
     }
     states.sort_unstable();
     states.dedup();
     Ok(states)
 }
 
-/// Where a page of items ended: a state, and a place in its order.
-struct Place {
-    state: usize,
-    at: Time,
-    rv: Rv,
-    key: Option<Key>,
+/// The `continue` token of an item's position.
+fn encode(handle: &Handle, position: &ItemPosition) -> String {
+    let ItemPosition { state, at, rv, key } = position;
+    let state = ListedState::ALL.iter().position(|other| other == state).unwrap_or_default();
+    let key = key.as_ref().map_or("", Key::as_str);
+    let text = format!("{state}:{}:{rv}:{key}", at.as_micros());
+    cursor::encode(List::Items, handle.incarnation(), &text)
 }
 
-impl Place {
-    fn start(state: usize) -> Self {
-        Self { state, at: Time::default(), rv: 0, key: None }
-    }
-
-    fn encode(&self, handle: &Handle) -> String {
-        let key = self.key.as_ref().map_or("", Key::as_str);
-        cursor::encode(
-            List::Items,
-            handle.incarnation(),
-            &format!("{}:{}:{}:{key}", self.state, self.at.as_micros(), self.rv),
-        )
-    }
-
-    fn decode(handle: &Handle, text: &str) -> Result<Self, Problem> {
-        let position = cursor::decode(List::Items, handle.incarnation(), text)?;
-        let mut parts = position.splitn(4, ':');
-        let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
-        let (state, at, rv) = (number(), number(), number());
-        let key = parts.next();
-        let place = state.zip(at).zip(rv).zip(key).map(|(((state, at), rv), key)| Self {
-            state: usize::try_from(state).unwrap_or(STATES.len()),
-            at: Time::from_micros(at),
-            rv,
-            key: Key::new(key).ok(),
-        });
-        place.ok_or_else(cursor::expired)
-    }
+/// The position in a `continue` token.
+fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
+    let position = cursor::decode(List::Items, handle.incarnation(), text)?;
+    let mut parts = position.splitn(4, ':');
+    let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
+    let (state, at, rv) = (number(), number(), number());
+    let state = state.and_then(|state| ListedState::ALL.get(usize::try_from(state).ok()?).copied());
+    let key = parts.next();
+    let position = state.zip(at).zip(rv).zip(key).map(|(((state, at), rv), key)| ItemPosition {
+        state,
+        at: Time::from_micros(at),
+        rv,
+        key: Key::new(key).ok(),
+    });
+    position.ok_or_else(cursor::expired)
 }
 
 async fn item_page(
@@ -220,83 +193,17 @@ async fn item_page(
     after: Option<String>,
     limit: u64,
 ) -> Result<Page<ItemDocument>, Problem> {
-    let first = filter.states.first().copied().unwrap_or_default();
-    let from = after.map(|after| Place::decode(&handle, &after)).transpose()?;
-    let from = from.unwrap_or_else(|| Place::start(first));
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let looker = handle.clone();
-    let page = handle.read(move |queue, moment| read_items(queue, &looker, &filter, from, limit, moment));
-    Ok(page.await?)
+    let first = filter.states.first().copied().unwrap_or(ListedState::Ready);
+    let after = after.map(|after| decode(&handle, &after)).transpose()?;
+    let after = after.unwrap_or_else(|| ItemPosition::start(first));
+    let page = handle.items(&filter, after, page_limit(limit)).await?;
+    let items = page.entries.iter().map(|key| wire::item(&handle, key, page.moment)).collect();
+    let next = page.next.map(|position| encode(&handle, &position));
+    Ok(Page { items, next, resource_version: page.resource_version })
 }
 
-fn read_items(
-    queue: &Queue,
-    handle: &Handle,
-    filter: &ItemFilter,
-    from: Place,
-    limit: usize,
-    moment: Moment,
-) -> Page<ItemDocument> {
-    let mut items = Vec::new();
-    let (mut looked, mut bytes) = (0, 0);
-    let (mut next, mut more) = (None, false);
-    let mut from = Some(from);
-    let first = from.as_ref().map_or(0, |from| from.state);
-    'states: for state in filter.states.iter().copied().filter(|state| *state >= first) {
-        let start = from.take().filter(|from| from.state == state).unwrap_or_else(|| Place::start(state));
-        for (slot, place) in in_state(queue, &start) {
-            more = items.len() == limit || looked == LOOK_MAX || bytes >= PAGE_BYTES_MAX;
-            if more {
-                break 'states;
-            }
-            looked += 1;
-            if let Some(entry) = queue.table().at(slot) {
-                let schedule_state = &entry.schedule_state;
-                let worker = schedule_state.lease().and_then(|lease| lease.worker.as_deref());
-                let wanted = filter.worker.as_deref().is_none_or(|wanted| worker == Some(wanted));
-                if wanted && (state != 1 || schedule_state.is_delayed()) {
-                    bytes += [&entry.waiting, &entry.leased].map(weight).iter().sum::<usize>();
-                    items.push(wire::item(handle, entry, moment));
-                }
-            }
-            next = Some(place);
-        }
-    }
-    let next = next.filter(|_| more).map(|place| place.encode(handle));
-    Page { items, next, resource_version: queue.resource_version() }
-}
-
-/// What the deltas take in an answer, about.
-fn weight(deltas: &Deltas) -> usize {
-    deltas.bytes() + deltas.len() * DELTA_BYTES
-}
-
-/// The keys of a state behind `start`, in the state's order, with their places.
-fn in_state<'q>(queue: &'q Queue, start: &'q Place) -> Box<dyn Iterator<Item = (Slot, Place)> + 'q> {
-    let schedule = queue.schedule();
-    let state = start.state;
-    let timed =
-        move |(at, rv, slot): &(Time, Rv, Slot)| (*slot, Place { state, at: *at, rv: *rv, key: None });
-    match state {
-        0 => {
-            let ready = schedule.ready_after(start.rv);
-            Box::new(ready.map(move |(rv, slot)| (slot, Place { rv, ..Place::start(state) })))
-        }
-        1 => Box::new(schedule.delayed_after((start.at, start.rv)).map(timed)),
-        2 => Box::new(
-            schedule
-                .leased_after((start.at, Token::new(start.rv)))
-                .map(move |(at, token, slot)| timed(&(*at, token.rv(), *slot))),
-        ),
-        _ => {
-            let from = start.key.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_str()));
-            let parked = schedule.parked_from(from);
-            Box::new(
-                parked
-                    .map(move |(key, slot)| (slot, Place { key: Some(key.clone()), ..Place::start(state) })),
-            )
-        }
-    }
+fn page_limit(entries: u64) -> PageLimit {
+    PageLimit { entries: usize::try_from(entries).unwrap_or(usize::MAX), bytes: PAGE_BYTES_MAX }
 }
 
 /// One key: place, deltas, lease, failures.
@@ -314,11 +221,10 @@ pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, 
 }
 
 async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
-    let item = handle.read(|queue, moment| {
-        let entry = queue.table().get(key.as_str()).filter(|entry| wire::is_item(entry))?;
-        Some(wire::item(handle, entry, moment))
-    });
-    item.await?.map(Json).ok_or_else(|| no_key(key, "nothing waits, is leased, parked or has failed"))
+    let Some((item, moment)) = handle.item(key).await? else {
+        return Err(no_key(key, "nothing waits, is leased, parked or has failed"));
+    };
+    Ok(Json(wire::item(handle, &item, moment)))
 }
 
 fn no_key(key: &Key, why: &str) -> Problem {
@@ -355,11 +261,6 @@ pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Prob
     Ok(Counted::of(&visit, known_page(handle, filter, after, limit).await?).into_response())
 }
 
-struct KnownFilter {
-    prefix: String,
-    source: Option<String>,
-}
-
 async fn known_page(
     handle: Arc<Handle>,
     filter: Arc<KnownFilter>,
@@ -367,33 +268,10 @@ async fn known_page(
     limit: u64,
 ) -> Result<Page<KnownDocument>, Problem> {
     let after = after.map(|after| cursor::decode(List::Known, handle.incarnation(), &after)).transpose()?;
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let incarnation = handle.incarnation();
-    let page = handle.read(move |queue, _| {
-        let from = after.as_deref().map_or(Bound::Included(filter.prefix.as_str()), Bound::Excluded);
-        let (mut items, mut last, mut more) = (Vec::new(), None, false);
-        let (mut looked, mut bytes) = (0, 0);
-        for (_, entry) in queue.table().from(from) {
-            if !entry.key.as_str().starts_with(&filter.prefix) {
-                break;
-            }
-            more = items.len() == limit || looked == LOOK_MAX || bytes >= PAGE_BYTES_MAX;
-            if more {
-                break;
-            }
-            looked += 1;
-            last = Some(&entry.key);
-            let document = wire::known(entry);
-            let owned = |known: &KnownDocument| filter.source.is_none() || known.source == filter.source;
-            if let Some(known) = document.filter(owned) {
-                bytes += known.object.as_str().len() + DELTA_BYTES;
-                items.push(known);
-            }
-        }
-        let next = last.filter(|_| more).map(|key| cursor::encode(List::Known, incarnation, key.as_str()));
-        Page { items, next, resource_version: queue.resource_version() }
-    });
-    Ok(page.await?)
+    let page = handle.known_objects(&filter, after, page_limit(limit)).await?;
+    let items = page.entries.iter().map(|(key, known)| wire::known(key, known)).collect();
+    let next = page.next.map(|key| cursor::encode(List::Known, handle.incarnation(), key.as_str()));
+    Ok(Page { items, next, resource_version: page.resource_version })
 }
 
 /// One known object.
@@ -412,8 +290,10 @@ pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> 
 }
 
 async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Response, Problem> {
-    let known = handle.read(|queue, _| queue.table().get(key.as_str()).and_then(wire::known));
-    let Some(known) = known.await? else { return Err(no_key(key, "no object is known")) };
+    let known = handle.known_object(key).await?;
+    let Some(known) = known.map(|known| wire::known(key, &known)) else {
+        return Err(no_key(key, "no object is known"));
+    };
     let etag = format!("\"{}-{}\"", handle.incarnation(), known.resource_version);
     let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
     let mut tags = lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
