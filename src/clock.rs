@@ -19,7 +19,7 @@ pub struct Clock {
 enum Source {
     /// The clocks of the machine; the monotonic clock counts from `started`.
     System { started: Instant },
-    /// Whatever the test sets.
+    /// Readings that a test sets.
     Manual(Arc<Readings>),
 }
 
@@ -63,13 +63,13 @@ impl Clock {
         }
     }
 
-    /// How long it is until the monotonic clock shows `at_us`; zero if it has already.
+    /// The time until the monotonic clock shows `at_us`; zero if that is in the past.
     #[must_use]
     pub fn until(&self, at_us: u64) -> Duration {
         Duration::from_micros(at_us.saturating_sub(self.monotonic_us()))
     }
 
-    /// The time since the monotonic clock showed `at_us`; zero if that is still to come.
+    /// The time since the monotonic clock showed `at_us`; zero if that is in the future.
     #[must_use]
     pub fn since(&self, at_us: u64) -> Duration {
         Duration::from_micros(self.monotonic_us().saturating_sub(at_us))
@@ -98,7 +98,7 @@ impl ManualClock {
         }
     }
 
-    /// Sets the wall clock, backwards too, as an operator or NTP would. The monotonic clock does not notice.
+    /// Sets the wall clock, also to an earlier time, as an operator or NTP would. The monotonic clock does not move.
     pub fn set_wall(&self, wall_us: u64) {
         self.readings.wall_us.store(wall_us, Ordering::SeqCst);
     }

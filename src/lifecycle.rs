@@ -1,11 +1,10 @@
-//! How the process ends: in two stages, with every task joined.
+//! The end of the process: a shutdown in two stages, which waits for every task.
 //!
-//! The first SIGTERM or SIGINT starts the *draining* stage: nothing new is handed out, waits end, running requests
-//! finish. The second signal, or the time limit after the first, *cuts*: what still runs is dropped. This module only says
-//! which stage it is and keeps count of the tasks; what a stage means is up to those who watch the tokens.
+//! The first SIGTERM or SIGINT starts the *draining* stage: no more keys are delivered, waits end, running requests finish. The
+//! second signal, or the time limit after the first, starts the *cut*: everything that still runs is dropped. This module only
+//! announces the stages and tracks the tasks; the tasks watch the tokens of the stages.
 //!
-//! It is the one place that spawns tasks, so that none is forgotten: [`Shutdown::spawn`] tracks them and
-//! [`Shutdown::join`] waits for them.
+//! Only this module spawns tasks: [`Shutdown::spawn`] tracks a task, and [`Shutdown::join`] waits for all of them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use tracing::{error, info, warn};
 /// How long tasks may take to notice the cut before [`Shutdown::join`] gives up on them.
 const CUT_GRACE: Duration = Duration::from_secs(2);
 
-/// Why the process can't be told to stop.
+/// The reason for which the process can't listen for signals.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The handler of a signal could not be installed.
@@ -30,15 +29,15 @@ pub enum Error {
     Signal {
         /// `SIGTERM` or `SIGINT`.
         name: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
-/// The runtime of a task that runs apart; it goes with the task.
-struct Apart(Option<Runtime>);
+/// The runtime of a task on a thread of its own. The runtime ends with the task.
+struct OwnRuntime(Option<Runtime>);
 
-impl Drop for Apart {
+impl Drop for OwnRuntime {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -46,22 +45,22 @@ impl Drop for Apart {
     }
 }
 
-/// The stage of the process's life, and its tasks. Cheap to clone; all clones are the same shutdown.
+/// The stage of the shutdown, and the tasks of the process. Clones are the same shutdown.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
-    /// Cancelled from the first stage on, by [`Self::drain`]. Invariant: cancelled whenever `cut` is.
+    /// Cancelled from the first stage on. Invariant: cancelled whenever `cut` is.
     draining: CancellationToken,
-    /// Whether it is: each change of a queue asks, and to ask the token is to take a lock that all share.
+    /// Whether `draining` is cancelled. Every change of a queue reads this; the token would take a lock that all threads share.
     is_draining: Arc<AtomicBool>,
     /// Cancelled from the second stage on.
     cut: CancellationToken,
     tasks: TaskTracker,
-    /// Where tasks run, whatever thread spawns them.
+    /// The runtime of the tasks, whichever thread spawns them.
     runtime: Handle,
 }
 
 impl Shutdown {
-    /// A shutdown that follows the process's signals; `limit` is the longest time between the stages.
+    /// A shutdown that follows the signals of the process. `limit` is the maximum time between the stages.
     ///
     /// Must be called inside a tokio runtime. The handlers are in place when it returns.
     ///
@@ -72,14 +71,14 @@ impl Shutdown {
         Ok(Self::start(limit, Some(Signals::listen()?)))
     }
 
-    /// A shutdown that hears no signals and is stopped by [`Self::signal`] alone: for tests and for servers inside other
-    /// programs. Must be called inside a tokio runtime.
+    /// A shutdown that ignores signals and is only started by [`Self::signal`], for tests and for servers inside other programs.
+    /// Must be called inside a tokio runtime.
     #[must_use]
     pub fn manual(limit: Duration) -> Self {
         Self::start(limit, None)
     }
 
-    /// Does what a signal does: the first call drains, the next cuts.
+    /// Acts as a signal: the first call starts the draining stage, the next one the cut.
     pub fn signal(&self) {
         if self.is_draining() {
             self.cut.cancel();
@@ -88,33 +87,34 @@ impl Shutdown {
         }
     }
 
-    /// Whoever learns it by the token is to find it so.
+    /// Starts the draining stage. The flag is set first, so a task that the token wakes finds it set.
     fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
         self.draining.cancel();
     }
 
-    /// Cancelled from the first stage on: hand out nothing, end every wait.
+    /// Cancelled from the first stage on: deliver nothing, end every wait.
     #[must_use]
     pub const fn draining(&self) -> &CancellationToken {
         &self.draining
     }
 
-    /// Cancelled from the second stage on: drop what you do.
+    /// Cancelled from the second stage on: stop at once.
     #[must_use]
     pub const fn cut(&self) -> &CancellationToken {
         &self.cut
     }
 
-    /// Is the process on its way out?
+    /// Whether the first stage has begun.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
 
-    /// Runs a task in the runtime of the process, whatever thread spawns it; [`Self::join`] waits for it. `name` is what the log calls it should it panic.
+    /// Runs a task in the runtime of the process, whichever thread spawns it. [`Self::join`] waits for the task. If the task
+    /// panics, the log shows `name`.
     ///
-    /// The task must end by itself once its stage has come; the handle may be dropped.
+    /// The task must end by itself in its stage of the shutdown. The handle may be dropped.
     pub fn spawn<F>(&self, name: &'static str, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -123,7 +123,7 @@ impl Shutdown {
         self.spawn_on(&self.runtime, name, task)
     }
 
-    /// As [`Self::spawn`], on another runtime than that of the process.
+    /// As [`Self::spawn`], in another runtime.
     pub fn spawn_on<F>(&self, runtime: &Handle, name: &'static str, task: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -136,7 +136,7 @@ impl Shutdown {
         self.tasks.spawn_on(task, runtime)
     }
 
-    /// Runs a task that outlives the others: [`Self::join`] does not wait for it, whoever holds the handle does.
+    /// Runs a task that outlives the others: [`Self::join`] does not wait for it, so the caller must await the handle.
     #[must_use]
     pub fn spawn_last<F>(&self, name: &'static str, task: F) -> JoinHandle<F::Output>
     where
@@ -149,13 +149,17 @@ impl Shutdown {
         })
     }
 
-    /// Runs a task that outlives the others on a thread of its own, so that it never stands in line behind thousands of
-    /// requests. Whoever holds the handle waits for it.
+    /// Runs a task that outlives the others on a thread of its own, so that it never waits behind thousands of requests. The
+    /// caller must await the handle.
     ///
     /// # Errors
     ///
     /// The thread can't be started.
-    pub fn spawn_apart<F>(&self, name: &'static str, task: F) -> std::io::Result<JoinHandle<F::Output>>
+    pub fn spawn_on_own_thread<F>(
+        &self,
+        name: &'static str,
+        task: F,
+    ) -> std::io::Result<JoinHandle<F::Output>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -163,18 +167,19 @@ impl Shutdown {
         let runtime =
             runtime::Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_time().build()?;
         let handle = runtime.handle().clone();
-        // Before the task begins: one that is aborted at once must not drop a bare runtime.
-        let apart = Apart(Some(runtime));
+        // Created before the task begins, because a task that is aborted at once must also shut its runtime down.
+        let own_runtime = OwnRuntime(Some(runtime));
         Ok(handle.spawn(async move {
-            let _apart = apart;
+            let _own_runtime = own_runtime;
             let _reporter = PanicReporter { name };
             task.await
         }))
     }
 
-    /// Waits until every task has ended, and answers how many have not: after the cut they get two seconds more.
+    /// Waits until every task has ended, at most until two seconds after the cut. Returns the number of tasks that have not
+    /// ended.
     ///
-    /// It starts no stage itself: call it when draining has begun.
+    /// This starts no stage. Call it after the beginning of the draining stage.
     pub async fn join(&self) -> usize {
         self.tasks.close();
         tokio::select! {
@@ -189,7 +194,7 @@ impl Shutdown {
         left
     }
 
-    /// Ends when whatever still runs is given up.
+    /// Waits until the tasks that still run are given up.
     pub async fn cut_and_grace(&self) {
         self.cut.cancelled().await;
         tokio::time::sleep(CUT_GRACE).await;
@@ -211,7 +216,7 @@ impl Shutdown {
         shutdown
     }
 
-    /// Moves the stages on: by signals and by the time limit.
+    /// Starts the stages by signals and by the time limit.
     async fn watch(self, limit: Duration, mut signals: Option<Signals>) {
         tokio::select! {
             biased;
@@ -246,7 +251,7 @@ impl Signals {
     }
 }
 
-/// The name of the next signal; never ends when there is none to listen to.
+/// The name of the next signal. Never ends without `signals`.
 async fn next(signals: &mut Option<Signals>) -> &'static str {
     let Some(Signals { terminate, interrupt }) = signals else { return std::future::pending().await };
     tokio::select! {
@@ -256,7 +261,7 @@ async fn next(signals: &mut Option<Signals>) -> &'static str {
     }
 }
 
-/// Tells the log when the task that holds it panics; nobody may ever look at its handle.
+/// Logs a panic of the task that holds this value, because the handle of the task may never be awaited.
 struct PanicReporter {
     name: &'static str,
 }
@@ -273,7 +278,7 @@ impl Drop for PanicReporter {
 mod tests {
     use super::*;
 
-    /// Far longer than any test runs; what is awaited comes by a signal, not by waiting.
+    /// Far longer than any test runs. No test waits for this limit.
     const NEVER: Duration = Duration::from_hours(1);
 
     #[tokio::test]
@@ -310,26 +315,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_runs_apart_waits_for_no_other_task() {
+    async fn a_task_on_its_own_thread_waits_for_no_other_task() {
         let shutdown = Shutdown::manual(NEVER);
-        let (said, heard) = std::sync::mpsc::sync_channel(1);
-        let apart = shutdown.spawn_apart("apart", async move {
+        let (done, is_done) = std::sync::mpsc::sync_channel(1);
+        let own = shutdown.spawn_on_own_thread("own", async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            said.send("done").unwrap();
+            done.send(()).unwrap();
             7
         });
-        // The only thread of this runtime does nothing else meanwhile.
-        assert_eq!(heard.recv_timeout(Duration::from_mins(1)), Ok("done"));
-        assert_eq!(apart.unwrap().await.unwrap(), 7);
-        let endless = shutdown.spawn_apart("endless", std::future::pending::<()>()).unwrap();
+        // This call blocks the only thread of this runtime.
+        assert_eq!(is_done.recv_timeout(Duration::from_mins(1)), Ok(()));
+        assert_eq!(own.unwrap().await.unwrap(), 7);
+        let endless = shutdown.spawn_on_own_thread("endless", std::future::pending::<()>()).unwrap();
         endless.abort();
         assert!(endless.await.unwrap_err().is_cancelled());
-        let failing = shutdown.spawn_apart("panics", async { panic!("on purpose") });
+        let failing = shutdown.spawn_on_own_thread("panics", async { panic!("on purpose") });
         assert!(failing.unwrap().await.unwrap_err().is_panic());
     }
 
     #[tokio::test]
-    async fn join_ends_though_a_task_panicked() {
+    async fn join_ends_after_a_task_panicked() {
         let shutdown = Shutdown::manual(NEVER);
         let task = shutdown.spawn("panics", async { panic!("on purpose") });
         shutdown.signal();
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn signals_of_the_process_are_heard_twice() {
+    async fn two_signals_of_the_process_start_the_two_stages() {
         let shutdown = Shutdown::on_signals(NEVER).unwrap();
         let kill =
             || std::process::Command::new("kill").args(["-TERM", &std::process::id().to_string()]).status();

@@ -1,8 +1,8 @@
-//! What is measured: every name stands here or in `page`, with what it means.
+//! Metrics. This file and `page` contain the name and the help text of every metric.
 //!
-//! The recorder keeps what is about the whole process; its series are bounded by the routes, methods and
-//! statuses that the code has. What is about one queue is kept with the queue and goes with it (`queues`),
-//! and is written when somebody asks (`page`). A key or a raw path is never a label.
+//! The recorder keeps the metrics of the whole process; routes, methods and statuses bound the number of its series. The
+//! metrics of a queue belong to the queue and end with it (`queues`); a scrape renders them (`page`). A key or a raw path is
+//! never a label.
 
 mod durations;
 mod page;
@@ -19,7 +19,7 @@ use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use self::queues::Places;
+use self::queues::SeriesOwners;
 pub use self::queues::{QueueMetrics, Sample};
 pub use self::requests::Requests;
 use crate::clock::Clock;
@@ -27,12 +27,12 @@ use crate::journal::Observer;
 
 const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
-/// From a commit on a fast disk to one on a disk in trouble.
+/// Seconds, from a commit on a fast disk to a commit on a failing disk.
 const JOURNAL_BUCKETS: [f64; 12] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
-/// How many events share a commit.
+/// Events in a commit.
 const EVENTS_BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 500.0, 2_500.0, 10_000.0];
-/// A checkpoint takes from milliseconds to minutes.
+/// Seconds of a checkpoint, from milliseconds to minutes.
 const CHECKPOINT_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 2.0, 5.0, 15.0, 60.0, 300.0];
 
 const COMMIT_DURATION: &str = "deltaq_journal_commit_duration_seconds";
@@ -46,30 +46,30 @@ const AUDIT_LOST: &str = "deltaq_audit_lost_total";
 const AUDIT_SUPPRESSED: &str = "deltaq_audit_suppressed_total";
 const LOG_DROPPED: &str = "deltaq_log_dropped_total";
 
-/// What the recorder keeps. The families of queues are in `page`, those of requests that are answered in `requests`, and those of
-/// the process come with their crate.
+/// The metrics that the recorder keeps. `page` has the metrics of queues, `requests` has those of requests, and a crate has
+/// those of the process.
 const DESCRIPTIONS: [(&str, Kind, &str); 14] = [
-    (COMMIT_DURATION, Kind::Histogram, "From encoding a batch to its being durable."),
+    (COMMIT_DURATION, Kind::Histogram, "Time from encoding a batch until it is durable."),
     (COMMIT_EVENTS, Kind::Histogram, "Events in a commit."),
     (JOURNAL_BYTES, Kind::Gauge, "Bytes of the journal's files."),
-    (CHECKPOINT_DURATION, Kind::Histogram, "From the first slice of a checkpoint to its last."),
+    (CHECKPOINT_DURATION, Kind::Histogram, "Duration of a checkpoint."),
     (CHECKPOINT_LAG, Kind::Gauge, "Events that a start would replay."),
-    (
-        RELOAD_SUCCESSFUL,
-        Kind::Gauge,
-        "Whether tokens and certificates could be read when they were read last.",
-    ),
-    (RELOAD_SUCCESS_TIMESTAMP, Kind::Gauge, "When they could be read last, in seconds since 1970."),
+    (RELOAD_SUCCESSFUL, Kind::Gauge, "1 if the last reload of tokens and certificates succeeded."),
+    (RELOAD_SUCCESS_TIMESTAMP, Kind::Gauge, "Time of the last successful reload, in seconds since 1970."),
     (AUDIT_LOST, Kind::Counter, "Lines of the audit log that could not be written."),
-    (AUDIT_SUPPRESSED, Kind::Counter, "Lines of the audit log that were too many in their second."),
-    (LOG_DROPPED, Kind::Counter, "Lines of the log that nobody read in time."),
+    (
+        AUDIT_SUPPRESSED,
+        Kind::Counter,
+        "Lines of the audit log that were dropped because there were too many in one second.",
+    ),
+    (LOG_DROPPED, Kind::Counter, "Dropped log lines: the reader of stderr was too slow."),
     ("deltaq_build_info", Kind::Gauge, "Always 1; the label is the version of the binary."),
-    ("http_connections", Kind::Gauge, "Connections of the API that are open."),
-    ("http_connections_limit", Kind::Gauge, "How many may be: server.max_connections."),
+    ("http_connections", Kind::Gauge, "Open connections of the API."),
+    ("http_connections_limit", Kind::Gauge, "Maximum number of open connections: server.max_connections."),
     (
         "http_requests_gone_total",
         Kind::Counter,
-        "Requests whose callers left before the answer, by method and route.",
+        "Requests whose clients disconnected before the response, by method and route.",
     ),
 ];
 
@@ -86,14 +86,14 @@ pub struct Metrics {
     recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
     process: metrics_process::Collector,
-    places: Arc<Mutex<Places>>,
+    series_owners: Arc<Mutex<SeriesOwners>>,
     requests: Arc<Requests>,
     is_on: bool,
 }
 
 impl Metrics {
-    /// Metrics of their own, apart from any global recorder. Up to `max_queues` queues have series of
-    /// their own, the others share some.
+    /// Metrics with a recorder of their own, not the global one. Up to `max_queues` queues have series of their own; the
+    /// others share one set of series.
     ///
     /// # Errors
     /// [`BuildError`] if the exporter refuses its settings.
@@ -116,15 +116,16 @@ impl Metrics {
         let handle = recorder.handle();
         let process = metrics_process::Collector::default();
         metrics::with_local_recorder(&recorder, || process.describe());
-        let places = Arc::new(Mutex::new(Places::new(max_queues)));
+        let series_owners = Arc::new(Mutex::new(SeriesOwners::new(max_queues)));
         let requests = Arc::default();
-        let metrics = Self { recorder: Arc::new(recorder), handle, process, places, requests, is_on: true };
+        let metrics =
+            Self { recorder: Arc::new(recorder), handle, process, series_owners, requests, is_on: true };
         let version = Label::from_static_parts("version", env!("CARGO_PKG_VERSION"));
         metrics.gauge("deltaq_build_info", vec![version]).set(1.0);
         Ok(metrics)
     }
 
-    /// Whether requests and the journal are to be measured; they are, unless this says otherwise.
+    /// Turns the metrics of requests and of the journal on or off. They are on by default.
     #[must_use]
     pub fn switched(self, is_on: bool) -> Self {
         Self { is_on, ..self }
@@ -136,7 +137,7 @@ impl Metrics {
         self.is_on
     }
 
-    /// The requests, if they are measured.
+    /// The metrics of requests, unless they are turned off.
     #[must_use]
     pub fn requests(&self) -> Option<&Requests> {
         self.is_on.then_some(&*self.requests)
@@ -166,7 +167,7 @@ impl Metrics {
         self.recorder.register_histogram(&Key::from_parts(name, labels), &METADATA)
     }
 
-    /// Empties the buffers of the histograms; to be called now and then, also if nobody scrapes.
+    /// Empties the buffers of the histograms. Call this regularly, because the buffers grow until a scrape or this call.
     pub fn run_upkeep(&self) {
         self.handle.run_upkeep();
     }
@@ -183,7 +184,7 @@ impl Metrics {
         }
     }
 
-    /// The metrics of reloads, the start being a good one.
+    /// The metrics of reloads. The start counts as a successful reload.
     #[must_use]
     pub fn of_reloads(&self, clock: Clock) -> ReloadMetrics {
         let successful = self.gauge(RELOAD_SUCCESSFUL, Vec::new());
@@ -193,7 +194,7 @@ impl Metrics {
         reloads
     }
 
-    /// The metrics of lines that nobody can read.
+    /// The metrics of dropped lines.
     #[must_use]
     pub fn of_lines(&self) -> LineMetrics {
         let counter = |name| self.counter(name, Vec::new());
@@ -204,7 +205,7 @@ impl Metrics {
         }
     }
 
-    /// Everything in Prometheus' text format, the queues as they were sampled.
+    /// All metrics in Prometheus' text format. `samples` are the metrics of the queues.
     #[must_use]
     pub fn render(&self, samples: &[Sample]) -> String {
         metrics::with_local_recorder(&*self.recorder, || self.process.collect());
@@ -217,7 +218,7 @@ impl Metrics {
     }
 }
 
-/// What is measured of the journal.
+/// The metrics of the journal.
 pub struct JournalMetrics {
     commit_duration: Histogram,
     commit_events: Histogram,
@@ -242,7 +243,7 @@ impl Observer for JournalMetrics {
     }
 }
 
-/// What is measured of reloads.
+/// The metrics of reloads.
 #[derive(Clone, Debug)]
 pub struct ReloadMetrics {
     successful: Gauge,
@@ -251,7 +252,7 @@ pub struct ReloadMetrics {
 }
 
 impl ReloadMetrics {
-    /// A reload has ended.
+    /// Records the end of a reload.
     pub fn ended(&self, is_successful: bool) {
         self.successful.set(f64::from(u8::from(is_successful)));
         if is_successful {
@@ -260,7 +261,7 @@ impl ReloadMetrics {
     }
 }
 
-/// What is measured of lines of the audit and of the log that nobody can read.
+/// The numbers of dropped lines of the audit log and of the log.
 #[derive(Debug)]
 pub struct LineMetrics {
     audit_lost: Counter,
@@ -269,7 +270,7 @@ pub struct LineMetrics {
 }
 
 impl LineMetrics {
-    /// How many there have been since the start.
+    /// Sets the numbers of dropped lines since the start.
     pub fn are(&self, audit_lost: u64, audit_suppressed: u64, log_dropped: u64) {
         self.audit_lost.absolute(audit_lost);
         self.audit_suppressed.absolute(audit_suppressed);

@@ -1,14 +1,12 @@
-//! What needs the service or HTTP: callers that wait and leave, answers that are lost, queues that
-//! end, time that passes, commits that do not come.
+//! Tests of the service over HTTP: clients that wait and disconnect, lost replies, deleted queues, passing time, failed
+//! commits.
 //!
-//! Nothing sleeps. A test waits for an answer, for a count in the queue's document, or for the end
-//! of a connection.
+//! No test sleeps. A test waits for a reply, for a count in the queue's document, or for the end of a connection.
 
 mod admission;
 mod clock;
 mod commits;
 mod connections;
-mod hot;
 mod keeping;
 mod looking;
 mod panics;
@@ -16,6 +14,7 @@ mod pop_replies;
 mod popping;
 mod queues;
 mod replacing;
+mod requests;
 mod settling;
 mod stopping;
 mod tracing;
@@ -27,44 +26,44 @@ use crate::harness::{Service, within};
 /// The path of the queue that most tests use.
 const QUEUE: &str = "/v1/queues/q";
 
-/// An object of a key.
+/// An object with this key.
 fn object(key: &str) -> Value {
     json!({"key": key})
 }
 
-/// Objects of keys.
+/// Objects with these keys.
 fn objects(keys: &[&str]) -> Value {
     keys.iter().map(|key| object(key)).collect()
 }
 
-/// A number of a queue's status, or another member of it.
+/// A member of the queue's status.
 async fn status(service: &Service, member: &str) -> Value {
     service.get(QUEUE).await.ok()["status"][member].take()
 }
 
-/// Waits until this many pops wait.
+/// Waits until the queue has this many waiting pops.
 async fn waiters(service: &Service, count: u64) {
-    // The first of them makes the queue.
+    // The first pop creates the queue.
     within(async { while service.get(QUEUE).await.body["status"]["waiters"] != count {} }).await;
 }
 
-/// The keys of an answer to a pop, in order.
+/// The keys in the reply to a pop, in order.
 fn keys(popped: &Value) -> Vec<&str> {
     let items = popped["items"].as_array().expect("items");
     items.iter().map(|item| item["key"].as_str().expect("a key")).collect()
 }
 
-/// The lease of an item of an answer to a pop.
+/// The lease of an item in the reply to a pop.
 fn lease(popped: &Value, index: usize) -> String {
     popped["items"][index]["lease"]["id"].as_str().expect("a lease").to_owned()
 }
 
-/// Hands out one key that is there; its lease.
+/// Pops one key and returns its lease.
 async fn take(service: &Service) -> String {
     lease(&service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok(), 0)
 }
 
-/// The keys of these states, in the order of the list.
+/// The keys in these states, in the order of the list.
 async fn listed(service: &Service, states: &str) -> Vec<String> {
     let mut listed = Vec::new();
     let mut more = String::new();
@@ -76,12 +75,12 @@ async fn listed(service: &Service, states: &str) -> Vec<String> {
     }
 }
 
-/// A pop that settles `lease` first.
+/// The body of a pop that settles `lease` first.
 fn settling(lease: &str, how: &str) -> Value {
     json!({"settle": [{"lease": lease, "as": how}]})
 }
 
-/// What the answer says of one settle that went well.
+/// The member `settled` of a reply after one successful settle.
 fn settled(lease: &str, how: &str, result: &str) -> Value {
     json!([{"lease": lease, "as": how, "result": result}])
 }

@@ -1,11 +1,10 @@
-//! The whole service but its protocol, under simulated time, on a disk that fails and loses power: by
-//! seeds, and by a script that crashes at every step.
+//! The whole service except its protocol, with simulated time and a disk that fails and loses power: random runs by seeds,
+//! and a script with a crash at every step.
 //!
-//! A seed is a run: what callers do, and leave undone, what the disk does and when the power goes, all
-//! comes from it, so that it runs the same again. A ledger of what was sent and answered judges it;
-//! it knows what was promised and nothing of how that is done.
+//! A seed determines a run completely: the calls, disconnects, disk faults and power losses. So a run can be repeated. A ledger
+//! of all calls and replies judges the run. The ledger contains the promises of the service, and no implementation.
 //!
-//! `DELTAQ_SIMULATION_SEEDS` is how many run, `DELTAQ_SIMULATION_SEED` runs one with its trace.
+//! `DELTAQ_SIMULATION_SEEDS` sets the number of runs. `DELTAQ_SIMULATION_SEED` runs one seed and prints its trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,17 +23,17 @@ mod plan;
 mod run;
 mod world;
 
-/// What is not as it was promised.
+/// A broken promise, in words.
 pub(crate) type Violation = String;
 
 /// Seeds that run unless the environment sets another number.
 const SEEDS: u64 = 10_000;
-/// Runs at the same time.
+/// Number of concurrent runs.
 const THREADS: u64 = 2;
-/// Far longer than a seed takes.
+/// Far longer than a run takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a run that went well tells.
+/// The result of a successful run.
 #[derive(Debug)]
 pub(crate) struct Report {
     hash: u64,
@@ -46,7 +45,7 @@ fn knob(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// A run; a panic is one more way to fail.
+/// Runs a seed. A panic is a failure.
 fn caught(seed: u64, prints: bool) -> Result<Report, Violation> {
     catch_unwind(AssertUnwindSafe(|| run::run(seed, prints))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -58,10 +57,10 @@ fn again(seed: u64) -> String {
     format!("DELTAQ_SIMULATION_SEED={seed} cargo test --test it simulation::seeds -- --nocapture")
 }
 
-/// Adds up what runs came across.
+/// Sums up the situations of runs.
 type Hits = BTreeMap<&'static str, u64>;
 
-/// Runs the seeds from 0 on; answers what they came across.
+/// Runs the seeds from 0 on. Returns how often each situation occurred.
 fn run_all(seeds: u64) -> Hits {
     let next = AtomicU64::new(0);
     let (sender, reports) = sync_channel(1_000);
@@ -101,7 +100,7 @@ fn run_all(seeds: u64) -> Hits {
     })
 }
 
-/// A run that spins lets no time pass, so it can't be ended from within.
+/// Ends the process if a run takes too long. A busy loop lets no simulated time pass, so the run can't end itself.
 fn hangs(seed: u64) -> ! {
     eprintln!("seed {seed} has no end\n\nwith its trace: {}", again(seed));
     std::process::exit(1)

@@ -4,16 +4,16 @@ use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many durations were how long, by buckets whose bounds are kept elsewhere, and one without a bound.
+/// The counters of a histogram. The caller has the bounds of the buckets; one more bucket has no bound.
 #[derive(Debug)]
 pub(super) struct Durations<const BUCKETS: usize> {
-    /// How many were in each bucket and in none before it.
+    /// The count of each bucket, without the smaller buckets.
     counts: [AtomicU64; BUCKETS],
     beyond: AtomicU64,
     sum_us: AtomicU64,
 }
 
-/// What a histogram says at one instant, or several of the same bounds together.
+/// The counts of a histogram at one instant, or the sums of several histograms with the same bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Distribution<const BUCKETS: usize> {
     counts: [u64; BUCKETS],
@@ -34,7 +34,7 @@ impl<const BUCKETS: usize> Default for Distribution<BUCKETS> {
 }
 
 impl<const BUCKETS: usize> Durations<BUCKETS> {
-    /// Counts one in the first bucket whose bound it does not pass.
+    /// Counts a duration in the first bucket that holds it.
     pub(super) fn record(&self, bounds_us: &[u64; BUCKETS], took: Duration) {
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = bounds_us.partition_point(|bound| *bound < took_us);
@@ -53,7 +53,7 @@ impl<const BUCKETS: usize> Durations<BUCKETS> {
 }
 
 impl<const BUCKETS: usize> Distribution<BUCKETS> {
-    /// How many there were.
+    /// The number of durations.
     pub(super) fn count(&self) -> u64 {
         self.counts.iter().sum::<u64>() + self.beyond
     }
@@ -62,7 +62,7 @@ impl<const BUCKETS: usize> Distribution<BUCKETS> {
         Duration::from_micros(self.sum_us)
     }
 
-    /// How many were in each bucket or in one before it; the last has no bound.
+    /// The count of each bucket with all smaller buckets, as Prometheus wants it. The last bucket has no bound.
     pub(super) fn up_to(&self) -> impl Iterator<Item = u64> {
         self.counts.iter().chain([&self.beyond]).scan(0, |sum, count| {
             *sum += count;

@@ -1,8 +1,7 @@
-//! The page of `/metrics`, as far as it is about queues: each family once, with a line or several for each
-//! queue below it.
+//! The metrics of queues on the page `/metrics`.
 //!
-//! The seven `workqueue_*` have client-go's names, labels and meaning, so that dashboards made for
-//! Kubernetes work unchanged.
+//! The seven metrics `workqueue_*` have client-go's names, labels and meaning, so dashboards made for Kubernetes work
+//! unchanged.
 
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::LabelSet;
@@ -12,10 +11,10 @@ use super::durations::{Distribution, Durations};
 use super::queues::{BUCKETS, Gauges, Sample, Series, Totals};
 use crate::engine::delta::DeltaKind;
 
-/// Stands for all queues that share their series. No queue can have this name.
+/// The label of all queues that share their series. No queue can have this name.
 const OTHERS: &str = "_other";
 
-/// The bounds of the buckets in seconds, as their label says it.
+/// The bounds of the buckets in seconds, as in their labels.
 const BOUNDS: [f64; BUCKETS] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
 
 const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
@@ -28,7 +27,7 @@ struct Family {
     kind: Kind,
 }
 
-/// Where the values of a family come from. Those with words have a series for each of them.
+/// The source of a family's values. `Items` and `Counters` have a series for each of several words.
 enum Kind {
     Gauge(fn(&Gauges) -> f64),
     Items,
@@ -54,28 +53,28 @@ const FAMILIES: [Family; 17] = [
     family(
         "workqueue_depth",
         Kind::Gauge(|gauges| count(gauges.depth)),
-        "Keys in line, and leased keys that will be in line again.",
+        "Ready keys, and leased keys that will be ready again.",
     ),
-    family("workqueue_adds_total", Kind::Counter(|totals| totals.adds), "How often a key got work to do."),
+    family("workqueue_adds_total", Kind::Counter(|totals| totals.adds), "How often a key got work."),
     family(
         "workqueue_queue_duration_seconds",
         Kind::Histogram(|series| &series.waits),
-        "From a key's work coming in to its handing out.",
+        "Time from the arrival of a key's work to its delivery.",
     ),
     family(
         "workqueue_work_duration_seconds",
         Kind::Histogram(|series| &series.works),
-        "From handing a key out to the end of its lease.",
+        "Time from the delivery of a key to the end of its lease.",
     ),
     family(
         "workqueue_unfinished_work_seconds",
         Kind::Gauge(|gauges| gauges.unfinished.as_secs_f64()),
-        "How long all live leases have lasted, added up.",
+        "Sum of the ages of all leases.",
     ),
     family(
         "workqueue_longest_running_processor_seconds",
         Kind::Gauge(|gauges| gauges.longest.as_secs_f64()),
-        "How long the oldest live lease has lasted.",
+        "Age of the oldest lease.",
     ),
     family(
         "workqueue_retries_total",
@@ -106,14 +105,14 @@ const FAMILIES: [Family; 17] = [
     family(
         "deltaq_settled_total",
         Kind::Counters("outcome", &OUTCOMES, |totals| &totals.settled),
-        "Leases by how they ended, and settles that came too late.",
+        "Ended leases by outcome, and settles that came too late (stale).",
     ),
     family(
         "deltaq_oldest_ready_age_seconds",
         Kind::Gauge(|gauges| gauges.oldest_ready_age.as_secs_f64()),
-        "How long the first key has been in line; 0 while the queue is paused.",
+        "How long the first ready key has been ready; 0 while the queue is paused.",
     ),
-    family("deltaq_waiters", Kind::Gauge(|gauges| count(gauges.waiters)), "Pops that wait."),
+    family("deltaq_waiters", Kind::Gauge(|gauges| count(gauges.waiters)), "Waiting pops."),
     family(
         "deltaq_has_synced",
         Kind::Gauge(|gauges| f64::from(u8::from(gauges.has_synced))),
@@ -122,17 +121,18 @@ const FAMILIES: [Family; 17] = [
     family(
         "deltaq_clock_lead_seconds",
         Kind::Gauge(|gauges| gauges.clock_lead.as_secs_f64()),
-        "How far the queue's time is ahead of the wall clock, because that was set back.",
+        "How far the queue's time is ahead of the wall clock, because the wall clock was set back.",
     ),
 ];
 
-/// What the page says of one queue, or of those that share their series.
+/// The metrics of one queue, or of all queues that share their series.
 struct Row<'a> {
     series: &'a Series,
     totals: Totals,
     gauges: Gauges,
-    /// client-go's label, and ours.
+    /// client-go's label `name`, for `workqueue_*`.
     by_name: LabelSet,
+    /// The label `queue`, for `deltaq_*`.
     by_queue: LabelSet,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Appends what was sampled of the queues.
+/// Appends the metrics of the queues.
 pub(super) fn write(text: &mut String, samples: &[Sample]) {
     let (own, others): (Vec<_>, Vec<_>) = samples.iter().partition(|sample| sample.series.name.is_some());
     let mut rows: Vec<Row<'_>> = own.iter().map(|sample| Row::new(&sample.series, sample.gauges)).collect();

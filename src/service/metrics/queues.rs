@@ -1,10 +1,8 @@
-//! What is measured of queues. It lives with the queue: nothing of it is left when the queue is gone, and
-//! one that is created again begins at zero.
+//! The metrics of queues. They belong to the queue: a deleted queue leaves nothing behind, and a recreated queue begins at 0.
 //!
-//! As many queues as the setting `metrics.max_queues` says have series of their own, in the order of their
-//! creation. Those behind them share one set, so that the number of series is bounded whatever names are
-//! made up. When a queue with series of its own goes, the oldest of the others takes its place: its own
-//! series begin at zero, and what it had added to the shared ones stays there. So no counter falls.
+//! The first `metrics.max_queues` queues, in order of creation, have series of their own. All later queues share one set of
+//! series, so that the number of series is bounded. When a queue with series of its own is deleted, the oldest of the later
+//! queues gets series of its own: these begin at 0, and its earlier counts stay in the shared series, so no counter falls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,44 +15,43 @@ use super::durations::Durations;
 use crate::engine::time::Time;
 use crate::engine::{Counters, Queue};
 
-/// client-go's buckets, 1e-8 s to 1e3 s by tens, in the engine's microseconds: the first two hold what took
-/// none at all.
+/// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
 const BOUNDS_US: [u64; BUCKETS] =
     [0, 0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
-/// Number of buckets but for the last, which has no bound.
+/// Number of buckets with a bound.
 pub(super) const BUCKETS: usize = 12;
 
 /// The metrics of one queue.
 pub struct QueueMetrics {
-    /// Rises with each queue that is created.
+    /// Grows with each created queue.
     number: u64,
     name: Name,
-    /// Replaced once at most: when a queue that shared its series gets some of its own.
+    /// Replaced at most once: when a queue that shares its series gets series of its own.
     series: RwLock<Arc<Series>>,
 }
 
 /// Which queues have series of their own.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct SeriesOwners {
     max_queues: usize,
     taken: usize,
     created: u64,
-    /// Those that share their series, by number.
+    /// The queues that share their series, by number.
     others: BTreeMap<u64, Arc<QueueMetrics>>,
     shared: Arc<Series>,
 }
 
-/// What has been counted for one queue, or for all that share their series.
+/// The metrics of one queue, or of all queues that share their series.
 #[derive(Debug, Default)]
 pub(super) struct Series {
-    /// None for the shared ones.
+    /// `None` for the shared series.
     pub(super) name: Option<Name>,
     totals: Mutex<Totals>,
     pub(super) waits: Durations<BUCKETS>,
     pub(super) works: Durations<BUCKETS>,
 }
 
-/// Counters.
+/// The totals of the counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) adds: u64,
@@ -65,7 +62,7 @@ pub(super) struct Totals {
     pub(super) settled: [u64; 6],
 }
 
-/// A queue, or several, at one instant.
+/// The gauges of a queue, or of several queues, at one instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gauges {
     pub(super) depth: usize,
@@ -81,7 +78,7 @@ pub(super) struct Gauges {
     pub(super) clock_lead: Duration,
 }
 
-/// What a page says of a queue.
+/// The metrics of a queue at one instant.
 #[derive(Debug)]
 pub struct Sample {
     pub(super) series: Arc<Series>,
@@ -89,23 +86,23 @@ pub struct Sample {
 }
 
 impl Metrics {
-    /// The metrics of a queue that has just come into being.
+    /// The metrics of a queue that was just created.
     #[must_use]
     pub fn of_queue(&self, name: &Name) -> Arc<QueueMetrics> {
-        self.lock_places().join(name)
+        self.lock_series_owners().join(name)
     }
 
-    /// The queue is gone.
+    /// Removes the metrics of a deleted queue.
     pub fn forget(&self, queue: &QueueMetrics) {
-        self.lock_places().leave(queue);
+        self.lock_series_owners().leave(queue);
     }
 
-    fn lock_places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_series_owners(&self) -> MutexGuard<'_, SeriesOwners> {
+        self.series_owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Places {
+impl SeriesOwners {
     pub(super) fn new(max_queues: usize) -> Self {
         let (others, shared) = (BTreeMap::new(), Arc::default());
         Self { max_queues, taken: 0, created: 0, others, shared }
@@ -137,8 +134,7 @@ impl Places {
 }
 
 impl QueueMetrics {
-    /// Feeds the histograms: how long keys had waited that were handed out, and how long leases had lasted
-    /// that ended.
+    /// Records the waits of delivered keys and the durations of ended leases.
     pub fn record(&self, waits: &[Duration], works: &[Duration]) {
         if waits.is_empty() && works.is_empty() {
             return;
@@ -167,7 +163,7 @@ impl QueueMetrics {
             longest: queue.longest_lease(now).unwrap_or_default(),
             items: [status.ready, status.delayed, status.leased, status.parked],
             known: status.known,
-            // Nobody is late with what nobody may have.
+            // While the queue is paused, no worker is late.
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
             waiters,
             has_synced: status.has_synced,
@@ -225,7 +221,7 @@ fn add_each<'a>(sums: &mut [u64], more: impl IntoIterator<Item = &'a u64>) {
 }
 
 impl Gauges {
-    /// As if the two were one queue. The oldest age counts, and it has synced once both have.
+    /// The gauges of both queues together: sums, the largest ages, and whether both have synced.
     pub(super) fn with(mut self, other: &Self) -> Self {
         for (keys, more) in self.items.iter_mut().zip(other.items) {
             *keys += more;
@@ -253,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_of_a_queue_that_is_gone() {
+    fn a_deleted_queue_leaves_nothing_behind() {
         let metrics = Metrics::new(1).expect("metrics");
         let [first, second, third] =
             ["a", "b", "c"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
@@ -263,11 +259,15 @@ mod tests {
         drop((first, third));
         assert!(left[0].upgrade().is_none() && left[2].upgrade().is_none());
         let series = Arc::downgrade(&second.series());
-        assert_eq!(second.series().name.as_ref().map(Name::as_str), Some("b"), "it has taken the place");
+        assert_eq!(
+            second.series().name.as_ref().map(Name::as_str),
+            Some("b"),
+            "the shared series became its own"
+        );
         metrics.forget(&second);
         drop(second);
         assert!(left[1].upgrade().is_none() && series.upgrade().is_none());
-        assert_eq!(metrics.lock_places().taken, 0);
-        assert!(metrics.lock_places().others.is_empty());
+        assert_eq!(metrics.lock_series_owners().taken, 0);
+        assert!(metrics.lock_series_owners().others.is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! What is measured of requests.
+//! The metrics of requests.
 //!
-//! Each thread counts apart: there are five counts for each request, and one that all threads share would go from processor to
-//! processor with each.
+//! Each thread has counters of its own. A request changes five counters, and the memory of a shared counter would move between
+//! the processors with each change.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -19,7 +19,7 @@ use super::page::write_distribution;
 use super::striped::Striped;
 
 const BUCKETS: usize = 14;
-/// From half a millisecond to the longest wait of a long poll, in seconds.
+/// The bounds of the buckets in seconds, up to the longest wait of a long poll.
 const BOUNDS: [f64; BUCKETS] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 /// The same in microseconds.
@@ -32,18 +32,18 @@ const IN_FLIGHT: &str = "http_requests_in_flight";
 const TOTAL: &str = "http_requests_total";
 const DURATION: &str = "http_request_duration_seconds";
 
-/// The requests of a server.
+/// The metrics of a server's requests.
 #[derive(Debug, Default)]
 pub struct Requests {
     threads: Striped<Counts>,
 }
 
-/// What one thread has counted.
+/// The counters of one thread.
 #[derive(Debug, Default)]
 struct Counts {
-    /// How many began here, less those that ended here: only the sum of all threads is how many run.
+    /// Requests that began on this thread, minus those that ended on it. Only the sum of all threads has a meaning.
     in_flight: AtomicI64,
-    /// By route: bounded by the routes, methods and statuses that there are.
+    /// The series of each route. Routes, methods and statuses bound their number.
     routes: RwLock<HashMap<Box<str>, Vec<Series>, RandomState>>,
 }
 
@@ -52,27 +52,27 @@ struct Series {
     method: &'static str,
     status: u16,
     durations: Durations<BUCKETS>,
-    /// Those of which nobody knows how long they took.
+    /// Requests whose duration is unknown.
     unseen: AtomicU64,
 }
 
 impl Requests {
-    /// One is to be answered.
+    /// Records the beginning of a request.
     pub fn begin(&self) {
         self.threads.here().in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One is answered, or its caller has gone.
+    /// Records the end of a request: it is answered, or its client has disconnected.
     pub fn end(&self) {
         self.threads.here().in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// One was answered, which took so long.
+    /// Records an answered request and its duration.
     pub fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
         self.count(method, route, status, |series| series.durations.record(&BOUNDS_US, took));
     }
 
-    /// So many were answered of which nobody knows how long they took. With none the page has their series from now on.
+    /// Records answered requests whose duration is unknown. With 0 requests the page shows the series from now on.
     pub fn answered_unseen(&self, method: &'static str, route: &str, status: u16, requests: u64) {
         self.count(method, route, status, |series| {
             series.unseen.fetch_add(requests, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Requests {
         drop(routes);
         let mut routes = counts.routes.write().unwrap_or_else(PoisonError::into_inner);
         let of_route = routes.entry(route.into()).or_default();
-        // Another thread may share the place, and have been faster.
+        // Another thread that shares these counters may have added the series meanwhile.
         if let Some(series) = of_route.iter().find(is_it) {
             return count(series);
         }
@@ -98,9 +98,9 @@ impl Requests {
         of_route.push(series);
     }
 
-    /// Appends what all threads have counted.
+    /// Appends the sums of all threads.
     pub(super) fn write(&self, text: &mut String) {
-        // One that ends here after it began elsewhere may be seen before it is seen there.
+        // A request may end on another thread than it began, so a sum that is read meanwhile may be off by it, even below 0.
         let in_flight =
             self.threads.all().map(|counts| counts.in_flight.load(Ordering::Relaxed)).sum::<i64>();
         let mut totals = BTreeMap::<_, u64>::new();
@@ -118,16 +118,16 @@ impl Requests {
                 }
             }
         }
-        head(text, IN_FLIGHT, "gauge", "Requests that are being answered.");
+        head(text, IN_FLIGHT, "gauge", "Requests in flight.");
         line(text, IN_FLIGHT, &labels(&[]), in_flight.max(0));
         text.push('\n');
-        head(text, TOTAL, "counter", "Requests answered, by method, route and status.");
+        head(text, TOTAL, "counter", "Answered requests, by method, route and status.");
         for ((method, route, status), count) in totals {
             let labels = labels(&[("method", method), ("route", &route), ("status", &status.to_string())]);
             line(text, TOTAL, &labels, count);
         }
         text.push('\n');
-        head(text, DURATION, "histogram", "From a request's head to its answer's head.");
+        head(text, DURATION, "histogram", "Time from the head of a request to the head of its response.");
         for ((method, route), took) in durations {
             write_distribution(
                 text,
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_count_apart_is_added_up() {
+    fn the_counters_of_all_threads_are_summed() {
         let requests = Requests::default();
         let took = Duration::from_millis;
         requests.begin();
@@ -190,11 +190,11 @@ mod tests {
         has(r#"http_request_duration_seconds_bucket{method="POST",route="/a",le="0.005"} 200"#);
         has(r#"http_request_duration_seconds_sum{method="POST",route="/a"} 0.4"#);
         has(r#"http_request_duration_seconds_count{method="POST",route="/a"} 200"#);
-        assert!(!text.contains(r#"_count{method="GET""#), "nothing is known of how long these took: {text}");
+        assert!(!text.contains(r#"_count{method="GET""#), "the durations of these are unknown: {text}");
     }
 
     #[test]
-    fn the_bounds_are_the_same_twice() {
+    fn the_bounds_in_seconds_and_in_microseconds_are_equal() {
         assert_eq!(BOUNDS.map(Duration::from_secs_f64), BOUNDS_US.map(Duration::from_micros));
     }
 }

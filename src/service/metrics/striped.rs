@@ -1,4 +1,4 @@
-//! A value for each of the threads that count.
+//! A value per thread.
 
 use std::cell::Cell;
 use std::num::NonZero;
@@ -9,29 +9,29 @@ thread_local! {
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Threads that write to the same place, or next to each other, hand its memory back and forth between their processors.
-/// Here each has a place apart; who reads adds them up. There may be more threads than places, so these are atomic all the same.
+/// A value for each thread, on a cache line of its own. If threads write to one cache line, it moves between their processors
+/// with each write. A reader sums up all values. There may be more threads than values, so the values must be atomic.
 #[derive(Debug)]
 pub(super) struct Striped<T> {
     first: Apart<T>,
     others: Box<[Apart<T>]>,
 }
 
-/// What processors hand to each other is 64 bytes long, or twice that.
+/// A value that shares no cache line with others. Processors exchange 64 bytes, or twice as many.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart<T>(T);
 
 impl<T: Default> Default for Striped<T> {
     fn default() -> Self {
-        // Each processor has a thread for connections, and one for all else.
+        // Each processor has a thread for connections and a thread for everything else.
         let places = 2 * available_parallelism().map_or(1, NonZero::get);
         Self { first: Apart::default(), others: (1..places).map(|_| Apart::default()).collect() }
     }
 }
 
 impl<T> Striped<T> {
-    /// That of this thread.
+    /// The value of this thread.
     pub(super) fn here(&self) -> &T {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.get().unwrap_or_else(|| {
@@ -42,7 +42,7 @@ impl<T> Striped<T> {
         &self.others.get(number % (self.others.len() + 1)).unwrap_or(&self.first).0
     }
 
-    /// Those of all.
+    /// The values of all threads.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         std::iter::once(&self.first).chain(&self.others).map(|apart| &apart.0)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{QUEUE, keys, lease, status};
 use crate::harness::{Reply, Service};
 
-/// What the queue of most tests asks of its objects.
+/// The schema and pruning of the queue in most tests.
 fn rules() -> Value {
     json!({
         "schema": {
@@ -25,14 +25,14 @@ async fn admitting() -> Service {
     service
 }
 
-/// A body as its text, which `Value` would not keep number for number.
+/// Posts a body as text, because `Value` would not keep the digits of numbers.
 async fn post_text(service: &Service, call: &str, kind: &str, body: &str) -> Reply {
     let mut client = service.client().await;
     client.send_text("POST", &format!("{QUEUE}/{call}"), &[("content-type", kind)], body).await;
     client.reply().await
 }
 
-/// The only object that waits, as its text.
+/// The text of the only waiting object.
 async fn waiting(service: &Service) -> String {
     let reply = service.get(&format!("{QUEUE}/items/a")).await;
     let (_, rest) = reply.text.split_once("\"object\":").expect("an object");
@@ -43,7 +43,7 @@ const CAME: &str = r#"{"key" : "a", "debug":{"x":[1]},"price": 1e400}"#;
 const TAKEN: &str = r#"{"key":"a","price":1e400,"currency":"EUR"}"#;
 
 #[tokio::test]
-async fn every_call_stores_what_has_become_of_its_objects() {
+async fn every_call_stores_the_admitted_objects() {
     for (call, body) in [
         ("add", CAME.to_owned()),
         ("update", format!("[{CAME}]")),
@@ -66,7 +66,7 @@ async fn every_call_stores_what_has_become_of_its_objects() {
 }
 
 #[tokio::test]
-async fn every_call_refuses_what_does_not_satisfy_the_schema() {
+async fn every_call_refuses_objects_that_do_not_satisfy_the_schema() {
     let service = admitting().await;
     let (good, bad) = (r#"{"key":"a","price":1}"#, r#"{"key":"b","price":-1}"#);
     for (call, wrap) in [
@@ -99,7 +99,7 @@ async fn every_call_refuses_what_does_not_satisfy_the_schema() {
 }
 
 #[tokio::test]
-async fn a_delete_is_changed_and_not_checked() {
+async fn the_object_of_a_delete_is_changed_but_not_validated() {
     let service = admitting().await;
     service.post(&format!("{QUEUE}/add"), &json!({"key": "a", "price": 1})).await.ok();
     let deleted = r#"{"key":"a","debug":1}"#;
@@ -112,7 +112,7 @@ async fn a_delete_is_changed_and_not_checked() {
 }
 
 #[tokio::test]
-async fn only_changed_compares_what_is_stored() {
+async fn only_changed_compares_the_admitted_objects() {
     let service = admitting().await;
     post_text(&service, "replace", "application/json", &format!("[{CAME}]")).await.ok();
     let other = r#"[{"debug":{"x":[2]},"price":1e400,"key":"a"}]"#;
@@ -124,7 +124,7 @@ async fn only_changed_compares_what_is_stored() {
 }
 
 #[tokio::test]
-async fn keys_and_sizes_are_those_of_what_is_stored() {
+async fn keys_and_sizes_are_those_of_the_admitted_objects() {
     let service = Service::start().await;
     let rules = json!({
         "schema": {"properties": {"key": {"default": "only"}, "text": {"default": "0123456789"}}},
@@ -152,7 +152,7 @@ async fn keys_and_sizes_are_those_of_what_is_stored() {
 }
 
 #[tokio::test]
-async fn what_defaults_add_to_a_list_counts_as_if_it_had_come() {
+async fn bytes_that_defaults_add_to_a_list_count_toward_its_limits() {
     let service = Service::with(|settings| settings.server.max_body_bytes_in_flight = 1 << 20).await;
     let text = "x".repeat(2_000);
     let rules = json!({"schema": {"additionalProperties": {"properties": {"text": {"default": text}}}}});
@@ -177,7 +177,7 @@ async fn what_defaults_add_to_a_list_counts_as_if_it_had_come() {
 }
 
 #[tokio::test]
-async fn many_objects_are_admitted_in_order_and_told_apart() {
+async fn many_objects_are_admitted_in_order_and_errors_name_their_object() {
     let service = admitting().await;
     let object = |n: usize| json!({"key": n.to_string(), "price": if n == 250 { -1 } else { 1 }});
     let list = |count: usize| -> Vec<String> { (0..count).map(|n| object(n).to_string()).collect() };
@@ -195,7 +195,7 @@ async fn many_objects_are_admitted_in_order_and_told_apart() {
             post_text(&service, &call.replace("260", "252"), "application/x-ndjson", &broken.join("\n"))
                 .await;
         if call != "add" {
-            assert_eq!(refused.problem("invalid-object")["index"], 250, "the first that is wrong is told of");
+            assert_eq!(refused.problem("invalid-object")["index"], 250, "the first wrong object is reported");
         }
         post_text(&service, &call.replace("260", "250"), "application/x-ndjson", &list(250).join("\n"))
             .await
@@ -207,7 +207,7 @@ async fn many_objects_are_admitted_in_order_and_told_apart() {
 }
 
 #[tokio::test]
-async fn what_is_stored_already_is_left_alone() {
+async fn new_rules_do_not_change_stored_objects() {
     let service = Service::start().await;
     let old = json!({"key": "a", "debug": 1});
     service.post(&format!("{QUEUE}/add"), &old).await.ok();
@@ -220,7 +220,7 @@ async fn what_is_stored_already_is_left_alone() {
     service.post(&format!("{QUEUE}/add"), &old).await.problem("invalid-object");
     service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await.ok();
     service.post(&format!("{QUEUE}/resync"), &Value::Null).await.ok();
-    assert_eq!(status(&service, "ready").await, 1, "a Resync hands out what is known");
+    assert_eq!(status(&service, "ready").await, 1, "a Resync delivers the known object");
 
     let document = service.call("PUT", QUEUE, &json!({"lease": "1m"})).await.ok();
     assert_eq!(document["config"]["prune"], json!(["/debug"]), "a PUT changes what it names");
@@ -230,7 +230,7 @@ async fn what_is_stored_already_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_queue_of_mode_keys_checks_objects_that_it_does_not_keep() {
+async fn a_queue_of_mode_keys_validates_objects_that_it_does_not_store() {
     let service = Service::start().await;
     let mut rules = rules();
     rules["mode"] = json!("keys");
@@ -243,7 +243,7 @@ async fn a_queue_of_mode_keys_checks_objects_that_it_does_not_keep() {
 }
 
 #[tokio::test]
-async fn wrong_rules_change_nothing_and_say_where() {
+async fn invalid_rules_change_nothing_and_the_problem_names_the_place() {
     let service = admitting().await;
     let put = async |body: Value| service.call("PUT", QUEUE, &body).await;
     let problem = put(json!({"schema": {"properties": {"a": {"type": "strin"}}}})).await;
@@ -279,7 +279,7 @@ async fn wrong_rules_change_nothing_and_say_where() {
 }
 
 #[tokio::test]
-async fn a_pattern_can_not_stop_the_server() {
+async fn no_pattern_can_block_the_server() {
     let service = Service::start().await;
     let rules = json!({"schema": {"properties": {"a": {"pattern": "^(a+)+$"}}}});
     service.call("PUT", QUEUE, &rules).await.ok();

@@ -1,4 +1,4 @@
-//! The time of a queue, beside a wall clock that is set back and forward.
+//! The time of a queue while the wall clock is set back and forward.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const START_US: u64 = 1_700_000_000_000_000;
 const START: &str = "2023-11-14T22:13:20.000Z";
 
-/// A server that has run with its wall clock ten days ahead, and has started again with the right one.
+/// A server that ran with its wall clock ten days ahead and was restarted with the right time.
 async fn set_back(before: &[(&str, Value)]) -> Bench {
     let bench = Bench::new().await;
     bench.hand.set_wall(START_US + 10 * 86_400_000_000);
@@ -38,7 +38,7 @@ async fn advance(bench: &Bench, by: Duration) {
 }
 
 #[tokio::test]
-async fn a_lease_ends_on_time_though_the_wall_clock_is_ten_days_behind_the_last_event() {
+async fn a_lease_expires_on_time_if_the_wall_clock_is_ten_days_behind_the_last_event() {
     let bench = set_back(&[("/add", object("a"))]).await;
     let popped = bench.post("/pop?lease=2s", &Value::Null).await;
     let held = &popped["items"][0]["lease"];
@@ -56,7 +56,7 @@ async fn a_lease_ends_on_time_though_the_wall_clock_is_ten_days_behind_the_last_
 }
 
 #[tokio::test]
-async fn a_lease_that_is_live_over_the_restart_gets_its_length_again_and_no_more() {
+async fn a_lease_that_is_live_during_a_restart_gets_its_full_length_once_more() {
     let bench = set_back(&[("/add", object("a")), ("/pop?lease=2s", Value::Null)]).await;
     let item = read(bench.call("GET", "/items/a", &Value::Null).await).await;
     assert_eq!(item["lease"]["expires_in_ms"], 2_000);
@@ -66,7 +66,7 @@ async fn a_lease_that_is_live_over_the_restart_gets_its_length_again_and_no_more
 }
 
 #[tokio::test]
-async fn delays_and_backoff_end_on_time_though_the_wall_clock_is_behind() {
+async fn delays_and_backoff_end_on_time_if_the_wall_clock_is_behind() {
     let bench = set_back(&[("/add?delay=3s", object("old")), ("/add", object("failed"))]).await;
     bench.post("/add?delay=3s", &object("new")).await;
     let held = lease(&bench.post("/pop", &Value::Null).await, 0);
@@ -81,7 +81,7 @@ async fn delays_and_backoff_end_on_time_though_the_wall_clock_is_behind() {
 }
 
 #[tokio::test]
-async fn a_resync_comes_on_time_though_the_wall_clock_is_behind() {
+async fn a_periodic_resync_runs_on_time_if_the_wall_clock_is_behind() {
     let bench = set_back(&[("/add", object("a"))]).await;
     let put = bench.call("PUT", "", &json!({"resync_period": "5s"})).await;
     assert_eq!(put.status(), 200);
@@ -93,7 +93,7 @@ async fn a_resync_comes_on_time_though_the_wall_clock_is_behind() {
 }
 
 #[tokio::test]
-async fn replies_show_wall_times_though_the_time_of_the_queue_is_ten_days_ahead() {
+async fn replies_show_wall_times_if_the_time_of_the_queue_is_ten_days_ahead() {
     let bench = set_back(&[("/replace", json!([{"key": "a"}]))]).await;
     bench.post("/add", &object("b")).await;
     let popped = bench.post("/pop?max=2", &Value::Null).await;
@@ -113,7 +113,7 @@ async fn replies_show_wall_times_though_the_time_of_the_queue_is_ten_days_ahead(
 }
 
 #[tokio::test]
-async fn a_wall_clock_that_is_set_while_the_server_runs_ends_no_lease() {
+async fn setting_the_wall_clock_of_a_running_server_ends_no_lease() {
     let bench = Bench::new().await;
     bench.post("/add", &object("a")).await;
     bench.post("/pop?lease=1m", &Value::Null).await;

@@ -1,4 +1,4 @@
-//! Answers wait for their commit: a journal in memory whose commits are held back, or fail.
+//! Replies wait for their commit. The tests use a fake store whose commits can be delayed and can fail.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -24,17 +24,17 @@ use tower::ServiceExt;
 use super::{QUEUE, keys, lease, object, objects, settled, settling};
 use crate::node;
 
-/// More turns than any call takes that waits for nothing.
+/// More polls than any call needs that waits for nothing.
 const TURNS: usize = 200;
 
-/// The API without connections, over a journal and a clock that obey.
+/// The API without connections, on a fake store and a manual clock.
 pub(super) struct Bench {
     router: axum::Router,
     pub(super) journal: FakeStore,
     clock: Clock,
     pub(super) hand: ManualClock,
     pub(super) registry: Arc<Registry>,
-    /// Ends the timers.
+    /// Ends the tasks of the queues.
     shutdown: Shutdown,
 }
 
@@ -63,7 +63,7 @@ impl Bench {
         Self::on(FakeStore::default(), clock, hand).await
     }
 
-    /// The server that starts on what a crash of this one leaves behind.
+    /// A server that starts on the store as a crash of this server leaves it.
     pub(super) async fn restarted(&self) -> Self {
         Self::on(self.journal.restarted(), self.clock.clone(), self.hand.clone()).await
     }
@@ -75,14 +75,14 @@ impl Bench {
         Self { router, journal, clock, hand, registry, shutdown }
     }
 
-    /// With an empty queue.
+    /// A bench with an empty queue.
     pub(super) async fn with_queue() -> Self {
         let bench = Self::new().await;
         assert_eq!(bench.call("PUT", "", &json!({})).await.status(), 201);
         bench
     }
 
-    /// A call that has not begun.
+    /// A call that is not polled yet.
     pub(super) fn call(&self, method: &str, call: &str, body: &Value) -> Answer {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = Request::builder().method(method).uri(format!("{QUEUE}{call}"));
@@ -91,14 +91,14 @@ impl Bench {
         Box::pin(async move { router.oneshot(request).await.expect("routers answer") })
     }
 
-    /// A POST that is answered.
+    /// Makes a POST and returns the reply's document.
     pub(super) async fn post(&self, call: &str, body: &Value) -> Value {
         let answer = self.call("POST", call, body).await;
         assert_eq!(answer.status(), 200, "{call}");
         read(answer).await
     }
 
-    /// Has the journal work again, and waits until it does.
+    /// Repairs the journal, and waits until the queues work again.
     async fn recovered(&self) {
         self.journal.repair();
         let back = async {
@@ -128,7 +128,7 @@ pub(super) async fn read(answer: Response<Body>) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// Lets a call run until it only waits; its answer, if it has one.
+/// Polls a call until it waits. Returns the reply, if there is one.
 pub(super) async fn pushed(answer: &mut Answer) -> Option<Response<Body>> {
     for _ in 0..TURNS {
         let polled = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
@@ -140,7 +140,7 @@ pub(super) async fn pushed(answer: &mut Answer) -> Option<Response<Body>> {
     None
 }
 
-/// Calls that change something, or read what was changed; `{lease}` is a live lease.
+/// Calls that change the queue or read changes. `{lease}` is a live lease.
 fn calls(lease: &str) -> Vec<(&'static str, &'static str, Value)> {
     let leases = json!({"leases": [lease]});
     vec![
@@ -165,7 +165,7 @@ fn calls(lease: &str) -> Vec<(&'static str, &'static str, Value)> {
     ]
 }
 
-/// What can be read. Each must wait for what it may have seen.
+/// All reads. Each must wait for the commit of the events that it may have seen.
 const READS: &[&str] = &["", "/items", "/items/new", "/known", "/known/new", "/synced"];
 
 /// A bench with a leased key `a`, ready `b` and `c`, known `d`; and the lease.
@@ -181,7 +181,7 @@ async fn prepared() -> (Bench, String) {
 }
 
 #[tokio::test]
-async fn nothing_is_answered_before_its_commit() {
+async fn no_call_is_answered_before_its_commit() {
     let count = calls("").len();
     for index in 0..count {
         let (bench, held) = prepared().await;
@@ -191,7 +191,7 @@ async fn nothing_is_answered_before_its_commit() {
         assert!(pushed(&mut answer).await.is_none(), "{method} {call} was answered before its commit");
         for read in READS {
             let mut looks = bench.call("GET", read, &Value::Null);
-            assert!(pushed(&mut looks).await.is_none(), "GET {read} told of {call} before its commit");
+            assert!(pushed(&mut looks).await.is_none(), "GET {read} showed {call} before its commit");
         }
         bench.journal.release();
         assert!(answer.await.status().is_success(), "{method} {call}");
@@ -199,7 +199,7 @@ async fn nothing_is_answered_before_its_commit() {
 }
 
 #[tokio::test]
-async fn a_commit_that_fails_is_a_503_that_says_so() {
+async fn a_failed_commit_gives_503_with_an_unknown_outcome() {
     let count = calls("").len();
     for index in 0..count {
         let (bench, held) = prepared().await;
@@ -218,28 +218,28 @@ async fn a_commit_that_fails_is_a_503_that_says_so() {
                 (&problem["code"], &problem["retryable"]),
                 (&json!("journal-unavailable"), &json!(true))
             );
-            // What became of settles is unknown, too.
-            let told = (call == "/pop").then(|| json!([]));
-            assert_eq!(problem.get("settled"), told.as_ref(), "{method} {call}");
+            // The outcome of the settles is also unknown.
+            let settled = (call == "/pop").then(|| json!([]));
+            assert_eq!(problem.get("settled"), settled.as_ref(), "{method} {call}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_pop_that_waits_is_answered_after_the_commit_of_what_woke_it() {
+async fn a_waiting_pop_is_answered_after_the_commit_of_the_change_that_woke_it() {
     let bench = Bench::new().await;
     let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut waits).await.is_none());
     bench.journal.hold();
     let mut add = bench.call("POST", "/add", &object("k"));
     assert!(pushed(&mut add).await.is_none());
-    assert!(pushed(&mut waits).await.is_none(), "handed out, and not committed");
+    assert!(pushed(&mut waits).await.is_none(), "leased, and not committed");
     bench.journal.release();
     assert_eq!(keys(&read(waits.await).await), ["k"]);
 }
 
 #[tokio::test]
-async fn a_pop_that_waits_is_told_of_the_end_after_its_commit() {
+async fn a_waiting_pop_learns_of_the_deletion_after_its_commit() {
     for (method, call) in [("POST", "/close"), ("DELETE", "")] {
         for (fault, status) in [(None, 410), (Some(Fault::Refused), 503)] {
             let bench = Bench::with_queue().await;
@@ -248,7 +248,7 @@ async fn a_pop_that_waits_is_told_of_the_end_after_its_commit() {
             bench.journal.hold();
             let mut ends = bench.call(method, call, &Value::Null);
             assert!(pushed(&mut ends).await.is_none());
-            assert!(pushed(&mut waits).await.is_none(), "{method} {call} was told before its commit");
+            assert!(pushed(&mut waits).await.is_none(), "{method} {call} was answered before its commit");
             let succeeds = fault.is_none();
             fault.map_or_else(|| bench.journal.release(), |fault| bench.journal.break_by(fault));
             assert_eq!(ends.await.status().is_success(), succeeds, "{method} {call}");
@@ -258,7 +258,7 @@ async fn a_pop_that_waits_is_told_of_the_end_after_its_commit() {
 }
 
 #[tokio::test]
-async fn a_refusal_waits_for_the_commit_of_what_it_rests_on() {
+async fn a_refusal_waits_for_the_commit_of_the_events_that_it_depends_on() {
     let refused = [
         ("PUT", "", json!({"mode": "keys"}), "immutable-config"),
         ("POST", "/replace?max_delete_percent=0", json!([]), "mass-delete"),
@@ -270,14 +270,14 @@ async fn a_refusal_waits_for_the_commit_of_what_it_rests_on() {
         let mut add = bench.call("POST", "/add", &object("k"));
         assert!(pushed(&mut add).await.is_none());
         let mut refusal = bench.call(method, call, &body);
-        assert!(pushed(&mut refusal).await.is_none(), "{call} told of an add before its commit");
+        assert!(pushed(&mut refusal).await.is_none(), "{call} showed an add before its commit");
         bench.journal.release();
         assert_eq!(read(refusal.await).await["code"], code, "{call}");
     }
 }
 
 #[tokio::test]
-async fn a_pop_that_waits_keeps_its_place_when_a_commit_of_others_fails() {
+async fn a_waiting_pop_keeps_its_position_when_another_commit_fails() {
     let bench = Bench::with_queue().await;
     bench.journal.hold();
     let mut later = bench.call("POST", "/add?delay=1h", &object("later"));
@@ -294,32 +294,35 @@ async fn a_pop_that_waits_keeps_its_place_when_a_commit_of_others_fails() {
 }
 
 #[tokio::test]
-async fn a_pop_that_has_waited_in_vain_is_answered_after_the_commit_of_its_queue() {
+async fn a_pop_without_keys_is_answered_after_the_commit_of_its_queue() {
     let bench = Bench::new().await;
     bench.journal.hold();
     let mut pop = bench.call("POST", "/pop?wait=1ms", &Value::Null);
     assert!(pushed(&mut pop).await.is_none());
     tokio::time::sleep(Duration::from_millis(5)).await;
-    assert!(pushed(&mut pop).await.is_none(), "it told of a queue before the commit that makes it");
+    assert!(pushed(&mut pop).await.is_none(), "the reply showed a queue before the commit of its creation");
     bench.journal.release();
     assert_eq!(keys(&read(pop.await).await), Vec::<&str>::new());
 }
 
 #[tokio::test]
-async fn a_pop_whose_place_another_takes_is_answered_after_the_commit_of_its_queue() {
+async fn a_replaced_pop_is_answered_after_the_commit_of_its_queue() {
     let bench = Bench::new().await;
     bench.journal.hold();
     let mut before = bench.call("POST", "/pop?id=x&wait=30s", &Value::Null);
     assert!(pushed(&mut before).await.is_none());
     let mut after = bench.call("POST", "/pop?id=x&wait=30s", &Value::Null);
     assert!(pushed(&mut after).await.is_none());
-    assert!(pushed(&mut before).await.is_none(), "it told of a queue before the commit that makes it");
+    assert!(
+        pushed(&mut before).await.is_none(),
+        "the reply showed a queue before the commit of its creation"
+    );
     bench.journal.release();
     assert_eq!(keys(&read(before.await).await), Vec::<&str>::new());
 }
 
 #[tokio::test]
-async fn while_the_journal_is_down_nothing_is_left_out_or_said_to_be_lost() {
+async fn while_the_journal_is_down_no_reply_omits_or_denies_a_change() {
     let (bench, held) = prepared().await;
     bench.journal.hold();
     let mut add = bench.call("POST", "/add", &object("new"));
@@ -335,7 +338,7 @@ async fn while_the_journal_is_down_nothing_is_left_out_or_said_to_be_lost() {
 }
 
 #[tokio::test]
-async fn a_caller_that_leaves_between_hand_off_and_answer_leaves_the_keys_at_their_place() {
+async fn keys_keep_their_positions_if_the_client_disconnects_before_the_reply() {
     let (bench, _) = prepared().await;
     bench.journal.hold();
     let mut leaves = bench.call("POST", "/pop?max=1", &Value::Null);
@@ -352,12 +355,12 @@ async fn a_caller_that_leaves_between_hand_off_and_answer_leaves_the_keys_at_the
 }
 
 #[tokio::test]
-async fn an_answer_that_is_dropped_unread_gives_its_keys_back_in_front() {
+async fn keys_of_a_dropped_reply_return_to_the_front() {
     let (bench, _) = prepared().await;
     let answer = bench.call("POST", "/pop?max=1", &Value::Null).await;
     assert_eq!(keys(&read(bench.call("GET", "/items", &Value::Null).await).await), ["c"]);
     drop(answer);
-    // The queue's task gives it back, though nobody calls.
+    // The queue's task returns the key without another call.
     let back = async {
         while keys(&read(bench.call("GET", "/items", &Value::Null).await).await) != ["b", "c"] {
             tokio::task::yield_now().await;
@@ -368,13 +371,13 @@ async fn an_answer_that_is_dropped_unread_gives_its_keys_back_in_front() {
 }
 
 #[tokio::test]
-async fn a_waiting_caller_that_leaves_with_its_keys_on_the_way_passes_them_on() {
+async fn keys_of_a_disconnected_waiting_pop_go_to_the_next_pop() {
     let bench = Bench::new().await;
     let mut leaves = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut leaves).await.is_none());
     let mut next = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut next).await.is_none());
-    // It is woken, and gone before it looks.
+    // The pop is woken, and its client disconnects before the pop is polled.
     bench.post("/add", &object("k")).await;
     assert!(pushed(&mut next).await.is_none(), "the key is with the first");
     drop(leaves);
@@ -383,7 +386,7 @@ async fn a_waiting_caller_that_leaves_with_its_keys_on_the_way_passes_them_on() 
 }
 
 #[tokio::test]
-async fn keys_that_reach_nobody_while_the_journal_is_down_come_back_with_it() {
+async fn undelivered_keys_return_once_the_journal_works_again() {
     let (bench, _) = prepared().await;
     let lost = bench.call("POST", "/pop?lease=1s", &Value::Null).await;
     assert_eq!(lost.status(), 200);
@@ -397,7 +400,7 @@ async fn keys_that_reach_nobody_while_the_journal_is_down_come_back_with_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_a_repeated_pop_has_given_again_can_be_lost() {
+async fn a_lost_reply_returns_no_keys_that_a_repeated_pop_has_delivered() {
     let (bench, _) = prepared().await;
     let first = bench.call("POST", "/pop?id=one", &Value::Null).await;
     let again = bench.post("/pop?id=one", &Value::Null).await;
@@ -426,7 +429,7 @@ async fn a_lease_does_not_expire_before_its_own_commit() {
 }
 
 #[tokio::test]
-async fn settles_inside_a_pop_that_ends_in_a_problem_wait_for_their_commit_too() {
+async fn settles_of_a_refused_pop_wait_for_their_commit() {
     let (bench, held) = prepared().await;
     bench.post("/purge", &Value::Null).await;
     bench.post("/close", &Value::Null).await;

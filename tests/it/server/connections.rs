@@ -23,7 +23,7 @@ async fn slow_replace(service: &Service, number: usize) -> Client {
     client
 }
 
-/// Sends a blank line on each connection that has no reply yet, slowly. Returns how many those are.
+/// Sends one byte on each connection that has no reply yet. Returns the number of these connections.
 async fn send_a_byte_each(slow: &mut [Client]) -> usize {
     let mut silent = 0;
     for client in slow {
@@ -222,7 +222,7 @@ async fn the_audit_log_names_the_client_behind_a_trusted_proxy() {
 }
 
 #[tokio::test]
-async fn a_trusted_proxy_without_its_header_is_cut() {
+async fn a_connection_of_a_trusted_proxy_without_its_header_is_closed() {
     let service = Service::with(|settings| {
         settings.server.trusted_proxies = vec!["127.0.0.1/32".parse().expect("a network")];
         settings.server.proxy_protocol = true;

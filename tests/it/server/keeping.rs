@@ -1,4 +1,4 @@
-//! What outlives the process: queues in a data directory, over HTTP.
+//! Queues in a data directory outlive the process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{QUEUE, keys, lease, object};
 use crate::harness::{Reply, Service};
 
-/// A folder of its own for a test, removed when it is dropped.
+/// The data directory of a test, which is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Folder {
         }
     }
 
-    /// What the store says of how it was closed.
+    /// Whether the store was closed cleanly.
     async fn was_closed(&self) -> bool {
         let (store, _, opening) = Sqlite::open(&self.0, Sync::Full).await.expect("a store");
         store.close().await;
@@ -86,7 +86,7 @@ async fn everything_of_a_queue_outlives_a_restart() {
     for (look, mut before) in looks.iter().zip(before) {
         let mut after = good(service.get(&format!("{QUEUE}{look}")).await);
         for document in [&mut before, &mut after] {
-            // Time goes on, and a lease that is given its time again is an event.
+            // Time has passed, and the extension of the lease at the start is an event.
             if let Some(status) = document.get_mut("status") {
                 status["oldest_ready_age_ms"] = json!(0);
                 status["resource_version"] = json!(0);
@@ -105,14 +105,14 @@ async fn everything_of_a_queue_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_objects_outlives_a_restart() {
+async fn the_schema_and_pruning_outlive_a_restart() {
     let folder = Folder::new("admission");
     let service = folder.service().await;
     let rules =
         json!({"schema": {"required": ["price"], "properties": {"n": {"default": 1}}}, "prune": ["/x"]});
     let config = good(service.call("PUT", QUEUE, &rules).await)["config"].clone();
     good(service.post(&format!("{QUEUE}/add"), &json!({"key": "a", "price": 1, "x": 1})).await);
-    // Once from the events, and once from the checkpoint of a good end.
+    // Once from the events, and once from the checkpoint of a clean end.
     let mut service = service;
     for _ in 0..2 {
         service = restarted(service, &folder).await;
@@ -125,7 +125,7 @@ async fn what_is_asked_of_objects_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_number_of_any_length_is_taken_kept_and_given_back() {
+async fn a_number_of_any_length_is_stored_and_delivered_unchanged() {
     let folder = Folder::new("numbers");
     let service = folder.service().await;
     let rules = json!({"schema": {"properties": {"n": {"minimum": 1}}}, "prune": ["/debug"]});
@@ -154,7 +154,7 @@ async fn a_number_of_any_length_is_taken_kept_and_given_back() {
 }
 
 #[tokio::test]
-async fn traces_outlive_a_restart_and_stand_in_the_history() {
+async fn traces_outlive_a_restart_and_are_in_the_history() {
     let folder = Folder::new("traces");
     let service = folder.service().await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -171,7 +171,7 @@ async fn traces_outlive_a_restart_and_stand_in_the_history() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_told_to_stop_ends_at_once_and_takes_nothing_for_closed() {
+async fn a_start_that_is_stopped_ends_at_once_and_leaves_the_store_unclean() {
     let folder = Folder::new("early");
     let service = folder.service().await;
     good(service.post(&format!("{QUEUE}/add"), &object("a")).await);
@@ -194,7 +194,7 @@ async fn a_start_that_is_told_to_stop_ends_at_once_and_takes_nothing_for_closed(
 }
 
 #[tokio::test]
-async fn a_queue_that_was_deleted_stays_so_and_its_numbers_are_not_used_again() {
+async fn a_deleted_queue_stays_deleted_and_its_numbers_are_not_reused() {
     let folder = Folder::new("deleted");
     let service = folder.service().await;
     let first = good(service.post(&format!("{QUEUE}/add"), &object("a")).await);
@@ -209,7 +209,52 @@ async fn a_queue_that_was_deleted_stays_so_and_its_numbers_are_not_used_again() 
 }
 
 #[tokio::test]
-async fn a_history_is_told_newest_first_in_pages_and_outlives_a_restart() {
+async fn pops_create_only_their_share_of_the_queues() {
+    let folder = Folder::new("share");
+    let start = async || {
+        Service::with(|settings| {
+            folder.settings()(settings);
+            (settings.queues.max_queues, settings.queues.created_by_pop_percent) = (11, 10);
+        })
+        .await
+    };
+    let service = start().await;
+    let pop = async |service: &Service, queue: &str| {
+        service.post(&format!("/v1/queues/{queue}/pop"), &Value::Null).await
+    };
+    pop(&service, "a").await.ok();
+    pop(&service, "b").await.ok();
+    let refused = pop(&service, "c").await;
+    let problem = refused.problem("queue-full");
+    assert_eq!(problem["limit"], 2, "10 percent of 11, rounded up");
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(detail.contains("queues.created_by_pop_percent"), "{detail}");
+    pop(&service, "a").await.ok();
+
+    // Other callers create queues as before, and a queue that is used no longer counts.
+    service.post("/v1/queues/c/add", &object("k")).await.ok();
+    service.call("PUT", "/v1/queues/d", &json!({})).await.ok();
+    pop(&service, "e").await.problem("queue-full");
+    service.post("/v1/queues/a/add", &object("k")).await.ok();
+    pop(&service, "e").await.ok();
+    pop(&service, "f").await.problem("queue-full");
+    service.call("PUT", "/v1/queues/b", &json!({})).await.ok();
+    pop(&service, "f").await.ok();
+    assert_eq!(service.call("DELETE", "/v1/queues/f", &Value::Null).await.status, 204);
+    pop(&service, "g").await.ok();
+    pop(&service, "h").await.problem("queue-full");
+
+    // The unused queues count after a restart, too.
+    service.shutdown.signal();
+    service.stopped().await;
+    let service = start().await;
+    pop(&service, "h").await.problem("queue-full");
+    service.post("/v1/queues/g/add", &object("k")).await.ok();
+    pop(&service, "h").await.ok();
+}
+
+#[tokio::test]
+async fn a_history_lists_the_newest_event_first_in_pages_and_outlives_a_restart() {
     let folder = Folder::new("history");
     let service = folder.service().await;
     good(service.post(&format!("{QUEUE}/add?source=erp"), &json!({"key": "a/b", "n": 1.50})).await);
@@ -221,8 +266,8 @@ async fn a_history_is_told_newest_first_in_pages_and_outlives_a_restart() {
 
     let service = restarted(service, &folder).await;
     let all = good(service.get(&format!("{QUEUE}/history/a%2Fb")).await);
-    let told: Vec<&str> = items(&all).iter().filter_map(|item| item["event"].as_str()).collect();
-    assert_eq!(told, ["appended", "settled", "leased", "appended"]);
+    let found: Vec<&str> = items(&all).iter().filter_map(|item| item["event"].as_str()).collect();
+    assert_eq!(found, ["appended", "settled", "leased", "appended"]);
     assert_eq!(all["continue"], Value::Null);
     let [deleted, settled, leased, added] = items(&all) else { panic!("{all}") };
     assert_eq!((&deleted["type"], &deleted["final_state_unknown"]), (&json!("Deleted"), &json!(true)));
@@ -250,7 +295,7 @@ fn items(page: &Value) -> &[Value] {
 }
 
 #[tokio::test]
-async fn a_history_says_where_a_key_went_that_failed() {
+async fn a_history_shows_where_a_failed_key_went() {
     let folder = Folder::new("whereto");
     let service = folder.service().await;
     good(service.call("PUT", QUEUE, &json!({"max_failures": 2})).await);
@@ -265,7 +310,7 @@ async fn a_history_says_where_a_key_went_that_failed() {
     }
     let all = good(service.get(&format!("{QUEUE}/history/a")).await);
     let settled = items(&all).iter().filter(|item| item["event"] == "settled");
-    let told: Vec<_> = settled
+    let found: Vec<_> = settled
         .map(|item| (item["outcome"].as_str(), item["parked"].as_bool(), item["due_at"].is_string()))
         .collect();
     let expected = [
@@ -273,5 +318,5 @@ async fn a_history_says_where_a_key_went_that_failed() {
         (Some("nacked"), Some(true), false),
         (Some("nacked"), None, true),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }

@@ -1,4 +1,4 @@
-//! Lists, streams, tags, and keys that are hard to write in a path.
+//! Lists, streams, entity tags, and keys that are hard to write in a path.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn lists_come_in_pages() {
 }
 
 #[tokio::test]
-async fn a_continue_token_is_the_queues_own() {
+async fn a_continue_token_is_valid_for_one_queue() {
     let service = Service::start().await;
     for list in ["known", "items"] {
         added(&service, &numbered(3)).await;
@@ -85,7 +85,7 @@ async fn a_continue_token_is_the_queues_own() {
 }
 
 #[tokio::test]
-async fn a_continue_token_is_of_one_list() {
+async fn a_continue_token_is_valid_for_one_list() {
     let service = Service::start().await;
     seeded(&service, &numbered(3)).await;
     service.post(&format!("{QUEUE}/resync"), &Value::Null).await.ok();
@@ -109,7 +109,7 @@ async fn stream(service: &Service, path: &str) -> Client {
 }
 
 #[tokio::test]
-async fn a_list_streams_whole_as_lines() {
+async fn a_whole_list_is_streamed_as_lines() {
     let service = Service::start().await;
     let names = numbered(1_234);
     added(&service, &names).await;
@@ -125,7 +125,7 @@ async fn a_list_streams_whole_as_lines() {
 }
 
 #[tokio::test]
-async fn an_object_that_was_sent_over_many_lines_is_one_line_of_a_list() {
+async fn an_object_with_line_breaks_is_one_line_of_a_list() {
     let service = Service::start().await;
     let object = "{\n  \"key\": \"a\",\r\n  \"text\": \"b\\nc\"\n}";
     let seed = format!("[{{\"object\":{object}}}]");
@@ -149,14 +149,14 @@ async fn seeded_other(service: &Service, names: &[String]) {
 }
 
 #[tokio::test]
-async fn a_stream_that_fails_breaks_off_so_that_nobody_takes_it_for_the_whole() {
+async fn a_failed_stream_is_cut_off_so_that_no_client_takes_it_for_complete() {
     let service = Service::start().await;
     let filler = "x".repeat(20_000);
     for part in numbered(1_000).chunks(100) {
         let all: Vec<Value> = part.iter().map(|name| json!({"key": name, "filler": filler})).collect();
         service.post(&format!("{QUEUE}/add"), &Value::Array(all)).await.ok();
     }
-    // Far more than the connection takes before its reader reads.
+    // Far more than the connection buffers before the client reads.
     let mut client = stream(&service, &format!("{QUEUE}/items")).await;
     let (status, headers) = client.head().await.expect("the reply has begun");
     assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
@@ -164,7 +164,7 @@ async fn a_stream_that_fails_breaks_off_so_that_nobody_takes_it_for_the_whole() 
 }
 
 #[tokio::test]
-async fn a_known_object_has_a_tag_that_changes_with_it() {
+async fn the_entity_tag_of_a_known_object_changes_with_the_object() {
     let service = Service::start().await;
     seeded(&service, &numbered(1)).await;
     let known = format!("{QUEUE}/known/k0000");
@@ -200,7 +200,7 @@ fn encoded(key: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_key_can_be_named_in_path_and_query() {
+async fn every_key_can_be_written_in_path_and_query() {
     let service = Service::start().await;
     let all = [
         "a/b", "a//b", "/a", "a/", "..", "../x", "a/../b", ".", "%2F", "a%20b", "a b", "a+b", "ü/∞", "?#&=",
@@ -229,7 +229,7 @@ async fn every_key_can_be_named_in_path_and_query() {
             (&json!({"n": 1}), &json!(true))
         );
     }
-    // Slashes need no encoding, not even two of them, where nothing on the way changes the path.
+    // Slashes need no encoding, not even two of them, if no client or proxy changes the path.
     service.post(&format!("{QUEUE}/add"), &object("x//y/z")).await.ok();
     assert_eq!(service.get(&format!("{QUEUE}/items/x//y/z")).await.ok()["key"], "x//y/z");
     assert_eq!(service.get(&format!("{QUEUE}/items/x%2F/y%2fz")).await.ok()["key"], "x//y/z");

@@ -1,4 +1,4 @@
-//! A change that panics under the lock of its queue, as a bug would make it.
+//! A change that panics under the lock of its queue, as a bug would cause.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ async fn a_queue_is_loaded_from_its_journal_after_a_panic() {
 }
 
 #[tokio::test]
-async fn a_pop_that_waits_keeps_its_position_over_a_panic() {
+async fn a_waiting_pop_keeps_its_position_after_a_panic() {
     let bench = Bench::with_queue().await;
     let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
     assert!(pushed(&mut waits).await.is_none());
@@ -105,10 +105,10 @@ async fn a_queue_whose_reload_fails_is_loaded_once_the_journal_is_back() {
 }
 
 #[tokio::test]
-async fn without_a_journal_a_panic_breaks_its_queue_alone_and_readyz_fails() {
+async fn without_a_journal_a_panic_breaks_only_its_queue_and_readyz_fails() {
     let (clock, _) = Clock::manual(1_700_000_000_000_000);
     let shutdown = Shutdown::manual(Duration::ZERO);
-    let limits = Limits { auto_create: true, max_queues: 9, max_waiters: 9 };
+    let limits = Limits { auto_create: true, max_queues: 9, created_by_pop_percent: 100, max_waiters: 9 };
     let metrics = Metrics::new(9).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let registry = Arc::new(registry);

@@ -1,4 +1,4 @@
-//! Replies to pops arrive byte for byte, whatever objects they carry and however slowly clients read.
+//! Replies to pops arrive unchanged, whatever objects they contain and however slowly clients read.
 //!
 //! `just pop-replies 100000` reads more random replies than CI does; `DELTAQ_REPLY_SEED` chooses others.
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::object;
 use crate::harness::{Client, Service};
 
-/// Bytes of a reply that the server hands to the connection at once.
+/// Bytes of a reply that the server writes at once.
 const PIECE_BYTES: usize = 64 << 10;
 /// Random replies in CI.
 const REPLIES: u64 = 300;
-/// Receive buffer of a slow reader, in bytes: the server has to wait for it in the middle of most replies.
+/// Receive buffer of a slow client, in bytes. The server waits for the client in the middle of most replies.
 const SLOW_READER_BYTES: u32 = 4 << 10;
-/// A response that hyper would write by itself, as far as the text of a JSON string can hold it.
+/// The text of a response that hyper could write, as far as a JSON string can contain it.
 const FORGED: &str = "HTTP/1.1 404 Not Found content-length: 0 ";
 
 #[expect(clippy::disallowed_methods, reason = "the knobs of a test are no settings of the service")]
@@ -22,13 +22,13 @@ fn knob(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Adds an object as this text.
+/// Adds the object with this text.
 async fn add(client: &mut Client, text: &str) {
     client.send_text("POST", "/v1/queues/q/add", &[], text).await;
     client.reply().await.ok();
 }
 
-/// Pops and acknowledges the one key; the text of the reply.
+/// Pops and acknowledges the only key. Returns the text of the reply.
 async fn pop(client: &mut Client) -> String {
     let reply = client.call("POST", "/v1/queues/q/pop", &Value::Null).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
@@ -37,8 +37,7 @@ async fn pop(client: &mut Client) -> String {
     reply.text
 }
 
-/// An object whose text holds a forged response: `before` bytes of padding precede it, and `ends` stands behind it at a
-/// distance of one piece.
+/// An object whose text contains a forged response after `before` bytes of padding. `ends` follows one piece later.
 fn forged(before: usize, ends: &str) -> String {
     let filler = PIECE_BYTES - FORGED.len() - "\"".len() - ends.len();
     format!("{{\"key\":\"k\",\"a\":\"{}{FORGED}{}\"{ends},\"b\":1}}", "x".repeat(before), "y".repeat(filler))
@@ -62,7 +61,7 @@ async fn aligned(client: &mut Client) -> usize {
 async fn a_piece_that_looks_like_an_error_response_arrives_unchanged() {
     let service = Service::start().await;
     let mut client = service.client().await;
-    // Numbers in the replies keep their width from here on.
+    // From here on, the numbers in the replies keep their number of digits.
     for _ in 0..50 {
         add(&mut client, "{\"key\":\"k\"}").await;
         pop(&mut client).await;
@@ -80,7 +79,7 @@ async fn a_piece_that_looks_like_an_error_response_arrives_unchanged() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_stay_in_step_with_their_replies() {
+async fn pipelined_requests_get_their_own_replies() {
     let service = Service::start().await;
     let mut client = service.client().await;
     for _ in 0..50 {

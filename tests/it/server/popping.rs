@@ -1,11 +1,11 @@
-//! Pops that wait, and callers that leave.
+//! Waiting pops, and clients that disconnect.
 
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, lease, listed, object, objects, status, take, waiters};
 use crate::harness::{Client, Service};
 
-/// A pop that waits, already in line as number `place`.
+/// A pop that already waits, as number `place`.
 async fn waiting(service: &Service, query: &str, place: u64) -> Client {
     let client = service.send("POST", &format!("{QUEUE}/pop?wait=30s{query}"), &Value::Null).await;
     waiters(service, place).await;
@@ -13,7 +13,7 @@ async fn waiting(service: &Service, query: &str, place: u64) -> Client {
 }
 
 #[tokio::test]
-async fn one_key_wakes_the_one_that_waits_longest() {
+async fn one_key_wakes_the_pop_that_has_waited_longest() {
     let service = Service::start().await;
     let mut line = Vec::new();
     for place in 1..=4 {
@@ -28,7 +28,7 @@ async fn one_key_wakes_the_one_that_waits_longest() {
 }
 
 #[tokio::test]
-async fn the_longest_waiting_takes_its_max_of_a_command_then_the_next() {
+async fn the_longest_waiting_pop_takes_its_max_and_then_the_next_pop() {
     let service = Service::start().await;
     let mut first = waiting(&service, "&max=2", 1).await;
     let mut second = waiting(&service, "&max=2", 2).await;
@@ -38,7 +38,7 @@ async fn the_longest_waiting_takes_its_max_of_a_command_then_the_next() {
 }
 
 #[tokio::test]
-async fn who_has_left_the_line_is_passed_over() {
+async fn a_disconnected_waiting_pop_gets_no_keys() {
     let service = Service::start().await;
     let first = waiting(&service, "", 1).await;
     let mut second = waiting(&service, "", 2).await;
@@ -50,7 +50,7 @@ async fn who_has_left_the_line_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_pop_without_wait_does_not_overtake_and_one_whose_wait_ends_is_empty() {
+async fn a_pop_without_wait_does_not_overtake_and_a_pop_whose_wait_ends_is_empty() {
     let service = Service::start().await;
     let mut first = waiting(&service, "", 1).await;
     let none = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
@@ -63,7 +63,7 @@ async fn a_pop_without_wait_does_not_overtake_and_one_whose_wait_ends_is_empty()
 }
 
 #[tokio::test]
-async fn what_a_caller_left_in_the_middle_of_a_large_answer_goes_back_to_its_place() {
+async fn keys_return_to_their_positions_if_the_client_disconnects_during_a_large_reply() {
     let service = Service::start().await;
     let filler = "x".repeat(200_000);
     let names: Vec<String> = (0..70).map(|index| format!("k{index:02}")).collect();
@@ -75,7 +75,7 @@ async fn what_a_caller_left_in_the_middle_of_a_large_answer_goes_back_to_its_pla
     let mut leaver = service.send("POST", &format!("{QUEUE}/pop?max=70"), &Value::Null).await;
     leaver.head().await.expect("the answer has begun");
     assert_eq!(status(&service, "leased").await, 70);
-    // The next in line, who gets what comes back.
+    // The next waiting pop gets the returned keys.
     let mut taker = service.send("POST", &format!("{QUEUE}/pop?max=1"), &Value::Null).await;
     assert_eq!(keys(&taker.reply().await.ok()), ["last"]);
     let mut next = waiting(&service, "&max=1", 1).await;
@@ -88,7 +88,7 @@ async fn what_a_caller_left_in_the_middle_of_a_large_answer_goes_back_to_its_pla
 }
 
 #[tokio::test]
-async fn what_a_pop_settles_is_for_those_who_wait_and_then_for_itself() {
+async fn keys_that_a_pop_settles_go_to_waiting_pops_first() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
     let held = service.post(&format!("{QUEUE}/pop?max=2"), &Value::Null).await.ok();
@@ -125,7 +125,7 @@ async fn a_pop_repeated_by_its_id_returns_the_same_leases() {
 }
 
 #[tokio::test]
-async fn a_pop_repeated_while_the_first_waits_takes_its_place() {
+async fn a_repeated_pop_takes_the_position_of_the_waiting_one() {
     let service = Service::start().await;
     let mut first = waiting(&service, "&id=one", 1).await;
     let mut other = waiting(&service, "", 2).await;
@@ -140,7 +140,7 @@ async fn a_pop_repeated_while_the_first_waits_takes_its_place() {
 }
 
 #[tokio::test]
-async fn waiters_are_bounded_and_a_repeated_one_is_none_more() {
+async fn waiting_pops_are_bounded_and_a_repeated_pop_does_not_count_again() {
     let service = Service::with(|settings| settings.queues.max_waiters = 1).await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     let held = take(&service).await;
@@ -156,7 +156,7 @@ async fn waiters_are_bounded_and_a_repeated_one_is_none_more() {
 }
 
 #[tokio::test]
-async fn pause_keeps_the_line_and_resume_serves_it_in_order() {
+async fn waiting_pops_keep_their_order_while_the_queue_is_paused() {
     let service = Service::start().await;
     let mut first = waiting(&service, "", 1).await;
     let mut second = waiting(&service, "", 2).await;
@@ -171,7 +171,7 @@ async fn pause_keeps_the_line_and_resume_serves_it_in_order() {
 }
 
 #[tokio::test]
-async fn a_lease_expires_by_the_timer_and_wakes_who_waits() {
+async fn a_lease_expires_by_the_timer_and_wakes_a_waiting_pop() {
     let service = Service::start().await;
     let config = json!({"rate_limiter": {"item_exponential": {"base": "1ms", "max": "1ms"}}});
     service.call("PUT", QUEUE, &config).await.ok();
@@ -190,7 +190,7 @@ async fn a_lease_expires_by_the_timer_and_wakes_who_waits() {
 }
 
 #[tokio::test]
-async fn a_delay_ends_by_the_timer_and_wakes_who_waits() {
+async fn a_delay_ends_by_the_timer_and_wakes_a_waiting_pop() {
     let service = Service::start().await;
     let mut waiter = waiting(&service, "", 1).await;
     service.post(&format!("{QUEUE}/add?delay=1h"), &object("later")).await.ok();
@@ -200,7 +200,7 @@ async fn a_delay_ends_by_the_timer_and_wakes_who_waits() {
 }
 
 #[tokio::test]
-async fn a_nacked_key_comes_back_by_the_timer() {
+async fn a_nacked_key_is_redelivered_by_the_timer() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     let held = take(&service).await;
@@ -211,7 +211,7 @@ async fn a_nacked_key_comes_back_by_the_timer() {
 }
 
 #[tokio::test]
-async fn resync_comes_by_the_timer() {
+async fn a_periodic_resync_runs_by_the_timer() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({"resync_period": "1s"})).await.ok();
     service.post(&format!("{QUEUE}/seed"), &json!([{"object": {"key": "k"}}])).await.ok();

@@ -1,20 +1,20 @@
-//! Queues that end, drain and sync, and the bounds around them.
+//! Deleting, draining and syncing queues, and limits on queues.
 
 use serde_json::{Value, json};
 
 use super::{QUEUE, keys, lease, object, objects, settling, take, waiters};
 use crate::harness::{Client, Service};
 
-/// A call that waits at the server: it is there when the calls after it on its connection would be.
+/// Sends a call that waits at the server, and returns once the server has received it.
 async fn sent(service: &Service, method: &str, path: &str) -> Client {
     let client = service.send(method, path, &Value::Null).await;
-    // The server takes connections and requests in the order of their arrival.
+    // The server accepts connections and requests in order of arrival.
     service.get(QUEUE).await.ok();
     client
 }
 
 #[tokio::test]
-async fn deleting_a_queue_ends_what_waits_and_a_new_one_starts_above() {
+async fn deleting_a_queue_ends_waiting_calls_and_a_new_queue_starts_above_its_numbers() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
     let popped = service.post(&format!("{QUEUE}/pop?max=2&id=one"), &Value::Null).await.ok();
@@ -31,7 +31,7 @@ async fn deleting_a_queue_ends_what_waits_and_a_new_one_starts_above() {
     service.call("DELETE", QUEUE, &Value::Null).await.problem("queue-not-found");
     service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.problem("queue-not-found");
 
-    // Created again while the worker still holds its lease.
+    // The queue is recreated while the worker still holds its lease.
     service.post(&format!("{QUEUE}/add"), &object("a")).await.ok();
     let after = service.get(QUEUE).await.ok();
     assert_ne!(after["incarnation"], before["incarnation"]);
@@ -66,7 +66,7 @@ async fn synced_waits_until_the_initial_list_is_acked_or_parked() {
 }
 
 #[tokio::test]
-async fn synced_waits_no_longer_than_the_queue_lives() {
+async fn synced_stops_waiting_when_the_queue_is_deleted() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut waits = sent(&service, "GET", &format!("{QUEUE}/synced?wait=30s")).await;
@@ -82,7 +82,7 @@ async fn close_with_drain_answers_when_the_last_lease_is_settled() {
     let now = service.post(&format!("{QUEUE}/close?drain=true"), &Value::Null).await.ok();
     assert_eq!((&now["drained"], &now["status"]["closed"]), (&json!(false), &json!(true)));
     let mut drain = sent(&service, "POST", &format!("{QUEUE}/close?drain=true&wait=30s")).await;
-    // A closed queue hands out what is there, then lets pops wait until it is drained.
+    // A closed queue delivers the remaining keys, then pops wait until the queue is drained.
     let c = service.post(&format!("{QUEUE}/pop?wait=30s"), &settling(&a, "ack")).await.ok();
     assert_eq!(keys(&c), ["c"]);
     let mut waits = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &settling(&b, "reject")).await;
@@ -117,6 +117,17 @@ async fn queues_are_bounded() {
     service.call("PUT", "/v1/queues/r", &json!({})).await.problem("queue-full");
     service.call("DELETE", QUEUE, &Value::Null).await;
     assert_eq!(service.call("PUT", "/v1/queues/r", &json!({})).await.status, 201);
+}
+
+#[tokio::test]
+async fn with_a_share_of_zero_a_pop_creates_no_queue() {
+    let service = Service::with(|settings| settings.queues.created_by_pop_percent = 0).await;
+    let refused = service.post(&format!("{QUEUE}/pop?wait=30s"), &Value::Null).await;
+    let problem = refused.problem("queue-not-found");
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(detail.contains("queues.created_by_pop_percent"), "{detail}");
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    assert_eq!(service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok()["items"][0]["key"], "k");
 }
 
 #[tokio::test]

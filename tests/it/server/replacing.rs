@@ -1,4 +1,4 @@
-//! Replace over HTTP: large ones with calls in between, and lists that are not whole.
+//! Replace over HTTP: large lists with calls in between, and incomplete lists.
 
 use std::fmt::Write as _;
 
@@ -42,13 +42,13 @@ async fn running(service: &Service) {
 }
 
 #[tokio::test]
-async fn other_calls_run_between_the_slices_of_a_replace_and_say_more() {
+async fn other_calls_run_between_the_slices_of_a_replace_and_are_newer() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();
     service.post(&format!("{QUEUE}/add?source=erp"), &object("old")).await.ok();
     let mut first = send_lines(&service, &format!("source=erp&count={MANY}"), &lines(MANY)).await;
     running(&service).await;
-    // The end of the list has not been reached: these calls came after the Replace, and before its slices.
+    // These calls come after the acceptance of the Replace and before its last slices.
     let (updated, deleted) = (format!("k{:06}", MANY - 1), format!("k{:06}", MANY - 2));
     let calls = json!([
         {"type": "Updated", "object": {"key": updated, "price": 2}},
@@ -74,7 +74,7 @@ async fn other_calls_run_between_the_slices_of_a_replace_and_say_more() {
         let service = &service;
         async move { service.get(&format!("{QUEUE}/items/{key}")).await }
     };
-    // The second waited its turn, and saw all of the first.
+    // The second Replace waited, and saw all changes of the first.
     let second = second.reply().await.ok();
     assert_eq!(counts(&second), [Some(0), Some(MANY as u64 - 2), Some(1), Some(0)]);
     let kinds = |item: &Value| -> Vec<Value> {
@@ -87,7 +87,7 @@ async fn other_calls_run_between_the_slices_of_a_replace_and_say_more() {
 }
 
 #[tokio::test]
-async fn deleting_the_queue_ends_a_replace_that_runs() {
+async fn deleting_the_queue_ends_a_running_replace() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();
     let mut first = send_lines(&service, &format!("count={MANY}"), &lines(MANY)).await;
@@ -96,13 +96,13 @@ async fn deleting_the_queue_ends_a_replace_that_runs() {
     service.get(QUEUE).await.ok();
     assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
     first.reply().await.problem("queue-deleted");
-    // The second came before the deletion and waits no more, or after it and met a new queue.
+    // The second call came before the deletion and ended with it, or came after it and created a new queue.
     let second = second.reply().await;
     assert!(second.status == 200 || second.status == 410, "{}", second.text);
 }
 
 #[tokio::test]
-async fn a_replace_goes_on_when_its_caller_has_gone() {
+async fn a_replace_continues_after_its_client_has_disconnected() {
     let service = Service::start().await;
     service.call("PUT", QUEUE, &json!({})).await.ok();
     let caller = send_lines(&service, &format!("count={MANY}"), &lines(MANY)).await;
@@ -113,7 +113,7 @@ async fn a_replace_goes_on_when_its_caller_has_gone() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_not_whole_or_has_a_bad_line_changes_nothing() {
+async fn an_incomplete_list_or_a_bad_line_changes_nothing() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
     let before = status(&service, "resource_version").await;
@@ -140,7 +140,7 @@ async fn a_list_that_is_not_whole_or_has_a_bad_line_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_changes_nothing() {
+async fn a_cut_off_body_changes_nothing() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/replace"), &objects(&["a", "b"])).await.ok();
     let before = status(&service, "resource_version").await;

@@ -1,4 +1,4 @@
-//! Leases that are settled: late, twice, by strangers, inside pops that come to nothing.
+//! Settling leases: late, twice, with forged ids, and in pops that fail.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn is_known(service: &Service, key: &str) -> bool {
 }
 
 #[tokio::test]
-async fn settles_of_a_pop_that_waits_are_decided_on_arrival() {
+async fn settles_of_a_waiting_pop_are_decided_on_arrival() {
     let service = with_key("k").await;
     let held = take(&service).await;
     let mut pop = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &settling(&held, "ack")).await;
@@ -28,7 +28,7 @@ async fn settles_of_a_pop_that_waits_are_decided_on_arrival() {
 }
 
 #[tokio::test]
-async fn settles_of_a_pop_that_is_cut_off_stand() {
+async fn settles_of_a_cut_off_pop_stand() {
     let service = with_key("k").await;
     let held = take(&service).await;
     let pop = service.send("POST", &format!("{QUEUE}/pop?wait=30s"), &settling(&held, "ack")).await;
@@ -36,13 +36,13 @@ async fn settles_of_a_pop_that_is_cut_off_stand() {
     drop(pop);
     waiters(&service, 0).await;
     assert!(is_known(&service, "k").await);
-    // The caller can't know, and settles again.
+    // The client does not know the outcome, and settles again.
     let again = service.post(&format!("{QUEUE}/pop"), &settling(&held, "ack")).await.ok();
     assert_eq!(again["settled"], settled(&held, "ack", "repeated"));
 }
 
 #[tokio::test]
-async fn a_pop_that_ends_in_a_problem_says_what_was_settled() {
+async fn a_refused_pop_reports_its_settles() {
     let service = with_key("k").await;
     let held = take(&service).await;
     service.post(&format!("{QUEUE}/close"), &Value::Null).await.ok();
@@ -74,7 +74,7 @@ async fn a_pop_that_ends_in_a_problem_says_what_was_settled() {
 }
 
 #[tokio::test]
-async fn strangers_and_latecomers_settle_nothing() {
+async fn forged_and_expired_leases_settle_nothing() {
     let service = with_key("k").await;
     let held = take(&service).await;
     service.post("/v1/queues/other/add", &object("k")).await.ok();
@@ -106,7 +106,7 @@ async fn strangers_and_latecomers_settle_nothing() {
         );
     }
     assert_eq!(listed(&service, "leased").await, ["k"]);
-    // A pop whose settles are all stale still pops, and one good settle among bad ones is one.
+    // A pop whose settles are all stale still pops. A good settle among stale ones is still done.
     service.post(&format!("{QUEUE}/add"), &object("l")).await.ok();
     let popped = service.post(&format!("{QUEUE}/pop"), &settling("nonsense", "ack")).await.ok();
     assert_eq!((keys(&popped), &popped["settled"][0]["result"]), (vec!["l"], &json!("stale")));
@@ -118,7 +118,7 @@ async fn strangers_and_latecomers_settle_nothing() {
 }
 
 #[tokio::test]
-async fn a_settle_repeated_after_a_lost_answer_is_told_so_and_another_way_is_refused() {
+async fn a_repeated_settle_gets_the_same_answer_and_a_different_settle_is_refused() {
     let ways = [("ack", "acked"), ("nack", "nacked"), ("release", "released"), ("reject", "rejected")];
     for (how, outcome) in ways {
         let service = with_key("k").await;
@@ -154,7 +154,7 @@ async fn a_lease_named_twice_is_refused_and_nothing_is_settled() {
 }
 
 #[tokio::test]
-async fn extend_moves_the_deadline_and_tells_what_waits() {
+async fn extend_moves_the_deadline_and_reports_the_pending_deltas() {
     let service = with_key("k").await;
     let held = take(&service).await;
     let extend = json!({"leases": [held], "lease": "2h"});

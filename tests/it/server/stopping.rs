@@ -1,4 +1,4 @@
-//! How a server ends while work is out.
+//! Shutdown of a server while leases are live.
 
 use deltaq::duration::DurationText;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
     assert_eq!(refused.problem("draining")["settled"], settled(&a, "ack", "ok"));
     let answer = service.post(&format!("{QUEUE}/settle"), &settling(&b, "release")).await.ok();
     assert_eq!(answer["settled"], settled(&b, "release", "ok"));
-    assert_eq!(keys(&service.get(&format!("{QUEUE}/items")).await.ok()), ["b"], "not handed out again");
+    assert_eq!(keys(&service.get(&format!("{QUEUE}/items")).await.ok()), ["b"], "not delivered again");
     let mut kept = service.client().await;
     kept.call("POST", &format!("{QUEUE}/ack"), &json!({"leases": [c]})).await.ok();
     kept.closed().await;
@@ -36,7 +36,7 @@ async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
 }
 
 #[tokio::test]
-async fn a_new_queue_is_not_created_while_draining_and_the_pop_says_what_was_settled() {
+async fn no_queue_is_created_while_draining_and_the_pop_reports_its_settles() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     let held = take(&service).await;
@@ -47,7 +47,7 @@ async fn a_new_queue_is_not_created_while_draining_and_the_pop_says_what_was_set
 }
 
 #[tokio::test]
-async fn a_lease_that_nobody_settles_does_not_hold_up_the_end_longer_than_it_lasts() {
+async fn a_lease_without_a_settle_delays_the_end_until_its_deadline_at_most() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     service.post(&format!("{QUEUE}/pop?lease=1s"), &Value::Null).await.ok();
@@ -56,7 +56,7 @@ async fn a_lease_that_nobody_settles_does_not_hold_up_the_end_longer_than_it_las
 }
 
 #[tokio::test]
-async fn connections_are_taken_for_a_while_after_readiness_has_dropped() {
+async fn connections_are_accepted_for_a_while_after_readyz_fails() {
     let service = Service::with(|settings| {
         settings.server.drain_delay = DurationText::from_secs(20);
     })
@@ -72,7 +72,7 @@ async fn connections_are_taken_for_a_while_after_readiness_has_dropped() {
 }
 
 #[tokio::test]
-async fn who_has_sent_half_a_head_does_not_hold_up_the_end() {
+async fn a_client_that_has_sent_half_a_head_does_not_delay_the_end() {
     let service = Service::with(|settings| {
         settings.server.header_read_timeout = DurationText::from_secs(1);
     })
@@ -85,11 +85,11 @@ async fn who_has_sent_half_a_head_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn the_second_signal_cuts() {
+async fn the_second_signal_ends_the_server_at_once() {
     let service = Service::start().await;
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     take(&service).await;
-    // A request that never ends by itself: its body does not come.
+    // A request that never ends by itself, because its body does not arrive.
     let mut stuck = service.client().await;
     stuck
         .send_bytes(b"POST /v1/queues/q/add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")

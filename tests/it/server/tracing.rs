@@ -1,4 +1,4 @@
-//! The traces of producers, kept with what they sent.
+//! The traces of produce calls, which are stored with their deltas.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn traces(deltas: &Value) -> Vec<Option<&str>> {
 }
 
 #[tokio::test]
-async fn a_pop_shows_the_traces_of_all_that_it_hands_out() {
+async fn a_pop_shows_the_traces_of_all_delivered_deltas() {
     let service = Service::start().await;
     let a = object("a").to_string();
     traced(&service, "add", &traceparent(1), &a).await.ok();
@@ -43,7 +43,7 @@ async fn a_pop_shows_the_traces_of_all_that_it_hands_out() {
 }
 
 #[tokio::test]
-async fn what_a_replace_and_a_resync_infer_carries_their_trace() {
+async fn inferred_deltas_of_a_replace_and_a_resync_have_their_trace() {
     let service = Service::start().await;
     traced(&service, "seed", &traceparent(1), r#"{"object":{"key":"a"}}"#).await.ok();
     traced(&service, "resync", &traceparent(2), "").await.ok();
@@ -66,7 +66,7 @@ async fn merged_deltas_keep_the_newer_trace() {
 }
 
 #[tokio::test]
-async fn headers_that_are_not_valid_are_passed_over() {
+async fn invalid_headers_are_ignored() {
     let service = Service::start().await;
     for wrong in ["00-1", "", &traceparent(0), &traceparent(1).replacen("00", "ff", 1)] {
         traced(&service, "add", wrong, &object("a").to_string()).await.ok();

@@ -1,5 +1,4 @@
-//! One who calls the service: what it holds, and how it goes on from call to call and from life to
-//! life of the node.
+//! A caller of the service: its leases, and its calls over all restarts of the node.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use deltaq::engine::command::How;
 use deltaq::engine::delta::Rv;
-use deltaq::service::{Error, Handle, Name, Registry};
+use deltaq::service::{Creator, Error, Handle, Name, Registry};
 use fastrand::Rng;
 
 use super::Violation;
@@ -17,7 +16,7 @@ use super::ledger::QueueRef;
 use super::plan::{Plan, Setup, millis};
 use super::world::World;
 
-/// A lease that its worker knows of.
+/// A lease that its worker has received.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) queue: QueueRef,
@@ -26,19 +25,19 @@ pub(super) struct Lease {
     pub(super) key: String,
 }
 
-/// What a caller keeps over the lives of the node.
+/// The part of a caller that outlives restarts of the node.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) rng: Rng,
     pub(super) steps: u32,
     pub(super) held: Vec<Lease>,
-    /// Leases that are settled, and how.
+    /// Settled leases, and how the caller settled them.
     pub(super) settled: Vec<(Lease, How)>,
-    /// Pops with an id that may be repeated.
+    /// Pops with an id that the caller may repeat.
     pub(super) pops: Vec<(Name, Arc<str>)>,
 }
 
-/// A caller, and the node that it calls.
+/// A caller and its node.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) index: usize,
@@ -48,7 +47,7 @@ pub(super) struct Caller {
     pub(super) memory: Arc<Mutex<Memory>>,
 }
 
-/// A queue that is called.
+/// A queue and its handle.
 pub(super) struct Target {
     pub(super) handle: Arc<Handle>,
     pub(super) queue: QueueRef,
@@ -67,7 +66,7 @@ impl Caller {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls until it has done all its calls.
+    /// Makes all calls.
     pub(super) async fn run(self) {
         while self.world.verdict().is_ok() {
             let mut rng = {
@@ -79,16 +78,16 @@ impl Caller {
                 memory.rng.fork()
             };
             tokio::time::sleep(millis(&mut rng, 0..self.plan.pause_ms)).await;
-            let told = if rng.u32(..100) < self.plan.leaves {
+            let checked = if rng.u32(..100) < self.plan.leaves {
                 let (polls, longest) = (rng.u32(1..5), millis(&mut rng, 0..2_000));
-                // Some are slow to notice that they were left, which is later than an answer may be.
+                // Some calls are dropped late, after their reply could have come.
                 let slow = if rng.u8(..3) == 0 { millis(&mut rng, 1..2_000) } else { Duration::ZERO };
                 cut_off(polls, longest, slow, self.step(rng)).await
             } else {
                 Some(self.step(rng).await)
             };
-            match told {
-                Some(told) => self.world.judge(told),
+            match checked {
+                Some(checked) => self.world.judge(checked),
                 None => self.note("left"),
             }
         }
@@ -98,7 +97,7 @@ impl Caller {
         self.world.note(format_args!("{} {what:?}", self.index));
     }
 
-    /// One of the queues, created if it is not there.
+    /// A random queue, which is created if it does not exist.
     pub(super) fn target(&self, rng: &mut Rng) -> Result<Option<Target>, Violation> {
         let setup = rng.choice(&self.plan.queues).expect("there are some").clone();
         self.target_of(setup)
@@ -107,7 +106,10 @@ impl Caller {
     pub(super) fn target_of(&self, setup: Setup) -> Result<Option<Target>, Violation> {
         let found = match self.registry.find(&setup.name) {
             Some(handle) => Ok(handle),
-            None => self.registry.create(&setup.name, setup.config.clone(), false).map(|(handle, _)| handle),
+            None => self
+                .registry
+                .create(&setup.name, setup.config.clone(), Creator::Operator)
+                .map(|(handle, _)| handle),
         };
         match found {
             Ok(handle) => {
@@ -122,19 +124,19 @@ impl Caller {
         }
     }
 
-    /// The queue of a lease, if it is still there.
-    pub(super) fn home(&self, lease: &Lease) -> Option<Arc<Handle>> {
+    /// The queue of a lease, if it still exists.
+    pub(super) fn handle_of(&self, lease: &Lease) -> Option<Arc<Handle>> {
         let handle = self.registry.find(&lease.queue.0)?;
         (handle.incarnation().0 == lease.queue.1).then_some(handle)
     }
 
     pub(super) fn failed(&self, error: &Error) {
         self.note(error);
-        let _fate = self.world.fate(error);
+        let _applied = self.world.applied_by(error);
     }
 }
 
-/// Polls a call so often, or lets it run so long, then forgets it for a while, and drops it.
+/// Polls a call a number of times, or for a while; then stops polling for a while, and drops the call.
 async fn cut_off<T>(
     polls: u32,
     longest: Duration,
@@ -144,7 +146,7 @@ async fn cut_off<T>(
     let mut call = pin!(call);
     let mut left = polls;
     let mut end = pin!(tokio::time::sleep(longest));
-    let told = poll_fn(|context| {
+    let checked = poll_fn(|context| {
         if let Poll::Ready(out) = call.as_mut().poll(context) {
             return Poll::Ready(Some(out));
         }
@@ -152,8 +154,8 @@ async fn cut_off<T>(
         if left == 0 || end.as_mut().poll(context).is_ready() { Poll::Ready(None) } else { Poll::Pending }
     })
     .await;
-    if told.is_none() && !slow.is_zero() {
+    if checked.is_none() && !slow.is_zero() {
         tokio::time::sleep(slow).await;
     }
-    told
+    checked
 }

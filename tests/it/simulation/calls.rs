@@ -1,4 +1,4 @@
-//! The calls of a caller. Each is recorded in the ledger with its answer.
+//! The calls of a caller. The ledger records each call and its reply.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,22 +23,22 @@ use super::Violation;
 use super::caller::{Caller, Lease, Target};
 use super::ledger::{Kind, View};
 use super::plan::{Setup, how, millis};
-use super::world::Fate;
+use super::world::Applied;
 
 type Sent = Vec<(String, u64, Kind)>;
 
-/// What a Replace asks for beside its list.
+/// The options of a Replace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wishes {
-    /// Counts what it would delete before it begins: until then it writes nothing.
+    /// With a limit of deletions: the Replace counts the deletions before it writes anything.
     pub(super) max_deletes: Option<u64>,
-    /// Writes nothing at all.
+    /// A dry run, which writes nothing.
     pub(super) dry_run: bool,
 }
 
-/// Leases that are remembered to be settled again.
+/// Maximum number of settled leases that a caller settles again.
 const SETTLED_MAX: usize = 12;
-/// More turns than the task of a queue needs to give back what was not delivered.
+/// More polls than the task of a queue needs to return undelivered keys.
 const TASK_TURNS: usize = 20;
 
 pub(super) fn key_name(index: usize) -> String {
@@ -54,7 +54,7 @@ fn object(name: &str, number: u64) -> Object {
 }
 
 impl Caller {
-    /// One call.
+    /// Makes one random call.
     pub(super) async fn step(&self, mut rng: Rng) -> Result<(), Violation> {
         match rng.u32(..100) {
             0..32 => self.produce(&mut rng).await,
@@ -89,7 +89,7 @@ impl Caller {
         self.send_all(target, &all).await
     }
 
-    /// Adds and deletes: the key, what is done to it, whether in the other of two ways, and a delay.
+    /// Adds and deletes: the key, the kind of the call, whether to use the variant of the call (Update, or by key), and a delay.
     async fn send_all(
         &self,
         target: &Target,
@@ -137,7 +137,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Gives each object its number.
+    /// Gives each object a number.
     pub(super) fn numbered(&self, all: &[(usize, Kind)]) -> Sent {
         all.iter().map(|(index, kind)| (key_name(*index), self.world.next_number(), *kind)).collect()
     }
@@ -163,17 +163,17 @@ impl Caller {
         self.take(&target, PopCall { pop, settles: Vec::new(), wait }, settles, had_id, keeps).await.map(drop)
     }
 
-    /// Repeats a pop that has an id while it may still be under way, and leaves the first one then.
+    /// Repeats a pop with an id while the first pop may still run, and then drops the first pop.
     async fn pop_twice(&self, target: &Target, pop: &Pop, wait: Duration) -> Result<(), Violation> {
         let call = || PopCall { pop: pop.clone(), settles: Vec::new(), wait };
         let mut first = pin!(self.take(target, call(), Vec::new(), true, true));
-        if let Poll::Ready(told) = poll!(first.as_mut()) {
-            told?;
+        if let Poll::Ready(result) = poll!(first.as_mut()) {
+            result?;
         }
         self.take(target, call(), Vec::new(), true, true).await.map(drop)
     }
 
-    /// Pops; answers how many keys came, none if the pop failed.
+    /// Pops. Returns the number of keys; `None` if the pop failed.
     pub(super) async fn take(
         &self,
         target: &Target,
@@ -183,7 +183,7 @@ impl Caller {
         keeps: bool,
     ) -> Result<Option<usize>, Violation> {
         let asked = self.world.ledger(|ledger| ledger.asks(&target.queue));
-        self.sends_settles(&settles)?;
+        self.record_settles(&settles)?;
         call.settles.extend(
             settles
                 .iter()
@@ -196,12 +196,12 @@ impl Caller {
             Err(error) => {
                 self.failed(&error);
                 if !matches!(error, Error::Journal(_) | Error::QueueDeleted | Error::Broken) {
-                    self.told_settles(settles, &answer.settled)?;
+                    self.record_settled(settles, &answer.settled)?;
                 }
                 return Ok(None);
             }
         };
-        self.told_settles(settles, &answer.settled)?;
+        self.record_settled(settles, &answer.settled)?;
         let mut items = delivered.items.clone();
         for item in &mut items {
             item.deadline = Time::from_micros(self.world.deadline_us(&target.handle, item.deadline));
@@ -228,17 +228,17 @@ impl Caller {
         } else {
             let tokens: Vec<Token> = delivered.items.iter().map(|item| item.token).collect();
             drop(delivered);
-            // Another pop with the id may have been answered with them.
+            // Another pop with the id may have been answered with these leases.
             if !had_id {
-                self.check_given_back(target, &tokens).await?;
+                self.check_returned(target, &tokens).await?;
             }
         }
         Ok(Some(count))
     }
 
-    /// Leases whose answer was dropped have ended once the queue's task has run, if the journal takes events and the node
-    /// does not stop.
-    async fn check_given_back(&self, target: &Target, tokens: &[Token]) -> Result<(), Violation> {
+    /// Checks that the leases of a dropped reply have ended once the queue's task has run, unless the journal is down or the
+    /// node stops.
+    async fn check_returned(&self, target: &Target, tokens: &[Token]) -> Result<(), Violation> {
         let works = || self.registry.check_journal().is_ok() && !self.world.drains();
         if !works() {
             return Ok(());
@@ -252,12 +252,12 @@ impl Caller {
             .handle
             .with(&mut |queue| left = tokens.iter().copied().find(|token| is_live(queue, *token)));
         match left.filter(|_| works()) {
-            Some(token) => Err(format!("{}: lease {token} was given back and is live", target.queue.0)),
+            Some(token) => Err(format!("{}: lease {token} was returned and is live", target.queue.0)),
             None => Ok(()),
         }
     }
 
-    /// Sometimes a pop has an id, a new one or one that may be answered again.
+    /// The id of a pop: none, a new one, or the id of an earlier pop.
     fn pop_id(&self, rng: &mut Rng, target: &Target) -> Option<Arc<str>> {
         let mut memory = self.memory();
         match rng.u8(..8) {
@@ -274,7 +274,7 @@ impl Caller {
         }
     }
 
-    /// Leases to settle, of one queue, and how. They stay in hand until their end is known.
+    /// Leases of one queue to settle, and how. The caller keeps them until their end is known.
     fn some_held(&self, rng: &mut Rng, target: Option<&Target>) -> Vec<(Lease, How)> {
         let memory = self.memory();
         let queue = match target {
@@ -302,13 +302,13 @@ impl Caller {
     /// Settles leases of one queue.
     pub(super) async fn send_settles(&self, settles: Vec<(Lease, How)>) -> Result<(), Violation> {
         let Some((first, _)) = settles.first() else { return Ok(()) };
-        let Some(handle) = self.home(first) else {
+        let Some(handle) = self.handle_of(first) else {
             let queue = first.queue.clone();
             self.memory().held.retain(|lease| lease.queue != queue);
             return Ok(());
         };
         let asked = self.world.ledger(|ledger| ledger.asks(&first.queue));
-        self.sends_settles(&settles)?;
+        self.record_settles(&settles)?;
         let calls: Vec<Settle> = settles
             .iter()
             .map(|(lease, how)| Settle { token: handle.token(&lease.id), how: how.clone() })
@@ -317,7 +317,7 @@ impl Caller {
         match handle.settle(&calls).await {
             Ok(settled) => {
                 self.world.ledger(|ledger| ledger.answered(&asked, None))?;
-                self.told_settles(settles, &settled)
+                self.record_settled(settles, &settled)
             }
             Err(error) => {
                 self.failed(&error);
@@ -326,23 +326,23 @@ impl Caller {
         }
     }
 
-    fn sends_settles(&self, settles: &[(Lease, How)]) -> Result<(), Violation> {
+    fn record_settles(&self, settles: &[(Lease, How)]) -> Result<(), Violation> {
         self.world.ledger(|ledger| {
             let mut all = settles.iter();
             all.try_for_each(|(lease, how)| ledger.settles(&lease.queue, &lease.key, lease.token, how))
         })
     }
 
-    fn told_settles(&self, settles: Vec<(Lease, How)>, told: &[Settled]) -> Result<(), Violation> {
-        self.note(told);
-        for ((lease, how), told) in settles.into_iter().zip(told) {
+    fn record_settled(&self, settles: Vec<(Lease, How)>, result: &[Settled]) -> Result<(), Violation> {
+        self.note(result);
+        for ((lease, how), result) in settles.into_iter().zip(result) {
             self.world.ledger(|ledger| {
-                ledger.hit(if *told == Settled::Repeated { "settled again" } else { "settled" });
-                ledger.settled(&lease.queue, &lease.key, lease.token, &how, *told)
+                ledger.hit(if *result == Settled::Repeated { "settled again" } else { "settled" });
+                ledger.settled(&lease.queue, &lease.key, lease.token, &how, *result)
             })?;
             let mut memory = self.memory();
             memory.held.retain(|held| held.id != lease.id);
-            if matches!(told, Settled::Ok { .. } | Settled::Repeated) {
+            if matches!(result, Settled::Ok { .. } | Settled::Repeated) {
                 memory.settled.push((lease, how));
             }
             if memory.settled.len() > SETTLED_MAX {
@@ -354,7 +354,7 @@ impl Caller {
 
     async fn extend(&self, rng: &mut Rng) -> Result<(), Violation> {
         let Some(lease) = rng.choice(&self.memory().held).cloned() else { return Ok(()) };
-        let Some(handle) = self.home(&lease) else { return Ok(()) };
+        let Some(handle) = self.handle_of(&lease) else { return Ok(()) };
         let span = millis(rng, 10..20_000);
         let to_us = self.world.clock.monotonic_us() + u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         let asked = self.world.ledger(|ledger| {
@@ -390,7 +390,7 @@ impl Caller {
         if rng.bool() {
             return self.send_replace(&target, sent, wishes, rng).await;
         }
-        // Two at once: the second waits for its turn.
+        // Two at the same time: the second one waits.
         let mut other = rng.fork();
         let second = self.numbered(&all);
         let others = self::wishes(rng);
@@ -402,7 +402,7 @@ impl Caller {
         one.and(two)
     }
 
-    /// Replaces by `sent`; time passes between its slices.
+    /// Runs a Replace with `sent`. Time passes between its slices.
     pub(super) async fn send_replace(
         &self,
         target: &Target,
@@ -454,7 +454,7 @@ impl Caller {
         })
     }
 
-    /// Runs a long command in slices of a few keys, each of which takes its time.
+    /// Runs a long command in slices of a few keys. Each slice takes time.
     async fn sliced<T: Send + 'static>(
         &self,
         target: &Target,
@@ -469,7 +469,7 @@ impl Caller {
         });
         let done = done.await;
         if let Err(error) = &done {
-            let _fate = self.world.fate(error);
+            let _applied = self.world.applied_by(error);
         }
         done
     }
@@ -582,7 +582,7 @@ impl Caller {
                 ledger.deleted(&queue)
             }),
             Err(error) => {
-                debug_assert_eq!(self.world.fate(&error), Fate::Unknown);
+                debug_assert_eq!(self.world.applied_by(&error), Applied::Unknown);
                 Ok(())
             }
         }

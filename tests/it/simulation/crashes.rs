@@ -1,5 +1,5 @@
-//! A script of everything that writes, with a crash before and after each step of the disk, and with
-//! another one at the first steps of the node that comes back.
+//! A script of all writing operations, with a crash before and after each step of the disk, and a second crash during the first
+//! steps of the recovery.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use fastrand::Rng;
 
 use super::caller::{Caller, Memory, Target};
 use super::calls::Wishes;
-use super::disk::{Disk, Pace};
+use super::disk::{Disk, Timing};
 use super::ledger::Kind;
 use super::plan::{Plan, Setup};
 use super::run::{Run, on_a_runtime, stop};
@@ -24,25 +24,25 @@ use crate::node;
 
 /// Objects of the large Replace.
 const OBJECTS: usize = 2_000;
-/// Sweeps and trims come about in this time, and a checkpoint that is due.
+/// Long enough for sweeps, trims and a due checkpoint.
 const UPKEEP: Duration = Duration::from_secs(6);
-/// First crashes that a second one follows: every so many steps.
+/// A second crash follows a first crash at every so many steps.
 const SPREAD: u64 = 9;
-/// Steps of the node that comes back at which the second crash comes.
+/// Steps of the recovery at which the second crash happens.
 const SECOND: u64 = 5;
 
 /// A crash at a step.
 type Crash = (u64, Fault);
 
-/// What the script does, one after the other.
+/// The operations of the script, in order.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Produce(usize),
-    /// Takes so many keys; of these, so many are acknowledged, so many fail, the rest stays in hand.
+    /// Pops a number of keys. Some of them are acknowledged, some fail, the rest stays leased.
     Work(usize, usize, usize, usize),
     Replace,
     Delete(usize),
-    /// Deletes so many keys from this one on; they are gone once that is acknowledged.
+    /// Deletes a number of keys from this one on. They are removed once the deletion is acknowledged.
     Retire(usize, usize),
     Rest,
 }
@@ -100,13 +100,13 @@ fn plan() -> Plan {
     }
 }
 
-/// Plays the script with these crashes, each in a life of its own; answers how many steps the first took.
+/// Plays the script with these crashes, each during one run of the node. Returns the number of steps of the first run.
 fn play(crashes: &[Crash]) -> Result<u64, Violation> {
     let world = Arc::new(World::new(false));
     let memories = vec![Arc::new(Mutex::new(Memory::new(1, 0)))];
     let run = Run { world, plan: Arc::new(plan()), memories };
     let at = AtomicUsize::new(0);
-    let mut disk = Disk::new(Pace::Instant);
+    let mut disk = Disk::new(Timing::Instant);
     let mut steps = 0;
     for life in 0..=crashes.len() {
         if let Some((step, fault)) = crashes.get(life) {
@@ -117,7 +117,7 @@ fn play(crashes: &[Crash]) -> Result<u64, Violation> {
             tokio::select! {
                 biased;
                 () = disk.memory.crashed() => Ok(false),
-                told = live(&run, &disk, &shutdown, &at) => told.map(|()| true),
+                checked = live(&run, &disk, &shutdown, &at) => checked.map(|()| true),
             }
         });
         run.world.ledger(super::ledger::Ledger::ended);
@@ -150,7 +150,7 @@ async fn live(run: &Run, disk: &Disk, shutdown: &Shutdown, at: &AtomicUsize) -> 
     disk.memory.repair();
     run.finale(disk, &node.registry).await?;
     stop(&run.world, node, shutdown).await?;
-    if disk.memory.opening().clean { Ok(()) } else { Err("it was not stopped in good order".to_owned()) }
+    if disk.memory.opening().clean { Ok(()) } else { Err("it was not stopped cleanly".to_owned()) }
 }
 
 async fn perform(caller: &Caller, act: Act) -> Result<(), Violation> {

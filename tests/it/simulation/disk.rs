@@ -1,4 +1,4 @@
-//! The store of a simulated node: one in memory that takes its time, and what it was ever given.
+//! The store of a simulated node: a slow store in memory, and a record of all its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,26 +19,26 @@ use futures_util::future::BoxFuture;
 use super::Violation;
 use crate::store::fake::FakeStore;
 
-/// A store whose steps take a while, by a seed. Clones are the same store.
+/// A store whose steps take random times, by a seed. Clones are the same store.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     pub(super) memory: FakeStore,
-    pace: Pace,
+    timing: Timing,
     twins: Arc<Mutex<Twins>>,
 }
 
-/// How long the steps of a store take.
+/// The duration of the steps of a store.
 #[derive(Clone, Debug)]
-pub(super) enum Pace {
-    /// No time at all.
+pub(super) enum Timing {
+    /// Steps take no time.
     Instant,
-    /// All the same.
+    /// All steps take the same time.
     Steady(Duration),
-    /// As it comes.
+    /// Steps take random times.
     Random(Arc<Mutex<Rng>>),
 }
 
-/// Every queue as of the last durable event, by nothing but its events: no checkpoint is asked.
+/// Every queue as of its last durable event, built from events alone, without checkpoints.
 #[derive(Debug, Default)]
 struct Twins {
     queues: BTreeMap<QueueId, Twin>,
@@ -52,27 +52,27 @@ struct Twin {
 
 impl Disk {
     /// An empty store.
-    pub(super) fn new(pace: Pace) -> Self {
-        Self { memory: FakeStore::default(), pace, twins: Arc::default() }
+    pub(super) fn new(timing: Timing) -> Self {
+        Self { memory: FakeStore::default(), timing, twins: Arc::default() }
     }
 
-    /// What a restart finds.
+    /// The store after a restart.
     pub(super) fn restarted(&self) -> Self {
         Self { memory: self.memory.restarted(), ..self.clone() }
     }
 
     async fn pass_time(&self) {
-        let span = match &self.pace {
-            Pace::Instant => return,
-            Pace::Steady(span) => Some(*span),
-            Pace::Random(rng) => span(&mut lock(rng)),
+        let span = match &self.timing {
+            Timing::Instant => return,
+            Timing::Steady(span) => Some(*span),
+            Timing::Random(rng) => span(&mut lock(rng)),
         };
         if let Some(span) = span {
             tokio::time::sleep(span).await;
         }
     }
 
-    /// Lets the twins hear of all that is durable.
+    /// Applies all durable events to the twins.
     fn follow(&self) -> Result<(), Violation> {
         let mut twins = lock(&self.twins);
         let mut decoder = Decoder::default();
@@ -96,7 +96,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What a restart right now would make of the rows is what the durable events make of the queues.
+    /// Checks that a restart at this moment would give the queues that the durable events give.
     pub(super) fn check_recovery(&self) -> Result<(), Violation> {
         self.follow()?;
         let store = self.memory.restarted();
@@ -117,7 +117,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The queue, if it has no events that are not durable, is what its durable events make of it.
+    /// Checks that a queue without undurable events equals the result of its durable events.
     pub(super) fn check_live(&self, incarnation: u32, live: &Queue) -> Result<(), Violation> {
         let twins = lock(&self.twins);
         let twin = twins.queues.values().find(|twin| twin.incarnation == incarnation);
@@ -134,26 +134,26 @@ impl Disk {
         Some(twin.queue.resource_version())
     }
 
-    /// The queues that a restart would find: their names, and which of the name.
+    /// The queues that a restart would find: their names and incarnations.
     pub(super) fn live(&self) -> Vec<(Arc<str>, u32)> {
         let rows = self.memory.queues().now_or_never().expect("memory does not wait");
         let live = rows.expect("memory can be read").into_iter().filter(|row| !row.deleted);
         live.map(|row| (row.name, row.incarnation)).collect()
     }
 
-    /// Call it now and then, before the twins would miss what is trimmed.
+    /// Applies durable events to the twins before the store trims these events.
     pub(super) fn catch_up(&self) -> Result<(), Violation> {
         self.follow()
     }
 }
 
-impl Pace {
+impl Timing {
     pub(super) fn random(seed: u64) -> Self {
         Self::Random(Arc::new(Mutex::new(Rng::with_seed(seed))))
     }
 }
 
-/// How long a step takes: mostly nothing or little, rarely very long.
+/// The duration of a step: mostly none or little, rarely very long.
 fn span(rng: &mut Rng) -> Option<Duration> {
     let millis = match rng.u32(..100) {
         0..60 => return None,
@@ -184,7 +184,7 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Store for Disk {
     async fn write(&mut self, writes: Writes) -> Result<(), Error> {
-        // The next write may trim what the last one brought, and change the row of a new queue.
+        // The next write may trim the events of the last write, and change the row of a new queue.
         let followed = self.follow();
         self.pass_time().await;
         let written = self.memory.write(writes).await;

@@ -1,4 +1,4 @@
-//! The end of a run: no more faults, and everything that was accepted is handed out.
+//! The end of a run: no more faults, and all accepted changes are delivered.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::calls::Wishes;
 use super::disk::Disk;
 use super::run::Run;
 
-/// Longer than the journal takes to come back, and queues to be loaded again.
+/// Longer than the journal takes to recover and to load all queues again.
 const RECOVERY: Duration = Duration::from_secs(30);
-/// How late a timer may be: a periodic Resync waits for its commit, which the disk may hold up.
+/// The maximum delay of a timer. A periodic Resync waits for its commit, which the disk may delay.
 const LATE: Duration = Duration::from_secs(8);
-/// More pops than there is work for.
+/// More pops than are necessary.
 const ROUNDS: usize = 400;
 
 impl Run {
@@ -47,7 +47,7 @@ impl Run {
             let target = Target { handle, queue, setup: setup.clone() };
             self.check_timer(&target)?;
             self.open(&target).await.map_err(|error| format!("{}: {error}", setup.name))?;
-            check_line(&caller, &target).await?;
+            check_replaces(&caller, &target).await?;
             drain(&caller, &target).await?;
         }
         self.probe(disk, registry)?;
@@ -69,7 +69,7 @@ impl Run {
         Ok(())
     }
 
-    /// Nothing is long overdue, or nobody wakes the queue any more.
+    /// Checks that nothing is long overdue. Otherwise the timer has been forgotten.
     fn check_timer(&self, target: &Target) -> Result<(), Violation> {
         let slack = self.world.ahead() + LATE;
         let now = target.handle.now();
@@ -78,13 +78,13 @@ impl Run {
             overdue = queue.next_deadline().filter(|due| due.plus(slack) < now);
         });
         match overdue {
-            _ if !is_there => Err(format!("{} does not come back", target.setup.name)),
+            _ if !is_there => Err(format!("{} was not loaded again", target.setup.name)),
             Some(due) => Err(format!("{} has slept since {due:?}", target.setup.name)),
             None => Ok(()),
         }
     }
 
-    /// Nothing holds the queue back, and nothing new comes.
+    /// Opens the queue, without parking and periodic Resyncs.
     async fn open(&self, target: &Target) -> Result<(), Error> {
         let edit = |config: &Config| {
             let max_failures = 0;
@@ -97,13 +97,13 @@ impl Run {
     }
 }
 
-/// No Replace stands in line for good: another one has its turn.
-async fn check_line(caller: &Caller, target: &Target) -> Result<(), Violation> {
+/// Checks that no Replace blocks the queue for ever: another Replace runs.
+async fn check_replaces(caller: &Caller, target: &Target) -> Result<(), Violation> {
     let wishes = Wishes { dry_run: true, ..Wishes::default() };
     let mut rng = Rng::with_seed(1);
     let replace = caller.send_replace(target, Vec::new(), wishes, &mut rng);
-    let told = tokio::time::timeout(RECOVERY, replace).await;
-    told.unwrap_or_else(|_| Err(format!("{}: a Replace waits for its turn", target.setup.name)))?;
+    let checked = tokio::time::timeout(RECOVERY, replace).await;
+    checked.unwrap_or_else(|_| Err(format!("{}: a Replace waits for its turn", target.setup.name)))?;
     let mut last = None;
     let _is_there = target.handle.with(&mut |queue| last = queue.queue_state().last_replace);
     match last.filter(|last| last.ended.is_none()) {
@@ -112,7 +112,7 @@ async fn check_line(caller: &Caller, target: &Target) -> Result<(), Violation> {
     }
 }
 
-/// Takes and acknowledges until nothing is left.
+/// Pops and acknowledges all keys.
 async fn drain(caller: &Caller, target: &Target) -> Result<(), Violation> {
     for _ in 0..ROUNDS {
         let document = target.handle.document().await.map_err(|error| error.to_string())?;

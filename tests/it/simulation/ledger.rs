@@ -1,5 +1,5 @@
-//! What every call sent and was answered, and what follows from that: the judge of a simulation. It
-//! knows the promises of the service and nothing of how they are kept.
+//! A ledger of all calls and replies: the judge of a simulation. The ledger contains the promises of the service, and no
+//! implementation.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,59 +17,59 @@ pub(super) use queues::Asked;
 use self::keys::Shown;
 use super::Violation;
 
-/// Orders what callers did and heard.
+/// The order of calls and replies.
 pub(super) type Moment = u64;
 
-/// Which queue of which name.
+/// A queue: its name and its incarnation.
 pub(super) type QueueRef = (Name, u32);
 
-/// All queues that ever were.
+/// All queues of a run, also deleted ones.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     moment: Moment,
-    /// The monotonic clock. All deadlines here are on it.
+    /// The monotonic clock. All deadlines in the ledger refer to it.
     pub(super) now_us: u64,
     names: BTreeMap<Name, NameBook>,
-    /// How often what came about: a simulation that never meets a thing says nothing about it.
+    /// How often each situation occurred. A situation that never occurs is not tested.
     pub(super) hits: BTreeMap<&'static str, u64>,
 }
 
-/// What outlives a queue of a name.
+/// The facts about a name that outlive its queues.
 #[derive(Debug, Default)]
 struct NameBook {
-    /// The largest number that was answered.
+    /// The largest event number in a reply.
     high: Rv,
     tokens: BTreeSet<Rv>,
-    queues: BTreeMap<u32, QueueBook>,
+    queues: BTreeMap<u32, QueueHistory>,
 }
 
 /// One queue from its creation to its end.
 #[derive(Debug)]
-struct QueueBook {
+struct QueueHistory {
     mode: Mode,
     knows: bool,
-    /// Somebody had an answer that depends on it.
+    /// A reply depended on the existence of the queue.
     confirmed: bool,
-    /// Somebody asked to delete it.
+    /// A caller sent a deletion.
     deleting: bool,
-    /// Somebody was told that it is deleted.
+    /// A reply said that the queue is deleted.
     gone: Option<Moment>,
-    /// Somebody was told that it has synced.
+    /// A reply said that the queue has synced.
     synced: Option<Moment>,
-    /// Purges and discards that may still run: they may drop what comes.
+    /// Purges and discards that may still run. They may drop new deltas.
     dropping: usize,
-    keys: BTreeMap<String, KeyBook>,
-    /// The pops that were served last, by arrival.
+    keys: BTreeMap<String, KeyHistory>,
+    /// The latest pops with keys, by arrival.
     served: VecDeque<(Moment, Rv)>,
 }
 
 #[derive(Debug, Default)]
-struct KeyBook {
+struct KeyHistory {
     calls: BTreeMap<u64, Call>,
     leases: BTreeMap<Rv, Held>,
 }
 
-/// What a call does to a key.
+/// The effect of a call on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An Add or Update, or an add in mode keys.
@@ -79,20 +79,20 @@ pub(super) enum Kind {
     Listed,
 }
 
-/// An object, or an add, that was sent. Its number is in the object.
+/// A sent object or add. The object contains its number.
 #[derive(Clone, Debug)]
 struct Call {
     kind: Kind,
     sent: Moment,
-    /// Its event has a larger number.
+    /// The event of the object has a larger number.
     floor: Rv,
-    /// When it was answered, or else seen, which is as good.
+    /// When a reply confirmed the object or contained it.
     accepted: Option<Moment>,
-    /// It has changed nothing.
+    /// The call has changed nothing.
     refused: bool,
-    /// It may have been dropped, or never queued, for a good reason.
+    /// The object may have been dropped or ignored, by the rules.
     excused: bool,
-    /// The number of its delta, once it was seen.
+    /// The number of its delta, once a reply contained it.
     rv: Option<Rv>,
 }
 
@@ -104,21 +104,21 @@ enum Acked {
     Yes,
 }
 
-/// A lease that was answered.
+/// A lease that a reply contained.
 #[derive(Clone, Debug)]
 struct Held {
     objects: Vec<u64>,
     first_rv: Rv,
-    /// What is known once it is acknowledged; none if the key is deleted by it.
+    /// The known object after an acknowledgement; `None` if the lease deletes the key.
     result: Option<u64>,
-    /// It does not expire before.
+    /// The lease does not expire before this time.
     deadline_us: u64,
     acked: Acked,
-    /// Its end was asked for.
+    /// A caller sent a settle.
     settling: bool,
-    /// How it ended, as somebody was told.
+    /// How the lease ended, by a reply.
     ended: Option<Outcome>,
-    /// Its answer was given back.
+    /// The reply was dropped.
     returned: bool,
 }
 
@@ -138,12 +138,12 @@ impl Ledger {
         self.moment
     }
 
-    fn queue(&mut self, (name, incarnation): &QueueRef) -> Result<&mut QueueBook, Violation> {
+    fn queue(&mut self, (name, incarnation): &QueueRef) -> Result<&mut QueueHistory, Violation> {
         let queue = self.names.get_mut(name).and_then(|name| name.queues.get_mut(incarnation));
         queue.ok_or_else(|| format!("{name}: nobody created {incarnation:08x}"))
     }
 
-    /// A pop has answered with these keys, that are confirmed or given back at once.
+    /// A pop has returned these keys. The caller confirms or drops them at once.
     pub(super) fn popped(
         &mut self,
         asked: &Asked,
@@ -151,9 +151,9 @@ impl Ledger {
         had_id: bool,
         kept: bool,
     ) -> Result<(), Violation> {
-        // A pop with an id may bring leases that are older than the call, of an answer that was lost.
+        // A pop with an id may return leases of an earlier, lost reply.
         let as_of = if had_id { 0 } else { asked.moment };
-        let shown = Shown { asked: as_of, told: self.next_moment(), now_us: self.now_us };
+        let shown = Shown { asked: as_of, replied: self.next_moment(), now_us: self.now_us };
         let mut first_fresh = None;
         for item in items {
             let name = self.names.entry(asked.queue.0.clone()).or_default();
@@ -166,15 +166,15 @@ impl Ledger {
             first_fresh = first_fresh.or(is_fresh.then_some(token));
             let queue = self.queue(&asked.queue)?;
             let (mode, key) = (queue.mode, queue.keys.entry(item.key.as_str().to_owned()).or_default());
-            let told = if is_fresh { key.leased(item, mode, shown) } else { key.leased_again(item) };
-            told.map_err(|found| format!("{}, {}: {found}", asked.queue.0, item.key))?;
+            let checked = if is_fresh { key.leased(item, mode, shown) } else { key.leased_again(item) };
+            checked.map_err(|found| format!("{}, {}: {found}", asked.queue.0, item.key))?;
             if let Some(held) = key.leases.get_mut(&token) {
                 held.returned |= is_fresh && !kept;
             }
         }
         let Some(token) = first_fresh.filter(|_| !had_id) else { return Ok(()) };
         let queue = self.queue(&asked.queue)?;
-        // The line of waiting pops survives a failure of the journal.
+        // Waiting pops keep their order after a failure of the journal.
         let overtaken =
             queue.served.iter().find(|(arrived, other)| (*arrived < asked.moment) != (*other < token));
         if let Some((arrived, other)) = overtaken {
@@ -196,7 +196,7 @@ impl Ledger {
         held.ok_or_else(|| format!("{}: nobody holds {token}", queue.0))
     }
 
-    /// A settle is sent.
+    /// A caller sends a settle.
     pub(super) fn settles(
         &mut self,
         queue: &QueueRef,
@@ -212,14 +212,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// A settle was answered.
+    /// A caller gets the reply to a settle.
     pub(super) fn settled(
         &mut self,
         queue: &QueueRef,
         key: &str,
         token: Rv,
         how: &How,
-        told: Settled,
+        reply: Settled,
     ) -> Result<(), Violation> {
         let now_us = self.now_us;
         let held = self.held(queue, key, token)?;
@@ -229,15 +229,15 @@ impl Ledger {
             How::Release => Outcome::Released,
             How::Reject { .. } => Outcome::Rejected,
         };
-        let outcome = match told {
+        let outcome = match reply {
             Settled::Ok { .. } | Settled::Repeated => wanted,
             Settled::Stale { outcome } => outcome,
         };
         let place = format!("{}, {key}, lease {token}", queue.0);
         if let Some(ended) = held.ended
-            && (ended != outcome || matches!(told, Settled::Ok { .. }))
+            && (ended != outcome || matches!(reply, Settled::Ok { .. }))
         {
-            return Err(format!("{place} has {ended:?} by an earlier answer, now {told:?}"));
+            return Err(format!("{place} has {ended:?} by an earlier answer, now {reply:?}"));
         }
         match outcome {
             Outcome::Unknown if held.returned => return Ok(()),
@@ -252,7 +252,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A lease may get another deadline.
+    /// A caller sends an extension.
     pub(super) fn extends(
         &mut self,
         queue: &QueueRef,
@@ -265,7 +265,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A lease got another deadline, or had ended.
+    /// A caller gets the reply to an extension.
     pub(super) fn extended(
         &mut self,
         queue: &QueueRef,
@@ -307,7 +307,7 @@ impl Held {
     }
 }
 
-/// The call that brought a delta; none of those that the queue made by itself.
+/// The number of the call that caused a delta; `None` for deltas that the queue created by itself.
 fn carried(delta: &Delta) -> Option<u64> {
     let own = matches!(delta.kind, DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced);
     number(delta.object.as_str()).filter(|_| own)

@@ -1,4 +1,4 @@
-//! What the simulation has found, or would find only by chance: each with its story.
+//! Defects that the simulation has found, or would find only by chance. Each test tells its story.
 
 mod outages;
 
@@ -26,7 +26,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 
-use super::disk::{Disk, Pace};
+use super::disk::{Disk, Timing};
 use super::run::on_a_runtime;
 use super::world::World;
 use crate::node::{self, Node};
@@ -47,23 +47,23 @@ async fn start_until(
     node.expect("the node starts").registry
 }
 
-/// What happens to a node with a disk that takes no time.
+/// Runs a story on a node whose disk takes no time.
 fn story(tell: impl AsyncFnOnce(&Arc<World>, &Disk, &Registry)) {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
+    let disk = Disk::new(Timing::Instant);
     on_a_runtime(&world, async {
         let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         tell(&world, &disk, &registry).await;
     });
 }
 
-/// The journal goes down, and the queue loses a change by that.
+/// Makes the journal fail, so that the queue loses a change.
 async fn break_at(disk: &Disk, handle: &Arc<Handle>) {
     disk.memory.break_by(Fault::Refused);
     add(handle, "lost").await.expect_err("the journal is down");
 }
 
-/// Ends a node as a server ends.
+/// Stops a node as a server stops.
 async fn close(node: Node) {
     node.registry.close();
     node.writing.await.expect("it ends");
@@ -93,7 +93,7 @@ async fn add(handle: &Arc<Handle>, key: &str) -> Result<(), String> {
     added.map(drop).map_err(|error| error.to_string())
 }
 
-/// A Replace that lets others in after each step, and takes none but the first before `goes_on` is set.
+/// A Replace that releases the lock after each step, and stays at its first step until `goes_on` is set.
 async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicBool>) -> Result<(), String> {
     let (world, goes_on, mut id) = (world.clone(), goes_on.clone(), None);
     let replaced = handle.long_command(move |queue, now| {
@@ -121,13 +121,13 @@ fn pop(lease: Duration, wait: Duration) -> PopCall {
 }
 
 /// Seed 428 of the first simulation. A checkpoint had captured the last keys of a queue, more than its
-/// slice had room for, when the queue was deleted. The next slices wrote the rest of the keys and
-/// then, since all was captured, the queue's row: the queue was back.
+/// slice had room for, when the queue was deleted. The next slices wrote the rest of the keys and then, because everything was
+/// captured, the queue's row: the queue existed again.
 #[test]
-fn a_checkpoint_does_not_bring_a_deleted_queue_back() {
+fn a_checkpoint_does_not_recreate_a_deleted_queue() {
     for delay in 0..60 {
         let world = Arc::new(World::new(false));
-        let disk = Disk::new(Pace::Steady(Duration::from_millis(1)));
+        let disk = Disk::new(Timing::Steady(Duration::from_millis(1)));
         on_a_runtime(&world, async {
             let pace = journal::WriterOptions {
                 growth_bytes_min: 1,
@@ -148,22 +148,21 @@ fn a_checkpoint_does_not_bring_a_deleted_queue_back() {
     }
 }
 
-/// Seed 8478. A lease was due before it was committed, so the timer waited for the commit. But it
-/// counted as not armed meanwhile, so that each of its ticks called for another one at once: a core was
-/// busy for as long as the disk took.
+/// Seed 8478. A lease was due before it was committed, so the timer waited for the commit. Meanwhile the timer counted as not
+/// armed, so each of its ticks started another one at once: a core was busy until the disk was done.
 #[test]
 fn a_timer_that_waits_for_a_commit_sleeps() {
     let (sender, ended) = sync_channel(1);
     std::thread::spawn(move || {
         let world = Arc::new(World::new(false));
-        let disk = Disk::new(Pace::Instant);
+        let disk = Disk::new(Timing::Instant);
         on_a_runtime(&world, async {
             let registry = start(&world, &disk, journal::WriterOptions::default()).await;
             let handle = queue(&registry);
             add(&handle, "a").await.expect("it is added");
             disk.memory.hold();
             let popped = handle.pop(pop(SECOND / 100, Duration::ZERO));
-            // Time passes only while nobody has anything to do.
+            // Simulated time passes only while all tasks wait.
             let _waits = tokio::time::timeout(SECOND, popped).await;
         });
         sender.send(()).expect("somebody waits");
@@ -171,11 +170,11 @@ fn a_timer_that_waits_for_a_commit_sleeps() {
     assert!(ended.recv_timeout(SECOND * 20).is_ok(), "the timer spins");
 }
 
-/// No answer tells whether checkpoints go on, so no ledger can see it.
+/// No reply shows whether checkpoints continue, so the ledger can't check it.
 #[test]
-fn checkpoints_go_on_once_a_queue_was_loaded_again() {
+fn checkpoints_continue_after_a_queue_was_loaded_again() {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
+    let disk = Disk::new(Timing::Instant);
     on_a_runtime(&world, async {
         let pace = journal::WriterOptions { growth_bytes_min: 1, ..journal::WriterOptions::default() };
         let registry = start(&world, &disk, pace).await;
@@ -192,11 +191,11 @@ fn checkpoints_go_on_once_a_queue_was_loaded_again() {
     });
 }
 
-/// The next start would have to replay what a checkpoint leaves out that ran when the stop came.
+/// A checkpoint that runs when the node stops would leave events for the next start to replay.
 #[test]
-fn a_stop_leaves_nothing_to_replay_though_a_checkpoint_runs() {
+fn a_stop_during_a_checkpoint_leaves_nothing_to_replay() {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Steady(Duration::from_millis(1)));
+    let disk = Disk::new(Timing::Steady(Duration::from_millis(1)));
     on_a_runtime(&world, async {
         let pace =
             journal::WriterOptions { growth_bytes_min: 1, rows: 1..=1, ..journal::WriterOptions::default() };
@@ -207,7 +206,7 @@ fn a_stop_leaves_nothing_to_replay_though_a_checkpoint_runs() {
         for added in join_all(["a", "b", "c", "d", "e"].map(|key| add(&queue, key))).await {
             added.expect("it is added");
         }
-        // The checkpoint of those five, a row at a time, does not know this one.
+        // The checkpoint of those five keys, one row at a time, does not contain this key.
         add(&queue, "f").await.expect("it is added");
         close(node).await;
     });
@@ -216,12 +215,11 @@ fn a_stop_leaves_nothing_to_replay_though_a_checkpoint_runs() {
     assert_eq!(rows.first().map(|row| row.rv), newest);
 }
 
-/// The store said that it had been closed in good order for as long as it was used, so that a loss of
-/// power would have gone unnoticed.
+/// The store counted as cleanly closed while it was in use, so a loss of power would have gone unnoticed.
 #[test]
-fn a_store_that_fails_at_its_first_write_is_not_taken_for_closed() {
+fn a_store_that_fails_at_its_first_write_does_not_count_as_closed() {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
+    let disk = Disk::new(Timing::Instant);
     disk.memory.fault_at(1, Fault::Refused);
     on_a_runtime(&world, async {
         let registry = start(&world, &disk, journal::WriterOptions::default()).await;
@@ -231,12 +229,11 @@ fn a_store_that_fails_at_its_first_write_is_not_taken_for_closed() {
     });
 }
 
-/// The commit failed by which a queue skipped numbers that may have been given out, and it was loaded
-/// again without.
+/// The commit failed in which a queue skipped numbers that may have been used, and the queue was loaded again without the skip.
 #[test]
-fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the_same() {
+fn a_queue_that_is_loaded_again_after_an_unclean_end_skips_numbers_again() {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
+    let disk = Disk::new(Timing::Instant);
     let rv = async |registry: &Registry| {
         queue(registry).read(|queue, _| queue.resource_version()).await.expect("it is there")
     };
@@ -247,7 +244,7 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
     });
     let disk = disk.restarted();
     on_a_runtime(&world, async {
-        // The first write notes that the store is in use, the second is the skip.
+        // The first write records that the store is in use, the second one is the skip.
         disk.memory.fault_at(2, Fault::Refused);
         let shutdown = Shutdown::manual(SECOND);
         let registry = start_until(&world, &disk, journal::WriterOptions::default(), &shutdown).await;
@@ -255,7 +252,7 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
         assert_eq!(registry.journal().expect("it has one").check(), Ok(Epoch(3)));
         assert!(rv(&registry).await >= before + (1 << 20));
     });
-    // The end comes before it is loaded again.
+    // The node stops before the queue is loaded again.
     let disk = disk.restarted();
     for (fault, clean) in [(Some(2), false), (None, true)] {
         on_a_runtime(&world, async {
@@ -272,10 +269,9 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_has_skipped_numbers_all_the
     }
 }
 
-/// Where there was room for commits and none for a checkpoint, one failed after the other, and with each
-/// all who called.
+/// With room for commits and none for a checkpoint, one checkpoint after the other failed, and with each all calls at that time.
 #[test]
-fn a_checkpoint_that_fails_is_tried_again_later_each_time() {
+fn a_failed_checkpoint_is_repeated_with_growing_delays() {
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
         let memory = FakeStore::default();
@@ -296,10 +292,10 @@ fn a_checkpoint_that_fails_is_tried_again_later_each_time() {
     });
 }
 
-/// The caller was told that the deletion had failed, and that it had not was seen when the queues were
-/// loaded again. Its rows stayed.
+/// The caller got a failed deletion, but the deletion was durable, as the reload of the queues showed. The rows of the queue
+/// stayed.
 #[test]
-fn a_queue_whose_deletion_was_doubted_leaves_no_rows() {
+fn a_queue_whose_deletion_had_an_unknown_outcome_leaves_no_rows() {
     story(async |_, disk, registry| {
         let handle = queue(registry);
         add(&handle, "a").await.expect("it is added");
@@ -312,10 +308,9 @@ fn a_queue_whose_deletion_was_doubted_leaves_no_rows() {
     });
 }
 
-/// A thread would have to stand still between two lines for as long as the journal takes to fail and to
-/// come back.
+/// This needs a thread that stops between two lines while the journal fails and recovers.
 #[test]
-fn events_that_rest_on_lost_ones_are_not_taken() {
+fn events_that_follow_lost_events_are_refused() {
     story(async |_, disk, registry| {
         let handle = queue(registry);
         add(&handle, "a").await.expect("it is added");
@@ -338,11 +333,11 @@ fn events_that_rest_on_lost_ones_are_not_taken() {
     });
 }
 
-/// Each deleted queue would leave a row for good.
+/// Each deleted queue would leave a row for ever.
 #[test]
-fn nothing_is_kept_of_a_deleted_queue_but_the_floor_of_numbers() {
+fn a_deleted_queue_leaves_only_the_floor_of_numbers() {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
+    let disk = Disk::new(Timing::Instant);
     let rows = async || {
         tokio::time::sleep(SECOND * 3).await;
         let rows = disk.memory.queues().await.expect("the queues");
@@ -366,7 +361,7 @@ fn nothing_is_kept_of_a_deleted_queue_but_the_floor_of_numbers() {
         assert_eq!(rows().await, []);
         newest
     });
-    // A node that ended before it could forget: the next one does.
+    // The node ended before it removed the rows. The next start removes them.
     let (name, created_at) = (Name::new("q").expect("it is a name"), Time::from_micros(1));
     let old = Identity { id: QueueId(2), version: 3, name, incarnation: Incarnation(1), created_at };
     on_a_runtime(&world, async {
@@ -383,11 +378,11 @@ fn nothing_is_kept_of_a_deleted_queue_but_the_floor_of_numbers() {
     });
 }
 
-/// One that can't be loaded again keeps no other from it, and is back when it can.
+/// A queue that can't be loaded again blocks no other queue, and is loaded once that is possible.
 #[test]
-fn a_queue_that_is_damaged_while_the_journal_is_down_is_the_only_one_that_stays_away() {
+fn only_the_damaged_queue_stays_unavailable_after_an_outage() {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
+    let disk = Disk::new(Timing::Instant);
     on_a_runtime(&world, async {
         let pace = journal::WriterOptions { growth_bytes_min: 1, ..journal::WriterOptions::default() };
         let registry = start(&world, &disk, pace).await;
@@ -430,9 +425,9 @@ async fn written_by(world: &World, memory: &FakeStore) -> (Journal, JoinHandle<(
     (journal, shutdown.spawn_last("journal writer", writer.run()))
 }
 
-/// To stop on a full disk took as long as it might take at most.
+/// A stop on a full disk took until the time limit.
 #[test]
-fn a_store_that_takes_nothing_keeps_no_process_from_its_end() {
+fn a_failing_store_does_not_delay_the_end_of_the_process() {
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
         for is_full_from_the_start in [true, false] {
@@ -452,9 +447,9 @@ fn a_store_that_takes_nothing_keeps_no_process_from_its_end() {
     });
 }
 
-/// Callers would wait for good.
+/// Callers would wait for ever.
 #[test]
-fn nobody_waits_for_a_writer_that_has_panicked() {
+fn no_call_waits_for_a_writer_that_has_panicked() {
     let world = Arc::new(World::new(false));
     on_a_runtime(&world, async {
         let memory = FakeStore::default();

@@ -1,5 +1,4 @@
-//! What a seed decides before anything runs: the queues, the callers, and how small the writer's
-//! steps are.
+//! The parameters of a run: the queues, the callers, and the sizes of the writer's steps.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,29 +11,29 @@ use deltaq::journal::WriterOptions;
 use deltaq::service::Name;
 use fastrand::Rng;
 
-/// A queue that callers use.
+/// The parameters of a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) name: Name,
     pub(super) config: Arc<Config>,
-    /// How many keys it has at most.
+    /// Maximum number of keys.
     pub(super) keys: usize,
 }
 
-/// What is decided beforehand.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) queues: Vec<Setup>,
     pub(super) pace: WriterOptions,
     /// Calls of each caller.
     pub(super) callers: Vec<u32>,
-    /// How often a caller leaves before its answer, in percent.
+    /// How often a caller disconnects before the reply, in percent.
     pub(super) leaves: u32,
-    /// Lives of the node after which it is spared.
+    /// Number of runs of the node with faults.
     pub(super) lives: u32,
     /// The longest pause between two calls of a caller.
     pub(super) pause_ms: u64,
-    /// The longest time between two strokes of fate.
+    /// The longest time between two faults.
     pub(super) calm_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One run: lives of a node on one disk, one after the other, and what is checked in and between them.
+//! One simulated run: a node that starts and ends several times on one disk, and the checks during and between these lives.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -18,27 +18,27 @@ use tokio::time::Instant;
 
 use super::caller::{Caller, Memory};
 use super::calls::key_name;
-use super::disk::{Disk, Pace};
+use super::disk::{Disk, Timing};
 use super::plan::{Plan, millis};
 use super::world::World;
 use super::{Report, Violation};
 use crate::node::{self, Node};
 
-/// How long the stages of a shutdown may be apart.
+/// The time limit of a shutdown.
 const SHUTDOWN: Duration = Duration::from_mins(1);
 
-/// How a life of the node ended.
+/// How the node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The power went.
+    /// The power was lost.
     Crashed,
-    /// The process was told to stop, and did.
+    /// The process was stopped.
     Stopped,
-    /// The callers have done all their calls.
+    /// The callers have made all their calls.
     Done,
 }
 
-/// What all lives share.
+/// The parts of a run that outlive the node.
 pub(super) struct Run {
     pub(super) world: Arc<World>,
     pub(super) plan: Arc<Plan>,
@@ -48,7 +48,7 @@ pub(super) struct Run {
 /// Runs a seed.
 pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
     let mut rng = Rng::with_seed(seed);
-    // The service has randomness of its own: what incarnations are called.
+    // The service chooses incarnations at random.
     fastrand::seed(rng.u64(..));
     let plan = Arc::new(Plan::of(&mut rng));
     let world = Arc::new(World::new(prints));
@@ -56,7 +56,7 @@ pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
     let memory = |steps: &u32| Arc::new(Mutex::new(Memory::new(rng.u64(..), *steps)));
     let memories = plan.callers.iter().map(memory).collect();
     let run = Run { world: world.clone(), plan: plan.clone(), memories };
-    let mut disk = Disk::new(Pace::random(rng.u64(..)));
+    let mut disk = Disk::new(Timing::random(rng.u64(..)));
     for life in 0.. {
         let spared = life >= plan.lives;
         let end = run.life(&disk, &mut rng, spared)?;
@@ -73,12 +73,12 @@ pub(super) fn run(seed: u64, prints: bool) -> Result<Report, Violation> {
 }
 
 impl Run {
-    /// One life of the node, from its start to its end; a spared one has no faults and ends in order.
+    /// One life of the node, from start to end. A spared life has no faults and ends cleanly.
     pub(super) fn life(&self, disk: &Disk, rng: &mut Rng, spared: bool) -> Result<End, Violation> {
         let end = on_a_runtime(&self.world, async {
             let shutdown = Shutdown::manual(SHUTDOWN);
             if !spared && rng.u8(..3) == 0 {
-                // It may crash while it recovers.
+                // The node may crash during the recovery.
                 disk.memory.fault_at(rng.u64(1..8), fault(rng));
             }
             tokio::select! {
@@ -121,7 +121,7 @@ impl Run {
         let stroke = tokio::select! {
             biased;
             end = self.strike(disk, &registry, rng, spared) => Some(end?),
-            told = done => told.map(|()| None)?,
+            result = done => result.map(|()| None)?,
         };
         match stroke {
             Some(End::Crashed) => return Ok(End::Crashed),
@@ -134,19 +134,19 @@ impl Run {
         stop(&self.world, node, shutdown).await?;
         disk.check_recovery()?;
         if stroke.is_none() && !disk.memory.opening().clean {
-            return Err("it was stopped in good order, and the disk does not say so".to_owned());
+            return Err("it was stopped cleanly, and the disk does not say so".to_owned());
         }
         Ok(stroke.unwrap_or(End::Done))
     }
 
-    /// After an unclean end no number is given twice, whatever was answered before.
+    /// Checks that no number is used twice after an unclean end.
     pub(super) fn check_skip(&self, disk: &Disk, registry: &Registry, clean: bool) -> Result<(), Violation> {
         for setup in &self.plan.queues {
             let Some(handle) = registry.find(&setup.name).filter(|_| !clean) else { continue };
             let Some(last_rv) = disk.last_rv(handle.incarnation().0) else { continue };
             let mut rv = Rv::MAX;
             let _is_there = handle.with(&mut |queue| rv = queue.resource_version());
-            // What was committed since is behind the skip.
+            // Later commits are behind the skip.
             if rv < RECOVERY_SKIP_EVENTS || rv < last_rv {
                 return Err(format!("{} goes on from {rv} after an unclean end", setup.name));
             }
@@ -154,7 +154,7 @@ impl Run {
         Ok(())
     }
 
-    /// A lease that was live gets its full length again: its worker could not reach the node.
+    /// Checks that live leases get their full length again, because their workers could not reach the node.
     fn check_leases(&self, registry: &Registry, begun_us: u64) -> Result<(), Violation> {
         for setup in &self.plan.queues {
             let Some(handle) = registry.find(&setup.name) else { continue };
@@ -187,7 +187,7 @@ impl Run {
         self.memories.iter().enumerate().map(caller).collect()
     }
 
-    /// What happens to the node while it is called, and a look at it now and then. Ends if it ends.
+    /// Causes faults while callers use the node, and checks the queues now and then. Ends when the node ends.
     async fn strike(
         &self,
         disk: &Disk,
@@ -221,7 +221,7 @@ impl Run {
         }
     }
 
-    /// A change of a queue panics under its lock, as a bug would make it.
+    /// Panics in a change of a queue under its lock, as a bug would.
     async fn panic_in_a_change(&self, registry: &Registry, rng: &mut Rng) {
         let setup = rng.choice(&self.plan.queues).expect("there are some");
         let Some(handle) = registry.find(&setup.name) else { return };
@@ -232,7 +232,7 @@ impl Run {
         }
     }
 
-    /// Looks at all queues at once.
+    /// Checks all queues.
     pub(super) fn probe(&self, disk: &Disk, registry: &Registry) -> Result<(), Violation> {
         disk.catch_up()?;
         let find = |name: &_| registry.find(name).map(|handle| handle.incarnation().0);
@@ -240,26 +240,26 @@ impl Run {
         for setup in &self.plan.queues {
             let Some(handle) = registry.find(&setup.name) else { continue };
             let queue_ref = (setup.name.clone(), handle.incarnation().0);
-            let mut told = Ok(());
+            let mut result = Ok(());
             let _is_there = handle.with(&mut |queue| {
                 let checked = queue.check().map_err(|rule| format!("{}: {rule}", setup.name));
-                told = checked
+                result = checked
                     .and_then(|()| disk.check_live(queue_ref.1, queue))
                     .and_then(|()| self.world.ledger(|ledger| ledger.check_queue(&queue_ref, queue)));
             });
-            told?;
+            result?;
         }
         Ok(())
     }
 }
 
-/// Ends a node as a server ends.
+/// Stops a node as a server stops.
 pub(super) async fn stop(world: &World, node: Node, shutdown: &Shutdown) -> Result<(), Violation> {
     world.set_drains();
     shutdown.signal();
     let begun = Instant::now();
     let left = shutdown.join().await;
-    // Callers that do not stop may begin something just after the last task has ended.
+    // Callers that do not stop may begin a call after the last task has ended.
     if left > 0 && begun.elapsed() >= SHUTDOWN {
         return Err(format!("{left} tasks have no end"));
     }
@@ -273,7 +273,7 @@ fn fault(rng: &mut Rng) -> Fault {
     *rng.choice(&faults).unwrap_or(&Fault::Refused)
 }
 
-/// A process: a runtime of its own, whose tasks all end with it. Time stands while anything can go on.
+/// A process: a runtime whose tasks all end with it. Time stops while any task can run.
 pub(super) fn on_a_runtime<T>(world: &Arc<World>, process: impl Future<Output = T>) -> T {
     let follows = world.clone();
     let runtime = Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! Around all lives of a simulated node: its time, what its callers know, and the trace.
+//! The world of a simulated node: its time, the ledger, and the trace.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write as _};
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use super::Violation;
 use super::ledger::Ledger;
 
-/// The wall clock of the first life.
+/// The wall clock at the first start.
 const START_US: u64 = 1_700_000_000_000_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// What outlives the node.
+/// The parts of a simulation that outlive the node.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) clock: Clock,
@@ -31,11 +31,11 @@ pub(super) struct World {
 struct State {
     ledger: Ledger,
     numbers: u64,
-    /// The instant of tokio's time up to which the clock has followed.
+    /// The instant of tokio's time that the clock has reached.
     followed: Option<Instant>,
-    /// How far the clock has run ahead of tokio's timers.
+    /// How far the clock is ahead of tokio's timers.
     ahead: Duration,
-    /// The node is told to stop: nothing is handed out any more.
+    /// Whether the node is stopping: it delivers no more keys.
     drains: bool,
     failure: Option<Violation>,
     trace: Trace,
@@ -47,12 +47,12 @@ struct Trace {
     prints: bool,
 }
 
-/// What an error says of the call.
+/// Whether a failed call was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It has changed nothing.
+pub(super) enum Applied {
+    /// The call has changed nothing.
     Refused,
-    /// It may have been done.
+    /// The outcome is unknown.
     Unknown,
 }
 
@@ -72,7 +72,7 @@ impl World {
         Self { clock, hand, state: Mutex::new(state) }
     }
 
-    /// Asks the ledger, or tells it.
+    /// Uses the ledger.
     pub(super) fn ledger<T>(&self, tell: impl FnOnce(&mut Ledger) -> T) -> T {
         let mut state = self.lock();
         state.ledger.now_us = self.clock.monotonic_us();
@@ -86,7 +86,7 @@ impl World {
         state.numbers
     }
 
-    /// Notes what happens: two runs of a seed note the same.
+    /// Adds a line to the trace. All runs of a seed have the same trace.
     pub(super) fn note(&self, what: fmt::Arguments<'_>) {
         let now_us = self.clock.monotonic_us();
         let trace = &mut self.lock().trace;
@@ -97,14 +97,14 @@ impl World {
         }
     }
 
-    /// All that was noted, in short.
+    /// The hash of the trace.
     pub(super) fn hash(&self) -> u64 {
         self.lock().trace.hasher.finish()
     }
 
-    /// The first thing that went wrong stays.
-    pub(super) fn judge(&self, told: Result<(), Violation>) {
-        if let Err(violation) = told {
+    /// Records a violation. The first one is kept.
+    pub(super) fn judge(&self, checked: Result<(), Violation>) {
+        if let Err(violation) = checked {
             self.note(format_args!("VIOLATION {violation}"));
             self.lock().failure.get_or_insert(violation);
         }
@@ -114,7 +114,7 @@ impl World {
         self.lock().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// A runtime begins, whose time stands until it has nothing to do.
+    /// A runtime begins. Its time stops while any task can run.
     pub(super) fn begin_time(&self) {
         let mut state = self.lock();
         state.followed = Some(Instant::now());
@@ -122,7 +122,7 @@ impl World {
         state.drains = false;
     }
 
-    /// A runtime's time has moved on.
+    /// Moves the clock to the time of the runtime.
     pub(super) fn follow_time(&self) {
         let mut state = self.lock();
         let now = Instant::now();
@@ -130,7 +130,7 @@ impl World {
         self.hand.advance(now.saturating_duration_since(before));
     }
 
-    /// Time passes while the processor is busy: timers come late by it.
+    /// Lets time pass while the processor is busy. This delays timers.
     pub(super) fn spend(&self, span: Duration) {
         self.lock().ahead += span;
         self.hand.advance(span);
@@ -148,7 +148,7 @@ impl World {
         self.lock().ahead
     }
 
-    /// The machine is off for a while, or somebody sets its wall clock: by seconds, or by days in either direction.
+    /// Turns the machine off for a while, or sets its wall clock by seconds or by days, in either direction.
     pub(super) fn jump(&self, rng: &mut Rng) {
         let by_ms = match rng.u8(..4) {
             0 | 1 => 0,
@@ -159,21 +159,21 @@ impl World {
         self.note(format_args!("the wall clock is set by {by_ms} ms"));
     }
 
-    /// A deadline of a queue on the clock that nobody can set.
+    /// A deadline of a queue, on the monotonic clock.
     pub(super) fn deadline_us(&self, handle: &Handle, deadline: Time) -> u64 {
         let left = deadline.since(handle.now());
         self.clock.monotonic_us().saturating_add(u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// What an error says of the call that it answers.
-    pub(super) fn fate(&self, error: &Error) -> Fate {
+    /// Whether a call with this error was applied.
+    pub(super) fn applied_by(&self, error: &Error) -> Applied {
         match error {
-            Error::Journal(_) | Error::QueueDeleted => Fate::Unknown,
+            Error::Journal(_) | Error::QueueDeleted => Applied::Unknown,
             Error::Broken => {
                 self.judge(Err("the queue is out of order".to_owned()));
-                Fate::Unknown
+                Applied::Unknown
             }
-            _ => Fate::Refused,
+            _ => Applied::Refused,
         }
     }
 

@@ -117,14 +117,9 @@ const NOT_YET: &[&str] = &[
     "src/http",
     "src/journal",
     "src/journal.rs",
-    "src/lifecycle.rs",
     "src/offline.rs",
-    "src/service",
-    "src/service.rs",
     "tests/it/contract.rs",
     "tests/it/offline.rs",
-    "tests/it/server",
-    "tests/it/simulation",
     "tests/it/snapshots",
 ];
 

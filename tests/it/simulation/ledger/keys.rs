@@ -1,4 +1,4 @@
-//! What must be true of one key.
+//! The promises about one key.
 
 use deltaq::engine::Queue;
 use deltaq::engine::command::Item;
@@ -6,13 +6,13 @@ use deltaq::engine::config::Mode;
 use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::schedule::Place;
 
-use super::{Acked, Call, Held, KeyBook, Kind, Moment, carried, number};
+use super::{Acked, Call, Held, KeyHistory, Kind, Moment, carried, number};
 use crate::simulation::Violation;
 
-/// What a queue holds of a key.
+/// The content of a queue for one key.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    /// What waits or is leased: the calls, and the numbers of their deltas.
+    /// Waiting and leased deltas: their calls and event numbers.
     objects: Vec<(u64, Rv)>,
     known: Option<u64>,
     /// Ready, leased, delayed or parked.
@@ -31,22 +31,22 @@ impl View {
     }
 }
 
-/// When a key was shown: what was accepted before the call must be there.
+/// When a reply showed a key. Everything that was accepted before the call must be in the reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) asked: Moment,
-    pub(super) told: Moment,
+    pub(super) replied: Moment,
     pub(super) now_us: u64,
 }
 
-impl KeyBook {
-    /// Whether a call went with a lease that was acknowledged.
+impl KeyHistory {
+    /// Whether a lease with this call was acknowledged.
     fn consumed(&self, number: u64) -> Acked {
         let with = self.leases.values().filter(|held| held.objects.contains(&number));
         with.map(|held| held.acked).max().unwrap_or(Acked::No)
     }
 
-    /// A lease that was answered for the first time.
+    /// A reply contains a lease for the first time.
     pub(super) fn leased(&mut self, item: &Item, mode: Mode, shown: Shown) -> Result<(), Violation> {
         let token = item.token.rv();
         self.leases.insert(token, Held::of(item));
@@ -74,10 +74,10 @@ impl KeyBook {
         if let Some(lost) = self.missing(&present, mode, shown.asked).filter(|_| mode != Mode::Keys) {
             return Err(format!("lease {token} brings {present:?} and lacks {lost}"));
         }
-        self.seen(&objects, shown.told)
+        self.seen(&objects, shown.replied)
     }
 
-    /// A lease that was answered before.
+    /// A reply contains a lease again.
     pub(super) fn leased_again(&self, item: &Item) -> Result<(), Violation> {
         let before = self.leases.get(&item.token.rv()).ok_or("one token for two keys")?;
         let again = Held::of(item);
@@ -88,7 +88,7 @@ impl KeyBook {
         }
     }
 
-    /// A read has shown the key.
+    /// A read shows the key.
     pub(super) fn read(
         &mut self,
         view: &View,
@@ -97,11 +97,11 @@ impl KeyBook {
         shown: Shown,
     ) -> Result<(), Violation> {
         self.check(view, mode, knows, shown.asked)?;
-        self.seen(&view.objects, shown.told)
+        self.seen(&view.objects, shown.replied)
     }
 
-    /// What was shown is there for good, in the order in which it was sent.
-    fn seen(&mut self, objects: &[(u64, Rv)], told: Moment) -> Result<(), Violation> {
+    /// Objects in a reply are durable, in the order in which they were sent.
+    fn seen(&mut self, objects: &[(u64, Rv)], replied: Moment) -> Result<(), Violation> {
         let mut last = 0;
         for (number, rv) in objects {
             let call = self.calls.get_mut(number).ok_or_else(|| format!("nobody sent {number}"))?;
@@ -112,7 +112,7 @@ impl KeyBook {
                 return Err(format!("{number} is event {rv}, before {:?}, above {}", call.rv, call.floor));
             }
             call.rv = Some(*rv);
-            call.accepted.get_or_insert(told);
+            call.accepted.get_or_insert(replied);
             if call.kind == Kind::Put {
                 if call.sent < last {
                     return Err(format!("{number} was sent before what it comes after: {objects:?}"));
@@ -123,7 +123,7 @@ impl KeyBook {
         Ok(())
     }
 
-    /// What was accepted as of a moment, is not worked off, and not there.
+    /// An object that was accepted before a moment, is not acknowledged, and is missing.
     fn missing(&self, present: &[u64], mode: Mode, as_of: Moment) -> Option<u64> {
         let due = |call: &Call| {
             call.kind != Kind::Delete && !call.excused && call.accepted.is_some_and(|moment| moment <= as_of)
@@ -131,22 +131,22 @@ impl KeyBook {
         let mut calls = self.calls.iter().filter(|(number, call)| due(call) && !present.contains(number));
         let lost = match mode {
             Mode::Delta => calls.find(|(number, _)| self.consumed(**number) == Acked::No),
-            // Of one key only the newest stays.
+            // Only the newest delta of a key stays.
             Mode::Latest => calls.find(|(number, _)| {
                 let is_newest = self.calls.range(**number + 1..).all(|(_, other)| other.refused);
                 is_newest && self.consumed(**number) == Acked::No
             }),
-            Mode::Keys => calls.find(|(_, call)| !self.worked_off(call.floor)),
+            Mode::Keys => calls.find(|(_, call)| !self.acknowledged_behind(call.floor)),
         };
         lost.map(|(number, _)| *number)
     }
 
     /// Whether a lease behind `floor` may have been acknowledged.
-    fn worked_off(&self, floor: Rv) -> bool {
+    fn acknowledged_behind(&self, floor: Rv) -> bool {
         self.leases.range(floor + 1..).any(|(_, held)| held.acked != Acked::No)
     }
 
-    /// Leases that were answered, and can't have ended, are live.
+    /// Checks that leases that can't have ended are live.
     pub(super) fn check_leases(&self, now_us: u64, queue: &Queue) -> Result<(), Violation> {
         let is_live = |token: Rv| queue.schedule().leased_at(Token::new(token)).is_some();
         let mut held = self.leases.iter().filter(|(_, held)| held.ended.is_none());
@@ -156,7 +156,7 @@ impl KeyBook {
         }
     }
 
-    /// What a queue holds of the key is what it was told to hold.
+    /// Checks the content of a queue for the key.
     pub(super) fn check(&self, view: &View, mode: Mode, knows: bool, as_of: Moment) -> Result<(), Violation> {
         let mut present: Vec<u64> = view.objects.iter().map(|(number, _)| *number).collect();
         if mode == Mode::Keys && view.busy {

@@ -1,4 +1,4 @@
-//! What must be true of queues: that they are there or gone, and their numbers.
+//! The promises about queues: their existence and their numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,26 +8,26 @@ use deltaq::engine::delta::Rv;
 use deltaq::service::Name;
 
 use super::keys::Shown;
-use super::{Call, Kind, Ledger, Moment, QueueBook, QueueRef, View};
+use super::{Call, Kind, Ledger, Moment, QueueHistory, QueueRef, View};
 use crate::simulation::Violation;
 
-/// A call that was sent.
+/// A sent call.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) queue: QueueRef,
     pub(crate) moment: Moment,
-    /// The largest number that had been answered by then.
+    /// The largest event number in a reply before the call.
     pub(crate) floor: Rv,
 }
 
-/// Objects, or adds, that go with a call: their keys and numbers.
+/// The objects or adds of a call: their keys and numbers.
 pub(crate) type Objects = [(String, u64, Kind)];
 
 impl Ledger {
-    /// A queue was found, or created: whether it will be there nobody knows yet.
+    /// A caller found or created a queue. Whether its creation is durable is not known yet.
     pub(crate) fn found(&mut self, queue: &QueueRef, config: &Config) -> Result<(), Violation> {
         let name = self.names.entry(queue.0.clone()).or_default();
-        let book = name.queues.entry(queue.1).or_insert_with(|| QueueBook {
+        let book = name.queues.entry(queue.1).or_insert_with(|| QueueHistory {
             mode: config.mode,
             knows: config.known_objects && config.mode != Mode::Keys,
             confirmed: false,
@@ -41,14 +41,14 @@ impl Ledger {
         if book.gone.is_some() { Err(format!("{} was deleted, and is found", queue.0)) } else { Ok(()) }
     }
 
-    /// A call is sent.
+    /// A caller sends a call.
     pub(crate) fn asks(&mut self, queue: &QueueRef) -> Asked {
         let moment = self.next_moment();
         let floor = self.names.get(&queue.0).map_or(0, |name| name.high);
         Asked { queue: queue.clone(), moment, floor }
     }
 
-    /// A call was answered; `rv` is the newest number in the answer.
+    /// A caller gets a reply. `rv` is the newest event number in the reply.
     pub(crate) fn answered(&mut self, asked: &Asked, rv: Option<Rv>) -> Result<(), Violation> {
         let queue = self.queue(&asked.queue)?;
         queue.confirmed = true;
@@ -64,13 +64,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Objects go out with the call.
+    /// The call contains objects.
     pub(crate) fn sends(&mut self, asked: &Asked, objects: &Objects) -> Result<(), Violation> {
         let queue = self.queue(&asked.queue)?;
         for (key, number, kind) in objects {
             let key = queue.keys.entry(key.clone()).or_default();
             if queue.mode == Mode::Latest && *kind == Kind::Delete {
-                // A key that nobody has seen is dropped.
+                // A key that no consumer has seen is dropped.
                 key.calls.values_mut().for_each(|call| call.excused = true);
             }
             let call = Call {
@@ -87,7 +87,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A Replace goes out: in mode latest it may drop what it does not list.
+    /// A caller sends a Replace. In mode latest it may drop keys that it does not list.
     pub(crate) fn replaces(&mut self, asked: &Asked, objects: &Objects) -> Result<(), Violation> {
         self.sends(asked, objects)?;
         let queue = self.queue(&asked.queue)?;
@@ -99,13 +99,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// What went out with the call was accepted. An add of mode keys is the event `rv`.
+    /// The objects of the call were accepted. An add in mode keys is the event `rv`.
     pub(crate) fn accepted(&mut self, asked: &Asked, objects: &Objects, rv: Rv) -> Result<(), Violation> {
         let moment = self.next_moment();
         let queue = self.queue(&asked.queue)?;
         for (key, number, kind) in objects {
             let Some(key) = queue.keys.get_mut(key) else { continue };
-            // A call that comes while the Replace runs says more than its list: one that had not been answered when that was sent.
+            // A call during the Replace is newer than its list. Such a call had no reply when the Replace was sent.
             let says_more = |other: &Call| {
                 let was_before = other.accepted.is_some_and(|moment| moment < asked.moment);
                 other.kind != Kind::Listed && !other.refused && !was_before
@@ -121,7 +121,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What went out with the call has changed nothing.
+    /// The objects of the call have changed nothing.
     pub(crate) fn refused(&mut self, asked: &Asked, objects: &Objects) -> Result<(), Violation> {
         let queue = self.queue(&asked.queue)?;
         for (key, number, _) in objects {
@@ -133,7 +133,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What waits may be dropped from now on.
+    /// A purge or discard begins: it may drop waiting deltas.
     pub(crate) fn drops(&mut self, queue: &QueueRef) -> Result<(), Violation> {
         let book = self.queue(queue)?;
         book.dropping += 1;
@@ -141,27 +141,27 @@ impl Ledger {
         Ok(())
     }
 
-    /// What was to be dropped is.
+    /// A purge or discard has ended.
     pub(crate) fn dropped(&mut self, queue: &QueueRef) -> Result<(), Violation> {
         self.queue(queue)?.dropping -= 1;
         Ok(())
     }
 
-    /// The process has ended: nothing runs on.
+    /// The process has ended, with all its calls.
     pub(crate) fn ended(&mut self) {
         for queue in self.names.values_mut().flat_map(|name| name.queues.values_mut()) {
             queue.dropping = 0;
         }
     }
 
-    /// A read has shown a key of the queue.
+    /// A read shows a key of the queue.
     pub(crate) fn read(&mut self, asked: &Asked, key: &str, view: &View) -> Result<(), Violation> {
-        let shown = Shown { asked: asked.moment, told: self.next_moment(), now_us: self.now_us };
+        let shown = Shown { asked: asked.moment, replied: self.next_moment(), now_us: self.now_us };
         let queue = self.queue(&asked.queue)?;
         let (mode, knows) = (queue.mode, queue.knows);
         let book = queue.keys.entry(key.to_owned()).or_default();
-        let told = book.read(view, mode, knows, shown);
-        told.map_err(|found| format!("{}, {key}: {found}", asked.queue.0))
+        let checked = book.read(view, mode, knows, shown);
+        checked.map_err(|found| format!("{}, {key}: {found}", asked.queue.0))
     }
 
     /// Whether the queue has synced, as of a call.
@@ -172,27 +172,27 @@ impl Ledger {
             queue.synced.get_or_insert(moment);
             return Ok(());
         }
-        // A read that was under way then may be older.
-        match queue.synced.filter(|told| *told < asked.moment) {
+        // A read that had begun before may be older.
+        match queue.synced.filter(|replied| *replied < asked.moment) {
             Some(_) => Err(format!("{} had synced", asked.queue.0)),
             None => Ok(()),
         }
     }
 
-    /// Somebody asks to delete the queue.
+    /// A caller sends a deletion of the queue.
     pub(crate) fn deletes(&mut self, queue: &QueueRef) -> Result<(), Violation> {
         self.queue(queue)?.deleting = true;
         Ok(())
     }
 
-    /// Somebody was told that the queue is deleted.
+    /// A reply says that the queue is deleted.
     pub(crate) fn deleted(&mut self, queue: &QueueRef) -> Result<(), Violation> {
         let moment = self.next_moment();
         self.queue(queue)?.gone.get_or_insert(moment);
         Ok(())
     }
 
-    /// The queues that are there are those that were answered for and not deleted.
+    /// Checks that exactly the confirmed queues exist that were not deleted.
     pub(crate) fn check_names(&self, find: impl Fn(&Name) -> Option<u32>) -> Result<(), Violation> {
         for (name, book) in &self.names {
             let found = find(name);
@@ -209,14 +209,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// What a queue holds is what it was told to hold.
+    /// Checks the content of a queue.
     pub(crate) fn check_queue(&self, (name, incarnation): &QueueRef, queue: &Queue) -> Result<(), Violation> {
         let book = self.names.get(name).and_then(|name| name.queues.get(incarnation));
         let Some(book) = book else { return Ok(()) };
         for (key, keys) in &book.keys {
-            let told = keys.check(&View::of(queue, key), book.mode, book.knows, Moment::MAX);
-            let told = told.and_then(|()| keys.check_leases(self.now_us, queue));
-            told.map_err(|found| format!("{name}, {key}: {found}"))?;
+            let checked = keys.check(&View::of(queue, key), book.mode, book.knows, Moment::MAX);
+            let checked = checked.and_then(|()| keys.check_leases(self.now_us, queue));
+            checked.map_err(|found| format!("{name}, {key}: {found}"))?;
         }
         Ok(())
     }

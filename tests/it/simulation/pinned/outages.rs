@@ -10,12 +10,12 @@ use deltaq::journal;
 use deltaq::lifecycle::Shutdown;
 use futures_util::poll;
 
-use super::super::disk::{Disk, Pace};
+use super::super::disk::{Disk, Timing};
 use super::super::run::on_a_runtime;
 use super::super::world::World;
 use super::{SECOND, add, break_at, pop, queue, queue_named, replace, start_until, story};
 
-/// No caller can tell whether it lost its place or its keys, so no ledger can.
+/// No caller can see whether it lost its position or its keys, so the ledger can't check it.
 #[test]
 fn pops_that_wait_keep_their_place_over_a_failed_commit() {
     story(async |_, disk, registry| {
@@ -42,8 +42,8 @@ fn pops_that_wait_keep_their_place_over_a_failed_commit() {
     });
 }
 
-/// A Replace had nothing in the journal when another queue's commit failed. It found the journal down and
-/// gave up, and its queue, which had lost nothing, kept it in line: all later ones waited for good.
+/// A Replace had no events in the journal when another queue's commit failed. The Replace found the journal down and gave up,
+/// but its queue, which had lost nothing, kept the job: all later Replaces waited for ever.
 #[test]
 fn a_replace_goes_on_when_the_journal_is_back() {
     story(async |world, disk, registry| {
@@ -60,16 +60,16 @@ fn a_replace_goes_on_when_the_journal_is_back() {
                 .expect("it has its turn")
         };
         let (first, second) = tokio::join!(biased; replace(world, &handle, &goes_on), rest);
-        first.expect_err("its caller is told at once");
+        first.expect_err("its caller gets the failure at once");
         assert_eq!(second, Ok(()));
     });
 }
 
-/// It would wait for ever, and the process for it until its patience ends.
+/// The Replace would wait for ever, and the process would wait for it until the time limit.
 #[test]
 fn a_replace_does_not_wait_for_the_journal_while_the_process_drains() {
     let world = Arc::new(World::new(false));
-    let disk = Disk::new(Pace::Instant);
+    let disk = Disk::new(Timing::Instant);
     on_a_runtime(&world, async {
         let shutdown = Shutdown::manual(SECOND * 600);
         let registry = start_until(&world, &disk, journal::WriterOptions::default(), &shutdown).await;
@@ -87,8 +87,8 @@ fn a_replace_does_not_wait_for_the_journal_while_the_process_drains() {
     });
 }
 
-/// The commit of a pop failed, and its caller noticed late that it was gone: the queue was back and had
-/// given the number of the lost lease to another one, which was not to be given back.
+/// The commit of a pop failed, and its caller dropped the reply late. By then the queue was loaded again and had given the number
+/// of the lost lease to another lease, which must not be returned.
 #[test]
 fn what_is_given_back_late_is_no_lease_of_another() {
     story(async |_, disk, registry| {

@@ -1,4 +1,4 @@
-//! A queue's name in a path may be percent-encoded: the replies and the metrics are the same.
+//! Requests: percent-encoded names in paths, and request ids.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Reply, Service};
 
-/// What is the same whoever answers: status, names of headers, and a document without its values.
+/// The parts of a reply that do not depend on the name: status, header names, and the document without its values.
 fn shape(reply: &Reply) -> (u16, Vec<&str>, Value) {
     let mut headers: Vec<_> = reply.headers.iter().map(|(name, _)| name.as_str()).collect();
     headers.sort_unstable();
@@ -17,17 +17,17 @@ fn blank(value: &Value) -> Value {
     match value {
         Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), blank(value))).collect(),
         Value::Array(all) => all.iter().map(blank).collect(),
-        // Of a problem these say which it is.
+        // The type and the texts of a problem stay.
         Value::String(text) if !text.contains('-') || text.contains("problems") => value.clone(),
         Value::Number(_) => Value::from(0),
         _ => Value::from("text"),
     }
 }
 
-/// What a queue of this name in the path answers to a sequence of calls, and how often each route is counted.
-async fn answers(name: &str) -> (Vec<(u16, Vec<String>, Value)>, Vec<String>) {
+/// The replies to a sequence of calls on a queue with this name in the path, and the request counters of each route.
+async fn replies(name: &str) -> (Vec<(u16, Vec<String>, Value)>, Vec<String>) {
     let service = Service::start().await;
-    let mut answers = Vec::new();
+    let mut replies = Vec::new();
     let mut lease = String::new();
     let object = json!({ "key": "k", "n": 1 });
     let calls = [
@@ -51,22 +51,22 @@ async fn answers(name: &str) -> (Vec<(u16, Vec<String>, Value)>, Vec<String>) {
             id.clone_into(&mut lease);
         }
         let (status, headers, document) = shape(&reply);
-        answers.push((status, headers.into_iter().map(str::to_owned).collect(), document));
+        replies.push((status, headers.into_iter().map(str::to_owned).collect(), document));
     }
     let wrong = service.get(&format!("/v1/queues/{name}/add")).await;
-    answers.push((wrong.status, Vec::new(), blank(&wrong.body)));
+    replies.push((wrong.status, Vec::new(), blank(&wrong.body)));
     let page =
         crate::harness::Client::connect(service.metrics).await.call("GET", "/metrics", &Value::Null).await;
     let counted = |line: &&str| line.starts_with("http_requests_total") && !line.contains("/metrics");
     let mut routes: Vec<_> = page.text.lines().filter(counted).map(str::to_owned).collect();
     routes.sort_unstable();
-    (answers, routes)
+    (replies, routes)
 }
 
 #[tokio::test]
-async fn a_plain_name_and_an_encoded_one_are_answered_alike() {
-    let (plain, counted) = answers("queue").await;
-    let (encoded, counted_of_encoded) = answers("%71ueue").await;
+async fn a_percent_encoded_name_gets_the_same_replies_and_counters() {
+    let (plain, counted) = replies("queue").await;
+    let (encoded, counted_of_encoded) = replies("%71ueue").await;
     assert_eq!(plain, encoded);
     assert_eq!(counted, counted_of_encoded);
     let statuses: Vec<_> = plain.iter().map(|(status, ..)| *status).collect();
