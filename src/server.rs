@@ -269,7 +269,7 @@ async fn open_journal(
     let opened = writer::open(opened, clock.clone(), observer, cut, options).await;
     let (journal, writer, contents) =
         opened.map_err(|source| Error::Recovery { folder: folder.clone(), source })?;
-    let writing = shutdown.spawn_apart("journal writer", writer.run());
+    let writing = shutdown.spawn_on_own_thread("journal writer", writer.run());
     let writing = Some(writing.map_err(|source| Error::Thread { purpose: "the journal", source })?);
     Ok(Opened { journal: Some(journal), writing, contents, unclean })
 }
@@ -291,6 +291,7 @@ fn limits(settings: &Settings) -> Limits {
     Limits {
         auto_create: settings.queues.auto_create,
         max_queues: settings.queues.max_queues,
+        created_by_pop_percent: settings.queues.created_by_pop_percent,
         max_waiters: settings.queues.max_waiters,
     }
 }

@@ -1,13 +1,13 @@
-//! Queues that run: a lock each, waiting pops, a task for time and give-backs, and the way to the journal.
+//! Running queues: a lock for each, waiting pops, a task that lets time pass, and the connection to the journal.
 //!
-//! This module is no protocol: it knows nothing of HTTP. It has no rules of a queue either; those are the engine's.
+//! The service contains no protocol and knows nothing of HTTP. It contains no rule of a queue; the engine has those.
 //!
 //! Architecture invariants:
 //! - a mutation is one synchronous critical section (decide, apply, push to the journal) without an await, so a caller that
-//!   disconnects leaves no half operation;
-//! - an answer waits for the commit of all that it depends on;
-//! - a destructor changes no queue: it leaves a request for the queue's task (`task`);
-//! - no code but the registry assumes that a queue is local.
+//!   disconnects leaves no half of an operation;
+//! - an answer waits for the commit of all events that it depends on;
+//! - a destructor changes no queue: it leaves a request (`requests`) that the next change carries out;
+//! - only the registry assumes that a queue is local.
 
 pub mod metrics;
 pub mod queue;
@@ -15,20 +15,26 @@ pub mod registry;
 
 mod admission_permits;
 mod commands;
+mod delivery;
 mod history;
+mod lists;
 mod long_command;
 mod pop;
 mod recovery;
+mod requests;
 mod task;
 mod time;
+mod unused;
 mod waiters;
 
 pub use self::admission_permits::AdmissionPermits;
 pub use self::commands::DryRun;
+pub use self::delivery::Delivered;
 pub use self::history::History;
-pub use self::pop::{Delivered, PopAnswer, PopCall};
+pub use self::lists::{ItemFilter, ItemPosition, KnownFilter, ListPage, ListedState, PageLimit};
+pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
-pub use self::registry::{FirstCommand, Limits, Registry};
+pub use self::registry::{Creator, FirstCommand, Limits, Registry};
 pub use self::time::Moment;
 pub use crate::journal::Error as JournalError;
 pub use crate::journal::recovery::Progress;
@@ -37,7 +43,7 @@ pub use crate::name::{Incarnation, LeaseId, Name, NameError};
 use crate::engine::refusal::Refusal;
 use crate::journal;
 
-/// Why a call on a queue fails.
+/// The reason for which a call on a queue fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// No queue has this name, and the call does not create one.
@@ -50,6 +56,17 @@ pub enum Error {
     #[error("there are {limit} queues, the limit set by max_queues")]
     TooManyQueues {
         /// The setting `max_queues`.
+        limit: usize,
+    },
+    /// The call is a pop, and pops create no queues.
+    #[error("there is no queue of this name, and pops create none: queues.created_by_pop_percent is 0")]
+    PopsCreateNothing,
+    /// The number of unused queues that pops have created is at its limit.
+    #[error(
+        "pops have created {limit} queues to which nothing was ever produced, the limit set by queues.created_by_pop_percent"
+    )]
+    TooManyUnusedQueues {
+        /// The share of `max_queues` that the setting `created_by_pop_percent` allows.
         limit: usize,
     },
     /// The number of waiting pops of the queue is at its limit.
@@ -75,7 +92,7 @@ pub enum Error {
     /// An earlier change of the queue panicked, and there is no journal to load the queue from.
     #[error("the queue is broken by an internal error")]
     Broken,
-    /// The queue's past can't be read from the journal.
+    /// The queue's older events can't be read from the journal.
     #[error("the journal of the queue is damaged or can't be read, so older events can't be shown")]
     PastUnreadable,
     /// The journal could not confirm the write.

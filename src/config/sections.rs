@@ -104,6 +104,10 @@ pub struct Queues {
     /// Most queues.
     #[serde(deserialize_with = "range::whole::<1, 1_000_000, _, _>")]
     pub max_queues: usize,
+    /// Most queues that pops have created and to which nothing was ever produced, in percent of `max_queues`. With 0 a pop
+    /// creates no queue.
+    #[serde(deserialize_with = "range::whole::<0, 100, _, _>")]
+    pub created_by_pop_percent: usize,
     /// Most waiting pops of one queue.
     #[serde(deserialize_with = "range::whole::<1, 10_000_000, _, _>")]
     pub max_waiters: usize,

@@ -108,6 +108,12 @@ impl Queue {
         self.state.auto_created
     }
 
+    /// Whether a produce or pop created the queue, nothing was ever produced to it, and nobody configured it.
+    #[must_use]
+    pub fn is_unused(&self) -> bool {
+        self.state.auto_created && self.state.initial == InitialList::Missing && self.state.table.is_empty()
+    }
+
     /// The effects of all commands since the last call. [`Effects`] says what the caller does with them.
     pub fn take_effects(&mut self) -> Effects {
         Effects {

@@ -127,7 +127,7 @@ codes! {
     IncompleteList "incomplete-list" 422 false "The list does not say that it is whole"
         "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"
-        "limit is the queue's max_keys (new keys are refused, those that it has still take deltas) or queues.max_queues. Let workers drain it, delete keys, or raise the limit.";
+        "limit is the queue's max_keys (new keys are refused, those that it has still take deltas), queues.max_queues, or the share of it that pops may create (queues.created_by_pop_percent). Let workers drain it, delete keys, or raise the limit.";
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
         "limit is queues.max_waiters. Use fewer pops with a larger max.";
     TooManyRequests "too-many-requests" 429 true "The server has too much to do"
@@ -382,6 +382,8 @@ impl From<service::Error> for Problem {
             }
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
             Error::TooManyQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Error::PopsCreateNothing => Self::new(Code::QueueNotFound, detail),
+            Error::TooManyUnusedQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
             Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),
             Error::TooManyAdmissions { limit } => {
                 Self::new(Code::TooManyRequests, detail).with("limit", limit)

@@ -136,7 +136,12 @@ impl Running {
         let opened = writer::open(opened, clock.clone(), observer, cut, WriterOptions::default()).await;
         let (journal, writer, contents) = opened.map_err(Error::Recovery)?;
         let writing = shutdown.spawn_last("journal writer", writer.run());
-        let limits = Limits { auto_create: true, max_queues: rules.max_queues, max_waiters: 0 };
+        let limits = Limits {
+            auto_create: true,
+            max_queues: rules.max_queues,
+            created_by_pop_percent: 100,
+            max_waiters: 0,
+        };
         let (clock, journal) = (clock.clone(), Some(journal));
         let registry = Registry::new(limits, rules.defaults, clock, journal, shutdown.clone(), metrics);
         // No worker can reach the service, so no lease must end.

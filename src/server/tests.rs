@@ -14,7 +14,7 @@ async fn a_panic_of_the_journals_writer_ends_the_server_with_an_error() {
     settings.storage.in_memory = true;
     let shutdown = Shutdown::manual(Duration::from_hours(1));
     let mut server = Server::start(&settings, shutdown.clone()).await.expect("the server starts");
-    let writing = shutdown.spawn_apart("journal writer", async { panic!("on purpose") });
+    let writing = shutdown.spawn_on_own_thread("journal writer", async { panic!("on purpose") });
     server.writing = Some(writing.expect("a thread"));
     let ended = tokio::time::timeout(PATIENCE, server.run()).await.expect("the server ends by itself");
     assert!(matches!(ended, Err(Error::Writer)), "{ended:?}");

@@ -1,5 +1,7 @@
-//! Permits for checking objects against a queue's admission rules. A check may take long and can't be stopped, so a few run
-//! at a time, some wait, and more are refused: they would hold permits that other queues need.
+//! Permits for checking objects against a queue's admission rules.
+//!
+//! A check may take long and can't be stopped. So a few calls of a queue check at a time, some more wait, and the rest are
+//! refused, because they would hold permits that the calls of other queues need.
 
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use super::Error;
 use crate::admission::Admission;
 use crate::admission::limits::{ADMISSIONS_MAX, ADMISSIONS_WAITING_MAX};
 
-/// The permits of a queue, for its present rules.
+/// The permits of a queue for its present rules.
 #[derive(Debug, Default)]
 pub(super) struct PermitsByRules(Mutex<(Option<Arc<Admission>>, Arc<AdmissionPermits>)>);
 
@@ -29,7 +31,7 @@ impl Default for AdmissionPermits {
 }
 
 impl PermitsByRules {
-    /// The permits for these rules. Checks that still run by other rules do not hold them up.
+    /// The permits for these rules. Checks by earlier rules do not count.
     pub(super) fn permits(&self, rules: Option<&Arc<Admission>>) -> Arc<AdmissionPermits> {
         let mut held = self.0.lock();
         if held.0.as_ref().map(Arc::as_ptr) != rules.map(Arc::as_ptr) {
@@ -40,7 +42,7 @@ impl PermitsByRules {
 }
 
 impl AdmissionPermits {
-    /// Waits for a permit, which is given back when it is dropped.
+    /// Waits for a permit, which is released when it is dropped.
     ///
     /// # Errors
     /// [`Error::TooManyAdmissions`] if too many calls wait.

@@ -1,4 +1,4 @@
-//! The commands of a queue, but for pops. Each answers once the events that it depends on are durable.
+//! The commands of a queue, except pops. Each returns once the events that its result depends on are durable.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::engine::time::Time;
 use crate::engine::trace::Trace;
 use crate::engine::{Queue, ScanCursor, Seed};
 
-/// A Replace on a queue that does not exist, to count what it would do.
+/// A dry run of a Replace on a queue that does not exist.
 #[derive(Debug)]
 pub struct DryRun {
     pub(super) queue: Queue,
@@ -24,10 +24,10 @@ pub struct DryRun {
 }
 
 impl DryRun {
-    /// Runs the Replace on an empty queue. It takes a while for a long list.
+    /// Runs the Replace on an empty queue. A long list takes a while.
     ///
     /// # Errors
-    /// What the engine refuses.
+    /// A refusal of the engine.
     pub fn run(self) -> Result<Replaced, Refusal> {
         let Self { mut queue, replace } = self;
         let now = queue.last_at();
@@ -48,10 +48,10 @@ impl Handle {
         Ok(out)
     }
 
-    /// Applies calls whose keys were read by the settings `config`: all or none.
+    /// Applies all calls or none. Their keys were read by the settings `config`.
     ///
     /// # Errors
-    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way by now; other refusals of the engine;
+    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
         let produced = self.command(|queue, now| {
@@ -61,7 +61,7 @@ impl Handle {
         Ok(produced.await??)
     }
 
-    /// Settles leases, each for itself.
+    /// Settles leases, each one independently.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -69,7 +69,7 @@ impl Handle {
         self.command(|queue, now| queue.settle(now, settles)).await
     }
 
-    /// Sets the deadlines of leases to now and `lease`, or the queue's lease length.
+    /// Sets the deadlines of leases to now + `lease`. The queue's lease length is the default.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -105,10 +105,10 @@ impl Handle {
         self.command(|queue, now| queue.set_closed(now, closed)).await
     }
 
-    /// Replaces the settings by what `edit` makes of the present ones.
+    /// Replaces the settings by the result of `edit`, which gets the present settings.
     ///
     /// # Errors
-    /// The error of `edit`, or what the engine refuses; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// The error of `edit`, or a refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn configure<E: From<Error>>(
         self: &Arc<Self>,
         edit: impl FnOnce(&Config) -> Result<Config, E>,
@@ -122,10 +122,10 @@ impl Handle {
     }
 
     /// Replaces the objects of a source by a list whose keys were read by the settings `config`. `kept` is dropped when the
-    /// command ends, which may be long after its caller has left.
+    /// command ends, which may be long after its caller has disconnected.
     ///
     /// # Errors
-    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way by now; other refusals of the engine;
+    /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn replace(
         self: &Arc<Self>,
@@ -153,16 +153,16 @@ impl Handle {
         .await
     }
 
-    /// Queues every known object again whose key has nothing waiting.
+    /// Queues a `Sync` delta for every known object whose key has no waiting deltas.
     ///
     /// # Errors
-    /// What the engine refuses; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn resync(self: &Arc<Self>, trace: Option<Trace>) -> Result<Produced, Error> {
         let mut cursor = ScanCursor::traced(trace);
         self.long_command(move |queue, now| queue.resync_step(now, &mut cursor, STEP_KEYS)).await
     }
 
-    /// Drops ready and delayed keys, and what waits behind leases.
+    /// Drops ready and delayed keys, and deltas that wait behind leases.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -171,7 +171,7 @@ impl Handle {
         self.long_command(move |queue, now| Ok(queue.purge_step(now, &mut cursor, STEP_KEYS))).await
     }
 
-    /// Makes parked keys ready: `keys`, or all. Returns how many there were.
+    /// Makes parked keys ready: `keys`, or all. Returns the number of keys.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -183,7 +183,7 @@ impl Handle {
         .await
     }
 
-    /// Drops parked keys and what waits for them: `keys`, or all. Returns how many there were.
+    /// Drops parked keys and their deltas: `keys`, or all. Returns the number of keys.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -195,11 +195,11 @@ impl Handle {
         .await
     }
 
-    /// Makes objects known without a delta, read by the settings `config`. Other calls run in between. `kept` is dropped when
-    /// the command ends. Returns the last event.
+    /// Makes objects known without a delta. Their keys were read by the settings `config`. Other calls run in between. `kept` is
+    /// dropped when the command ends. Returns the last event.
     ///
     /// # Errors
-    /// What the engine refuses has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// A refusal of the engine, which has changed nothing; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn seed(
         self: &Arc<Self>,
         config: Arc<Config>,
@@ -248,7 +248,7 @@ impl Handle {
     /// Checks whether the queue could be seeded now.
     ///
     /// # Errors
-    /// What the engine refuses; [`Error::QueueDeleted`] or [`Error::Journal`].
+    /// A refusal of the engine; [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn check_seed(&self) -> Result<(), Error> {
         Ok(self.read(|queue, _| queue.check_seed(&[])).await??)
     }

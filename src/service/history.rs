@@ -17,15 +17,14 @@ const SEARCHED_BYTES: usize = 16 << 20;
 pub struct History {
     /// The events of the key, newest first.
     pub events: Vec<Event>,
-    /// The next page has events before this one; none if nothing older is kept.
+    /// The next page has events before this number; `None` if no older events are kept.
     pub next: Option<Rv>,
-    /// The queue's newest event as the page was read.
+    /// The queue's newest event when the page was read.
     pub resource_version: Rv,
 }
 
 impl Handle {
-    /// Up to `limit` events of `key`, those before `before` only. A service without a journal keeps no
-    /// history.
+    /// Up to `limit` events of `key` before the event `before`. A service without a journal keeps no history.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`Error::PastUnreadable`] if the newest events can't be read.
@@ -50,7 +49,7 @@ impl Handle {
         match found.error {
             Some(error) => {
                 let error = unreadable(&error);
-                // Events newer than the damage are shown all the same.
+                // Events that are newer than the damage are returned.
                 history.next = found.next;
                 if history.events.is_empty() { Err(error) } else { Ok(history) }
             }
@@ -59,19 +58,19 @@ impl Handle {
     }
 }
 
-/// What a search of journal rows has found.
+/// The result of a search in journal rows.
 #[derive(Debug, Default)]
 struct Found {
     /// The events of the key, newest first.
     events: Vec<Event>,
-    /// Where the next page begins, if the search ended before the last row.
+    /// The beginning of the next page, if the search ended before the last row.
     next: Option<Rv>,
-    /// Why the search ended early.
+    /// The reason for which the search ended early.
     error: Option<Unreadable>,
 }
 
-/// Searches rows, newest first, for up to `limit` events of a key before `before`. `seen` is the first event
-/// of the newer row and the event before it.
+/// Searches rows, newest first, for up to `limit` events of a key before `before`. `seen` is the first event of the row behind
+/// `rows`, and the event before that event.
 fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Option<(Rv, Rv)>) -> Found {
     let mut decoder = Decoder::new();
     let mut found = Found::default();
@@ -97,8 +96,8 @@ fn search(rows: &[JournalRow], key: &Key, before: Rv, limit: usize, mut seen: Op
     found
 }
 
-/// The events of a row, or none if they are of other keys. `seen` is the first event of the newer row
-/// and the one before, which must be in this row.
+/// The events of a row; none if they are about other keys. `seen` is the first event of the newer row, and the event before
+/// that event, which must be in this row.
 fn read(
     decoder: &mut Decoder,
     row: &JournalRow,
@@ -115,11 +114,11 @@ fn read(
     Ok(decoder.events(row)?)
 }
 
-/// Why the events of a row can't be shown.
+/// The reason for which the events of a row can't be read.
 #[derive(Debug, thiserror::Error)]
 enum Unreadable {
     #[error(transparent)]
     Row(#[from] record::Error),
-    #[error("the events behind {after} up to {before} are missing")]
+    #[error("the events after {after} up to {before} are missing")]
     Gap { after: Rv, before: Rv },
 }

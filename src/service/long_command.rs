@@ -1,4 +1,4 @@
-//! Commands that touch many keys. They hold the queue's lock for a millisecond at a time, and other calls run in between.
+//! Commands on many keys. They hold the queue's lock for a millisecond at a time, and other calls run in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,27 +6,28 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Error;
-use super::queue::{Handle, drop_elsewhere};
+use super::queue::{Handle, drop_in_background};
 use crate::engine::command::Progress;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
 use crate::engine::{Comparison, Queue};
 use crate::journal::{self, Commit};
 
-/// How long a long command may hold a queue's lock at a time.
+/// The longest time for which a long command holds a queue's lock.
 const SLICE: Duration = Duration::from_millis(1);
-/// How often a command that waits checks by itself whether the queue is lost, which nothing reports while the service
-/// drains, and whether the journal is back.
+/// How often a waiting command checks whether the queue is lost and whether the journal takes events again. No event reports
+/// a lost queue while the service drains.
 const RECHECK: Duration = Duration::from_secs(1);
-/// How many keys a step of a long command takes at most. The clock is read after each step.
+/// Maximum number of keys in a step of a long command. The clock is read after each step.
 pub(super) const STEP_KEYS: usize = 256;
 
-/// How far a long command got in one slice.
+/// The result of one slice of a long command.
 enum StepOutcome<T> {
-    /// To its end, or to a refusal.
+    /// The command ended or was refused.
     Done(Result<T, Refusal>, Commit),
+    /// There is more to do.
     More(Commit),
-    /// To where it needs objects compared, which takes no lock.
+    /// The command needs objects compared, without the lock.
     Compare(Arc<Comparison>, Commit),
     /// Another command must end first.
     Blocked,
@@ -35,11 +36,11 @@ enum StepOutcome<T> {
 impl Handle {
     /// Runs a command step by step. Once begun, it runs to its end even if the caller's future is dropped.
     ///
-    /// A failure of the journal ends the command only if the queue was loaded again, which drops what the queue keeps for
-    /// the command, or if the process is to end. Else the command goes on once the journal is back; the caller gets
-    /// the failure at once.
+    /// A failure of the journal ends the command if the queue was loaded again, because the loaded queue has no job of the
+    /// command, or if the process shuts down. Otherwise the command continues once the journal takes events again. In any case
+    /// the caller gets the failure at once.
     ///
-    /// Only `service` and tests have commands of their own; the other modules use the typed ones.
+    /// Only `service` and tests call this; the other modules use the typed commands.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`], [`Error::Journal`], or what the engine refuses.
@@ -56,7 +57,7 @@ impl Handle {
             }
             Ok(StepOutcome::Done(Err(refusal), commit)) => {
                 // The command may have a long list.
-                drop_elsewhere(step);
+                drop_in_background(step);
                 commit.wait().await?;
                 return Err(refusal.into());
             }
@@ -67,7 +68,7 @@ impl Handle {
             }
             Ok(StepOutcome::Blocked) => Commit::done(),
             Err(error) => {
-                drop_elsewhere(step);
+                drop_in_background(step);
                 return Err(error);
             }
         };
@@ -81,7 +82,7 @@ impl Handle {
         }
     }
 
-    /// All slices but the first. `failed` gets the first failure of the journal.
+    /// Runs all slices but the first. `failed` gets the first failure of the journal.
     async fn remaining_slices<T>(
         self: Arc<Self>,
         generation: u64,
@@ -104,7 +105,7 @@ impl Handle {
                     commit.wait().await?;
                     return Ok(out?);
                 }
-                // The command is one slice ahead of the journal, so no more than two wait to be written.
+                // The command is one slice ahead of the journal, so at most two slices wait to be written.
                 Ok(StepOutcome::More(commit)) => {
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
@@ -115,10 +116,10 @@ impl Handle {
                     continue;
                 }
                 Ok(StepOutcome::Blocked) | Err(Error::Journal(journal::Error::Backlog { .. })) => {}
-                // The queue is whole and will not be loaded again, so it still has what it keeps for the command.
+                // The queue is intact and will not be loaded again, so it still has the job of the command.
                 Err(Error::Journal(error)) if self.open()?.generation == generation => {
                     if self.shutdown().is_draining() {
-                        // Commands that wait for this one end, too.
+                        // This also ends the commands that wait for this command.
                         self.lock().generation += 1;
                         self.long_command_ended.notify_waiters();
                         return Err(error.into());
@@ -138,8 +139,8 @@ impl Handle {
         }
     }
 
-    /// One slice of a long command. The command ends when the queue was loaded again since it began: the loaded state
-    /// knows nothing of the command.
+    /// Runs one slice of a long command. If the queue was loaded again since the command began, the command ends: the loaded
+    /// state has no job of the command.
     fn slice<T>(
         self: &Arc<Self>,
         generation: u64,
@@ -170,7 +171,7 @@ impl Handle {
     }
 }
 
-/// Compares objects on a thread that may block. If that thread fails, the engine compares them itself.
+/// Compares objects on a thread for blocking work. If that thread fails, the engine compares the objects under the lock.
 async fn compare(pairs: Arc<Comparison>) {
     let _failed = tokio::task::spawn_blocking(move || pairs.run()).await;
 }

@@ -1,16 +1,15 @@
-//! Pops: settle on arrival, take keys, wait in line, give undelivered keys back.
+//! Pops: settle on arrival, then lease keys or wait for them.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::Error;
+use super::delivery::{Delivered, Delivery};
 use super::queue::{Handle, State};
-use super::task::Undelivered;
-use super::waiters::{Delivery, Ticket, Waiter};
+use super::waiters::{Ticket, Waiter};
 use crate::engine::command::{Item, Pop, Settle, Settled};
-use crate::engine::id::Token;
 use crate::engine::time::Time;
 use crate::journal::Commit;
 use crate::lifecycle::Shutdown;
@@ -26,76 +25,34 @@ pub struct PopCall {
     pub wait: Duration,
 }
 
-/// The answer to a pop. The settles stand whatever became of the pop.
+/// The answer to a pop. The settles stand, whatever the result of the pop is.
 #[derive(Debug)]
 pub struct PopAnswer {
     /// The outcome of each settle.
     pub settled: Vec<Settled>,
-    /// Keys, none when the wait ended, or the reason why there are none.
+    /// The keys (none if the wait ended), or the reason for which there are none.
     pub items: Result<Delivered, Error>,
 }
 
-/// Keys that were leased to a pop. Unless [`confirm`](Self::confirm)ed, dropping them has the queue take the keys back as if
-/// they had never been leased.
-#[derive(Debug, Default)]
-pub struct Delivered {
-    /// The keys.
-    pub items: Vec<Item>,
-    commit: Commit,
-    undo: Option<Weak<Handle>>,
-}
-
-impl Delivered {
-    /// Keys that this pop has leased, by events of `commit`.
-    pub(super) fn fresh(handle: &Arc<Handle>, items: Vec<Item>, commit: Commit) -> Self {
-        let undo = (!items.is_empty()).then(|| Arc::downgrade(handle));
-        Self { items, commit, undo }
-    }
-
-    /// Keys that an earlier pop has leased. They are not given back.
-    fn repeated(items: Vec<Item>) -> Self {
-        Self { items, commit: Commit::done(), undo: None }
-    }
-
-    /// The keys have reached the caller, as far as the server can tell.
-    pub fn confirm(&mut self) {
-        self.undo = None;
-    }
-}
-
-impl Drop for Delivered {
-    fn drop(&mut self) {
-        if let Some(handle) = self.undo.take().and_then(|handle| handle.upgrade()) {
-            let tokens = self.items.iter().map(|item| item.token).collect();
-            handle.requests.reclaim(Undelivered { tokens, commit: std::mem::take(&mut self.commit) });
-        }
-    }
-}
-
-/// Keys for a waiting pop, or the reason why there are none.
-#[derive(Debug)]
-pub(super) struct Grant {
-    pub(super) reply: oneshot::Sender<Delivery>,
-    pub(super) items: Result<Vec<Item>, Error>,
-}
-
-/// What a pop finds when it arrives.
+/// The state of a pop after its arrival.
 enum Arrival {
-    /// Keys that it has leased; none if it does not wait.
+    /// The pop has leased these keys. Without keys, it does not wait for any.
     Fresh(Vec<Item>),
-    /// Keys that an earlier pop with its id has leased.
+    /// An earlier pop with the same id has leased these keys.
     Repeated(Vec<Item>),
+    /// The pop is refused.
     Failed(Error),
+    /// The pop waits for keys.
     Waits(Ticket, oneshot::Receiver<Delivery>),
 }
 
 impl Handle {
-    /// Settles, then leases keys or waits for them. The settles are decided on arrival and stand whatever becomes of the
-    /// pop.
+    /// Settles, then leases keys or waits for them. The settles are decided on arrival and stand, whatever the
+    /// result of the pop is.
     pub async fn pop(self: &Arc<Self>, call: PopCall) -> PopAnswer {
         let arrived = self.change(|state, now| {
             let settled = state.queue.settle(now, &call.settles);
-            // Pops that wait already come first for what the settles have made ready.
+            // Pops that waited before come first for the keys that the settles made ready.
             self.grant(state, now);
             (settled, self.arrive(state, now, &call))
         });
@@ -105,20 +62,20 @@ impl Handle {
             Err(error) => return PopAnswer { settled: Vec::new(), items: Err(error) },
         };
         let (items, own) = match arrival {
-            Arrival::Fresh(items) => (Ok(Delivered::fresh(self, items, commit.clone())), commit),
+            Arrival::Fresh(items) => (Ok(Delivered::fresh(&self.requests, items, commit.clone())), commit),
             Arrival::Repeated(items) => (Ok(Delivered::repeated(items)), commit),
             Arrival::Failed(error) => (Err(error), commit),
             Arrival::Waits(ticket, answer) => {
                 let waiting = Waiting { handle: self, ticket: Some(ticket), answer };
                 let Delivery { items, commit: cause } = waiting.until(call.wait, self.shutdown()).await;
                 let items = cause.wait().await.map_err(Error::from).and(items);
-                // A pop that has settled nothing and waited has changed nothing that could be lost.
+                // A pop that waited and settled nothing has no events of its own.
                 (items, if call.settles.is_empty() { Commit::done() } else { commit })
             }
         };
         match own.wait().await {
             Ok(()) => PopAnswer { settled, items },
-            // The outcome of the settles is unknown, too.
+            // Then the outcome of the settles is also unknown.
             Err(error) => PopAnswer { settled: Vec::new(), items: Err(error.into()) },
         }
     }
@@ -129,7 +86,7 @@ impl Handle {
         }
         let again = state.queue.repeat_pop(now, &call.pop);
         if !again.is_empty() {
-            state.keep(again.iter().map(|item| item.token));
+            state.note_repeated(again.iter().map(|item| item.token));
             return Arrival::Repeated(again);
         }
         if state.waiters.len() == 0 || state.queue.is_drained() {
@@ -155,32 +112,10 @@ impl Handle {
     }
 }
 
-impl State {
-    /// Leases ready keys to the pops that have waited longest, and ends their wait when the queue is drained.
-    pub(super) fn grant(&mut self, now: Time) {
-        while self.queue.has_ready() || self.queue.is_drained() {
-            let Some(waiter) = self.waiters.next() else { break };
-            if !waiter.reply.is_closed() {
-                let items = self.queue.hand_out(now, &waiter.pop).map_err(Error::from);
-                self.grants.push(Grant { reply: waiter.reply, items });
-            }
-        }
-    }
-
-    /// Notes leases that a repeated pop is answered with.
-    fn keep(&mut self, tokens: impl Iterator<Item = Token>) {
-        let Self { queue, repeated, .. } = self;
-        if repeated.len() > queue.schedule().leased_len() {
-            repeated.retain(|token| queue.schedule().leased_at(*token).is_some());
-        }
-        repeated.extend(tokens);
-    }
-}
-
-/// A pop in line. Dropping it has the queue's task take it off the line.
+/// A waiting pop. Dropping it requests that the queue removes the pop.
 struct Waiting<'h> {
     handle: &'h Handle,
-    /// None once the pop has been answered or has left the line.
+    /// `None` once the pop has been answered or removed.
     ticket: Option<Ticket>,
     answer: oneshot::Receiver<Delivery>,
 }
@@ -191,19 +126,19 @@ impl Waiting<'_> {
             biased;
             answer = &mut self.answer => {
                 self.ticket = None;
-                // A line without an answer ends by a panic only.
+                // The sender is dropped without an answer only after a panic.
                 return answer.unwrap_or_else(|_| Delivery::at_once(Err(Error::Broken)));
             }
             () = tokio::time::sleep(wait) => {}
             () = shutdown.draining().cancelled() => {}
         }
-        // The answer "no keys" depends on the queue's existence, which has a commit, too.
+        // The answer "no keys" depends on the queue's creation, which has a commit.
         let commit = {
             let mut state = self.handle.lock();
             self.ticket.take().into_iter().for_each(|ticket| state.waiters.leave(ticket));
             state.commits.newest.clone()
         };
-        // An answer may have come between the end of the wait and leaving the line.
+        // An answer may have come between the end of the wait and the removal.
         self.answer.try_recv().unwrap_or_else(|_| Delivery { items: Ok(Delivered::default()), commit })
     }
 }

@@ -1,4 +1,4 @@
-//! One queue that runs: its settings, its time, its state behind a lock, and what callers can read of it.
+//! A running queue: its settings, its time, its state behind a lock, and the reads on it.
 
 mod change;
 mod commits;
@@ -13,10 +13,11 @@ use tokio::sync::{Notify, watch};
 pub(super) use self::change::{Loss, State};
 use self::commits::Commits;
 use super::admission_permits::{AdmissionPermits, PermitsByRules};
+use super::delivery::Delivery;
 use super::metrics::{QueueMetrics, Sample};
-use super::task::Requests;
+use super::requests::Requests;
 use super::time::{Moment, QueueClock};
-use super::waiters::Delivery;
+use super::unused::UnusedQueue;
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
 use crate::engine::Queue;
@@ -28,17 +29,17 @@ use crate::journal::store::{Epoch, QueueId};
 use crate::journal::{Commit, Journal, QueueMeta};
 use crate::lifecycle::Shutdown;
 
-/// A queue that runs, shared through its `Arc`.
+/// A running queue, shared through its `Arc`.
 #[derive(Debug)]
 pub struct Handle {
     meta: QueueMeta,
     pub(super) context: Context,
     time: QueueClock,
     state: Mutex<State>,
-    /// The engine's settings as of the last change, to be read without the lock.
+    /// The engine's settings as of the last change. Readers need no lock.
     config: ArcSwap<Config>,
-    /// What destructors have asked the queue's task to do, and what wakes the task.
-    pub(super) requests: Requests,
+    /// The requests of destructors, and what wakes the queue's task.
+    pub(super) requests: Arc<Requests>,
     /// Changes when the queue becomes synced or drained, and when it ends.
     milestones: watch::Sender<Milestones>,
     /// Wakes long commands that wait for another one to end.
@@ -55,11 +56,11 @@ struct Milestones {
     ended: bool,
 }
 
-/// What a queue needs from the service.
+/// The parts of the service that a queue uses.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) clock: Clock,
-    /// Where events go, and the queue's id there; none in a service without a journal.
+    /// The journal, and the queue's id in the journal; `None` in a service without a journal.
     pub(super) journal: Option<(Journal, QueueId)>,
     pub(super) shutdown: Shutdown,
     pub(super) max_waiters: usize,
@@ -73,7 +74,7 @@ pub(super) struct Context {
 pub struct Document {
     /// The queue's name.
     pub name: Name,
-    /// Tells this queue from earlier and later ones of the same name.
+    /// Distinguishes this queue from earlier and later queues of the same name.
     pub incarnation: Incarnation,
     /// Whether a produce or pop created the queue and nobody has configured it since.
     pub auto_created: bool,
@@ -81,7 +82,7 @@ pub struct Document {
     pub created_at: Time,
     /// The settings.
     pub config: Arc<Config>,
-    /// The state in numbers.
+    /// A summary of the state.
     pub status: crate::engine::Status,
     /// When the state was read.
     pub moment: Moment,
@@ -90,7 +91,7 @@ pub struct Document {
 }
 
 impl Handle {
-    /// A queue that was created or loaded; it is durable once `commit` has come.
+    /// A created or loaded queue. It is durable once `commit` is done.
     pub(super) fn new(meta: QueueMeta, mut queue: Queue, commit: Commit, context: Context) -> Self {
         let mut commits = Commits::new(queue.resource_version());
         if context.journal.is_some() {
@@ -105,15 +106,15 @@ impl Handle {
             context,
             config: ArcSwap::new(queue.config().clone()),
             state: Mutex::new(State::new(queue, commits)),
-            requests: Requests::default(),
+            requests: Arc::default(),
             milestones: watch::Sender::default(),
             long_command_ended: Notify::new(),
             admission: PermitsByRules::default(),
         }
     }
 
-    /// A queue that was loaded from the journal. Live leases get their full length again, a Replace that was cut off is
-    /// noted, and after an unclean end the numbers skip ahead.
+    /// A queue that was loaded from the journal. Live leases get their full length again, an unfinished Replace is recorded as
+    /// aborted, and after an unclean end the event numbers skip ahead.
     pub(super) fn loaded(
         meta: QueueMeta,
         loaded: Loaded,
@@ -134,7 +135,12 @@ impl Handle {
         handle
     }
 
-    /// The journal, and the queue's id there.
+    /// Counts the queue as unused, until a change uses it.
+    pub(super) fn set_unused(&self, unused: UnusedQueue) {
+        self.lock().unused = Some(unused);
+    }
+
+    /// The journal, and the queue's id in the journal.
     pub(super) fn journal(&self) -> Option<&(Journal, QueueId)> {
         self.context.journal.as_ref()
     }
@@ -151,14 +157,14 @@ impl Handle {
         LeaseId { incarnation: self.meta.incarnation, token }
     }
 
-    /// The token of a lease's id; 0, which no lease has, for an id that is not of this queue.
+    /// The token in a lease's id; 0, which no lease has, for an id of another queue.
     #[must_use]
     pub fn token(&self, id: &str) -> Token {
         let own = LeaseId::parse(id).filter(|id| id.incarnation == self.meta.incarnation);
         own.map_or_else(Token::default, |id| id.token)
     }
 
-    /// Tells this queue from earlier and later ones of the same name.
+    /// Distinguishes this queue from earlier and later queues of the same name.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.meta.incarnation
@@ -170,13 +176,13 @@ impl Handle {
         self.time.now()
     }
 
-    /// The present time of the queue, with what replies need to show its instants as wall times.
+    /// The present time of the queue, and the difference by which replies turn the queue's instants into wall times.
     #[must_use]
     pub fn moment(&self) -> Moment {
         self.time.moment()
     }
 
-    /// How long it is until an instant of the queue.
+    /// The time until an instant of the queue.
     pub(super) fn until(&self, at: Time) -> Duration {
         self.time.until(at)
     }
@@ -186,7 +192,7 @@ impl Handle {
         self.time.lead()
     }
 
-    /// The queue's settings as of now, without waiting for a commit.
+    /// The queue's present settings, without waiting for a commit.
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
@@ -198,7 +204,9 @@ impl Handle {
         self.admission.permits(config.admission.as_ref())
     }
 
-    /// Reads the queue. The answer depends on durable events only: it waits for the commit of all that it has seen.
+    /// Reads the queue. The result depends on durable events only: the read waits for the commit of all events that it saw.
+    ///
+    /// Only `service` and tests call this; the other modules use the typed reads.
     ///
     /// # Errors
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
@@ -233,8 +241,8 @@ impl Handle {
         self.read_state(document).await
     }
 
-    /// Waits until the queue has synced, at most `wait`. Returns whether it has, and how many keys of the initial list
-    /// remain.
+    /// Waits until the queue has synced, at most `wait`. Returns whether the queue has synced, and the number of keys of the
+    /// initial list that are not acknowledged.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -243,7 +251,7 @@ impl Handle {
         self.read(|queue, _| (queue.has_synced(), queue.initial_remaining())).await
     }
 
-    /// Waits until the queue is closed and drained, at most `wait`. Returns whether it is.
+    /// Waits until the queue is closed and drained, at most `wait`. Returns whether it is drained.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -279,9 +287,10 @@ impl Handle {
         Ok((last_rv, commit))
     }
 
-    /// Fails all waiting pops with `error` after `commit`, and drops the content.
+    /// Fails all waiting pops with `error` after `commit`, and drops the state.
     fn end(&self, mut state: MutexGuard<'_, State>, error: &Error, commit: &Commit) {
         state.deleted = true;
+        state.unused = None;
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
         self.context.metrics.absorb(&mut state.counters);
@@ -295,7 +304,7 @@ impl Handle {
         self.milestones.send_replace(Milestones { ended: true, ..Milestones::default() });
         self.requests.wake();
         self.long_command_ended.notify_waiters();
-        drop_elsewhere(content);
+        drop_in_background(content);
     }
 
     /// Ends a queue whose creation was not durable.
@@ -303,7 +312,7 @@ impl Handle {
         self.end(self.lock(), error, &Commit::done());
     }
 
-    /// Number of leased keys, after everything that is due has happened.
+    /// The number of leased keys, after everything that is due has happened.
     pub(super) fn leased(self: &Arc<Self>) -> usize {
         let leased = self.change(|state, now| {
             state.queue.advance(now);
@@ -312,7 +321,7 @@ impl Handle {
         leased.map_or(0, |(leased, _)| leased)
     }
 
-    /// The series of the queue on `/metrics`; none of a deleted queue.
+    /// The metrics of the queue at this instant; `None` for a deleted queue.
     pub(super) fn sample(&self) -> Option<Sample> {
         let mut state = self.lock();
         if state.deleted {
@@ -323,7 +332,7 @@ impl Handle {
         Some(self.context.metrics.sample(&state.queue, waiters, now, self.lead()))
     }
 
-    /// What is measured of the queue.
+    /// The metrics of the queue.
     pub(super) fn metrics(&self) -> &QueueMetrics {
         &self.context.metrics
     }
@@ -337,7 +346,7 @@ impl Handle {
     }
 }
 
-/// Drops a value on a thread for blocking work: a million objects take a while.
-pub(super) fn drop_elsewhere<T: Send + 'static>(content: T) {
+/// Drops a large value on a thread for blocking work.
+pub(super) fn drop_in_background<T: Send + 'static>(content: T) {
     drop(tokio::task::spawn_blocking(move || drop(content)));
 }

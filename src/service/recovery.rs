@@ -1,7 +1,8 @@
 //! Loading queues from the journal: at the start, after a failed commit, and after a panic.
 //!
-//! A queue whose commit failed holds events that are not durable. It fails all calls until the journal is back and the queue
-//! was loaded again; waiting pops keep their place. A queue whose change panicked is loaded again once the writer has let go of it.
+//! A queue whose commit failed contains events that are not durable. It fails all calls until the journal takes events again
+//! and the queue was loaded; waiting pops keep their positions. A queue whose change panicked is loaded again once the journal
+//! has written its events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Error;
-use super::queue::{Handle, Loss, drop_elsewhere};
+use super::queue::{Handle, Loss, drop_in_background};
 use super::registry::Registry;
 use crate::causes::with_causes;
 use crate::engine::Queue;
@@ -17,7 +18,7 @@ use crate::journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
 use crate::journal::store::{Epoch, QueueId, QueueRow};
 use crate::journal::{self, Journal, Live};
 
-/// How long to wait before what could not be loaded is tried again: this, then twice as long each time.
+/// The wait before a failed load is repeated. Each further wait is twice as long.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// The longest of these waits.
 const RETRY_MAX: Duration = Duration::from_mins(1);
@@ -55,12 +56,12 @@ impl Handle {
         !state.deleted && state.lost == Some(Loss::Panic)
     }
 
-    /// Goes on with the queue as it was loaded, if it is still lost. Waiting pops get keys of the loaded state.
+    /// Continues with the loaded queue, if this queue is still lost. Waiting pops get keys of the loaded state.
     fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, epoch: Epoch, unclean: bool) {
         let unlocked = {
             let mut state = self.lock();
             if state.deleted || state.lost.is_none() {
-                // Another recovery was faster: what was loaded here is older than the queue.
+                // Another recovery was faster, so this loaded state is older than the queue.
                 return;
             }
             let commit = journal.resume(&loaded, epoch);
@@ -77,7 +78,7 @@ impl Handle {
             state.commits.resume(last_rv, epoch, commit);
             state.repeated.retain(|token| token.rv() <= last_rv);
             state.queue.recover(now, unclean);
-            drop_elsewhere(before);
+            drop_in_background(before);
             self.finish(&mut state, now)
         };
         self.dispatch(unlocked);
@@ -90,7 +91,7 @@ impl Registry {
     /// Loads all queues of the store. `unclean` if the store was not closed cleanly.
     ///
     /// # Errors
-    /// What is wrong with the store.
+    /// The defect of the store.
     pub async fn recover(self: &Arc<Self>, contents: Contents, unclean: bool) -> Result<(), recovery::Error> {
         let Some(journal) = self.journal() else { return Ok(()) };
         let progress = self.progress();
@@ -149,7 +150,7 @@ impl Registry {
         }
     }
 
-    /// Whenever the journal is back after a failure, loads the queues again that have lost events by it.
+    /// Loads the queues again that have lost events, whenever the journal takes events again after a failure.
     async fn recover_failures(self: &Arc<Self>, journal: &Journal) {
         let mut health = journal.health();
         let (mut reported, mut wait) = (Vec::new(), RETRY_MIN);
@@ -175,7 +176,7 @@ impl Registry {
                 }
                 (reported, wait) = (problems, RETRY_MIN);
             }
-            // Another failure may lose more queues in the meantime.
+            // Another failure may lose more queues meanwhile.
             let anew = health.wait_for(|health| health.epoch > epoch && health.down.is_none());
             let _ = tokio::time::timeout(wait, anew).await;
             wait = (wait * 2).min(RETRY_MAX);
@@ -204,10 +205,10 @@ impl Registry {
                     Err(error) => problems.push(problem(&row, &error)),
                 },
                 Some(_) => {}
-                // The commit that created it has failed.
+                // The commit that created the queue has failed.
                 None => self.discard(&handle),
             }
-            // Its task has waited for the journal.
+            // The task of the queue waits for this.
             handle.requests.wake();
         }
         // The commits that deleted these queues have failed.
@@ -221,7 +222,7 @@ impl Registry {
         Ok(problems)
     }
 
-    /// Whenever a change of a queue has panicked, loads the queue again.
+    /// Loads a queue again whenever one of its changes has panicked.
     async fn recover_panics(self: &Arc<Self>, journal: &Journal) {
         loop {
             self.panicked().notified().await;
@@ -246,7 +247,7 @@ impl Registry {
     /// Loads a queue again whose change has panicked.
     ///
     /// # Errors
-    /// Why it can't be loaded.
+    /// The reason for which the queue can't be loaded.
     async fn reload_panicked(
         self: &Arc<Self>,
         journal: &Journal,
@@ -254,7 +255,7 @@ impl Registry {
     ) -> Result<(), String> {
         let Some((_, id)) = handle.journal() else { return Ok(()) };
         let epoch = journal.check().map_err(|error| error.to_string())?;
-        // All events that the queue has pushed are durable then, and the checkpoint writes no more of its keys.
+        // After this commit all events of the queue are durable, and the checkpoint writes no more of its keys.
         journal.release(*id, epoch).wait().await.map_err(|error| error.to_string())?;
         let reader = journal.reader().as_ref();
         let row = row_of(reader.queues().await.map_err(|error| with_causes(&error))?, *id);

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::commands::DryRun;
 use super::metrics::Metrics;
 use super::queue::{Context, Handle};
+use super::unused::UnusedQueues;
 use super::{Error, Incarnation, Name, task};
 use crate::clock::Clock;
 use crate::engine::command::{Call, Replace};
@@ -24,15 +25,36 @@ use crate::journal::store::{Epoch, QueueId};
 use crate::journal::{self, Commit, Journal, Live, QueueMeta};
 use crate::lifecycle::Shutdown;
 
-/// Bounds on queues.
+/// The limits on queues.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Whether the first produce or pop creates a queue.
     pub auto_create: bool,
-    /// Largest number of queues.
+    /// Maximum number of queues.
     pub max_queues: usize,
-    /// Largest number of pops that wait at one queue.
+    /// Maximum number of unused queues that pops have created, in percent of `max_queues`, rounded up. 0 means that a pop
+    /// creates no queue.
+    pub created_by_pop_percent: usize,
+    /// Maximum number of waiting pops of a queue.
     pub max_waiters: usize,
+}
+
+impl Limits {
+    /// Maximum number of unused queues that pops have created.
+    fn max_unused(&self) -> usize {
+        self.max_queues.saturating_mul(self.created_by_pop_percent).div_ceil(100)
+    }
+}
+
+/// The caller that creates a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creator {
+    /// A caller that configures the queue.
+    Operator,
+    /// A producer.
+    Producer,
+    /// A pop.
+    Pop,
 }
 
 /// The command that creates a queue, unless the queue exists.
@@ -69,6 +91,8 @@ pub struct Registry {
     shutdown: Shutdown,
     metrics: Metrics,
     queues: RwLock<Queues>,
+    /// The queues that pops have created and to which nothing was ever produced.
+    unused: UnusedQueues,
     /// Wakes the recovery when a panic has lost the state of a queue.
     panicked: Arc<Notify>,
     has_tasks: bool,
@@ -110,12 +134,13 @@ impl Registry {
             shutdown,
             metrics,
             queues: RwLock::new(Queues { floor, ..Queues::default() }),
+            unused: UnusedQueues::default(),
             panicked: Arc::default(),
             has_tasks: true,
         }
     }
 
-    /// The same, but nothing happens in its queues by itself.
+    /// The same registry, but its queues have no tasks: nothing happens in them by itself.
     #[must_use]
     pub fn without_tasks(self) -> Self {
         Self { has_tasks: false, ..self }
@@ -127,7 +152,7 @@ impl Registry {
         &self.defaults
     }
 
-    /// The bounds on queues.
+    /// The limits on queues.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -157,20 +182,21 @@ impl Registry {
     /// refuse creates no queue.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`] if commands create no queues, [`Error::TooManyQueues`], or what the engine refuses.
+    /// [`Error::QueueNotFound`] if commands create no queues, or a refusal of the engine; others as [`create`](Self::create).
     pub fn get_or_create(&self, name: &Name, first: FirstCommand<'_>) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.find(name) {
             return Ok(handle);
         }
         let queue = self.empty_queue()?;
+        let mut creator = Creator::Producer;
         match first {
-            FirstCommand::Pop => {}
+            FirstCommand::Pop => creator = Creator::Pop,
             FirstCommand::Produce(calls) => queue.check_calls(calls)?,
             FirstCommand::Replace(replace) => queue.check_replace(replace)?,
             FirstCommand::Resync => queue.check_resync()?,
             FirstCommand::Seed(seeds) => queue.check_seed(seeds)?,
         }
-        self.create(name, self.defaults.clone(), true).map(|(handle, _)| handle)
+        self.create(name, self.defaults.clone(), creator).map(|(handle, _)| handle)
     }
 
     /// A dry run of a Replace that would create its queue.
@@ -183,7 +209,7 @@ impl Registry {
         Ok(DryRun { queue, replace })
     }
 
-    /// What a new queue would be, if commands create queues.
+    /// An empty queue with the default settings, if commands create queues.
     fn empty_queue(&self) -> Result<Queue, Error> {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
@@ -192,15 +218,16 @@ impl Registry {
         Ok(Queue::new(self.defaults.clone(), floor, Time::from_micros(self.clock.wall_us())))
     }
 
-    /// The queue of this name, created with `config` if it is not there; and whether it was created.
+    /// The queue of this name, which is created with `config` if it does not exist, and whether this call created it.
     ///
     /// # Errors
-    /// [`Error::TooManyQueues`], [`Error::Draining`].
+    /// [`Error::TooManyQueues`] and [`Error::Draining`]; for a pop also [`Error::PopsCreateNothing`] and
+    /// [`Error::TooManyUnusedQueues`].
     pub fn create(
         &self,
         name: &Name,
         config: Arc<Config>,
-        auto_created: bool,
+        creator: Creator,
     ) -> Result<(Arc<Handle>, bool), Error> {
         let mut queues = self.queues.write();
         if let Some(handle) = queues.live.get(name) {
@@ -212,10 +239,13 @@ impl Registry {
         if queues.live.len() >= self.limits.max_queues {
             return Err(Error::TooManyQueues { limit: self.limits.max_queues });
         }
+        if creator == Creator::Pop {
+            self.check_unused()?;
+        }
         let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
         let mut queue = Queue::new(config, queues.floor, created_at);
-        if auto_created {
+        if creator != Creator::Operator {
             queue = queue.auto_created();
         }
         let meta = QueueMeta { name: name.clone(), incarnation: Incarnation(fastrand::u32(..)), created_at };
@@ -227,14 +257,29 @@ impl Registry {
             None => (None, Commit::done()),
         };
         let handle = Arc::new(Handle::new(meta, queue, commit, self.context(name, journal)));
+        if creator == Creator::Pop {
+            handle.set_unused(self.unused.add());
+        }
         self.start(&mut queues, &handle);
         Ok((handle, true))
     }
 
-    /// Deletes the queue and its content; waiting pops fail. The deletion is durable once the commit has come.
+    /// Checks that a pop may create a queue.
+    fn check_unused(&self) -> Result<(), Error> {
+        let limit = self.limits.max_unused();
+        if limit == 0 {
+            return Err(Error::PopsCreateNothing);
+        }
+        if self.unused.count() >= limit {
+            return Err(Error::TooManyUnusedQueues { limit });
+        }
+        Ok(())
+    }
+
+    /// Deletes the queue and its state; waiting pops fail. The deletion is durable once the commit is done.
     ///
     /// # Errors
-    /// [`Error::QueueNotFound`], or [`Error::Journal`] while the journal takes nothing.
+    /// [`Error::QueueNotFound`], or [`Error::Journal`] while the journal takes no events.
     pub fn delete(&self, name: &Name) -> Result<Commit, Error> {
         let mut queues = self.queues.write();
         let handle = queues.live.get(name).ok_or(Error::QueueNotFound)?;
@@ -247,12 +292,16 @@ impl Registry {
         Ok(commit)
     }
 
-    /// Adds a queue that was loaded, and starts it.
+    /// Adds a loaded queue and starts its task.
     pub(super) fn adopt(&self, journal: &Journal, loaded: Loaded, epoch: Epoch) {
         let Identity { id, name, incarnation, created_at, .. } = loaded.identity.clone();
         let context = self.context(&name, Some((journal.clone(), id)));
         let meta = QueueMeta { name, incarnation, created_at };
+        let is_unused = loaded.queue.is_unused();
         let handle = Arc::new(Handle::loaded(meta, loaded, epoch, self.is_unclean(), context));
+        if is_unused {
+            handle.set_unused(self.unused.add());
+        }
         self.start(&mut self.queues.write(), &handle);
     }
 
@@ -348,11 +397,11 @@ impl Registry {
         self.handles().iter().map(super::queue::Handle::leased).sum()
     }
 
-    /// Ends the journal once all callers are gone: keys that did not reach theirs are given back, and the journal writes what
-    /// it has. The store is closed cleanly if every queue is whole.
+    /// Closes the journal. All callers must have ended before. Undelivered keys return to their queues, and the journal writes
+    /// all events that it has. The store is closed cleanly if every queue is intact.
     pub fn close(&self) {
         for handle in self.handles() {
-            // A queue that is lost has nothing to give back: its last events are those of the journal.
+            // A lost queue has nothing to return: its last events are those in the journal.
             let _lost = handle.change(|_, _| ());
         }
         if let Some(journal) = &self.journal {
@@ -400,8 +449,8 @@ impl Registry {
         self.reloaded.store(epoch.0, Ordering::Release);
     }
 
-    /// Whether the store was not closed cleanly, so that queues skip event numbers when they are loaded. They do so at later
-    /// loads, too, because the first skip may have been what failed.
+    /// Whether the store was not closed cleanly. Then queues skip event numbers when they are loaded, also at later loads,
+    /// because the commit of the first skip may have failed.
     pub(super) fn is_unclean(&self) -> bool {
         self.unclean.load(Ordering::Acquire)
     }
@@ -422,7 +471,7 @@ impl Registry {
         &self.shutdown
     }
 
-    /// All metrics in Prometheus' text format, the gauges as of now.
+    /// All metrics in Prometheus' text format.
     #[must_use]
     pub fn render_metrics(&self) -> String {
         let samples: Vec<_> = self.handles().iter().filter_map(|handle| handle.sample()).collect();

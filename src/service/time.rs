@@ -1,7 +1,7 @@
 //! The time of a queue: a hybrid of the wall clock and the monotonic clock.
 //!
 //! When a queue is created or loaded, its time is the later of the wall clock and the time of its last event. From then on
-//! it advances with the monotonic clock. So it never goes back and never stands still: after a restart with a wall clock
+//! it advances with the monotonic clock. So it never goes back and never stops: after a restart with a wall clock
 //! that is days behind, leases, delays and backoffs still end on time, and the queue's time is days ahead of the calendar.
 //!
 //! Replies show wall times. [`Moment::wall`] takes the difference between the two clocks off an instant of the queue.
@@ -47,7 +47,7 @@ impl QueueClock {
         Time::from_micros(self.origin_us.saturating_add(self.clock.monotonic_us()))
     }
 
-    /// How long it is until `at`; zero if that has come already.
+    /// The time until `at`; zero if that is in the past.
     pub(super) fn until(&self, at: Time) -> Duration {
         at.since(self.now())
     }

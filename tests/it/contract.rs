@@ -42,7 +42,7 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn new() -> Self {
-        Self::with(Limits { auto_create: true, max_queues: 3, max_waiters: 0 })
+        Self::with(Limits { auto_create: true, max_queues: 3, created_by_pop_percent: 100, max_waiters: 0 })
     }
 
     fn with(limits: Limits) -> Self {
@@ -52,7 +52,7 @@ impl Talk {
 
     /// An API that takes bodies as large as it does by default.
     pub(crate) fn large() -> Self {
-        let limits = Limits { auto_create: true, max_queues: 3, max_waiters: 0 };
+        let limits = Limits { auto_create: true, max_queues: 3, created_by_pop_percent: 100, max_waiters: 0 };
         Self::within(limits, HttpLimits::of(&Settings::default()))
     }
 
@@ -495,7 +495,8 @@ async fn operating() {
     talk.say("POST", "/v1/queues/q/pop", &[("content-type", "application/x-ndjson")], "{}").await;
     talk.say("POST", "/v1/queues/q/add", &[("content-length", "2001")], &format!("{:2001}", "{}")).await;
     talk.note("without auto_create");
-    let mut strict = Talk::with(Limits { auto_create: false, max_queues: 3, max_waiters: 0 });
+    let mut strict =
+        Talk::with(Limits { auto_create: false, max_queues: 3, created_by_pop_percent: 100, max_waiters: 0 });
     strict.post("q/add", json!({ "key": "a" })).await;
     strict.post("q/pop", Value::Null).await;
     strict.post("q/replace", json!([])).await;

@@ -47,7 +47,7 @@ static LIVEZ: Operation =
 /// A server in which two requests of each class are answered at a time, each for this long.
 fn guarded(request_timeout: Duration, operations: &'static [Operation]) -> Router {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
-    let limits = Limits { auto_create: true, max_queues: 1, max_waiters: 1 };
+    let limits = Limits { auto_create: true, max_queues: 1, created_by_pop_percent: 100, max_waiters: 1 };
     let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let bounds = config::Server {

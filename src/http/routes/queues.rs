@@ -27,7 +27,7 @@ use crate::http::state::AppState;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{self, config};
 use crate::service;
-use crate::service::{Handle, Incarnation, Name};
+use crate::service::{Creator, Handle, Incarnation, Name};
 
 /// Turns of those who compile a schema, which may take a second.
 static COMPILING: Semaphore = Semaphore::const_new(2);
@@ -57,7 +57,7 @@ pub(in crate::http) async fn put(
         (handle, false)
     } else {
         let fresh = config::patched(&defaults, &defaults, &patch)?;
-        state.registry.create(&name, Arc::new(fresh), false)?
+        state.registry.create(&name, Arc::new(fresh), Creator::Operator)?
     };
     if !created {
         handle.configure(|current| config::patched(current, &defaults, &patch)).await?;

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use super::commits::Commits;
-use super::{Error, Handle, Milestones, drop_elsewhere};
+use super::{Error, Handle, Milestones, drop_in_background};
 use crate::engine::id::Token;
 use crate::engine::time::Time;
 use crate::engine::{Counters, Effects, Queue};
 use crate::journal::store::QueueId;
 use crate::journal::{self, Commit, Journal};
-use crate::service::pop::{Delivered, Grant};
-use crate::service::waiters::{Delivery, Waiters};
+use crate::service::delivery::{Delivered, Delivery, Grant, Reply};
+use crate::service::requests::{OpenRequests, Undelivered};
+use crate::service::unused::UnusedQueue;
+use crate::service::waiters::Waiters;
 
 /// Up to this many keys, debug builds check every invariant of a queue after every change.
 const CHECKED_KEYS_MAX: usize = 64;
@@ -26,17 +28,17 @@ const CHECKED_KEYS_MAX: usize = 64;
 #[derive(Debug)]
 pub(in crate::service) struct State {
     pub(in crate::service) queue: Queue,
-    pub(in crate::service) waiters: Waiters,
-    /// Waiting pops that this change has given keys, to be answered when the lock is free.
+    pub(in crate::service) waiters: Waiters<Reply>,
+    /// Waiting pops that this change has granted keys. They are answered when the lock is released.
     pub(in crate::service) grants: Vec<Grant>,
-    /// Leases that a repeated pop was answered with, so the first answer must not give them back. Some are settled
-    /// already.
+    /// Leases that a repeated pop was answered with, so dropping the first answer must not return them. Some of these leases
+    /// have ended.
     pub(in crate::service) repeated: HashSet<Token>,
-    /// How often the queue was loaded from the journal again.
+    /// Grows each time the queue is loaded from the journal again.
     pub(in crate::service) generation: u64,
     pub(in crate::service) deleted: bool,
     pub(in crate::service) commits: Commits,
-    /// Why the state can't be used any more.
+    /// The reason for which the state can't be used any more.
     pub(in crate::service) lost: Option<Loss>,
     /// The deadline that the queue's task sleeps until.
     pub(in crate::service) armed: Option<Time>,
@@ -44,16 +46,18 @@ pub(in crate::service) struct State {
     pub(in crate::service) resync_due: bool,
     /// What changes have counted since `/metrics` was last read.
     pub(in crate::service) counters: Counters,
+    /// Set while nothing was ever produced to a queue that a pop created.
+    pub(in crate::service) unused: Option<UnusedQueue>,
     /// The milestones that were reported last.
     milestones: Milestones,
 }
 
-/// Why a queue holds what is not durable, or not consistent.
+/// The reason for which the state of a queue is not durable or not consistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::service) enum Loss {
     /// A commit failed.
     Commit(journal::Error),
-    /// A change panicked. All that was pushed before is consistent.
+    /// A change panicked. The events that the journal got before are consistent.
     Panic,
 }
 
@@ -66,12 +70,12 @@ pub(in crate::service) struct Unlocked {
 }
 
 impl Handle {
-    /// The lock, in whatever state the queue is.
+    /// The lock, whatever the condition of the queue is.
     pub(in crate::service) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// The lock of a queue that is there and whole.
+    /// The lock of a queue that is neither deleted nor lost.
     pub(in crate::service) fn open(&self) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.lock();
         self.check(&mut state)?;
@@ -81,8 +85,8 @@ impl Handle {
     /// As [`open`](Self::open), if the journal takes events.
     fn open_to_change(&self) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.lock();
-        // The journal is asked before the queue looks for failed commits, and under the lock, so that a recovery comes
-        // after this change and finds what it lost.
+        // The queue asks the journal before it looks for failed commits, and under the lock. So a recovery comes after this
+        // change and finds its lost events.
         let epoch = self.journal().map(|(journal, _)| journal.admit());
         self.check(&mut state)?;
         state.commits.epoch = epoch.transpose()?.unwrap_or_default();
@@ -108,7 +112,7 @@ impl Handle {
         }
     }
 
-    /// Changes the queue in one critical section. Destructors' requests are carried out first.
+    /// Changes the queue in one critical section, which first carries out the requests of destructors.
     pub(in crate::service) fn change<T>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut State, Time) -> T,
@@ -160,6 +164,9 @@ impl Handle {
             state.armed = next;
             self.requests.wake();
         }
+        if state.unused.is_some() && !state.queue.is_unused() {
+            state.unused = None;
+        }
         let milestones = Milestones { synced: effects.has_synced, drained: effects.is_drained, ended: false };
         if std::mem::replace(&mut state.milestones, milestones) != milestones {
             self.milestones.send_replace(milestones);
@@ -173,7 +180,7 @@ impl Handle {
     /// Gives ready keys to waiting pops, unless the service drains.
     pub(in crate::service) fn grant(&self, state: &mut State, now: Time) {
         if !self.shutdown().is_draining() {
-            state.grant(now);
+            state.grant_ready(now);
         }
         debug_assert!(state.queue.table().len() > CHECKED_KEYS_MAX || state.queue.check() == Ok(()));
     }
@@ -182,17 +189,17 @@ impl Handle {
     pub(in crate::service) fn dispatch(self: &Arc<Self>, unlocked: Unlocked) {
         let Unlocked { grants, commit, effects } = unlocked;
         for Grant { reply, items } in grants {
-            let items = items.map(|items| Delivered::fresh(self, items, commit.clone()));
-            // A caller that has disconnected drops the delivery, which gives its keys back.
+            let items = items.map(|items| Delivered::fresh(&self.requests, items, commit.clone()));
+            // If the caller has disconnected, this drops the delivery, and its keys return to the queue.
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
         self.metrics().record(&effects.waits, &effects.works);
         if !effects.garbage.is_empty() {
-            drop_elsewhere(effects.garbage);
+            drop_in_background(effects.garbage);
         }
     }
 
-    /// A change has panicked, so the state may be inconsistent.
+    /// Gives up the state, which may be inconsistent because a change has panicked.
     fn lose_by_panic(&self, mut state: MutexGuard<'_, State>) {
         state.lost = Some(Loss::Panic);
         let error = self.error_of(Loss::Panic);
@@ -226,6 +233,7 @@ impl State {
             armed: None,
             resync_due: false,
             counters: Counters::default(),
+            unused: None,
             milestones: Milestones::default(),
         }
     }
@@ -240,5 +248,40 @@ impl State {
         self.counters.add(&effects.counters);
         self.resync_due |= effects.resync_due;
         effects
+    }
+
+    /// Carries out the requests of destructors. The keys of undelivered leases return to their former positions, unless a
+    /// repeated pop was answered with them.
+    fn carry_out(&mut self, requests: OpenRequests, now: Time) {
+        for ticket in requests.disconnected {
+            self.waiters.leave(ticket);
+        }
+        for Undelivered { mut tokens, commit } in requests.undelivered {
+            // Leases of a failed commit do not exist: the queue was loaded again since, and their numbers may be reused.
+            if commit.outcome().is_none_or(|outcome| outcome.is_ok()) {
+                tokens.retain(|token| !self.repeated.contains(token));
+                self.queue.return_undelivered(now, &tokens);
+            }
+        }
+    }
+
+    /// Leases ready keys to the pops that have waited longest, and ends their wait when the queue is drained.
+    pub(in crate::service) fn grant_ready(&mut self, now: Time) {
+        while self.queue.has_ready() || self.queue.is_drained() {
+            let Some(waiter) = self.waiters.next() else { break };
+            if !waiter.reply.is_closed() {
+                let items = self.queue.hand_out(now, &waiter.pop).map_err(Error::from);
+                self.grants.push(Grant { reply: waiter.reply, items });
+            }
+        }
+    }
+
+    /// Records leases that a repeated pop is answered with.
+    pub(in crate::service) fn note_repeated(&mut self, tokens: impl Iterator<Item = Token>) {
+        let Self { queue, repeated, .. } = self;
+        if repeated.len() > queue.schedule().leased_len() {
+            repeated.retain(|token| queue.schedule().leased_at(*token).is_some());
+        }
+        repeated.extend(tokens);
     }
 }

@@ -1,4 +1,4 @@
-//! What a queue has given to the journal, and what of it is durable.
+//! The commits of a queue: which events the journal has, and which of them are durable.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ pub(in crate::service) struct Commits {
     pending: VecDeque<(Rv, Commit)>,
     /// The epoch of the journal when it last accepted a change.
     pub(super) epoch: Epoch,
-    /// The newest event that the journal was given.
+    /// The newest event that the journal has.
     pushed: Rv,
     /// The commit of the newest events. Reads wait for it.
     pub(in crate::service) newest: Commit,
@@ -27,7 +27,7 @@ impl Commits {
         Self { pending: VecDeque::new(), epoch: Epoch::default(), pushed: rv, newest: Commit::done() }
     }
 
-    /// The queue was created or loaded as of event `rv`, in `epoch`. The journal learns of that with `commit`.
+    /// Begins anew for a queue that was created or loaded as of event `rv`, in `epoch`. `commit` makes that durable.
     pub(in crate::service) fn resume(&mut self, rv: Rv, epoch: Epoch, commit: Commit) {
         let pending = VecDeque::from([(rv, commit)]);
         *self = Self { pending, epoch, pushed: rv, newest: Commit::done() };
