@@ -54,7 +54,7 @@ pub enum Error {
         /// The first event of the row.
         first_rv: Rv,
         /// The event, and the rule that it breaks.
-        misfit: Misfit,
+        misfit: Box<Misfit>,
     },
     /// The rows do not fit together.
     #[error("the rows of queue {queue} contradict each other: {rule}")]
@@ -238,7 +238,7 @@ async fn replay(
                 queue.replay(event, removed_at).map_err(|misfit| Error::Event {
                     queue: row.name.to_string(),
                     first_rv: journal.first_rv,
-                    misfit,
+                    misfit: Box::new(misfit),
                 })?;
             }
             last_rv = journal.last_rv;

@@ -77,8 +77,8 @@ async fn the_other_scenarios_leave_the_expected_state() {
     assert_eq!(status["last_replace"]["counts"]["replaced"], 20);
     let (measured, status) = run(Scenario::HotKey, 1).await;
     // The one key is in one state, and known from earlier pops.
-    let states = count(&status, "ready") + count(&status, "leased");
-    assert!(measured.objects > 1 && states <= 1 && count(&status, "known") == 1, "{status}");
+    let occupied = count(&status, "ready") + count(&status, "leased");
+    assert!(measured.objects > 1 && occupied <= 1 && count(&status, "known") == 1, "{status}");
     let (measured, _) = run(Scenario::Mixed, 1).await;
     assert!(measured.objects > 0 && measured.requests >= measured.objects);
 }

@@ -41,23 +41,23 @@ impl Moment {
 #[derive(Debug)]
 pub(crate) struct Alarm {
     wanted: Mutex<Option<Moment>>,
-    notifier: SyncSender<()>,
-    notified: Mutex<Receiver<()>>,
+    sender: SyncSender<()>,
+    receiver: Mutex<Receiver<()>>,
 }
 
 impl Alarm {
     pub(crate) fn new() -> Self {
-        let (notifier, notified) = sync_channel(1);
-        Self { wanted: Mutex::default(), notifier, notified: Mutex::new(notified) }
+        let (sender, receiver) = sync_channel(1);
+        Self { wanted: Mutex::default(), sender, receiver: Mutex::new(receiver) }
     }
 
     /// Waits for such a reply, at most `patience`.
     pub(crate) fn wait(&self, moment: Moment, patience: Duration) {
-        let notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
+        let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         // A client may have sent a notification after the last wait ended.
-        while notified.try_recv().is_ok() {}
+        while receiver.try_recv().is_ok() {}
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(moment);
-        let _notified = notified.recv_timeout(patience);
+        let _notified = receiver.recv_timeout(patience);
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -65,7 +65,7 @@ impl Alarm {
     pub(crate) fn observe(&self, call: &Call) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if wanted.take_if(|wanted| wanted.matches(call)).is_some() {
-            let _full = self.notifier.try_send(());
+            let _full = self.sender.try_send(());
         }
     }
 }
