@@ -32,9 +32,9 @@ fn main() {
     let server = Spawned::start(&["--in-memory"]);
     fill(&server);
     println!("{QUEUES} queues with {KEYS_EACH} keys each; {WORKERS} workers pop and ack every {PACE_US} us");
-    let (alone, ()) = beside(&clock, &server, 0, || std::thread::sleep(UNDISTURBED));
+    let (alone, ()) = pop_during(&clock, &server, 0, || std::thread::sleep(UNDISTURBED));
     print_pops("without scrapes", &alone);
-    let (disturbed, (scrapes, bytes)) = beside(&clock, &server, QUEUES / 2, || scrape(&clock, &server));
+    let (disturbed, (scrapes, bytes)) = pop_during(&clock, &server, QUEUES / 2, || scrape(&clock, &server));
     print_pops("with one scrape per second", &disturbed);
     println!(
         "  scrapes  {SCRAPES} of {:.1} MiB: p50 {:.1} ms, max {:.1} ms (target < 200 ms)",
@@ -81,7 +81,7 @@ fn lines_of(page: &[u8], queue: &str) -> usize {
 }
 
 /// Lets the workers pop while `task` runs. Returns the sorted durations of the pops in microseconds and the task's result.
-fn beside<T>(clock: &Clock, server: &Spawned, first: usize, task: impl FnOnce() -> T) -> (Vec<u64>, T) {
+fn pop_during<T>(clock: &Clock, server: &Spawned, first: usize, task: impl FnOnce() -> T) -> (Vec<u64>, T) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let worker = |number| work(clock, server.connect(), first + number, &stop);

@@ -193,7 +193,7 @@ async fn closed_loop(
 struct Outcome {
     accepted: Vec<u64>,
     refused: Vec<u64>,
-    others: Vec<u16>,
+    other_statuses: Vec<u16>,
     without_retry_after: usize,
     disconnected: usize,
     not_sent: usize,
@@ -236,7 +236,7 @@ async fn flood_of(load: Load) {
     );
     println!(
         "       {} replies with other statuses, {} disconnects, {} requests not sent for lack of a connection; peak {} MiB",
-        outcome.others.len(),
+        outcome.other_statuses.len(),
         outcome.disconnected,
         outcome.not_sent,
         server.memory("VmHWM:") >> 20
@@ -301,7 +301,7 @@ fn note(outcome: &mut Outcome, reply: Option<&Reply>) -> usize {
             outcome.refused.push(*took_us);
             outcome.without_retry_after += usize::from(!retries_after);
         }
-        Some(Reply { status, .. }) => outcome.others.push(*status),
+        Some(Reply { status, .. }) => outcome.other_statuses.push(*status),
         None => {
             outcome.disconnected += 1;
             return 1;
@@ -338,7 +338,7 @@ pub(crate) async fn slow() {
         });
     }
     let with = closed_loop(&server.address, SMALL, &clock, 8, measured).await;
-    show(&format!("beside {SLOW_CONNECTIONS} slow connections"), with);
+    show(&format!("with {SLOW_CONNECTIONS} slow connections"), with);
     println!("peak {} MiB", server.memory("VmHWM:") >> 20);
     stop.store(true, Ordering::Relaxed);
     dripping.abort_all();

@@ -1,7 +1,7 @@
 //! A naive model of a queue, written from the rules alone: plain maps and lists, clear rather than fast. The property tests compare
 //! the engine with it.
 //!
-//! The model has no events and no replay. It keeps no counters: each read counts the keys anew, and `advance` examines every key for
+//! The model has no events and no replay. It keeps no counters: each read counts the keys again, and `advance` examines every key for
 //! due deadlines. It shares with the engine the types of commands and settings, and the rule that each change takes one number.
 
 use std::collections::{BTreeMap, BTreeSet};

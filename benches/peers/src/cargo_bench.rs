@@ -95,14 +95,14 @@ impl Program {
                 vec![Line {
                     unit: "events/s".into(),
                     ours: ("with a checkpoint".into(), with),
-                    beside: Some(("without".into(), without)),
+                    baseline: Some(("without".into(), without)),
                     target: Target::AtLeast(0.7),
                 }]
             }
             Self::Engine => {
                 let line = |(index, (_, name, unit, target)): (usize, &(_, &str, &str, Target))| {
                     let ours = ((*name).to_owned(), figure(index)?);
-                    Some(Line { unit: (*unit).to_owned(), ours, beside: None, target: *target })
+                    Some(Line { unit: (*unit).to_owned(), ours, baseline: None, target: *target })
                 };
                 ENGINE.iter().enumerate().filter_map(line).collect()
             }

@@ -53,11 +53,11 @@ pub(crate) fn table(old: &str, rows: &[Row], name: &str, lines: &[Line], date: &
 fn rendered(row: &str, line: &Line, date: &str) -> String {
     let unit = &line.unit;
     let named = |(name, figure): &(String, _)| format!("{name}: {figure} {unit}");
-    let beside = line.beside.as_ref().map(named).unwrap_or_default();
-    let ratio = line.beside.as_ref().map(|_| short(line.ratio())).unwrap_or_default();
+    let baseline = line.baseline.as_ref().map(named).unwrap_or_default();
+    let ratio = line.baseline.as_ref().map(|_| short(line.ratio())).unwrap_or_default();
     let (ours, target) = (named(&line.ours), line.target);
     let reached = reached(line);
-    format!("| {row} | {ours} | {beside} | {ratio} | {target} | {reached} | {date} |\n")
+    format!("| {row} | {ours} | {baseline} | {ratio} | {target} | {reached} | {date} |\n")
 }
 
 /// "yes" or "no" for a line with a target, otherwise an empty text.
@@ -114,7 +114,7 @@ mod tests {
         let line = |median: f64| Line {
             unit: "objects/s".into(),
             ours: ("deltaq".into(), figure(median)),
-            beside: Some(("Redis".into(), figure(1_000.0))),
+            baseline: Some(("Redis".into(), figure(1_000.0))),
             target: Target::AtLeast(1.0),
         };
         let rows = rows();

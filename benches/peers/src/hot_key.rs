@@ -40,7 +40,7 @@ pub(crate) async fn check(programs: &Programs, clock: &Clock) -> io::Result<Line
     Ok(Line {
         unit: "deltas".into(),
         ours: ("delivered once, in order".into(), figure(seen.count)),
-        beside: Some(("sent".into(), figure(SENDERS * UPDATES))),
+        baseline: Some(("sent".into(), figure(SENDERS * UPDATES))),
         target: Target::AtLeast(1.0),
     })
 }

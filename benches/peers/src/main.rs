@@ -201,12 +201,12 @@ impl Run {
     /// Prints the lines of a row and writes them into the document.
     fn report(&self, row: &Row, lines: &[Line]) -> io::Result<()> {
         for line in lines {
-            let beside = line.beside.as_ref();
-            let beside = beside.map(|(name, figure)| format!("; {name} {figure}")).unwrap_or_default();
+            let baseline = line.baseline.as_ref();
+            let baseline = baseline.map(|(name, figure)| format!("; {name} {figure}")).unwrap_or_default();
             let ((name, figure), unit) = (&line.ours, &line.unit);
             let ratio = figures::short(line.ratio());
             let (target, reached) = (line.target, document::reached(line));
-            println!("  {name} {figure}{beside} {unit}: {ratio} {target} {reached}");
+            println!("  {name} {figure}{baseline} {unit}: {ratio} {target} {reached}");
         }
         if lines.is_empty() {
             return Ok(());

@@ -53,7 +53,7 @@ pub(crate) struct Claim {
     /// The index of the measured subject.
     ours: usize,
     /// The index of the subject to compare with, if any.
-    beside: Option<usize>,
+    baseline: Option<usize>,
     quantity: Quantity,
     target: Target,
 }
@@ -73,15 +73,15 @@ enum Quantity {
 pub(crate) struct Line {
     pub(crate) unit: String,
     pub(crate) ours: (String, Figure),
-    pub(crate) beside: Option<(String, Figure)>,
+    pub(crate) baseline: Option<(String, Figure)>,
     pub(crate) target: Target,
 }
 
 impl Line {
     /// The ratio of the medians, or the median if there is no comparison.
     pub(crate) fn ratio(&self) -> f64 {
-        match &self.beside {
-            Some((_, beside)) => self.ours.1.median / beside.median,
+        match &self.baseline {
+            Some((_, baseline)) => self.ours.1.median / baseline.median,
             None => self.ours.1.median,
         }
     }
@@ -118,22 +118,22 @@ impl Claim {
             let all = results.get(index)?.iter().map(|measured| self.quantity.of(measured));
             Some((subjects.get(index)?.name.clone(), Figure::of(all)?))
         };
-        let beside = match self.beside {
+        let baseline = match self.baseline {
             Some(index) => Some(figure(index)?),
             None => None,
         };
         Some(Line {
             unit: self.quantity.unit().to_owned(),
             ours: figure(self.ours)?,
-            beside,
+            baseline,
             target: self.target,
         })
     }
 }
 
-/// A claim about the throughput of the first subject compared with that of the subject `beside`.
-fn rate(beside: usize, target: Target) -> Claim {
-    Claim { ours: 0, beside: Some(beside), quantity: Quantity::ObjectsPerSecond, target }
+/// A claim about the throughput of the first subject compared with that of the subject `baseline`.
+fn rate(baseline: usize, target: Target) -> Claim {
+    Claim { ours: 0, baseline: Some(baseline), quantity: Quantity::ObjectsPerSecond, target }
 }
 
 fn subject(name: &str, kind: Kind, storage: Storage, load: Load) -> Subject {
@@ -282,7 +282,7 @@ fn fsync_batch() -> Row {
 
 fn hand_off() -> Row {
     let load = Load { scenario: Scenario::HandOff, connections: 1, ..LOAD };
-    let claim = |quantity, target| Claim { ours: 0, beside: Some(1), quantity, target };
+    let claim = |quantity, target| Claim { ours: 0, baseline: Some(1), quantity, target };
     Row {
         name: "hand-off",
         about: "latency from an add to the reply of a waiting pop, one connection each, in memory; compared with a bare \
@@ -343,7 +343,7 @@ fn hot_key() -> Row {
 
 fn queues() -> Row {
     let several = |queues| Load { queues, ..LOAD };
-    let claim = |ours, beside, quantity, target| Claim { ours, beside, quantity, target };
+    let claim = |ours, baseline, quantity, target| Claim { ours, baseline, quantity, target };
     Row {
         name: "queues",
         about: "the cycle on 64 connections, spread over several queues, in memory.",
@@ -376,7 +376,7 @@ mod tests {
             };
             for claim in claims {
                 assert!(claim.ours < subjects.len(), "{}", row.name);
-                assert!(claim.beside.is_none_or(|beside| beside < subjects.len()), "{}", row.name);
+                assert!(claim.baseline.is_none_or(|baseline| baseline < subjects.len()), "{}", row.name);
             }
         }
     }
@@ -413,11 +413,11 @@ mod tests {
         let mut line = Line {
             unit: String::new(),
             ours: (String::new(), figure(6.0)),
-            beside: Some((String::new(), figure(4.0))),
+            baseline: Some((String::new(), figure(4.0))),
             target: Target::None,
         };
         assert!((line.ratio() - 1.5).abs() < 1e-9);
-        line.beside = None;
+        line.baseline = None;
         assert!((line.ratio() - 6.0).abs() < 1e-9);
     }
 }
