@@ -178,7 +178,7 @@ impl Bench {
 
     fn add(&mut self, call: Call) {
         let now = self.tick();
-        self.queue.produce(now, &[call]).expect("there is room");
+        self.queue.produce(now, &[call]).expect("no refusal");
         self.take();
     }
 

@@ -36,7 +36,7 @@ fn a_failed_key_waits_longer_each_time_and_is_finally_parked() {
 fn at_most_a_thousand_due_keys_are_processed_before_each_command() {
     let mut fixture = Fixture::new();
     let names: Vec<String> = (0..=DUE_AT_A_TIME).map(|number| format!("key-{number:04}")).collect();
-    fixture.produce(names.iter().map(|name| added(name, 1).after(100))).expect("there is room");
+    fixture.produce(names.iter().map(|name| added(name, 1).after(100))).expect("no refusal");
     fixture.wait(100);
     assert_eq!(fixture.ready_queue().len(), DUE_AT_A_TIME);
     assert!(fixture.queue.next_deadline().is_some_and(|at| at <= fixture.now()), "the timer fires at once");
@@ -75,7 +75,7 @@ fn an_ack_forgets_the_failures() {
 #[test]
 fn a_nack_may_set_the_delay_and_zero_returns_the_key_to_the_tail_at_once() {
     let mut fixture = Fixture::with(|config| config.max_failures = 0);
-    fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     let item = fixture.pop();
     fixture.settle(item.token, nack_after(5_000));
     assert_eq!(fixture.due_in("a"), Some(5_000));
@@ -189,7 +189,7 @@ fn a_delayed_key_with_a_new_change_is_ready_at_once() {
 #[test]
 fn a_delay_of_a_ready_key_neither_moves_it_nor_outlives_its_delivery() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1), updated("a", 2).after(100)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1), updated("a", 2).after(100)]).expect("no refusal");
     fixture.wait(100);
     assert_eq!(fixture.ready_queue(), ["a", "b"], "the delay elapsed, and the key kept its position");
     fixture.call(updated("a", 3).after(100));

@@ -9,7 +9,7 @@ fn new_deltas_for_a_leased_key_wait_until_it_is_settled() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
-    fixture.produce([updated("a", 2), updated("a", 3), added("b", 1)]).expect("there is room");
+    fixture.produce([updated("a", 2), updated("a", 3), added("b", 1)]).expect("no refusal");
     assert_eq!(fixture.ready_queue(), ["b"]);
     assert_eq!(fixture.waiting("a"), "Updated 2, Updated 3");
     fixture.ack(&item);
@@ -23,7 +23,7 @@ fn a_nack_with_newer_deltas_delivers_both_in_order_at_once() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
-    fixture.produce([updated("a", 2), added("b", 1)]).expect("there is room");
+    fixture.produce([updated("a", 2), added("b", 1)]).expect("no refusal");
     fixture.nack(&item);
     assert_eq!(fixture.ready_queue(), ["b", "a"], "a newer change may be the fix, so there is no backoff");
     assert_eq!(fixture.failures("a"), 1);
@@ -33,7 +33,7 @@ fn a_nack_with_newer_deltas_delivers_both_in_order_at_once() {
 #[test]
 fn a_released_key_goes_to_the_tail_without_a_failure() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     let item = fixture.pop();
     fixture.settle(item.token, How::Release);
     assert_eq!(fixture.ready_queue(), ["b", "a"]);
@@ -94,7 +94,7 @@ fn dedup_keeps_the_deletion_with_a_known_final_state() {
     let mut fixture = Fixture::new();
     let with_object = || ProduceCall::new(DeltaKind::Deleted, "a", Some(9));
     fixture.call(added("a", 1));
-    fixture.produce([deleted("a"), with_object()]).expect("there is room");
+    fixture.produce([deleted("a"), with_object()]).expect("no refusal");
     assert_eq!(
         fixture.waiting("a"),
         "Added 1, Deleted 9",

@@ -61,7 +61,7 @@ fn a_repeated_settle_is_reported_as_repeated_and_a_different_one_as_stale() {
 #[test]
 fn each_settle_of_a_call_is_independent() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     let (a, b) = (fixture.pop(), fixture.pop());
     let settle = |token, how| Settle { token, how };
     let settles = [
@@ -86,7 +86,7 @@ fn only_the_outcomes_of_the_last_settled_leases_are_remembered() {
     let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
     let mut tokens = Vec::new();
     for _ in 0..=SETTLED_LEASES_MAX {
-        queue.produce(Time::default(), &add).expect("there is room");
+        queue.produce(Time::default(), &add).expect("no refusal");
         let token = queue.pop(Time::default(), &pop).expect("the queue is open")[0].token;
         queue.settle(Time::default(), &[Settle { token, how: How::Ack }]);
         drop(queue.take_effects());
@@ -99,7 +99,7 @@ fn only_the_outcomes_of_the_last_settled_leases_are_remembered() {
 #[test]
 fn a_pop_repeated_by_its_id_returns_the_same_leases() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
     let first = fixture.pop_id("p", 2);
     let again = fixture.pop_id("p", 3);
     let tokens = |items: &[Item]| items.iter().map(|item| item.token).collect::<Vec<_>>();
@@ -111,7 +111,7 @@ fn a_pop_repeated_by_its_id_returns_the_same_leases() {
 #[test]
 fn a_repeated_pop_returns_its_remaining_leases_even_while_paused_and_then_pops_new_keys() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
     let first = fixture.pop_id("p", 2);
     fixture.ack(&first[0]);
     fixture.queue.set_paused(fixture.now(), true);
@@ -127,7 +127,7 @@ fn a_repeated_pop_returns_its_remaining_leases_even_while_paused_and_then_pops_n
 #[test]
 fn an_undelivered_lease_is_undone_completely() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     let item = fixture.pop();
     fixture.call(updated("a", 2));
     fixture.queue.return_undelivered(fixture.now(), &[item.token]);
@@ -175,7 +175,7 @@ fn an_extension_counts_from_now_and_reports_waiting_deltas() {
     assert_eq!(fixture.extend(&item, 20_000), result);
     fixture.wait(19_999);
     assert_eq!(fixture.place("a"), "leased");
-    fixture.produce([updated("a", 2), deleted("a")]).expect("there is room");
+    fixture.produce([updated("a", 2), deleted("a")]).expect("no refusal");
     let deadline = Time::from_micros((fixture.now_ms + 5) * 1_000);
     let result = Extended::Ok { deadline, pending_deltas: 2, deleted: true };
     assert_eq!(fixture.extend(&item, 5), result, "an extension may shorten a lease");
@@ -206,7 +206,7 @@ fn a_lease_does_not_expire_before_its_own_commit() {
 #[test]
 fn an_uncommitted_lease_does_not_delay_the_expiry_of_others() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
     let pop = |fixture: &mut Fixture, lease| {
         let pop =
             Pop { max: 1, max_bytes: 1, lease: Some(ms(lease)), worker: None, id: None, with_known: false };
@@ -239,7 +239,7 @@ fn an_expired_lease_fails_as_of_its_deadline() {
 #[test]
 fn due_keys_are_processed_in_order_of_their_times() {
     let mut fixture = Fixture::with(|config| config.max_failures = 0);
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1).after(10_100)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1), added("c", 1).after(10_100)]).expect("no refusal");
     fixture.pop();
     fixture.wait(50);
     fixture.pop();
@@ -269,7 +269,7 @@ fn a_clock_that_is_set_back_does_not_set_back_the_time_of_a_queue() {
 fn a_clock_that_jumps_ahead_triggers_each_deadline_once() {
     let mut fixture = Fixture::with(|config| config.resync_period = Some(ms(1_000)));
     fixture.make_known(added("k", 1));
-    fixture.produce([added("a", 1), added("b", 1).after(10)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1).after(10)]).expect("no refusal");
     fixture.pop();
     let rv = fixture.queue.resource_version();
     fixture.wait(365 * 86_400_000);

@@ -17,7 +17,7 @@ fn above_the_cap_the_second_and_third_oldest_delta_are_merged() {
 #[test]
 fn a_merged_delta_has_the_type_object_and_version_of_the_newer_one() {
     let mut fixture = Fixture::with(|config| config.max_deltas_per_key = 2);
-    fixture.produce([added("a", 1), deleted("a"), added("a", 3).from("erp")]).expect("there is room");
+    fixture.produce([added("a", 1), deleted("a"), added("a", 3).from("erp")]).expect("no refusal");
     assert_eq!(fixture.waiting("a"), "Added 1, Added 3+1");
     assert_eq!(fixture.owner("a"), Some("erp"));
     assert_eq!(fixture.pop().deltas[1].rv, 3);
@@ -26,7 +26,7 @@ fn a_merged_delta_has_the_type_object_and_version_of_the_newer_one() {
 #[test]
 fn the_cap_on_bytes_always_keeps_two_deltas() {
     let mut fixture = Fixture::with(|config| config.max_bytes_per_key = 20);
-    fixture.produce([updated("a", 1), updated("a", 2)]).expect("there is room");
+    fixture.produce([updated("a", 1), updated("a", 2)]).expect("no refusal");
     assert_eq!(fixture.waiting("a"), "Updated 1, Updated 2");
     fixture.call(updated("a", 3));
     assert_eq!(fixture.waiting("a"), "Updated 1, Updated 3+1");
@@ -37,9 +37,9 @@ fn the_cap_on_bytes_always_keeps_two_deltas() {
 #[test]
 fn leased_deltas_count_toward_the_cap_only_when_they_return() {
     let mut fixture = Fixture::with(|config| config.max_deltas_per_key = 2);
-    fixture.produce([added("a", 1), updated("a", 2)]).expect("there is room");
+    fixture.produce([added("a", 1), updated("a", 2)]).expect("no refusal");
     let item = fixture.pop();
-    fixture.produce([updated("a", 3), updated("a", 4)]).expect("there is room");
+    fixture.produce([updated("a", 3), updated("a", 4)]).expect("no refusal");
     assert_eq!(fixture.waiting("a"), "Updated 3, Updated 4");
     fixture.nack(&item);
     assert_eq!(fixture.waiting("a"), "Added 1, Updated 4+2");

@@ -25,21 +25,21 @@ fn is_wrong_mode<T>(result: &Result<T, Refusal>) -> bool {
 #[test]
 fn mode_delta_delivers_all_deltas() {
     let mut fixture = delta();
-    fixture.produce([added("a", 1), updated("a", 2), deleted("a")]).expect("there is room");
+    fixture.produce([added("a", 1), updated("a", 2), deleted("a")]).expect("no refusal");
     assert_eq!(text(&fixture.pop()), "a: Added 1, Updated 2, Deleted 2?");
 }
 
 #[test]
 fn mode_latest_delivers_the_newest_delta() {
     let mut fixture = latest();
-    fixture.produce([added("a", 1), updated("a", 2), updated("a", 3)]).expect("there is room");
+    fixture.produce([added("a", 1), updated("a", 2), updated("a", 3)]).expect("no refusal");
     assert_eq!(text(&fixture.pop()), "a: Updated 3");
 }
 
 #[test]
 fn mode_keys_delivers_only_the_key() {
     let mut fixture = keys();
-    fixture.produce([queued("a"), queued("b"), queued("a")]).expect("there is room");
+    fixture.produce([queued("a"), queued("b"), queued("a")]).expect("no refusal");
     assert_eq!(fixture.ready_queue(), ["a", "b"]);
     assert_eq!(text(&fixture.pop()), "a: ");
 }
@@ -58,7 +58,7 @@ fn a_delete_in_mode_latest_drops_an_unseen_key() {
 fn a_delete_in_mode_latest_delivers_the_deletion_of_a_known_key() {
     let mut fixture = latest();
     fixture.make_known(added("a", 1));
-    fixture.produce([updated("a", 2), deleted("a")]).expect("there is room");
+    fixture.produce([updated("a", 2), deleted("a")]).expect("no refusal");
     assert_eq!(text(&fixture.pop()), "a: Deleted 2?");
 }
 
@@ -85,7 +85,7 @@ fn a_delete_in_mode_latest_drops_a_key_whose_only_lease_was_undelivered() {
 #[test]
 fn a_delete_in_mode_latest_without_known_objects_is_always_delivered() {
     let mut fixture = Fixture::with(|config| (config.mode, config.known_objects) = (Mode::Latest, false));
-    fixture.produce([added("a", 1), deleted("a")]).expect("there is room");
+    fixture.produce([added("a", 1), deleted("a")]).expect("no refusal");
     assert_eq!(text(&fixture.pop()), "a: Deleted 1?");
 }
 
@@ -93,9 +93,7 @@ fn a_delete_in_mode_latest_without_known_objects_is_always_delivered() {
 fn two_deletes_in_mode_latest_follow_the_dedup_rule() {
     let mut fixture = latest();
     fixture.make_known(added("a", 1));
-    fixture
-        .produce([deleted("a"), ProduceCall::new(DeltaKind::Deleted, "a", Some(4))])
-        .expect("there is room");
+    fixture.produce([deleted("a"), ProduceCall::new(DeltaKind::Deleted, "a", Some(4))]).expect("no refusal");
     assert_eq!(fixture.waiting("a"), "Deleted 4");
     fixture.call(ProduceCall::new(DeltaKind::Deleted, "a", Some(5)));
     assert_eq!(fixture.waiting("a"), "Deleted 4");
@@ -115,7 +113,7 @@ fn a_delete_in_mode_keys_is_refused() {
 fn a_replace_in_mode_latest_keeps_one_delta_per_key_and_drops_unseen_keys() {
     let mut fixture = latest();
     fixture.make_known(added("known", 1));
-    fixture.produce([updated("known", 2), added("unseen", 1), added("kept", 1)]).expect("there is room");
+    fixture.produce([updated("known", 2), added("unseen", 1), added("kept", 1)]).expect("no refusal");
     let result = fixture.replace(list(&[("kept", 2)])).expect("no refusal");
     assert_eq!(counts(&result), replaced([1, 2, 0, 0, 0]));
     assert_eq!((fixture.place("unseen"), fixture.waiting("kept")), ("absent", "Replaced 2".into()));
@@ -222,7 +220,7 @@ fn a_delay_in_mode_keys_is_itself_an_add() {
 #[test]
 fn an_ack_in_modes_delta_and_latest_updates_the_known_object() {
     for mut fixture in [delta(), latest()] {
-        fixture.produce([added("a", 1), updated("a", 2)]).expect("there is room");
+        fixture.produce([added("a", 1), updated("a", 2)]).expect("no refusal");
         let item = fixture.pop();
         fixture.ack(&item);
         assert_eq!(fixture.known("a"), Some(r#"{"v":2}"#));

@@ -10,11 +10,11 @@ fn purge_drops_ready_and_delayed_keys_and_the_waiting_deltas_of_leased_keys() {
     fixture.make_known(added("known", 1));
     fixture.call(added("parked", 1));
     fixture.park("parked");
-    fixture.produce([added("leased", 1), added("ready", 1), updated("known", 2)]).expect("there is room");
+    fixture.produce([added("leased", 1), added("ready", 1), updated("known", 2)]).expect("no refusal");
     let item = fixture.pop();
     fixture
         .produce([updated("leased", 2), updated("leased", 3), added("delayed", 1).after(50)])
-        .expect("there is room");
+        .expect("no refusal");
     assert_eq!(fixture.purge(), Purged { keys: 3, deltas: 5 });
     assert_eq!(
         ["ready", "delayed", "known", "parked", "leased"].map(|name| fixture.place(name)),
@@ -41,7 +41,7 @@ fn a_purged_key_has_no_failures_or_attempts() {
 #[test]
 fn a_purge_in_slices_keeps_later_changes() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1), added("c", 1)]).expect("no refusal");
     let mut cursor = ScanCursor::default();
     assert!(matches!(fixture.queue.purge_step(fixture.now(), &mut cursor, 1), Progress::More));
     fixture.call(updated("c", 2));
@@ -108,7 +108,7 @@ fn a_closed_queue_drains_and_parked_keys_do_not_count() {
     let mut fixture = Fixture::new();
     fixture.call(added("parked", 1));
     fixture.park("parked");
-    fixture.produce([added("a", 1), added("b", 1).after(100)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1).after(100)]).expect("no refusal");
     fixture.queue.set_closed(fixture.now(), true);
     let a = fixture.pop();
     assert!(fixture.pop_with(|_| {}).expect("b is delayed, a is leased").is_empty());
@@ -128,7 +128,7 @@ fn a_closed_queue_drains_and_parked_keys_do_not_count() {
 #[test]
 fn settling_works_in_every_state() {
     let mut fixture = Fixture::new();
-    fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     let (a, b) = (fixture.pop(), fixture.pop());
     fixture.queue.set_paused(fixture.now(), true);
     fixture.queue.set_closed(fixture.now(), true);

@@ -93,7 +93,7 @@ fn a_skipped_key_is_taken_over_unless_its_call_named_a_source() {
         fixture.make_known(added(name, 1).from("erp"));
     }
     let id = fixture.accept(list_of("shop", &[("a", 2), ("b", 2)]));
-    fixture.produce([updated("a", 3), updated("b", 3).from("erp")]).expect("there is room");
+    fixture.produce([updated("a", 3), updated("b", 3).from("erp")]).expect("no refusal");
     let result = fixture.finish(id).expect("no refusal");
     assert_eq!(counts(&result), replaced([0, 0, 0, 2, 1]));
     assert_eq!((fixture.owner("a"), fixture.owner("b")), (Some("shop"), Some("erp")));

@@ -70,7 +70,7 @@ fn slot(fixture: &Fixture, name: &str) -> Slot {
 #[test]
 fn every_lease_gets_its_full_length_again() {
     let mut journaled = Journaled::new(Fixture::new());
-    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     let (a, b) = (journaled.fixture.pop(), journaled.fixture.pop());
     journaled.fixture.extend(&b, 25_000);
     journaled.checkpoint();
@@ -110,7 +110,7 @@ fn a_restart_does_not_renew_a_lease_that_has_its_full_length() {
 #[test]
 fn downtime_does_not_expire_leases() {
     let mut journaled = Journaled::new(Fixture::new());
-    journaled.fixture.produce([added("a", 1), added("b", 1).after(500)]).expect("there is room");
+    journaled.fixture.produce([added("a", 1), added("b", 1).after(500)]).expect("no refusal");
     let a = journaled.fixture.pop();
     journaled.crash(86_400_000);
     assert_eq!((journaled.fixture.place("a"), journaled.fixture.failures("a")), ("leased", 0));
@@ -173,7 +173,7 @@ fn an_interrupted_first_replace_leaves_the_queue_unsynced() {
 #[test]
 fn a_key_that_was_removed_and_added_again_is_restored() {
     let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
-    journaled.fixture.produce([queued("a"), queued("z")]).expect("there is room");
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("no refusal");
     journaled.checkpoint();
     let a = journaled.fixture.pop();
     journaled.fixture.ack(&a);
@@ -190,7 +190,7 @@ fn a_key_that_was_removed_and_added_again_is_restored() {
 #[test]
 fn a_slot_is_reused_by_another_key() {
     let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
-    journaled.fixture.produce([queued("a"), queued("z")]).expect("there is room");
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("no refusal");
     journaled.checkpoint();
     let first_slot = slot(&journaled.fixture, "a");
     let a = journaled.fixture.pop();
@@ -210,7 +210,7 @@ fn a_slot_is_reused_by_another_key() {
 #[test]
 fn a_key_is_removed_before_the_checkpoint_reaches_it() {
     let mut journaled = Journaled::new(Fixture::new());
-    journaled.fixture.produce([added("z", 1), added("a", 1)]).expect("there is room");
+    journaled.fixture.produce([added("z", 1), added("a", 1)]).expect("no refusal");
     journaled.fixture.pop();
     journaled.checkpoint_step();
     // The key has no row, and replay starts at a time when the key existed. A replay that started at the delayed deletion
@@ -230,7 +230,7 @@ fn a_key_is_removed_before_the_checkpoint_reaches_it() {
 #[test]
 fn a_key_is_removed_after_the_checkpoint_has_passed_it() {
     let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
-    journaled.fixture.produce([queued("a"), queued("z")]).expect("there is room");
+    journaled.fixture.produce([queued("a"), queued("z")]).expect("no refusal");
     journaled.checkpoint_step();
     journaled.checkpoint_step();
     let a = journaled.fixture.pop();
@@ -249,7 +249,7 @@ fn a_key_is_removed_after_the_checkpoint_has_passed_it() {
 fn a_tombstone_row_covers_all_events_up_to_the_removal() {
     let mut fixture = Fixture::in_mode(Mode::Keys);
     fixture.queue.journaled();
-    fixture.produce([queued("a"), queued("z")]).expect("there is room");
+    fixture.produce([queued("a"), queued("z")]).expect("no refusal");
     let before = fixture.queue.queue_state();
     fixture.queue.begin_checkpoint();
     assert!(fixture.queue.capture(9, 9).removed.is_empty());
@@ -275,7 +275,7 @@ fn a_tombstone_row_covers_all_events_up_to_the_removal() {
 #[test]
 fn an_emptied_table_reuses_its_slots_from_the_start() {
     let mut journaled = Journaled::new(Fixture::in_mode(Mode::Keys));
-    journaled.fixture.produce([queued("a"), queued("b")]).expect("there is room");
+    journaled.fixture.produce([queued("a"), queued("b")]).expect("no refusal");
     journaled.checkpoint();
     journaled.checkpoint_step();
     journaled.checkpoint_step();
@@ -318,7 +318,7 @@ fn a_queue_counts_as_auto_created_until_it_is_configured() {
 #[test]
 fn replayed_events_are_not_counted_again() {
     let mut journaled = Journaled::new(Fixture::new());
-    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     assert_eq!(journaled.fixture.counters.adds, 2);
     journaled.crash(0);
     assert_eq!(journaled.fixture.counters.adds, 2);
@@ -330,7 +330,7 @@ fn replayed_events_are_not_counted_again() {
 fn rows_that_do_not_fit_together_are_refused() {
     let mut fixture = Fixture::new();
     fixture.queue.journaled();
-    fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     let state = fixture.queue.begin_checkpoint();
     let rows: Vec<KeyState> = fixture.queue.capture(9, 9).keys.into_iter().map(|(_, row)| row).collect();
     let mut restore = Restore::new(state.clone());
@@ -347,8 +347,8 @@ fn rows_that_do_not_fit_together_are_refused() {
 fn a_chunk_of_a_checkpoint_is_bounded() {
     let mut fixture = Fixture::new();
     fixture.queue.journaled();
-    fixture.produce((0..5).map(|version| updated("a", version))).expect("there is room");
-    fixture.produce([added("b", 1), added("c", 1), added("d", 1)]).expect("there is room");
+    fixture.produce((0..5).map(|version| updated("a", version))).expect("no refusal");
+    fixture.produce([added("b", 1), added("c", 1), added("d", 1)]).expect("no refusal");
     fixture.queue.begin_checkpoint();
     let mut chunk = |rows, scanned| {
         let chunk = fixture.queue.capture(rows, scanned);
@@ -374,7 +374,7 @@ fn a_chunk_of_a_checkpoint_is_bounded() {
 fn the_size_of_the_stored_rows_is_known_after_a_checkpoint_and_after_recovery() {
     let mut journaled = Journaled::new(Fixture::new());
     assert_eq!(journaled.fixture.queue.live_bytes(), 0);
-    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("there is room");
+    journaled.fixture.produce([added("a", 1), added("b", 1)]).expect("no refusal");
     journaled.checkpoint();
     let two = journaled.fixture.queue.live_bytes();
     assert!(two > 2 * 7);
@@ -418,7 +418,7 @@ fn misfits() -> [(u64, EventKind, &'static str); 9] {
 
 fn queue_with_a_ready_key() -> Queue {
     let mut fixture = Fixture::in_mode(Mode::Keys);
-    fixture.produce([queued("a")]).expect("there is room");
+    fixture.produce([queued("a")]).expect("no refusal");
     assert_eq!(fixture.queue.resource_version(), 1);
     fixture.queue
 }

@@ -29,7 +29,7 @@ fn items_are_queued_in_list_order_and_deletions_after_them_in_key_order() {
 fn a_call_during_a_replace_is_newer_than_the_list() {
     let (mut fixture, id) = accepted_replace(&["a", "b", "c"], &[("a", 2), ("b", 2), ("d", 2)]);
     // Before the Replace reaches any key, a is updated, b and c are deleted, and d is added.
-    fixture.produce([updated("a", 3), deleted("b"), deleted("c"), added("d", 3)]).expect("there is room");
+    fixture.produce([updated("a", 3), deleted("b"), deleted("c"), added("d", 3)]).expect("no refusal");
     let result = fixture.finish(id).expect("no refusal");
     assert_eq!(counts(&result), replaced([0, 0, 0, 3, 0]));
     assert_eq!(fixture.waiting("a"), "Updated 3");
@@ -211,7 +211,7 @@ fn deleted_keys_do_not_count_in_the_percentage() {
     let mut fixture = ten_known_keys();
     fixture
         .produce([deleted("a"), deleted("b"), deleted("c"), deleted("d"), deleted("e")])
-        .expect("there is room");
+        .expect("no refusal");
     let limited = Replace { max_delete_percent: Some(20.0), ..keep(&["f", "g", "h"]) };
     assert_eq!(refusal(fixture.replace(limited)), Some((2, 5)));
 }

@@ -87,7 +87,7 @@ fn a_key_of_the_initial_list_stays_pending_when_its_delta_is_superseded() {
         let mut fixture = Fixture::with(|config| (config.mode, config.max_deltas_per_key) = (mode, 2));
         fixture.replace(list(&[("a", 1)])).expect("no refusal");
         let lease = fixture.pop();
-        fixture.produce([updated("a", 2), updated("a", 3), updated("a", 4)]).expect("there is room");
+        fixture.produce([updated("a", 2), updated("a", 3), updated("a", 4)]).expect("no refusal");
         fixture.nack(&lease);
         assert!(!fixture.has_synced());
         let a = fixture.pop();
