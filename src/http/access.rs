@@ -5,65 +5,66 @@ use std::sync::atomic::Ordering;
 
 use axum::http::{HeaderMap, header};
 
+use super::context::RequestContext;
 use super::operations::Permission;
 use super::problem::{Code, Problem};
-use super::visit::Visit;
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
 
 /// Refuses who does not belong here.
-pub(super) fn authorize(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
-    check(visit, headers)?;
-    visit.is_let_in.store(true, Ordering::Relaxed);
+pub(super) fn authorize(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
+    check(context, headers)?;
+    context.is_authorized.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-fn check(visit: &Visit, headers: &HeaderMap) -> Result<(), Problem> {
-    let need = need(visit);
+fn check(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
+    let need = need(context);
     if let Permission::OnQueue(verb) | Permission::Everywhere(verb) = need {
-        let _known = visit.verb.set(verb);
+        let _known = context.verb.set(verb);
     }
     if need == Permission::Nothing {
         return Ok(());
     }
-    let gate = &visit.state.gate;
-    if gate.demands_certificates && visit.peer().is_none_or(|peer| peer.certificate.is_none()) {
+    let gate = &context.state.gate;
+    if gate.demands_certificates && context.peer().is_none_or(|peer| peer.certificate.is_none()) {
         let detail = "the connection has shown no client certificate, and server.tls_client_ca asks for one";
         return Err(Problem::new(Code::Unauthorized, detail));
     }
     if gate.access.is_open() {
         return Ok(());
     }
-    let (tokens, clock) = (gate.access.tokens(), &visit.state.clock);
-    let caller = tokens.caller(bearer(headers)?, clock.wall_us()).map_err(|denied| refusal(visit, denied))?;
-    let caller = visit.caller.get_or_init(|| caller);
+    let (tokens, clock) = (gate.access.tokens(), &context.state.clock);
+    let caller =
+        tokens.caller(bearer(headers)?, clock.wall_us()).map_err(|denied| refusal(context, denied))?;
+    let caller = context.caller.get_or_init(|| caller);
     // What is not allowed counts too: it costs as much as what is.
     caller.count(clock.monotonic_us()).map_err(|wait| {
         let rate = caller.rate().map_or(0, |rate| rate.each_second);
         let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
         Problem::new(Code::TooManyRequests, detail).with("limit", rate).retry_after(wait)
     })?;
-    allow(caller, need, visit.queue())
+    allow(caller, need, context.queue())
 }
 
 /// Checks the token again, for a body that took long: a token that was revoked or has expired meanwhile, or has lost its
 /// grant, does not finish the request.
-pub(super) fn check_again(visit: &Visit) -> Result<(), Problem> {
-    let Some(former) = visit.caller.get() else { return Ok(()) };
-    let (tokens, wall_us) = (visit.state.gate.access.tokens(), visit.state.clock.wall_us());
-    let caller = tokens.recheck(former, wall_us).map_err(|denied| refusal(visit, denied))?;
-    allow(&caller, need(visit), visit.queue())
+pub(super) fn check_again(context: &RequestContext) -> Result<(), Problem> {
+    let Some(former) = context.caller.get() else { return Ok(()) };
+    let (tokens, wall_us) = (context.state.gate.access.tokens(), context.state.clock.wall_us());
+    let caller = tokens.recheck(former, wall_us).map_err(|denied| refusal(context, denied))?;
+    allow(&caller, need(context), context.queue())
 }
 
 /// What the caller needs. A request that is for no operation leads to no handler, so any token is enough to be told so.
-fn need(visit: &Visit) -> Permission {
-    visit.operation().map_or(Permission::Token, |operation| operation.permission)
+fn need(context: &RequestContext) -> Permission {
+    context.operation().map_or(Permission::Token, |operation| operation.permission)
 }
 
-fn refusal(visit: &Visit, denied: Denied) -> Problem {
+fn refusal(context: &RequestContext, denied: Denied) -> Problem {
     match denied {
         Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
         Denied::Expired { at_us, name } => {
-            let _known = visit.expired.set(name);
+            let _known = context.expired.set(name);
             let at = deltaq_types::Timestamp::from_micros(at_us);
             Problem::new(Code::Unauthorized, format!("the token expired at {at}"))
         }

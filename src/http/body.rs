@@ -21,12 +21,12 @@ use serde::de::DeserializeOwned;
 use self::inflate::{ENCODINGS, Encoding, Inflated};
 use super::access;
 use super::connection::body_rate::{BodyRate, TooSlow};
+use super::context::RequestContext;
 use super::head::{Head, Header};
 use super::operations::BodyKind;
 use super::params::nearest;
 use super::problem::{ACCEPT_ENCODING, Code, Problem};
 use super::state::HttpLimits;
-use super::visit::Visit;
 use crate::engine::excerpt::{Excerpt, shortened};
 use crate::engine::key::KeySpec;
 use crate::engine::object::{self, SyntaxError};
@@ -105,12 +105,12 @@ fn broke_off() -> Problem {
 
 /// Where the bytes of a body are counted, and those that are added to its objects.
 #[derive(Clone, Debug)]
-pub(super) struct Account(Arc<Visit>);
+pub(super) struct Account(Arc<RequestContext>);
 
 impl Account {
     /// Counts bytes until the request is answered; the handler must be the one that calls it.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
-        self.0.state.gate.budgets.reserve(&self.0, bytes)
+        self.0.reserve_body(bytes)
     }
 
     /// Counts an object that is held beside the text that it was read from.
@@ -120,17 +120,17 @@ impl Account {
 
     /// Counts bytes no longer.
     pub(super) fn release(&self, bytes: usize) {
-        self.0.state.gate.budgets.release_bytes(&self.0, bytes);
+        self.0.release_body(bytes);
     }
 }
 
 impl Incoming {
     /// The body of a request.
-    pub(super) fn of(request: Request, visit: &Arc<Visit>) -> Result<Self, Problem> {
+    pub(super) fn of(request: Request, context: &Arc<RequestContext>) -> Result<Self, Problem> {
         let head = Head::of(request.headers());
         let format = format_of(&head)?;
-        let encoding = encoding_of(&head, kind_of(visit))?;
-        let account = Account(Arc::clone(visit));
+        let encoding = encoding_of(&head, kind_of(context))?;
+        let account = Account(Arc::clone(context));
         let body = request.into_body();
         let length = body.size_hint().exact().filter(|_| encoding.is_none());
         let body = body.into_data_stream();
@@ -141,7 +141,7 @@ impl Incoming {
                 Source::Compressed(Box::new(Inflated::new(body, encoding)))
             }
         };
-        let rate = BodyRate::new(visit.state.limits.min_body_rate);
+        let rate = BodyRate::new(context.state.limits.min_body_rate);
         Ok(Self { format, source, length, rate, has_waited: false, account })
     }
 
@@ -169,6 +169,7 @@ impl Incoming {
         self.has_waited = true;
         let (limits, clock) = (&self.account.0.state.limits, &self.account.0.state.clock);
         let begun_us = clock.monotonic_us();
+        let has_released_permit = self.account.0.release_permit_of_worker();
         let received_before = self.source.received();
         let next = poll_fn(|cx| self.source.poll_next(cx));
         let Ok(piece) = tokio::time::timeout(limits.body_read_timeout, next).await else {
@@ -178,6 +179,9 @@ impl Incoming {
             );
             return Err(Problem::new(Code::RequestTimeout, detail).with("limit", limit));
         };
+        if has_released_permit {
+            self.account.0.acquire_permit()?;
+        }
         let received = match (&piece, &self.source) {
             (Some(Ok(bytes)), Source::Plain(_)) => bytes.len(),
             // The rate of a compressed body is the rate at which its compressed bytes arrive.
@@ -254,7 +258,7 @@ impl Incoming {
         self.check_access()?;
         if whole.len() >= LARGE_BYTES {
             whole.shrink_to_fit();
-            self.account.0.take_turn().await;
+            self.account.0.acquire_parse_permit().await;
         }
         text_of(whole, Start::OF_BODY)
     }
@@ -449,8 +453,8 @@ fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
     })
 }
 
-fn kind_of(visit: &Visit) -> BodyKind {
-    visit.operation().map_or(BodyKind::Ignored, |operation| operation.body)
+fn kind_of(context: &RequestContext) -> BodyKind {
+    context.operation().map_or(BodyKind::Ignored, |operation| operation.body)
 }
 
 /// The encoding of a compressed body. Only bodies with objects may be compressed: other bodies are short.
@@ -479,7 +483,7 @@ fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Prob
 
 /// The value of a header by which the body is read. Of two values a proxy may have gone by the other one.
 fn only_one<'h>(name: &str, header: Header<'h>) -> Result<Option<&'h HeaderValue>, Problem> {
-    if header.stands_twice {
+    if header.is_repeated {
         return Err(Problem::new(Code::InvalidRequest, format!("the header {name} stands twice")));
     }
     Ok(header.first)

@@ -9,11 +9,11 @@ use axum::response::IntoResponse;
 use futures_util::FutureExt as _;
 
 use super::body::Incoming;
-use super::operations::{Answer, Operation};
+use super::context::RequestContext;
+use super::operations::{Operation, ResponseFuture};
 use super::params::{Params, path_key, queue_name};
 use super::problem::Problem;
 use super::state::AppState;
-use super::visit::Visit;
 use crate::engine::key::Key;
 use crate::name::Name;
 
@@ -24,7 +24,7 @@ pub(super) struct QueueCall {
     pub(super) name: Name,
     pub(super) params: Params,
     pub(super) incoming: Incoming,
-    pub(super) visit: Arc<Visit>,
+    pub(super) context: Arc<RequestContext>,
 }
 
 /// A call that takes no body.
@@ -33,32 +33,32 @@ pub(super) struct ReadCall {
     pub(super) state: AppState,
     pub(super) params: Params,
     pub(super) headers: HeaderMap,
-    pub(super) visit: Arc<Visit>,
+    pub(super) context: Arc<RequestContext>,
     pub(super) uri: Uri,
 }
 
 impl QueueCall {
-    fn of(visit: Arc<Visit>, request: Request) -> Result<Self, Problem> {
-        let name = queue_name(visit.queue_name(), request.uri().path())?;
-        let params = visit.params(request.uri())?;
-        let incoming = Incoming::of(request, &visit)?;
-        Ok(Self { state: visit.state.clone(), name, params, incoming, visit })
+    fn of(context: Arc<RequestContext>, request: Request) -> Result<Self, Problem> {
+        let name = queue_name(context.queue_name(), request.uri().path())?;
+        let params = context.params(request.uri())?;
+        let incoming = Incoming::of(request, &context)?;
+        Ok(Self { state: context.state.clone(), name, params, incoming, context })
     }
 }
 
 impl ReadCall {
-    fn of(visit: Arc<Visit>, request: Request) -> Result<Self, Problem> {
-        if visit.operation().is_some_and(Operation::names_queue) {
-            queue_name(visit.queue_name(), request.uri().path())?;
+    fn of(context: Arc<RequestContext>, request: Request) -> Result<Self, Problem> {
+        if context.operation().is_some_and(Operation::names_queue) {
+            queue_name(context.queue_name(), request.uri().path())?;
         }
-        let params = visit.params(request.uri())?;
+        let params = context.params(request.uri())?;
         let (parts, _body) = request.into_parts();
-        Ok(Self { state: visit.state.clone(), params, headers: parts.headers, visit, uri: parts.uri })
+        Ok(Self { state: context.state.clone(), params, headers: parts.headers, context, uri: parts.uri })
     }
 
     /// The queue that the path names.
     pub(super) fn name(&self) -> Result<Name, Problem> {
-        queue_name(self.visit.queue_name(), self.uri.path())
+        queue_name(self.context.queue_name(), self.uri.path())
     }
 
     /// The key at the end of the path.
@@ -69,11 +69,11 @@ impl ReadCall {
 
 /// Has a handler answer a call that takes a body.
 pub(super) fn with_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
-    visit: Arc<Visit>,
+    context: Arc<RequestContext>,
     request: Request,
     handler: impl FnOnce(QueueCall) -> F,
-) -> Answer {
-    match QueueCall::of(visit, request) {
+) -> ResponseFuture {
+    match QueueCall::of(context, request) {
         Ok(call) => boxed(handler(call)),
         Err(problem) => boxed(ready(problem)),
     }
@@ -81,11 +81,11 @@ pub(super) fn with_body<T: IntoResponse + 'static, F: Future<Output = T> + Send 
 
 /// Has a handler answer a call that takes no body.
 pub(super) fn without_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
-    visit: Arc<Visit>,
+    context: Arc<RequestContext>,
     request: Request,
     handler: impl FnOnce(ReadCall) -> F,
-) -> Answer {
-    match ReadCall::of(visit, request) {
+) -> ResponseFuture {
+    match ReadCall::of(context, request) {
         Ok(call) => boxed(handler(call)),
         Err(problem) => boxed(ready(problem)),
     }
@@ -93,6 +93,8 @@ pub(super) fn without_body<T: IntoResponse + 'static, F: Future<Output = T> + Se
 
 /// The future on the heap: it is large, and would be copied into each of the futures around it, which took 2,200 of the
 /// 30,000 instructions of an add.
-pub(super) fn boxed<T: IntoResponse + 'static>(answer: impl Future<Output = T> + Send + 'static) -> Answer {
+pub(super) fn boxed<T: IntoResponse + 'static>(
+    answer: impl Future<Output = T> + Send + 'static,
+) -> ResponseFuture {
     Box::pin(answer.map(IntoResponse::into_response))
 }

@@ -48,10 +48,10 @@ use self::stream::ConnectionStream;
 use self::threads::{Thread, Threads};
 use self::timeouts::Timeouts;
 use self::tls::Tls;
+use super::context::{Connection, Peer};
 use super::origin::URI_BYTES_MAX;
 use super::request_metrics::RequestMetrics;
 use super::router::Api;
-use super::visit::{Connection, Peer};
 use crate::clock::Clock;
 use crate::lifecycle::Shutdown;
 

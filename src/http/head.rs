@@ -28,7 +28,7 @@ pub(super) struct Header<'h> {
     /// The first value.
     pub(super) first: Option<&'h HeaderValue>,
     /// The header occurs more than once.
-    pub(super) stands_twice: bool,
+    pub(super) is_repeated: bool,
 }
 
 impl<'h> Head<'h> {
@@ -62,7 +62,7 @@ impl<'h> Head<'h> {
 
 impl<'h> Header<'h> {
     fn add(&mut self, value: &'h HeaderValue) {
-        self.stands_twice = self.first.is_some();
+        self.is_repeated = self.first.is_some();
         self.first = self.first.or(Some(value));
     }
 }
@@ -112,7 +112,7 @@ mod tests {
             ["a", "b", "d", "e", "f", "g", "h", "i"].map(|text| Some(text.to_owned()))
         );
         assert_eq!(
-            found.map(|header| header.stands_twice),
+            found.map(|header| header.is_repeated),
             [false, true, false, false, false, false, false, false]
         );
         assert_eq!((head.bytes, head.is_cross_site, head.is_navigation), (bytes, true, true));

@@ -3,9 +3,9 @@
 //! The handlers name their parameters and problems by the groups in `params` and `answers`; what the
 //! words in them mean is said once, in `terms`.
 
-pub(super) mod answers;
 pub(super) mod params;
-pub mod terms;
+pub(super) mod responses;
+pub mod schemas;
 
 mod settings;
 
@@ -15,7 +15,7 @@ use deltaq_types::{
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-use super::routes::{consume, history, look, operate, produce, queues, seed};
+use super::routes::{consume, history, produce, queues, read, seed, server};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -31,20 +31,20 @@ use super::routes::{consume, history, look, operate, produce, queues, seed};
         produce::resync, seed::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
-        look::items, look::item, look::known_list, look::known, look::synced,
+        read::items, read::item, read::known_list, read::known, read::synced,
         history::history, history::of_key,
-        operate::livez, operate::readyz, operate::info, operate::openapi_json, operate::problem,
+        server::livez, server::readyz, server::info, server::openapi_json, server::problem,
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<KnownDocument>,
-        Page<EventDocument>, QueueConfig, terms::Wait,
+        Page<EventDocument>, QueueConfig, schemas::Wait,
     )),
     tags(
-        (name = "queues", description = "Queues themselves."),
-        (name = "producing", description = "What producers send."),
-        (name = "consuming", description = "What workers do."),
-        (name = "looking", description = "What can be seen of a queue."),
-        (name = "operating", description = "The server itself."),
+        (name = "queues", description = "Queues and their settings."),
+        (name = "producing", description = "Calls of producers."),
+        (name = "consuming", description = "Calls of workers."),
+        (name = "reading", description = "Items, known objects and the history of a queue."),
+        (name = "server", description = "The server itself."),
     )
 )]
 struct Api;
@@ -54,11 +54,11 @@ struct Api;
 pub fn document(has_tokens: bool) -> Value {
     let mut document = serde_json::to_value(Api::openapi()).unwrap_or_default();
     if let Some(components) = document.get_mut("components").and_then(Value::as_object_mut) {
-        components.insert("headers".to_owned(), answers::headers());
+        components.insert("headers".to_owned(), responses::headers());
         components.insert("securitySchemes".to_owned(), security_schemes());
-        components.insert("responses".to_owned(), answers::shared().into());
+        components.insert("responses".to_owned(), responses::shared().into());
         if let Some(schemas) = components.get_mut("schemas").and_then(Value::as_object_mut) {
-            terms::insert_all(schemas);
+            schemas::insert_all(schemas);
             schemas.sort_keys();
         }
     }

@@ -13,12 +13,12 @@ use axum::response::Response;
 use matchit::{Match, Router};
 use percent_encoding::percent_decode_str;
 
-use super::visit::Visit;
+use super::context::RequestContext;
 use crate::config::access::Verb;
 use crate::name::Name;
 
 /// What a handler answers.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
+pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// One operation of the API.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Operation {
     /// compressed.
     pub(super) is_quick: bool,
     /// Its handler.
-    pub(super) handler: fn(Arc<Visit>, Request) -> Answer,
+    pub(super) handler: fn(Arc<RequestContext>, Request) -> ResponseFuture,
 }
 
 /// What the caller of an operation needs.

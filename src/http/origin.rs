@@ -77,7 +77,7 @@ pub(super) fn check_site(
         host.is_some_and(|host| authority.eq_ignore_ascii_case(host))
     };
     if let Some(origin) = head.origin.first.map(text) {
-        if head.origin.stands_twice {
+        if head.origin.is_repeated {
             return refused("the header origin occurs twice".to_owned());
         }
         if allowed.origin(origin) {
@@ -120,7 +120,7 @@ fn check_host<'r>(
     allowed: Allowed<'_>,
 ) -> Result<Option<&'r str>, Problem> {
     let named = head.host.first.map(text);
-    if head.host.stands_twice {
+    if head.host.is_repeated {
         return Err(Problem::new(Code::InvalidRequest, "the header host occurs twice"));
     }
     // RFC 9112, 3.2.

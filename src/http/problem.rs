@@ -210,6 +210,16 @@ impl Problem {
             .with("events", events)
     }
 
+    /// The request took longer than `limit`.
+    #[must_use]
+    pub fn timed_out(limit: Duration) -> Self {
+        let limit = crate::duration::format(limit);
+        let detail = format!(
+            "the request took longer than {limit} (server.request_timeout); whether it took effect is unknown, repeat it safely"
+        );
+        Self::new(Code::Timeout, detail).with("limit", limit)
+    }
+
     /// Adds a field of its own.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {

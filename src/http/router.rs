@@ -8,11 +8,11 @@ use axum::response::Response;
 use http_body::Body as _;
 
 use super::body::LARGE_BYTES;
-use super::chain;
 use super::connection::layers;
+use super::context::Connection;
+use super::middleware;
 use super::operations::{Operations, Target};
 use super::state::AppState;
-use super::visit::Connection;
 
 /// The API of a listener.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Api {
             let (api, connection) = (api.clone(), connection.clone());
             async move {
                 let target = api.operations.target(&request);
-                let answer = chain::answer(api.state.clone(), target, Some(connection), request);
+                let answer = middleware::answer(api.state.clone(), target, Some(connection), request);
                 api.state.on_main_runtime(answer).await
             }
         };
@@ -65,14 +65,14 @@ impl Api {
     async fn answer_quick(&self, request: Request, target: Target, connection: &Connection) -> Response {
         let has_short_body =
             request.body().size_hint().exact().is_some_and(|bytes| bytes < LARGE_BYTES as u64);
-        let answer = chain::answer(self.state.clone(), target, Some(connection.clone()), request);
+        let answer = middleware::answer(self.state.clone(), target, Some(connection.clone()), request);
         if has_short_body { answer.await } else { self.state.on_main_runtime(answer).await }
     }
 
     /// Answers a request that came over no connection.
     async fn answer_directly(self, request: Request) -> Response {
         let target = self.operations.target(&request);
-        chain::answer(self.state, target, None, request).await
+        middleware::answer(self.state, target, None, request).await
     }
 
     fn into_router(self) -> Router {

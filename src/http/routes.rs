@@ -2,13 +2,13 @@
 
 pub(super) mod consume;
 pub(super) mod history;
-pub(super) mod look;
-pub(super) mod operate;
 pub(super) mod produce;
 pub(super) mod queues;
+pub(super) mod read;
 pub(super) mod seed;
+pub(super) mod server;
 
 mod documents;
-mod reading;
+mod received;
 
 pub use self::seed::read_seed;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
-use super::budget::Budgets;
 use super::connection::BodyRateLimit;
+use super::in_flight::InFlightLimits;
 use super::openapi;
 use super::request_metrics::RequestMetrics;
 use crate::access::Access;
@@ -30,7 +30,7 @@ use crate::spans::Spans;
 pub struct AppState(Arc<Own>);
 
 impl fmt::Debug for AppState {
-    /// Nothing of what is in it: a visit holds it, and may be told.
+    /// Nothing of what is in it: a context holds it, and may be told.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AppState")
     }
@@ -131,15 +131,15 @@ pub struct Gate {
     pub access: Access,
     /// Whether a caller needs a certificate.
     pub demands_certificates: bool,
-    /// How much is answered at a time.
-    pub budgets: Budgets,
+    /// The limits on requests in flight.
+    pub in_flight: Arc<InFlightLimits>,
 }
 
 impl Gate {
     /// Lets everybody in, as many as come.
     #[must_use]
     pub fn open() -> Self {
-        let budgets = Budgets::new(&config::Server {
+        let in_flight = Arc::new(InFlightLimits::new(&config::Server {
             max_reads_in_flight: usize::MAX,
             max_writes_in_flight: usize::MAX,
             max_lists_in_flight: usize::MAX,
@@ -147,8 +147,8 @@ impl Gate {
             max_body_bytes_in_flight: usize::MAX,
             max_reply_bytes_in_flight: usize::MAX,
             ..config::Settings::default().server
-        });
-        Self { access: Access::default(), demands_certificates: false, budgets }
+        }));
+        Self { access: Access::default(), demands_certificates: false, in_flight }
     }
 }
 

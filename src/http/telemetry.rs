@@ -8,10 +8,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::Timestamp;
 
+use super::context::{Peer, REQUEST_ID, RequestContext};
 use super::operations::{Class as Limit, Permission};
 use super::problem::{self, Code, Problem};
 use super::request_metrics::UNMATCHED;
-use super::visit::{Peer, REQUEST_ID, Visit};
 use crate::access;
 use crate::audit::{Class, Line};
 use crate::config::access::Verb;
@@ -32,17 +32,17 @@ fn with_settled(mut response: Response) -> Response {
 }
 
 /// The answer with its problem written out, if it is one; and which.
-pub(super) fn rendered(visit: &Visit, response: Response) -> (Response, Option<Code>) {
-    let is_pop = visit.operation().is_some_and(|operation| operation.class == Limit::Pop);
+pub(super) fn rendered(context: &RequestContext, response: Response) -> (Response, Option<Code>) {
+    let is_pop = context.operation().is_some_and(|operation| operation.class == Limit::Pop);
     let response = if is_pop { with_settled(response) } else { response };
-    problem::render(response, &visit.id)
+    problem::render(response, &context.id)
 }
 
 /// The answer of a handler that has panicked. Where it did is in the log already; the text of a panic is nowhere, for it may hold
 /// a piece of an object.
-pub(super) fn panicked(visit: &Visit) -> Response {
-    let route = visit.route().unwrap_or(UNMATCHED);
-    tracing::error!(request_id = visit.id, route, method = visit.method, "a request panicked");
+pub(super) fn panicked(context: &RequestContext) -> Response {
+    let route = context.route().unwrap_or(UNMATCHED);
+    tracing::error!(request_id = context.id, route, method = context.method, "a request panicked");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
@@ -58,21 +58,21 @@ pub(super) fn not_found(path: &str) -> Problem {
 
 /// A request in flight. It is told also when its caller has gone and the handler is dropped.
 pub(super) struct Observed {
-    visit: Arc<Visit>,
+    context: Arc<RequestContext>,
     is_told: bool,
 }
 
 impl Observed {
-    pub(super) fn begin(visit: Arc<Visit>) -> Self {
-        visit.state.request_metrics.begin();
-        Self { visit, is_told: false }
+    pub(super) fn begin(context: Arc<RequestContext>) -> Self {
+        context.state.request_metrics.begin();
+        Self { context, is_told: false }
     }
 
     /// Completes the answer and tells what it is.
     pub(super) fn end(&mut self, (mut response, code): (Response, Option<Code>)) -> Response {
-        let visit = &self.visit;
+        let context = &self.context;
         let headers = response.headers_mut();
-        if let Ok(value) = HeaderValue::from_str(&visit.id) {
+        if let Ok(value) = HeaderValue::from_str(&context.id) {
             headers.insert(&REQUEST_ID, value);
         }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -83,26 +83,26 @@ impl Observed {
     }
 
     fn tell(&self, status: Option<u16>, outcome: &'static str) {
-        let visit = &self.visit;
-        let counts = visit.counts();
-        let took = visit.state.clock.since(visit.begun_us);
+        let context = &self.context;
+        let counts = context.counts();
+        let took = context.state.clock.since(context.begun_us);
         let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let route = visit.route().unwrap_or(UNMATCHED);
+        let route = context.route().unwrap_or(UNMATCHED);
         if let Some(status) = status {
-            visit.state.request_metrics.answered(visit.method, route, status, took);
+            context.state.request_metrics.answered(context.method, route, status, took);
         } else {
-            visit.state.request_metrics.client_disconnected(visit.method, route);
+            context.state.request_metrics.client_disconnected(context.method, route);
         }
         let (queued, ignored) = counts.queued.unzip();
-        let who = visit.shown_name();
+        let who = context.token_name();
         tracing::info!(
-            method = visit.method,
+            method = context.method,
             route,
             status,
             outcome,
             took_us,
-            request_id = visit.id,
-            queue = visit.queue(),
+            request_id = context.id,
+            queue = context.queue(),
             who,
             queued,
             ignored,
@@ -111,32 +111,32 @@ impl Observed {
             keys = counts.keys,
             "request"
         );
-        if visit.state.spans.are_sent() {
-            let ended_us = visit.state.clock.wall_us();
-            visit.state.spans.record(&spans::Request {
-                method: visit.method,
+        if context.state.spans.are_sent() {
+            let ended_us = context.state.clock.wall_us();
+            context.state.spans.record(&spans::Request {
+                method: context.method,
                 route,
                 at_us: (ended_us.saturating_sub(took_us), ended_us),
-                parent: visit.parent,
-                links: visit.links.get().map_or(&[], Vec::as_slice),
-                id: &visit.id,
-                queue: visit.queue(),
+                parent: context.parent,
+                links: context.links.get().map_or(&[], Vec::as_slice),
+                id: &context.id,
+                queue: context.queue(),
                 status,
                 outcome,
             });
         }
         let Some(class) = self.class(status) else { return };
         let keys = queued.map(|queued| queued + ignored.unwrap_or_default());
-        visit.state.audit.record(class, who, || Line {
-            time: Timestamp::from_micros(visit.state.clock.wall_us()).to_string(),
-            request_id: &visit.id,
+        context.state.audit.record(class, who, || Line {
+            time: Timestamp::from_micros(context.state.clock.wall_us()).to_string(),
+            request_id: &context.id,
             who,
-            from: visit.peer().map(Peer::client),
-            certificate: visit.peer().and_then(|peer| peer.certificate).map(|digest| access::hex(&digest)),
-            verb: visit.verb.get().map(|verb| verb.as_str()),
-            method: visit.method,
+            from: context.peer().map(Peer::client),
+            certificate: context.peer().and_then(|peer| peer.certificate).map(|digest| access::hex(&digest)),
+            verb: context.verb.get().map(|verb| verb.as_str()),
+            method: context.method,
             route,
-            queue: visit.queue(),
+            queue: context.queue(),
             keys: keys.or(counts.items).or(counts.leases).or(counts.keys),
             outcome,
             status,
@@ -145,17 +145,18 @@ impl Observed {
 
     /// How it is written down, if it is.
     fn class(&self, status: Option<u16>) -> Option<Class> {
-        let visit = &self.visit;
-        let is_check = visit.operation().is_some_and(|operation| operation.permission == Permission::Nothing);
+        let context = &self.context;
+        let is_check =
+            context.operation().is_some_and(|operation| operation.permission == Permission::Nothing);
         let is_refused = status.is_some_and(problem::refuses_caller);
-        let is_admin = visit.verb.get() == Some(&Verb::Admin);
-        if is_check || !(visit.state.audit.all || is_admin || is_refused) {
+        let is_admin = context.verb.get() == Some(&Verb::Admin);
+        if is_check || !(context.state.audit.all || is_admin || is_refused) {
             return None;
         }
-        let is_let_in = visit.is_let_in.load(Ordering::Relaxed);
-        Some(if is_admin && is_let_in {
+        let is_authorized = context.is_authorized.load(Ordering::Relaxed);
+        Some(if is_admin && is_authorized {
             Class::Admin
-        } else if !is_let_in || status == Some(Code::TooManyRequests.status()) {
+        } else if !is_authorized || status == Some(Code::TooManyRequests.status()) {
             Class::Refusal
         } else {
             Class::Call
@@ -165,7 +166,7 @@ impl Observed {
 
 impl Drop for Observed {
     fn drop(&mut self) {
-        self.visit.state.request_metrics.end();
+        self.context.state.request_metrics.end();
         if !self.is_told {
             self.tell(None, "gone");
         }

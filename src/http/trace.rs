@@ -6,7 +6,7 @@ use crate::engine::trace::TraceContext;
 /// Where in a trace a request was made, if its header says so. A header that is not valid, or that stands
 /// twice, is ignored, as the standard wants it.
 pub(super) fn context_of(traceparent: Header<'_>) -> Option<TraceContext> {
-    let value = traceparent.first.filter(|_| !traceparent.stands_twice)?;
+    let value = traceparent.first.filter(|_| !traceparent.is_repeated)?;
     TraceContext::parse(value.to_str().ok()?)
 }
 

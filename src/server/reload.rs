@@ -12,7 +12,7 @@ use crate::audit::{self, Audit};
 use crate::causes::with_causes;
 use crate::config::{self, Settings};
 use crate::http::connection::tls::{self, Tls};
-use crate::http::{Budgets, Gate};
+use crate::http::{Gate, InFlightLimits};
 use crate::lifecycle::Shutdown;
 use crate::service::Registry;
 use crate::service::metrics::ReloadMetrics;
@@ -53,7 +53,7 @@ impl Reloadable {
         let gate = Gate {
             access: Access::new(read_tokens(&settings.access, &Tokens::default())?),
             demands_certificates: server.tls_client_ca.is_some(),
-            budgets: Budgets::new(server),
+            in_flight: Arc::new(InFlightLimits::new(server)),
         };
         let is_empty = gate.access.is_open();
         if let Some(path) =

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::http::budget::ReplyBytes;
+use crate::http::in_flight::ReplyBytes;
 use crate::service::Delivered;
 
 /// Largest piece of a reply that the connection takes at once, in bytes. The connection takes the next piece when most of

@@ -128,7 +128,7 @@ pub(super) async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> io::R
 /// response explains a missing certificate better than a failed handshake.
 fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let chain = certificates(&files.cert)?;
+    let middleware = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| Error::File {
         what: "a private key",
         path: files.key.clone(),
@@ -151,7 +151,7 @@ fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
             )
         }
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
+    let mut config = builder.with_single_cert(middleware, key).map_err(pair)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

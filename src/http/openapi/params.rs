@@ -4,7 +4,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
-use super::terms::{
+use super::schemas::{
     Continue, Count, Delay, EntityTags, Flag, Key, Label, LeaseLength, PageLimit, Percent, PopMax, Prefix,
     ProblemName, QueueName, States, Traceparent, Wait, With,
 };
@@ -46,7 +46,7 @@ parameters! {
         "continue" Continue "Where the page before ended.";
     }
     CloseQuery in Query {
-        "drain" Flag "Answer when nothing is ready, delayed or leased any more.";
+        "drain" Flag "ResponseFuture when nothing is ready, delayed or leased any more.";
         "wait" Wait "With drain=true only: how long at most; default 0s.";
     }
     AddQuery in Query {

@@ -15,7 +15,7 @@ pub(super) fn patch(schemas: &mut Map<String, Value>) -> Value {
         }
     }
     if let Some(pointer) = schemas.get_mut("KeyPart").and_then(|part| part.pointer_mut("/oneOf/0")) {
-        *pointer = super::terms::reference("JsonPointer");
+        *pointer = super::schemas::reference("JsonPointer");
     }
     for name in NULLABLE {
         let patch = schemas.get(name).map(patch_of);

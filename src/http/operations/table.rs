@@ -7,7 +7,7 @@ use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery,
     Names, PopQuery, ReplaceQuery, SyncedQuery, UpdateQuery,
 };
-use crate::http::routes::{consume, history, look, operate, produce, queues, seed};
+use crate::http::routes::{consume, history, produce, queues, read, seed, server};
 
 macro_rules! id {
     (None) => {
@@ -73,7 +73,7 @@ operations! {
     POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  []                long  with_body    produce::deltas;
     POST   "/v1/queues/{queue}/resync"         resync         OnQueue(Produce) Write     Empty    []                long  with_body    produce::resync;
     POST   "/v1/queues/{queue}/seed"           seed           OnQueue(Admin)   List      Objects  []                long  with_body    seed::seed;
-    POST   "/v1/queues/{queue}/forget"         forget         OnQueue(Consume) Write     Document []                long  with_body    produce::forget;
+    POST   "/v1/queues/{queue}/forget"         forget         OnQueue(Consume) Settle    Document []                long  with_body    produce::forget;
     POST   "/v1/queues/{queue}/pop"            pop            OnQueue(Consume) Pop       Document [PopQuery]        quick with_body    consume::pop;
     POST   "/v1/queues/{queue}/settle"         settle         OnQueue(Consume) Settle    Document []                quick with_body    consume::settle;
     POST   "/v1/queues/{queue}/ack"            ack            OnQueue(Consume) Settle    Document []                quick with_body    consume::ack;
@@ -83,17 +83,17 @@ operations! {
     POST   "/v1/queues/{queue}/extend"         extend         OnQueue(Consume) Settle    Document []                long  with_body    consume::extend;
     POST   "/v1/queues/{queue}/parked/redrive" redrive_parked OnQueue(Admin)   Write     Document []                long  with_body    consume::redrive;
     POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    consume::discard;
-    GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body look::items;
-    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body look::item;
-    GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body look::known_list;
-    GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  []                long  without_body look::known;
+    GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body read::items;
+    GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body read::item;
+    GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body read::known_list;
+    GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  []                long  without_body read::known;
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
-    GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body look::synced;
-    GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body operate::info;
-    GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body operate::livez;
-    GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body operate::readyz;
-    GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body operate::openapi_json;
-    GET    "/problems/{name}"                  get_problem    Token            Read      Ignored  []                long  without_body operate::problem;
-    GET    "/metrics"                          None           Everywhere(Read) Scrape    Ignored  []                long  without_body operate::metrics;
+    GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body read::synced;
+    GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
+    GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;
+    GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body server::readyz;
+    GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body server::openapi_json;
+    GET    "/problems/{name}"                  get_problem    Token            Read      Ignored  []                long  without_body server::problem;
+    GET    "/metrics"                          None           Everywhere(Read) Scrape    Ignored  []                long  without_body server::metrics;
 }

@@ -15,16 +15,16 @@ use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::engine::config::Config;
 use crate::http::call::boxed;
-use crate::http::operations::{Answer, BodyKind, Class, Operation, Permission};
-use crate::http::visit::Visit;
-use crate::http::{Budgets, Durability, Gate, HttpLimits, Parts, RequestMetrics};
+use crate::http::context::RequestContext;
+use crate::http::operations::{BodyKind, Class, Operation, Permission, ResponseFuture};
+use crate::http::{Durability, Gate, HttpLimits, InFlightLimits, Parts, RequestMetrics};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
 use crate::service::{Limits, Registry};
 use crate::spans::Spans;
 use crate::telemetry::json_format;
 
-type Handler = fn(Arc<Visit>, axum::extract::Request) -> Answer;
+type Handler = fn(Arc<RequestContext>, axum::extract::Request) -> ResponseFuture;
 
 /// An operation that takes a `wait`.
 const fn operation(method: &'static str, path: &'static str, class: Class, handler: Handler) -> Operation {
@@ -58,7 +58,7 @@ fn guarded(request_timeout: Duration, operations: &'static [Operation]) -> Route
         max_reply_bytes_in_flight: 1 << 20,
         ..Settings::default().server
     };
-    let gate = Gate { budgets: Budgets::new(&bounds), ..Gate::open() };
+    let gate = Gate { in_flight: Arc::new(InFlightLimits::new(&bounds)), ..Gate::open() };
     let state = AppState::from(Parts {
         request_metrics: RequestMetrics::new(registry.metrics()),
         registry: Arc::new(registry),
@@ -139,16 +139,16 @@ async fn what_takes_too_long_is_given_up() {
 
 #[tokio::test]
 async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
-    async fn reads(visit: Arc<Visit>) {
-        let readers = &visit.state.gate.budgets.readers;
+    async fn reads(context: Arc<RequestContext>) {
+        let readers = &context.state.gate.in_flight.large_bodies;
         let processors = std::thread::available_parallelism().unwrap().get();
         assert_eq!(readers.available_permits(), processors, "whoever came before waits and has none");
-        visit.take_turn().await;
+        context.acquire_parse_permit().await;
         assert_eq!(readers.available_permits(), processors - 1);
         pending::<()>().await;
     }
     static READS: [Operation; 1] =
-        [operation("GET", "/v1/queues/{queue}", Class::Read, |visit, _| boxed(reads(visit)))];
+        [operation("GET", "/v1/queues/{queue}", Class::Read, |context, _| boxed(reads(context)))];
     let router = guarded(HOUR, &READS);
     let (one, two) = (ask(&router, "GET", "/v1/queues/a"), ask(&router, "GET", "/v1/queues/a"));
     tokio::pin!(one, two);
@@ -209,7 +209,7 @@ async fn each_class_has_a_limit_of_its_own() {
 #[tokio::test]
 async fn unread_replies_to_reads_hold_bytes_and_no_permit() {
     static LARGE: [Operation; 1] = [operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| {
-        boxed(std::future::ready("x".repeat(300 << 10)))
+        boxed(std::future::ready("x".repeat(290 << 10)))
     })];
     let router = guarded(HOUR, &LARGE);
     let read = || {
@@ -229,7 +229,7 @@ async fn unread_replies_to_reads_hold_bytes_and_no_permit() {
     let (status, body, _) = ask(&router, "GET", "/v1/queues/a").await;
     assert_eq!(
         (status, &body["code"], &body["limit"]),
-        (429, &"too-many-requests".into(), &(1 << 20).into())
+        (429, &"too-many-requests".into(), &((7 << 20) / 8).into())
     );
     assert!(body["detail"].as_str().unwrap().contains("server.max_reply_bytes_in_flight"), "{body}");
     unread.pop();

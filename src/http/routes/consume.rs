@@ -19,16 +19,16 @@ use crate::engine::id::{Token, Worker};
 use crate::engine::key::Key;
 use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
 use crate::http::blocking::run_blocking;
-use crate::http::budget::{Budgets, CountedReply};
 use crate::http::call::QueueCall;
 use crate::http::connection::delivery::DeliveryBody;
-use crate::http::counted::{Counted, json};
-use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::context::{RequestContext, RequestCounts};
+use crate::http::in_flight::CountedReply;
 use crate::http::openapi::params::{InQueue, PopQuery};
+use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::params::{read_duration, wrong};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::{Reply, json};
 use crate::http::state::AppState;
-use crate::http::visit::{Counts, Visit};
 use crate::http::wire::{self, popped, popped_bytes};
 use crate::service::{FirstCommand, Handle, Name, PopCall};
 
@@ -59,7 +59,7 @@ const SETTLES_MAX: usize = 10_000;
     )
 )]
 pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
-    let QueueCall { state, name, params, incoming, visit } = call;
+    let QueueCall { state, name, params, incoming, context } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
     let max = params.count("max", 1..=POP_MAX)?.unwrap_or(1);
     let pop = Pop {
@@ -95,15 +95,15 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     if state.spans.are_sent() {
         let deltas = delivered.items.iter().flat_map(|item| item.deltas.iter());
         let traces = deltas.filter_map(|delta| delta.provenance.trace().map(|trace| **trace));
-        let _set_once = visit.links.set(traces.collect());
+        let _set_once = context.links.set(traces.collect());
     }
-    visit.count(Counts {
+    context.count(RequestCounts {
         items: Some(delivered.items.len() as u64),
         leases: Some(settled.len() as u64),
-        ..Counts::default()
+        ..RequestCounts::default()
     });
     let bytes = popped_bytes(&delivered.items, &settled);
-    let reserved = match Budgets::reserve_reply(&visit, bytes) {
+    let reserved = match context.reserve_reply(bytes) {
         Ok(reserved) => reserved,
         Err(problem) => return Err(problem.with_default("settled", settled)),
     };
@@ -112,7 +112,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         (text, delivered)
     };
     let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };
-    let outbox = visit.connection.as_ref().map(|connection| connection.outbox.clone());
+    let outbox = context.connection.as_ref().map(|connection| connection.outbox.clone());
     let is_counted = reserved.is_some();
     let mut response = json(Body::new(DeliveryBody::new(text, delivered, outbox, reserved)));
     if is_counted {
@@ -132,11 +132,11 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     )
 )]
 pub(in crate::http) async fn settle(
-    QueueCall { state, name, incoming, visit, .. }: QueueCall,
-) -> Result<Counted<SettledList>, Problem> {
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<SettledList>, Problem> {
     let body: SettleBody = incoming.document().await?;
     let hows = read_settles(&body.settle)?;
-    settle_all(&state, &name, body.settle, hows).await.map(|list| Counted::of(&visit, list))
+    settle_all(&state, &name, body.settle, hows).await.map(|list| Reply::of(&context, list))
 }
 
 /// Acknowledge leases: their deltas are applied to the known objects.
@@ -149,7 +149,7 @@ pub(in crate::http) async fn settle(
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn ack(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+pub(in crate::http) async fn ack(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
     settle_one_way(call, SettleAs::Ack).await
 }
 
@@ -163,7 +163,7 @@ pub(in crate::http) async fn ack(call: QueueCall) -> Result<Counted<SettledList>
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn nack(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+pub(in crate::http) async fn nack(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
     settle_one_way(call, SettleAs::Nack).await
 }
 
@@ -177,7 +177,7 @@ pub(in crate::http) async fn nack(call: QueueCall) -> Result<Counted<SettledList
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn release(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+pub(in crate::http) async fn release(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
     settle_one_way(call, SettleAs::Release).await
 }
 
@@ -191,7 +191,7 @@ pub(in crate::http) async fn release(call: QueueCall) -> Result<Counted<SettledL
         Always, OfQueue, OfBody, Conflict,
     )
 )]
-pub(in crate::http) async fn reject(call: QueueCall) -> Result<Counted<SettledList>, Problem> {
+pub(in crate::http) async fn reject(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
     settle_one_way(call, SettleAs::Reject).await
 }
 
@@ -206,8 +206,8 @@ pub(in crate::http) async fn reject(call: QueueCall) -> Result<Counted<SettledLi
     )
 )]
 pub(in crate::http) async fn extend(
-    QueueCall { state, name, incoming, visit, .. }: QueueCall,
-) -> Result<Counted<ExtendedList>, Problem> {
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<ExtendedList>, Problem> {
     let body: ExtendBody = incoming.document().await?;
     check_leases(body.leases.iter())?;
     let lease = body.lease.as_deref();
@@ -223,7 +223,7 @@ pub(in crate::http) async fn extend(
         let list = serde_json::to_value(&leases).unwrap_or_default();
         return Err(lease_lost("extended").with("leases", list));
     }
-    Ok(Counted::of(&visit, ExtendedList { leases }))
+    Ok(Reply::of(&context, ExtendedList { leases }))
 }
 
 /// Put parked keys back in line.
@@ -236,9 +236,9 @@ pub(in crate::http) async fn extend(
         Always, OfQueue, OfBody, Unprocessable,
     )
 )]
-pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, keys, visit) = parked_keys(call).await?;
-    Ok(Counted::of(&visit, KeysCount { keys: handle.redrive(keys).await? }))
+pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+    let (handle, keys, context) = parked_keys(call).await?;
+    Ok(Reply::of(&context, KeysCount { keys: handle.redrive(keys).await? }))
 }
 
 /// Drop parked keys and what waits for them.
@@ -251,16 +251,18 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Counted<KeysCoun
         Always, OfQueue, OfBody, Unprocessable,
     )
 )]
-pub(in crate::http) async fn discard(call: QueueCall) -> Result<Counted<KeysCount>, Problem> {
-    let (handle, keys, visit) = parked_keys(call).await?;
-    Ok(Counted::of(&visit, KeysCount { keys: handle.discard_parked(keys).await? }))
+pub(in crate::http) async fn discard(call: QueueCall) -> Result<Reply<KeysCount>, Problem> {
+    let (handle, keys, context) = parked_keys(call).await?;
+    Ok(Reply::of(&context, KeysCount { keys: handle.discard_parked(keys).await? }))
 }
 
-async fn parked_keys(call: QueueCall) -> Result<(Arc<Handle>, Option<Vec<Key>>, Arc<Visit>), Problem> {
-    let QueueCall { state, name, incoming, visit, .. } = call;
+async fn parked_keys(
+    call: QueueCall,
+) -> Result<(Arc<Handle>, Option<Vec<Key>>, Arc<RequestContext>), Problem> {
+    let QueueCall { state, name, incoming, context, .. } = call;
     let body: KeysBody = incoming.document().await?;
     let keys = body.keys.as_deref().map(read_keys).transpose()?;
-    Ok((state.registry.get(&name)?, keys, visit))
+    Ok((state.registry.get(&name)?, keys, context))
 }
 
 /// The keys of a document's list.
@@ -274,8 +276,8 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
         .collect()
 }
 
-async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Counted<SettledList>, Problem> {
-    let QueueCall { state, name, incoming, visit, .. } = call;
+async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledList>, Problem> {
+    let QueueCall { state, name, incoming, context, .. } = call;
     let body: LeasesBody = incoming.document().await?;
     // All leases share what is said of them, as the text of an error may be long.
     let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
@@ -283,7 +285,7 @@ async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Counted<Settle
     let hows = vec![how_all; body.leases.len()];
     let call = |lease: String| SettleCall { lease, how, delay: None, error: None };
     let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
-    settle_all(&state, &name, calls, hows).await.map(|list| Counted::of(&visit, list))
+    settle_all(&state, &name, calls, hows).await.map(|list| Reply::of(&context, list))
 }
 
 async fn settle_all(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::reading::{BatchLimit, empty_body, object_bytes_max};
+use super::received::{BatchLimit, empty_body, object_bytes_max};
 use crate::engine::config::Config;
 use crate::engine::key::KeySpec;
 use crate::engine::object::{self, Objects, Scanned};

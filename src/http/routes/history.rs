@@ -2,44 +2,44 @@
 
 use deltaq_types::{EventDocument, Page};
 
-use super::look::{PAGE_DEFAULT, PAGE_MAX};
+use super::read::{PAGE_DEFAULT, PAGE_MAX};
 use crate::engine::delta::Rv;
 use crate::engine::key::Key;
 use crate::http::call::ReadCall;
-use crate::http::counted::Counted;
 use crate::http::cursor::{self, List};
-use crate::http::openapi::answers::{Always, OfQueue, Unavailable, Unprocessable};
 use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
+use crate::http::openapi::responses::{Always, OfQueue, Unavailable, Unprocessable};
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
+use crate::http::reply::Reply;
 use crate::http::wire;
 
 /// What has happened to a key, newest first.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/history/{key}", tag = "looking", operation_id = "get_history",
+    get, path = "/v1/queues/{queue}/history/{key}", tag = "reading", operation_id = "get_history",
     params(InQueue, OfKey, KeyHistoryQuery),
     responses(
         (status = 200, description = "A page; empty ones can come before the last.", body = Page<EventDocument>),
         Always, OfQueue, Unprocessable, Unavailable,
     )
 )]
-pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Counted<Page<EventDocument>>, Problem> {
+pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
     let key = call.key()?;
-    page(&call, &key).await.map(|page| Counted::of(&call.visit, page))
+    page(&call, &key).await.map(|page| Reply::of(&call.context, page))
 }
 
 /// What has happened to a key, newest first; for keys that clients can't put into a path.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/history", tag = "looking", operation_id = "get_history_of",
+    get, path = "/v1/queues/{queue}/history", tag = "reading", operation_id = "get_history_of",
     params(InQueue, HistoryQuery),
     responses(
         (status = 200, description = "A page; empty ones can come before the last.", body = Page<EventDocument>),
         Always, OfQueue, Unprocessable, Unavailable,
     )
 )]
-pub(in crate::http) async fn history(call: ReadCall) -> Result<Counted<Page<EventDocument>>, Problem> {
+pub(in crate::http) async fn history(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
     let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
-    page(&call, &key).await.map(|page| Counted::of(&call.visit, page))
+    page(&call, &key).await.map(|page| Reply::of(&call.context, page))
 }
 
 async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem> {

@@ -8,8 +8,9 @@ use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Re
 
 use super::consume::read_keys;
 use super::documents::{Document, documents};
-use super::reading::{
-    BatchLimit, Fate, Parsed, Reader, Rules, empty_body, key_or_explicit, objects, read_keys_again, read_list,
+use super::received::{
+    AdmissionRules, BatchLimit, ObjectUse, Reader, ReceivedObject, empty_body, key_or_explicit, objects,
+    read_keys_again, read_list,
 };
 use crate::engine::command::{Call, Replace};
 use crate::engine::config::{Config, Mode};
@@ -20,12 +21,12 @@ use crate::engine::refusal::Refusal;
 use crate::engine::trace::Trace;
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
-use crate::http::counted::Counted;
-use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery};
-use crate::http::openapi::terms::{Deltas, Objects};
+use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::schemas::{Deltas, Objects};
 use crate::http::params::{check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::Reply;
 use crate::http::state::AppState;
 use crate::http::wire;
 use crate::service::{self, FirstCommand, Name};
@@ -46,7 +47,7 @@ const READINGS_MAX: usize = 3;
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn add(call: QueueCall) -> Result<Counted<Produced>, Problem> {
+pub(in crate::http) async fn add(call: QueueCall) -> Result<Reply<Produced>, Problem> {
     produce(call, DeltaKind::Added).await
 }
 
@@ -60,7 +61,7 @@ pub(in crate::http) async fn add(call: QueueCall) -> Result<Counted<Produced>, P
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn update(call: QueueCall) -> Result<Counted<Produced>, Problem> {
+pub(in crate::http) async fn update(call: QueueCall) -> Result<Reply<Produced>, Problem> {
     produce(call, DeltaKind::Updated).await
 }
 
@@ -74,17 +75,17 @@ pub(in crate::http) async fn update(call: QueueCall) -> Result<Counted<Produced>
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn delete(call: QueueCall) -> Result<Counted<Produced>, Problem> {
+pub(in crate::http) async fn delete(call: QueueCall) -> Result<Reply<Produced>, Problem> {
     produce(call, DeltaKind::Deleted).await
 }
 
-async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Counted<Produced>, Problem> {
-    let visit = call.visit.clone();
-    produced(call, kind).await.map(|produced| Counted::of(&visit, produced))
+async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Reply<Produced>, Problem> {
+    let context = call.context.clone();
+    produced(call, kind).await.map(|produced| Reply::of(&context, produced))
 }
 
 async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem> {
-    let QueueCall { state, name, params, incoming, visit } = call;
+    let QueueCall { state, name, params, incoming, context } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
     let explicit = params.key("key")?;
@@ -92,13 +93,13 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     if rate_limited && delay.is_some() {
         return Err(wrong("rate_limited", "the rate limiter gives the delay; leave delay out"));
     }
-    let rules = Rules::of(&state, &name, &incoming);
+    let rules = AdmissionRules::of(&state, &name, &incoming);
     let (parsed, many) = objects(incoming, &rules.config, BatchLimit::of_batch(&state)).await?;
     if explicit.is_some() && (many || parsed.len() > 1) {
         let detail = "the key names a single object, and the body has a list";
         return Err(Problem::new(Code::InvalidKey, detail).with("parameter", "key"));
     }
-    let trace = visit.trace();
+    let trace = context.trace();
     let template = move |config: &Config, key: Key, object: Option<Object>| Call {
         kind,
         key,
@@ -126,7 +127,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     apply(&state, &name, rules, Arc::new(parsed), move |reader, index, parsed| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
-        let keyed = reader.keyed(parsed, explicit.as_ref(), Fate::of(kind));
+        let keyed = reader.keyed(parsed, explicit.as_ref(), ObjectUse::of(kind));
         let (key, object) = keyed.map_err(|problem| problem.in_item(index, parsed.line))?;
         Ok(template(reader.config, key, Some(object)))
     })
@@ -144,15 +145,15 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     )
 )]
 pub(in crate::http) async fn deltas(
-    QueueCall { state, name, incoming, visit, .. }: QueueCall,
-) -> Result<Counted<Produced>, Problem> {
-    let rules = Rules::of(&state, &name, &incoming);
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<Produced>, Problem> {
+    let rules = AdmissionRules::of(&state, &name, &incoming);
     let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config).await?;
-    let trace = visit.trace();
+    let trace = context.trace();
     let produced = apply(&state, &name, rules, Arc::new(came), move |reader, index, document| {
         delta_call(document, reader, trace.clone()).map_err(|problem| document.problem(index, problem))
     });
-    Ok(Counted::of(&visit, produced.await?))
+    Ok(Reply::of(&context, produced.await?))
 }
 
 /// Applies the calls that `read` makes of what came by a queue's settings, and reads them anew if those
@@ -160,7 +161,7 @@ pub(in crate::http) async fn deltas(
 async fn apply<C: Send + Sync + 'static>(
     state: &AppState,
     name: &Name,
-    mut rules: Rules,
+    mut rules: AdmissionRules,
     came: Arc<Vec<C>>,
     read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<Call, Problem> + Clone + Send + 'static,
 ) -> Result<Produced, Problem> {
@@ -193,7 +194,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
     };
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
     let scanned = match call.object {
-        Some(raw) => Some(reader.admitted(document.object(raw, &config.key)?, Fate::of(kind))?),
+        Some(raw) => Some(reader.admitted(document.object(raw, &config.key)?, ObjectUse::of(kind))?),
         None => None,
     };
     if let Some(scanned) = scanned.as_ref().filter(|_| config.mode != Mode::Keys) {
@@ -239,15 +240,15 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
-pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced>, Problem> {
-    let QueueCall { state, name, params, incoming, visit } = call;
+pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>, Problem> {
+    let QueueCall { state, name, params, incoming, context } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let max_delete_percent = params.percent("max_delete_percent")?;
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
 
-    let rules = Rules::of(&state, &name, &incoming);
+    let rules = AdmissionRules::of(&state, &name, &incoming);
     let list = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
     let account = rules.account();
     let mut config = rules.config;
@@ -258,12 +259,12 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
         max_delete_percent,
         max_deletes,
         dry_run,
-        trace: visit.trace(),
+        trace: context.trace(),
     };
     if dry_run && state.registry.find(&name).is_none() {
         let dry_run = state.registry.dry_run(replace)?;
         let replaced = run_blocking(account, move || dry_run.run()).await?;
-        return Ok(Counted::of(&visit, wire::replaced(replaced)));
+        return Ok(Reply::of(&context, wire::replaced(replaced)));
     }
     let handle = state.registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
     let now = handle.config();
@@ -274,7 +275,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     }
     // The Replace goes on without its caller, and the bytes of its list count until it ends.
     let replaced = handle.replace(config, replace, account).await?;
-    Ok(Counted::of(&visit, wire::replaced(replaced)))
+    Ok(Reply::of(&context, wire::replaced(replaced)))
 }
 
 /// Hand out every known object again whose key has nothing waiting.
@@ -287,12 +288,12 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Counted<Replaced
     )
 )]
 pub(in crate::http) async fn resync(
-    QueueCall { state, name, incoming, visit, .. }: QueueCall,
-) -> Result<Counted<Produced>, Problem> {
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<Produced>, Problem> {
     incoming.nothing().await?;
     let handle = state.registry.get_or_create(&name, FirstCommand::Resync)?;
-    let resynced = handle.resync(visit.trace()).await?;
-    Ok(Counted::of(&visit, wire::produced(resynced)))
+    let resynced = handle.resync(context.trace()).await?;
+    Ok(Reply::of(&context, wire::produced(resynced)))
 }
 
 /// Drop the failures of keys (client-go's Forget).
@@ -306,17 +307,17 @@ pub(in crate::http) async fn resync(
     )
 )]
 pub(in crate::http) async fn forget(
-    QueueCall { state, name, incoming, visit, .. }: QueueCall,
-) -> Result<Counted<KeysCount>, Problem> {
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<KeysCount>, Problem> {
     let body: ForgetBody = incoming.document().await?;
     let keys = read_keys(&body.keys)?;
     let handle = state.registry.get(&name)?;
     let unique: HashSet<&str> = keys.iter().map(Key::as_str).collect();
     let keys = handle.forget(unique).await?;
-    Ok(Counted::of(&visit, KeysCount { keys }))
+    Ok(Reply::of(&context, KeysCount { keys }))
 }
 
-impl Parsed {
+impl ReceivedObject {
     /// It, with its key as other settings than before read it.
     fn read_again(&self, config: &Config) -> Self {
         let mut again = self.clone();

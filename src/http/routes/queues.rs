@@ -9,20 +9,20 @@ use axum::response::{IntoResponse, Response};
 use deltaq_types::{Page, PurgedDocument, QueueDocument};
 use tokio::sync::Semaphore;
 
-use super::look::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_lines};
+use super::read::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
 use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
-use crate::http::counted::Counted;
 use crate::http::cursor::{self, List};
-use crate::http::openapi::answers::{
+use crate::http::openapi::params::{CloseQuery, InQueue, ListQuery};
+use crate::http::openapi::responses::{
     Always, Conflict, Full, Gone, NotAcceptable, OfBody, OfQueue, Unprocessable,
 };
-use crate::http::openapi::params::{CloseQuery, InQueue, ListQuery};
-use crate::http::openapi::terms::QueuePatch;
+use crate::http::openapi::schemas::QueuePatch;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
+use crate::http::reply::Reply;
 use crate::http::state::AppState;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{self, config};
@@ -76,11 +76,11 @@ pub(in crate::http) async fn put(
     )
 )]
 pub(in crate::http) async fn list(
-    ReadCall { state, params, headers, visit, .. }: ReadCall,
+    ReadCall { state, params, headers, context, .. }: ReadCall,
 ) -> Result<Response, Problem> {
     let streams = wants_lines(&headers)?;
     let prefix = params.text("prefix").unwrap_or_default().to_owned();
-    let caller = visit.caller.get().cloned();
+    let caller = context.caller.get().cloned();
     let wanted = move |name: &Name| {
         let may_see = caller.as_ref().is_none_or(|caller| caller.may(Verb::Read, name.as_str()));
         may_see && name.as_str().starts_with(&prefix)
@@ -92,7 +92,7 @@ pub(in crate::http) async fn list(
         let page = move |after| list_page(of.clone(), wanted.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(Counted::of(&visit, list_page(state, wanted, after, limit).await?).into_response())
+    Ok(Reply::of(&context, list_page(state, wanted, after, limit).await?).into_response())
 }
 
 async fn list_page(
@@ -236,12 +236,12 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
     )
 )]
 pub(in crate::http) async fn purge(
-    QueueCall { state, name, incoming, visit, .. }: QueueCall,
-) -> Result<Counted<PurgedDocument>, Problem> {
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<PurgedDocument>, Problem> {
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
     let purged = handle.purge().await?;
-    Ok(Counted::of(&visit, PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
+    Ok(Reply::of(&context, PurgedDocument { keys: purged.keys, deltas: purged.deltas }))
 }
 
 async fn switch(

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use deltaq_types::{Produced, SeedCall};
 
 use super::documents::{Document, Documents};
-use super::reading::{
-    BatchLimit, Fate, GATHERED_BYTES, Reader, Rules, empty_body, key_or_explicit, object_bytes_max,
+use super::received::{
+    AdmissionRules, BatchLimit, GATHERED_BYTES, ObjectUse, Reader, empty_body, key_or_explicit,
+    object_bytes_max,
 };
 use crate::engine::Seed;
 use crate::engine::config::Config;
@@ -15,13 +16,13 @@ use crate::engine::key::{Key, KeySpec};
 use crate::engine::object::Objects;
 use crate::http::body::{Format, Incoming};
 use crate::http::call::QueueCall;
-use crate::http::counted::Counted;
 use crate::http::ndjson::Lines;
-use crate::http::openapi::answers::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::params::InQueue;
-use crate::http::openapi::terms::Seeds;
+use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
+use crate::http::openapi::schemas::Seeds;
 use crate::http::params::check_name;
 use crate::http::problem::Problem;
+use crate::http::reply::Reply;
 use crate::service::FirstCommand;
 
 /// Put known objects in place without a delta: restoring, moving in.
@@ -35,21 +36,25 @@ use crate::service::FirstCommand;
     )
 )]
 pub(in crate::http) async fn seed(
-    QueueCall { state, name, incoming, visit, .. }: QueueCall,
-) -> Result<Counted<Produced>, Problem> {
-    let rules = Rules::of(&state, &name, &incoming);
+    QueueCall { state, name, incoming, context, .. }: QueueCall,
+) -> Result<Reply<Produced>, Problem> {
+    let rules = AdmissionRules::of(&state, &name, &incoming);
     let account = rules.account();
     let seeds = read_seeds(incoming, &rules, BatchLimit::of_seed(&state)).await?;
     let queued = seeds.len() as u64;
     let handle = state.registry.get_or_create(&name, FirstCommand::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
-    Ok(Counted::of(&visit, Produced { resource_version, queued, ignored: 0 }))
+    Ok(Reply::of(&context, Produced { resource_version, queued, ignored: 0 }))
 }
 
 /// Reads the objects of a seed. The first one that is wrong ends the reading.
-async fn read_seeds(incoming: Incoming, rules: &Rules, most: BatchLimit) -> Result<Vec<Seed>, Problem> {
+async fn read_seeds(
+    incoming: Incoming,
+    rules: &AdmissionRules,
+    most: BatchLimit,
+) -> Result<Vec<Seed>, Problem> {
     let account = incoming.account();
-    let mut seeds = Gathering { seeds: Vec::new(), documents: Vec::new(), bytes: 0, rules };
+    let mut seeds = SeedReader { seeds: Vec::new(), documents: Vec::new(), bytes: 0, rules };
     if incoming.format == Format::Ndjson {
         let longest = object_bytes_max(&incoming, &rules.config);
         let mut lines = Lines::new(incoming, longest);
@@ -86,15 +91,15 @@ async fn read_seeds(incoming: Incoming, rules: &Rules, most: BatchLimit) -> Resu
 }
 
 /// The seeds that have been read, and documents that are read next.
-struct Gathering<'r> {
+struct SeedReader<'r> {
     seeds: Vec<Seed>,
     documents: Vec<Document>,
     /// Bytes of the documents.
     bytes: usize,
-    rules: &'r Rules,
+    rules: &'r AdmissionRules,
 }
 
-impl Gathering<'_> {
+impl SeedReader<'_> {
     fn len(&self) -> usize {
         self.seeds.len() + self.documents.len()
     }
@@ -102,7 +107,7 @@ impl Gathering<'_> {
     async fn add(&mut self, document: Document, bytes: usize) -> Result<(), Problem> {
         self.documents.push(document);
         self.bytes += bytes;
-        if self.bytes < GATHERED_BYTES && self.documents.len() < self.rules.stretch() {
+        if self.bytes < GATHERED_BYTES && self.documents.len() < self.rules.slice_len() {
             return Ok(());
         }
         self.read().await?;
@@ -144,7 +149,7 @@ pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
 fn seed_call(document: &Document, reader: &mut Reader<'_>) -> Result<Seed, Problem> {
     let call: SeedCall<'_> = document.envelope()?;
     let explicit = call.key.as_deref().map(Key::new).transpose()?;
-    let scanned = reader.admitted(document.object(call.object, &reader.config.key)?, Fate::Kept)?;
+    let scanned = reader.admitted(document.object(call.object, &reader.config.key)?, ObjectUse::Stored)?;
     reader.check_length(&scanned.object)?;
     if let Some(source) = &call.source {
         check_name(source).map_err(|wrong| wrong.field("source"))?;

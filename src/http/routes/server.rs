@@ -6,20 +6,20 @@ use axum::response::{IntoResponse, Response};
 use deltaq_types::{Info, InfoLimits, RawObject};
 
 use super::consume::{LEASE_MAX, POP_MAX};
-use super::look::PAGE_MAX;
+use super::read::PAGE_MAX;
 use crate::duration;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
 use crate::http::call::ReadCall;
-use crate::http::counted::json;
-use crate::http::openapi::answers::{Always, NotFound, Unavailable};
 use crate::http::openapi::params::OfProblem;
+use crate::http::openapi::responses::{Always, NotFound, Unavailable};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::json;
 use crate::http::wire::millis;
 
 /// Whether the process runs.
 #[utoipa::path(
-    get, path = "/livez", tag = "operating", operation_id = "livez", security(()),
+    get, path = "/livez", tag = "server", operation_id = "livez", security(()),
     responses(
         (status = 200, description = "It runs.", body = String, content_type = "text/plain"),
         Always,
@@ -31,7 +31,7 @@ pub(in crate::http) async fn livez(_: ReadCall) -> &'static str {
 
 /// Whether the server takes requests: 503 until it does, and while it drains.
 #[utoipa::path(
-    get, path = "/readyz", tag = "operating", operation_id = "readyz", security(()),
+    get, path = "/readyz", tag = "server", operation_id = "readyz", security(()),
     responses(
         (status = 200, description = "It does.", body = String, content_type = "text/plain"),
         Always, Unavailable,
@@ -50,7 +50,7 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
 
 /// What this server is.
 #[utoipa::path(
-    get, path = "/v1/info", tag = "operating", operation_id = "get_info",
+    get, path = "/v1/info", tag = "server", operation_id = "get_info",
     responses(
         (status = 200, description = "The server.", body = Info),
         Always,
@@ -91,7 +91,7 @@ pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result
 
 /// This document.
 #[utoipa::path(
-    get, path = "/openapi.json", tag = "operating", operation_id = "get_openapi",
+    get, path = "/openapi.json", tag = "server", operation_id = "get_openapi",
     responses(
         (status = 200, description = "The API.", body = RawObject, content_type = "application/json"),
         Always,
@@ -103,7 +103,7 @@ pub(in crate::http) async fn openapi_json(ReadCall { state, .. }: ReadCall) -> R
 
 /// What a problem means and what to do.
 #[utoipa::path(
-    get, path = "/problems/{name}", tag = "operating", operation_id = "get_problem",
+    get, path = "/problems/{name}", tag = "server", operation_id = "get_problem",
     params(OfProblem),
     responses(
         (status = 200, description = "The explanation.", body = String, content_type = "text/plain"),

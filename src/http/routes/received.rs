@@ -16,7 +16,6 @@ use crate::engine::object::{self, Object, Objects, Scanned};
 use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
 use crate::http::body::{Account, Format, Incoming, Start};
-use crate::http::budget::took_too_long;
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
@@ -24,7 +23,7 @@ use crate::service::{AdmissionPermits, Handle, Name};
 
 /// By what the objects of a call are read: the queue's settings, or those that it would get.
 #[derive(Clone, Debug)]
-pub(super) struct Rules {
+pub(super) struct AdmissionRules {
     pub(super) config: Arc<Config>,
     /// The queue, unless it is not there yet.
     pub(super) handle: Option<Arc<Handle>>,
@@ -44,7 +43,7 @@ pub(super) struct Reader<'c> {
 
 /// An object of a body, as it came.
 #[derive(Clone, Debug)]
-pub(super) struct Parsed {
+pub(super) struct ReceivedObject {
     pub(super) object: Object,
     pub(super) key: Result<Key, KeyError>,
     /// Its line, in an NDJSON list.
@@ -56,7 +55,7 @@ pub(super) async fn objects(
     incoming: Incoming,
     config: &Config,
     most: BatchLimit,
-) -> Result<(Vec<Parsed>, bool), Problem> {
+) -> Result<(Vec<ReceivedObject>, bool), Problem> {
     let (mut all, account) = (Vec::new(), incoming.account());
     if incoming.format == Format::Ndjson {
         let longest = object_bytes_max(&incoming, config);
@@ -77,7 +76,7 @@ pub(super) async fn objects(
         most.check(all.len() + 1)?;
         let Some(scanned) = objects.next_object()? else { break };
         account.reserve_object(scanned.object.bytes())?;
-        all.push(Parsed { object: scanned.object, key: scanned.key, line: None });
+        all.push(ReceivedObject { object: scanned.object, key: scanned.key, line: None });
     }
     let is_list = objects.is_list();
     account.release(text.len());
@@ -91,7 +90,7 @@ pub(super) fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
 }
 
 /// Reads the line that came last.
-fn parsed_line(text: &str, lines: &Lines, index: usize, config: &Config) -> Result<Parsed, Problem> {
+fn parsed_line(text: &str, lines: &Lines, index: usize, config: &Config) -> Result<ReceivedObject, Problem> {
     let (line, limit) = (lines.number(), lines.object_bytes_max());
     let start = Start { line, column: 1 };
     let scanned = object::scan(text, &config.key);
@@ -101,7 +100,7 @@ fn parsed_line(text: &str, lines: &Lines, index: usize, config: &Config) -> Resu
         let refusal = Refusal::ObjectTooLarge { limit, bytes, index };
         return Err(Problem::from(refusal).with("line", line));
     }
-    Ok(Parsed { object: scanned.object, key: scanned.key, line: Some(line) })
+    Ok(ReceivedObject { object: scanned.object, key: scanned.key, line: Some(line) })
 }
 
 /// A call that takes objects has brought none.
@@ -110,23 +109,23 @@ pub(super) fn empty_body() -> Problem {
     Problem::new(Code::InvalidJson, detail).with("line", 1).with("column", 1)
 }
 
-/// What becomes of an object that came.
+/// What a call does with its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It is stored, so it must satisfy the queue's schema.
-    Kept,
-    /// It only says what is gone.
-    Gone,
+pub(super) enum ObjectUse {
+    /// They are stored, so they must satisfy the queue's schema.
+    Stored,
+    /// They describe what is deleted.
+    Deleted,
 }
 
-impl Fate {
-    /// What becomes of the objects of a call.
+impl ObjectUse {
+    /// The use of the objects of a call.
     pub(super) fn of(kind: DeltaKind) -> Self {
-        if kind == DeltaKind::Deleted { Self::Gone } else { Self::Kept }
+        if kind == DeltaKind::Deleted { Self::Deleted } else { Self::Stored }
     }
 }
 
-impl Rules {
+impl AdmissionRules {
     /// Those of a queue, for objects of this body.
     pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
         Self::for_queue(state, name, incoming.account())
@@ -168,7 +167,7 @@ impl Rules {
     }
 
     /// How many objects are read before others get their turn: at most some milliseconds.
-    pub(super) fn stretch(&self) -> usize {
+    pub(super) fn slice_len(&self) -> usize {
         if self.config.admission.is_some() { ADMITTED_AT_A_STRETCH } else { LINES_AT_A_STRETCH }
     }
 
@@ -188,7 +187,7 @@ impl Rules {
             if !all.is_empty() {
                 tokio::task::yield_now().await;
             }
-            let (start, stretch) = (all.len(), self.stretch());
+            let (start, stretch) = (all.len(), self.slice_len());
             let grown = match &self.permits {
                 Some(permits) => {
                     let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
@@ -200,7 +199,7 @@ impl Rules {
                         read_some(&config, &came, start, stretch, &read, &mut some).map(|grown| (some, grown))
                     };
                     let turn = tokio::time::timeout(self.patience, permits.acquire()).await;
-                    let turn = turn.map_err(|_| took_too_long(self.patience))??;
+                    let turn = turn.map_err(|_| Problem::timed_out(self.patience))??;
                     let (some, grown) = run_blocking(turn, work).await?;
                     all.extend(some);
                     grown
@@ -236,9 +235,10 @@ impl<'c> Reader<'c> {
     }
 
     /// The object as the queue takes it, and its key.
-    pub(super) fn admitted(&mut self, came: Scanned, fate: Fate) -> Result<Scanned, Problem> {
+    pub(super) fn admitted(&mut self, came: Scanned, object_use: ObjectUse) -> Result<Scanned, Problem> {
         let Some(admission) = &self.config.admission else { return Ok(came) };
-        let object = admission.admit(&came.object, fate == Fate::Kept, self.config.max_object_bytes)?;
+        let object =
+            admission.admit(&came.object, object_use == ObjectUse::Stored, self.config.max_object_bytes)?;
         let Some(object) = object else { return Ok(came) };
         self.grown += object.as_str().len().saturating_sub(came.object.as_str().len());
         object::scan(object.as_str(), &self.config.key).map_err(|_deep| Unfit::TooDeep.into())
@@ -255,12 +255,12 @@ impl<'c> Reader<'c> {
     /// carry it.
     pub(super) fn keyed(
         &mut self,
-        parsed: &Parsed,
+        parsed: &ReceivedObject,
         explicit: Option<&Key>,
-        fate: Fate,
+        object_use: ObjectUse,
     ) -> Result<(Key, Object), Problem> {
         let came = Scanned { object: parsed.object.clone(), key: parsed.key.clone() };
-        let taken = self.admitted(came, fate)?;
+        let taken = self.admitted(came, object_use)?;
         Ok((key_or_explicit(taken.key, explicit)?, taken.object))
     }
 }
@@ -331,7 +331,7 @@ struct End<C> {
 /// Reads a list that says that it is whole: a JSON array by its syntax, NDJSON by `count` or by its last line.
 pub(super) async fn read_list(
     incoming: Incoming,
-    rules: &Rules,
+    rules: &AdmissionRules,
     most: BatchLimit,
     count: Option<u64>,
 ) -> Result<ObjectList, Problem> {
@@ -364,7 +364,7 @@ pub(super) async fn read_list(
 async fn read_objects(
     list: &mut ObjectList,
     incoming: Incoming,
-    rules: &Rules,
+    rules: &AdmissionRules,
     most: BatchLimit,
 ) -> Result<bool, Problem> {
     let account = incoming.account();
@@ -387,8 +387,8 @@ async fn read_objects(
         };
         account.reserve_object(scanned.object.bytes())?;
         bytes += scanned.object.bytes();
-        gathered.push(Parsed { object: scanned.object, key: scanned.key, line: None });
-        if bytes >= GATHERED_BYTES || gathered.len() == rules.stretch() {
+        gathered.push(ReceivedObject { object: scanned.object, key: scanned.key, line: None });
+        if bytes >= GATHERED_BYTES || gathered.len() == rules.slice_len() {
             take(list, std::mem::take(&mut gathered), rules).await?;
             bytes = 0;
         }
@@ -402,7 +402,7 @@ async fn read_objects(
 async fn read_lines(
     list: &mut ObjectList,
     incoming: Incoming,
-    rules: &Rules,
+    rules: &AdmissionRules,
     most: BatchLimit,
 ) -> Result<Option<u64>, Problem> {
     let longest = object_bytes_max(&incoming, &rules.config);
@@ -423,7 +423,7 @@ async fn read_lines(
         // One that is wrong by itself is told of at once, however slowly the rest comes.
         let is_whole = parsed.key.is_err() || bytes >= GATHERED_BYTES;
         gathered.push(parsed);
-        if is_whole || gathered.len() == rules.stretch() {
+        if is_whole || gathered.len() == rules.slice_len() {
             take(list, std::mem::take(&mut gathered), rules).await?;
             bytes = 0;
             tokio::task::yield_now().await;
@@ -434,10 +434,14 @@ async fn read_lines(
 }
 
 /// Puts objects that have come into the list, as the queue takes them.
-async fn take(list: &mut ObjectList, parsed: Vec<Parsed>, rules: &Rules) -> Result<(), Problem> {
+async fn take(
+    list: &mut ObjectList,
+    parsed: Vec<ReceivedObject>,
+    rules: &AdmissionRules,
+) -> Result<(), Problem> {
     let before = list.len();
     let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
-        let keyed = reader.keyed(parsed, None, Fate::Kept);
+        let keyed = reader.keyed(parsed, None, ObjectUse::Stored);
         keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
     });
     keyed.await?.into_iter().for_each(|(key, object)| list.push(key, object));
@@ -451,7 +455,7 @@ async fn next_object(
     index: usize,
     most: BatchLimit,
     config: &Config,
-) -> Result<Option<Parsed>, Problem> {
+) -> Result<Option<ReceivedObject>, Problem> {
     while let Some(line) = lines.next().await? {
         if let Some(end) = end {
             let number = lines.number();

@@ -15,13 +15,13 @@ use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
 use crate::engine::time::Time;
 use crate::http::call::ReadCall;
-use crate::http::counted::Counted;
 use crate::http::cursor::{self, List};
-use crate::http::openapi::answers::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
-use crate::http::openapi::terms::{ItemsAnswer, KnownAnswer};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
+use crate::http::openapi::schemas::{ItemsAnswer, KnownAnswer};
 use crate::http::params::{nearest, wrong};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::Reply;
 use crate::http::state::AppState;
 use crate::http::wire;
 use crate::service::{Handle, ItemFilter, ItemPosition, KnownFilter, ListedState, PageLimit};
@@ -115,7 +115,7 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), Stri
 
 /// List keys with waiting or leased deltas, or, with `key`, one of them.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/items", tag = "looking", operation_id = "list_items",
+    get, path = "/v1/queues/{queue}/items", tag = "reading", operation_id = "list_items",
     params(InQueue, ItemsQuery),
     responses(
         (status = 200, description = "A page, or with key one item.", content((ItemsAnswer = "application/json"), (Vec<ItemDocument> = "application/x-ndjson"))),
@@ -124,7 +124,7 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), Stri
 )]
 pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.registry.get(&call.name()?)?;
-    let ReadCall { state, params, headers, visit, .. } = call;
+    let ReadCall { state, params, headers, context, .. } = call;
     if let Some(key) = params.key("key")? {
         return Ok(one_item(&handle, &key).await?.into_response());
     }
@@ -140,7 +140,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
         let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(Counted::of(&visit, item_page(handle, filter, after, limit).await?).into_response())
+    Ok(Reply::of(&context, item_page(handle, filter, after, limit).await?).into_response())
 }
 
 fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
@@ -208,7 +208,7 @@ fn page_limit(entries: u64) -> PageLimit {
 
 /// One key: place, deltas, lease, failures.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/items/{key}", tag = "looking", operation_id = "get_item",
+    get, path = "/v1/queues/{queue}/items/{key}", tag = "reading", operation_id = "get_item",
     params(InQueue, OfKey),
     responses(
         (status = 200, description = "The key.", body = ItemDocument),
@@ -233,7 +233,7 @@ fn no_key(key: &Key, why: &str) -> Problem {
 
 /// List known objects in key order, or, with `key`, one of them.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/known", tag = "looking", operation_id = "list_known",
+    get, path = "/v1/queues/{queue}/known", tag = "reading", operation_id = "list_known",
     params(InQueue, KnownQuery, Conditional),
     responses(
         (status = 200, description = "A page, or with key one object.", content((KnownAnswer = "application/json"), (Vec<KnownDocument> = "application/x-ndjson"))),
@@ -243,7 +243,7 @@ fn no_key(key: &Key, why: &str) -> Problem {
 )]
 pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.registry.get(&call.name()?)?;
-    let ReadCall { state, params, headers, visit, .. } = call;
+    let ReadCall { state, params, headers, context, .. } = call;
     if let Some(key) = params.key("key")? {
         return one_known(&handle, &key, &headers).await;
     }
@@ -258,7 +258,7 @@ pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Prob
         let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
         return stream_pages(state, after, page).await;
     }
-    Ok(Counted::of(&visit, known_page(handle, filter, after, limit).await?).into_response())
+    Ok(Reply::of(&context, known_page(handle, filter, after, limit).await?).into_response())
 }
 
 async fn known_page(
@@ -276,7 +276,7 @@ async fn known_page(
 
 /// One known object.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/known/{key}", tag = "looking", operation_id = "get_known",
+    get, path = "/v1/queues/{queue}/known/{key}", tag = "reading", operation_id = "get_known",
     params(InQueue, OfKey, Conditional),
     responses(
         (status = 200, description = "The object.", body = KnownDocument, headers(("etag" = String, description = "Changes with the object."))),
@@ -305,7 +305,7 @@ async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Re
 
 /// Whether the initial list has been acknowledged; waits for it like WaitForCacheSync.
 #[utoipa::path(
-    get, path = "/v1/queues/{queue}/synced", tag = "looking", operation_id = "get_synced",
+    get, path = "/v1/queues/{queue}/synced", tag = "reading", operation_id = "get_synced",
     params(InQueue, SyncedQuery),
     responses(
         (status = 200, description = "Whether it has.", body = SyncedDocument),

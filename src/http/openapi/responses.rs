@@ -8,7 +8,7 @@ use utoipa::openapi::{Ref, RefOr, Response};
 
 use crate::http::problem::Code;
 
-macro_rules! answers {
+macro_rules! responses {
     ($($(#[doc = $doc:literal])* $group:ident = $($status:literal),*;)*) => {$(
         $(#[doc = $doc])*
         pub(in crate::http) struct $group;
@@ -24,7 +24,7 @@ macro_rules! answers {
     )*};
 }
 
-answers! {
+responses! {
     /// What any request may meet, in the layers around the handlers.
     Always = 400, 401, 403, 405, 414, 429, 431, 500, 504;
     /// What any call on a queue may meet.

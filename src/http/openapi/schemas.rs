@@ -11,7 +11,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::settings;
 use crate::http::problem::Code;
 use crate::http::routes::consume::POP_MAX;
-use crate::http::routes::look::{PAGE_MAX, STATES};
+use crate::http::routes::read::{PAGE_MAX, STATES};
 
 /// Declares marker types that stand for named schemas, and the function that adds the schemas to the document.
 macro_rules! terms {

@@ -1,0 +1,284 @@
+//! The context of a request: what the log, the audit log, the limits and the handlers know about it. It never holds objects or
+//! tokens.
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use axum::extract::Request;
+use axum::http::{HeaderName, Uri};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::connection::delivery::Outbox;
+use super::head::Head;
+use super::in_flight::{Applicant, Permit, ReplyBytes};
+use super::operations::{Class, Operation, Target};
+use super::params::Params;
+use super::problem::Problem;
+use super::request_metrics::UNKNOWN;
+use super::state::AppState;
+use super::trace;
+use crate::access::Caller;
+use crate::config::access::Verb;
+use crate::engine::trace::{Trace, TraceContext};
+use crate::name::Name;
+
+pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Longest request id of a caller that is used, in bytes.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    /// Its address.
+    pub(super) address: SocketAddr,
+    /// The address of the client, if the peer is a trusted proxy that names it.
+    pub(super) forwarded_for: Option<IpAddr>,
+    /// The SHA-256 of its certificate, if it has sent one that the server trusts.
+    pub(super) certificate: Option<[u8; 32]>,
+}
+
+impl Peer {
+    /// The address of the client, for the audit log.
+    pub(super) fn client(self) -> String {
+        self.forwarded_for.map_or_else(|| self.address.to_string(), |client| client.to_string())
+    }
+}
+
+/// The connection of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) peer: Peer,
+    /// The replies to pops that the connection has buffered.
+    pub(super) outbox: Outbox,
+}
+
+/// The context of a request.
+#[derive(Debug)]
+pub(super) struct RequestContext {
+    pub(super) id: String,
+    pub(super) begun_us: u64,
+    pub(super) method: &'static str,
+    target: Target,
+    /// None in a test of the routes alone.
+    pub(super) connection: Option<Connection>,
+    /// The verb of the operation, once it is known.
+    pub(super) verb: OnceLock<Verb>,
+    /// The token, once it is known.
+    pub(super) caller: OnceLock<Arc<Caller>>,
+    /// The name of an expired token. It gives no permission.
+    pub(super) expired: OnceLock<Arc<str>>,
+    /// Whether the request has the permission that its operation needs.
+    pub(super) is_authorized: AtomicBool,
+    /// The trace context of the caller.
+    pub(super) parent: Option<TraceContext>,
+    /// The traces of the delivered deltas, if spans are sent.
+    pub(super) links: OnceLock<Vec<TraceContext>>,
+    /// The counts for the log, once they are known.
+    counts: OnceLock<RequestCounts>,
+    /// Bytes of the body that count in the limit of bodies, until the context is dropped.
+    body_bytes: AtomicUsize,
+    /// The permit of the in-flight limit.
+    permit: Mutex<Option<Permit>>,
+    /// The permit for parsing a large body, until the handler waits for something else.
+    parse_permit: Mutex<Option<OwnedSemaphorePermit>>,
+    /// What all requests share.
+    pub(super) state: AppState,
+}
+
+impl RequestContext {
+    /// The context of a request that begins.
+    pub(super) fn of(
+        request: &Request,
+        target: Target,
+        connection: Option<Connection>,
+        state: AppState,
+    ) -> Arc<Self> {
+        let head = Head::of(request.headers());
+        Arc::new(Self {
+            id: request_id(&head, &state),
+            begun_us: state.clock.monotonic_us(),
+            method: method_label(request.method().as_str()),
+            target,
+            connection,
+            verb: OnceLock::new(),
+            caller: OnceLock::new(),
+            expired: OnceLock::new(),
+            is_authorized: AtomicBool::new(false),
+            parent: trace::context_of(head.traceparent),
+            links: OnceLock::new(),
+            counts: OnceLock::new(),
+            body_bytes: AtomicUsize::new(0),
+            permit: Mutex::default(),
+            parse_permit: Mutex::default(),
+            state,
+        })
+    }
+
+    /// Sets the counts for the log.
+    pub(super) fn count(&self, counts: RequestCounts) {
+        let _set_once = self.counts.set(counts);
+    }
+
+    /// The counts for the log.
+    pub(super) fn counts(&self) -> RequestCounts {
+        self.counts.get().copied().unwrap_or_default()
+    }
+
+    /// The trace of the caller, which is stored with the deltas that the request queues.
+    pub(super) fn trace(&self) -> Option<Trace> {
+        self.parent.map(Trace::new)
+    }
+
+    /// The request as an applicant for a part of a limit.
+    pub(super) fn applicant(&self) -> Applicant<'_> {
+        let class = self.operation().map_or(Class::Read, |operation| operation.class);
+        Applicant { caller: self.caller.get(), class }
+    }
+
+    /// Takes a permit of the in-flight limit.
+    pub(super) fn acquire_permit(&self) -> Result<(), Problem> {
+        let permit = Permit::take(&self.state.gate.in_flight, self.applicant())?;
+        *lock(&self.permit) = permit;
+        Ok(())
+    }
+
+    /// Takes the permit out of the context.
+    pub(super) fn take_permit(&self) -> Option<Permit> {
+        lock(&self.permit).take()
+    }
+
+    /// Returns the permit of a pop or a settle while the server waits for its body, so that stalled bodies do not stop other
+    /// workers. The result says whether the permit must be acquired again.
+    pub(super) fn release_permit_of_worker(&self) -> bool {
+        matches!(self.applicant().class, Class::Pop | Class::Settle) && self.take_permit().is_some()
+    }
+
+    /// Counts bytes of the body, until they are released or the request ends.
+    pub(super) fn reserve_body(&self, bytes: usize) -> Result<(), Problem> {
+        let held = self.body_bytes.load(Ordering::Relaxed);
+        self.state.gate.in_flight.take_body(self.applicant(), held, bytes)?;
+        self.body_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts bytes of the body no longer.
+    pub(super) fn release_body(&self, bytes: usize) {
+        let release = |held: usize| Some(held.saturating_sub(bytes));
+        let held = self.body_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, release);
+        let bytes = held.unwrap_or_default().min(bytes);
+        self.state.gate.in_flight.return_body(self.caller.get(), bytes);
+    }
+
+    /// Counts the bytes of a reply until the result is dropped.
+    pub(super) fn reserve_reply(&self, bytes: usize) -> Result<Option<ReplyBytes>, Problem> {
+        self.state.gate.in_flight.take_reply(self.applicant(), bytes)
+    }
+
+    /// Acquires the permit for parsing a large body. As many large bodies are parsed at a time as there are processors; the
+    /// others wait here, so that they do not delay small requests and refusals.
+    pub(super) async fn acquire_parse_permit(&self) {
+        if let Ok(permit) = self.state.gate.in_flight.large_bodies.clone().acquire_owned().await {
+            *lock(&self.parse_permit) = Some(permit);
+        }
+    }
+
+    /// Runs the handler. The permit for parsing is returned when the handler waits.
+    pub(super) async fn run<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer);
+        poll_fn(|context| {
+            let polled = answer.as_mut().poll(context);
+            drop(lock(&self.parse_permit).take());
+            polled
+        })
+        .await
+    }
+
+    /// The template that the path fits.
+    pub(super) fn route(&self) -> Option<&'static str> {
+        self.target.path
+    }
+
+    /// The operation that the request asks for.
+    pub(super) fn operation(&self) -> Option<&'static Operation> {
+        self.target.operation
+    }
+
+    /// The methods that the path takes, if the request has another one.
+    pub(super) fn allow(&self) -> Option<&str> {
+        self.target.allow.as_deref()
+    }
+
+    /// The query parameters, which the operation must know.
+    pub(super) fn params(&self, uri: &Uri) -> Result<Params, Problem> {
+        Params::of(uri.query())?.among(self.operation().map_or(&[], |operation| operation.query))
+    }
+
+    /// The other end of the connection.
+    pub(super) fn peer(&self) -> Option<Peer> {
+        self.connection.as_ref().map(|connection| connection.peer)
+    }
+
+    /// The queue that the path names, if the name is valid.
+    pub(super) fn queue_name(&self) -> Option<&Name> {
+        self.target.queue.as_ref()
+    }
+
+    /// The text of that name.
+    pub(super) fn queue(&self) -> Option<&str> {
+        self.queue_name().map(Name::as_str)
+    }
+
+    /// The name of the token, also of an expired one: only for the log and the audit log.
+    pub(super) fn token_name(&self) -> Option<&str> {
+        self.caller.get().map(|caller| caller.name()).or_else(|| self.expired.get().map(|name| &**name))
+    }
+}
+
+impl Drop for RequestContext {
+    fn drop(&mut self) {
+        self.release_body(usize::MAX);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The counts of a request, for the log and the audit log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestCounts {
+    /// Deltas that were queued, and Deletes that were ignored.
+    pub(super) queued: Option<(u64, u64)>,
+    /// Keys or documents in the reply.
+    pub(super) items: Option<u64>,
+    /// Leases of a settle or extend, whatever their results.
+    pub(super) leases: Option<u64>,
+    /// Keys that another call changed.
+    pub(super) keys: Option<u64>,
+}
+
+/// The id of a request: that of the caller if it is printable and short.
+fn request_id(head: &Head<'_>, state: &AppState) -> String {
+    let given = head.request_id.first.and_then(|value| value.to_str().ok());
+    let is_printable = |id: &&str| {
+        (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    match given.filter(is_printable) {
+        Some(id) => id.to_owned(),
+        None => state.request_id(),
+    }
+}
+
+fn method_label(method: &str) -> &'static str {
+    match method {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        _ => UNKNOWN,
+    }
+}

@@ -1,0 +1,120 @@
+//! The middleware of every request: from the head to the handler and back.
+//!
+//! It is one function, and each check is a plain function of the head. So a refusal is cheap, which matters most on an overloaded
+//! server.
+
+use std::future::ready;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt as _;
+use http_body::Body as _;
+use percent_encoding::percent_decode_str;
+
+use super::access;
+use super::call::boxed;
+use super::connection::body_drain::BodyDrain;
+use super::context::{Connection, RequestContext};
+use super::head::Head;
+use super::operations::{Class, Operation, ResponseFuture, Target};
+use super::origin::{self, Allowed};
+use super::problem::{self, Code, Problem};
+use super::state::AppState;
+use super::telemetry::{self, Observed};
+use crate::duration;
+
+/// Answers a request.
+pub(super) async fn answer(
+    state: AppState,
+    target: Target,
+    connection: Option<Connection>,
+    request: Request,
+) -> Response {
+    let context = RequestContext::of(&request, target, connection, state);
+    let mut observed = Observed::begin(context.clone());
+    // A panic leaves no half-done change: a queue whose change panics is loaded again.
+    let response = AssertUnwindSafe(pass(&context, request)).catch_unwind().await;
+    observed.end(response.unwrap_or_else(|_| telemetry::rendered(&context, telemetry::panicked(&context))))
+}
+
+async fn pass(context: &Arc<RequestContext>, request: Request) -> (Response, Option<Code>) {
+    if let Err(problem) = admit(context, &request, &Head::of(request.headers())) {
+        let (response, code) = telemetry::rendered(context, problem.into_response());
+        return (BodyDrain::whole(request).finish(response).await, code);
+    }
+    let wait = wait_of(context, request.uri().query());
+    let is_head = request.method() == Method::HEAD;
+    let (request, body_drain) = BodyDrain::watch(request);
+    let response = in_time(context, wait, context.run(dispatch(context, request))).await;
+    // A problem is rendered while the request still has its permit.
+    let (response, code) = telemetry::rendered(context, response);
+    let response = if is_head { without_body(response) } else { response };
+    let kept = match context.take_permit() {
+        Some(permit) => permit.keep(response).map(|response| (response, code)),
+        None => Ok((response, code)),
+    };
+    let (response, code) =
+        kept.unwrap_or_else(|problem| telemetry::rendered(context, problem.into_response()));
+    (body_drain.finish(response).await, code)
+}
+
+/// The response of the handler of the operation.
+fn dispatch(context: &Arc<RequestContext>, request: Request) -> ResponseFuture {
+    if let Some(operation) = context.operation() {
+        return (operation.handler)(context.clone(), request);
+    }
+    let Some(allow) = context.allow().and_then(|allow| HeaderValue::from_str(allow).ok()) else {
+        return boxed(ready(telemetry::not_found(request.uri().path())));
+    };
+    boxed(ready(([(header::ALLOW, allow)], problem::of_status(StatusCode::METHOD_NOT_ALLOWED))))
+}
+
+/// The reply to HEAD: that to GET without its body, but with its length.
+fn without_body(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    if let Some(bytes) = body.size_hint().exact() {
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert(HeaderValue::from(bytes));
+    }
+    Response::from_parts(parts, Body::empty())
+}
+
+/// Checks the size of the head, the origin, the permission and the in-flight limit.
+fn admit(context: &RequestContext, request: &Request, head: &Head<'_>) -> Result<(), Problem> {
+    let state = &context.state;
+    origin::check_head(request.uri(), head, &state.limits)?;
+    origin::check_site(request, head, context.connection.is_some(), Allowed::of(&state.limits))?;
+    access::authorize(context, request.headers())?;
+    context.acquire_permit()?;
+    origin::check_recovered(state, context.operation().is_some_and(Operation::needs_queues))
+}
+
+/// Ends a request that takes too long. A Replace or seed, whose body may be long, has no such limit.
+async fn in_time(
+    context: &RequestContext,
+    wait: Duration,
+    response: impl Future<Output = Response>,
+) -> Response {
+    if context.operation().is_some_and(|operation| operation.class == Class::List) {
+        return response.await;
+    }
+    let limits = &context.state.limits;
+    let limit = limits.request_timeout;
+    let time = limit.saturating_add(wait.min(limits.max_wait));
+    tokio::time::timeout(time, response).await.unwrap_or_else(|_| Problem::timed_out(limit).into_response())
+}
+
+/// The time that the request asks to wait. The handler refuses a wrong value.
+fn wait_of(context: &RequestContext, query: Option<&str>) -> Duration {
+    if !context.operation().is_some_and(Operation::may_wait) {
+        return Duration::ZERO;
+    }
+    let pairs = query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
+    let text = |encoded| percent_decode_str(encoded).decode_utf8_lossy();
+    let wait = pairs.filter(|(name, _)| text(name) == "wait").map(|(_, value)| text(value)).next();
+    wait.and_then(|text| duration::parse(&text).ok()).unwrap_or_default()
+}

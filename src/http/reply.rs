@@ -1,0 +1,89 @@
+//! JSON replies whose counts the log and the audit log show.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use deltaq_types::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Replaced, SettledList};
+use serde::Serialize;
+
+use super::context::{RequestContext, RequestCounts};
+use super::problem::{Code, Problem};
+
+/// A JSON reply with counts.
+#[derive(Debug)]
+pub(super) struct Reply<T>(T);
+
+impl<T: ReplyCounts> Reply<T> {
+    /// The reply to a request. Its counts are noted for the log.
+    pub(super) fn of(context: &RequestContext, document: T) -> Self {
+        context.count(document.counts());
+        Self(document)
+    }
+}
+
+impl<T: ReplyCounts> IntoResponse for Reply<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_string(&self.0) {
+            Ok(text) => json(text.into()),
+            Err(error) => {
+                tracing::error!(%error, "a reply could not be encoded");
+                Problem::new(Code::Internal, "the reply could not be encoded").into_response()
+            }
+        }
+    }
+}
+
+/// A JSON reply.
+pub(super) fn json(body: Body) -> Response {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A document that can be counted.
+pub(super) trait ReplyCounts: Serialize {
+    /// The counts for the log.
+    fn counts(&self) -> RequestCounts;
+}
+
+impl ReplyCounts for Produced {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { queued: Some((self.queued, self.ignored)), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for Replaced {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { queued: Some((self.queued, self.ignored)), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for SettledList {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { leases: Some(self.settled.len() as u64), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for ExtendedList {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { leases: Some(self.leases.len() as u64), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for KeysCount {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { keys: Some(self.keys), ..RequestCounts::default() }
+    }
+}
+
+impl<T: Serialize> ReplyCounts for Page<T> {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for PurgedDocument {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { keys: Some(self.keys), ..RequestCounts::default() }
+    }
+}
