@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
 use super::Error;
 use super::queue::{Handle, Loss, drop_in_background};
 use super::registry::Registry;
@@ -24,6 +26,8 @@ const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_mins(1);
 /// A start logs a warning if the time of a queue is ahead of the wall clock by this or more.
 const CLOCK_LEAD_WARNED: Duration = Duration::from_mins(1);
+/// How many queues are loaded at the same time: as many as the store reads at the same time.
+const LOADS_MAX: usize = 4;
 /// How often a long recovery logs its progress.
 const REPORT_PERIOD: Duration = Duration::from_secs(2);
 
@@ -101,12 +105,10 @@ impl Registry {
         }
         let begun_us = self.clock().monotonic_us();
         let loading = async {
-            for row in &contents.live {
-                let loaded = load(journal, row, progress).await?;
-                // The contents were read before the journal could fail.
-                self.adopt(journal, loaded, self.recovered());
-            }
-            Ok::<(), recovery::Error>(())
+            // The contents were read before the journal could fail.
+            let epoch = self.recovered();
+            let loads = contents.live.iter().map(|row| self.load(journal, row, progress, epoch));
+            stream::iter(loads).buffered(LOADS_MAX).try_collect::<()>().await
         };
         tokio::pin!(loading);
         loop {
@@ -122,6 +124,22 @@ impl Registry {
                 () = tokio::time::sleep(REPORT_PERIOD) => report("loading", progress, self.clock().since(begun_us)),
             }
         }
+    }
+
+    /// Loads one queue that this process does not have, and starts it.
+    ///
+    /// # Errors
+    /// What is wrong with its rows.
+    async fn load(
+        &self,
+        journal: &Journal,
+        row: &QueueRow,
+        progress: &Arc<Progress>,
+        epoch: Epoch,
+    ) -> Result<(), recovery::Error> {
+        let loaded = load(journal, row, progress).await?;
+        self.adopt(journal, loaded, epoch);
+        Ok(())
     }
 
     /// Logs that the wall clock is far behind the last events of queues.
@@ -213,9 +231,8 @@ impl Registry {
         }
         // The commits that deleted these queues have failed.
         for row in rows.values() {
-            match load(journal, row, &progress).await {
-                Ok(loaded) => self.adopt(journal, loaded, epoch),
-                Err(error) => problems.push(problem(row, &error)),
+            if let Err(error) = self.load(journal, row, &progress, epoch).await {
+                problems.push(problem(row, &error));
             }
         }
         report("loaded again", &progress, self.clock().since(begun_us));
