@@ -52,7 +52,7 @@ pub enum Error {
          backup",
         at.display()
     )]
-    Beheaded {
+    DatabaseMissing {
         /// The folder.
         at: PathBuf,
         /// One of these files.

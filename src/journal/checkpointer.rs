@@ -139,7 +139,7 @@ impl Checkpoint {
 
     fn complete(&mut self, current: Current, writes: &mut Writes) {
         let Current { live, row, .. } = current;
-        writes.outlived.push((row.id, row.rv));
+        writes.expired_tombstones.push((row.id, row.rv));
         self.completed.push(Completed { queue: row.id, rv: row.rv, live_bytes: 0, live });
         writes.queues.push(row);
     }
@@ -182,7 +182,7 @@ impl Current {
 
     fn capture(&mut self, options: &WriterOptions) -> Option<()> {
         let mut chunk = None;
-        self.live.with(&mut |queue| chunk = Some(queue.capture(options.captured, options.looked_at)));
+        self.live.with(&mut |queue| chunk = Some(queue.capture(options.captured, options.examined)));
         let chunk = chunk?;
         self.gone = chunk.removed.into_iter();
         self.keys = chunk.keys.into_iter();

@@ -17,7 +17,7 @@ pub struct WriterOptions {
     /// Most keys that are captured at a time, under their queue's lock.
     pub captured: usize,
     /// Most keys that are examined at a time. To examine a key costs much less than to capture it.
-    pub looked_at: usize,
+    pub examined: usize,
     /// The journal is trimmed in segments of about this many bytes.
     pub segment_bytes: u64,
     /// Changes are refused while at least this many bytes wait to be committed.
@@ -30,7 +30,7 @@ impl Default for WriterOptions {
             growth_bytes_min: 64 << 20,
             rows: 64..=8_192,
             captured: 256,
-            looked_at: 8_192,
+            examined: 8_192,
             segment_bytes: SEGMENT_BYTES,
             uncommitted_bytes_max: 256 << 20,
         }

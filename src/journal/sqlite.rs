@@ -39,7 +39,7 @@ pub use self::reader::SqliteReader;
 pub use self::snapshot::SqliteSnapshot;
 pub use self::sync::Sync;
 use self::upkeep::Upkeep;
-use super::store::{Epoch, Error, Opening, QueueId, Size, Store, WAY_OUT, Writes};
+use super::store::{Epoch, Error, Opening, QueueId, REMEDY, Size, Store, Writes};
 
 /// How long a failed connection may take to close before it counts as stuck.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ impl Sqlite {
         let found = connect::inspect(&paths).await?;
         if let Some(mark) = mark {
             let here = found.map_or(Reached::default(), |found| found.reached);
-            mark::hold_against(&paths.mark, &mark, here, &boot)?;
+            mark::refuse_loss(&paths.mark, &mark, here, &boot)?;
         }
 
         connect::create_if_missing(&paths)?;
@@ -146,9 +146,9 @@ impl Sqlite {
             self.closing = Some(Box::pin(connections.close()));
         }
         if let Some(closing) = &mut self.closing {
-            tokio::time::timeout(CLOSING_MAX, closing).await.map_err(|said| Error::Failed {
-                doing: "end its last write: the disk does not answer".to_owned(),
-                source: Some(said.into()),
+            tokio::time::timeout(CLOSING_MAX, closing).await.map_err(|error| Error::Failed {
+                doing: "complete its last write: the disk does not respond".to_owned(),
+                source: Some(error.into()),
             })?;
         }
         self.closing = None;
@@ -189,7 +189,7 @@ impl Store for Sqlite {
         }
         write::check(&writes)?;
         let Some(connections) = self.connections.as_mut().filter(|_| self.is_sound) else {
-            let doing = "write, because it did so before and was not opened again".to_owned();
+            let doing = "write: an earlier write failed, and the store was not reopened".to_owned();
             return Err(Error::Failed { doing, source: None });
         };
         let before = self.mark.reached();
@@ -216,7 +216,7 @@ impl Store for Sqlite {
         let Some(connections) = self.connections.as_mut().filter(|_| self.is_sound) else {
             return Err(Error::Failed { doing: doing.to_owned(), source: None });
         };
-        write::has_rows(&mut connections.writer, queue).await.map_err(|said| database(doing, said))
+        write::has_rows(&mut connections.writer, queue).await.map_err(|error| database(doing, error))
     }
 
     async fn reopen(&mut self) -> Result<Epoch, Error> {
@@ -264,23 +264,25 @@ async fn settle(
 ) -> Result<Reached, Error> {
     let here = connect::state(writer).await?.reached;
     if let Some(missing) = acknowledged.missing_at(here) {
-        let found = format!("{missing} that were acknowledged are missing since the last write. {WAY_OUT}");
+        let found = format!("{missing} that were acknowledged are missing since the last write. {REMEDY}");
         return Err(Error::Damaged { found });
     }
     if !is_full {
         copy_all(writer).await?;
     }
     let probed = sqlx::query(sql::PROBE).execute(writer).await;
-    probed.map_err(|said| database("write on trial", said))?;
+    probed.map_err(|error| database("make a test write", error))?;
     Ok(here)
 }
 
 /// Copies the whole WAL into the database and truncates it.
 async fn copy_all(writer: &mut SqliteConnection) -> Result<(), Error> {
-    let failed = |said| database("copy the WAL into the database", said);
+    let failed = |error| database("copy the WAL into the database", error);
     let row = sqlx::query(sql::CHECKPOINT_ALL).fetch_one(writer).await.map_err(failed)?;
     if row.try_get_unchecked::<i64, usize>(0).map_err(failed)? != 0 {
-        let doing = "copy the WAL into the database: someone reads in it, as a backup does".to_owned();
+        let doing =
+            "copy the WAL into the database: another process reads from the WAL, for example a backup"
+                .to_owned();
         return Err(Error::Failed { doing, source: None });
     }
     Ok(())

@@ -118,7 +118,7 @@ pub struct QueueRow {
     pub checksum: u32,
 }
 
-/// Most rows of one kind that one write removes from a queue by `outlived`, `trimmed` or `swept`.
+/// Most rows of one kind that one write removes from a queue by `expired_tombstones`, `trimmed` or `swept`.
 pub const REMOVED_ROWS_MAX: u32 = 4_096;
 /// About how many bytes of events one write removes from a queue by `trimmed`.
 pub const REMOVED_BYTES_MAX: u64 = 4 << 20;
@@ -138,7 +138,7 @@ pub struct Writes {
     pub keys: Vec<KeyRow>,
     /// For each queue, remove tombstones up to this event: the oldest [`REMOVED_ROWS_MAX`] of them, so that the
     /// write stays short. The remaining ones are harmless; a later write that names the event removes them.
-    pub outlived: Vec<(QueueId, Rv)>,
+    pub expired_tombstones: Vec<(QueueId, Rv)>,
     /// For each queue, remove journal rows with a `last_rv` up to this event: the oldest ones, at least one, up
     /// to [`REMOVED_ROWS_MAX`] and about [`REMOVED_BYTES_MAX`] of events.
     pub trimmed: Vec<(QueueId, Rv)>,
@@ -158,7 +158,7 @@ impl Writes {
         self.queues.retain(|row| stays(row.id));
         self.tombstones.retain(|stone| stays(stone.queue));
         self.keys.retain(|row| stays(row.queue));
-        self.outlived.retain(|(queue, _)| stays(*queue));
+        self.expired_tombstones.retain(|(queue, _)| stays(*queue));
     }
 
     /// Whether there is nothing to write.
@@ -278,14 +278,14 @@ pub enum Error {
 }
 
 /// The remedy for damage, at the end of the text of most [`Error::Damaged`].
-pub(super) const WAY_OUT: &str = "Restore a backup; `deltaq check` lists what can still be read";
+pub(super) const REMEDY: &str = "Restore a backup; `deltaq check` lists what can still be read";
 
 impl Error {
     /// The text of the error and of its causes, without the remedy for damage.
     #[must_use]
-    pub fn without_advice(&self) -> String {
+    pub fn without_remedy(&self) -> String {
         match self {
-            Self::Damaged { found } => found.trim_end_matches(WAY_OUT).trim_end_matches(". ").to_owned(),
+            Self::Damaged { found } => found.trim_end_matches(REMEDY).trim_end_matches(". ").to_owned(),
             error => with_causes(error),
         }
     }

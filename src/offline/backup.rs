@@ -18,9 +18,9 @@ pub async fn backup(
     folder: &Path,
     to: &Path,
     clock: &Clock,
-    tell: &mut dyn FnMut(String),
+    print: &mut dyn FnMut(String),
 ) -> Result<(u64, Report), Error> {
-    stores::survey(folder)?;
+    stores::check_folder(folder)?;
     let unwritable = |source| Error::Write { to: to.to_owned(), source };
     if to.try_exists().map_err(unwritable)? {
         return Err(Error::Exists { to: to.to_owned() });
@@ -34,7 +34,7 @@ pub async fn backup(
         return Err(Error::Within { to: to.to_owned() });
     }
     let (bytes, copy) = stores::backup(folder, to).await?;
-    let report = check::examine(copy.as_ref(), Depth::Rows, clock, tell).await;
+    let report = check::examine(copy.as_ref(), Depth::Rows, clock, print).await;
     copy.close().await;
     Ok((bytes, report))
 }

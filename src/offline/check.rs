@@ -54,7 +54,7 @@ pub struct Report {
 
 /// The consequence of a finding for the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weight {
+enum Severity {
     /// A queue can't be loaded or trusted.
     State,
     /// The checkpoint is newer than the damaged row, so only the history of keys is affected.
@@ -73,14 +73,14 @@ struct Known {
     /// The newest event in any row of the checkpoint.
     newest_rv: Rv,
     /// For each tombstone, the event that removed its key.
-    floors: HashMap<Key, Rv>,
+    removed: HashMap<Key, Rv>,
     /// Whether the damage can make a load fail.
     is_damaged: bool,
 }
 
 struct Examiner<'a> {
     snapshot: &'a dyn Snapshot,
-    tell: &'a mut dyn FnMut(String),
+    print: &'a mut dyn FnMut(String),
     decoder: Decoder,
     queues: BTreeMap<QueueId, Known>,
     /// Journal rows whose position can't be trusted.
@@ -92,13 +92,13 @@ struct Examiner<'a> {
 ///
 /// # Errors
 /// What is in the folder instead of a store; [`Error::Store`] if nothing can be read.
-pub async fn check(folder: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -> Result<Report, Error> {
-    stores::survey(folder)?;
-    let snapshot = stores::snapshot(folder).await.map_err(unadvised)?;
+pub async fn check(folder: &Path, clock: &Clock, print: &mut dyn FnMut(String)) -> Result<Report, Error> {
+    stores::check_folder(folder)?;
+    let snapshot = stores::snapshot(folder).await.map_err(without_check_advice)?;
     if let Some(holder) = snapshot.server() {
-        tell(format!("note: {holder} uses the store; this is its content when the check began"));
+        print(format!("note: {holder} uses the store; this is its content when the check began"));
     }
-    let report = examine(snapshot.as_ref(), Depth::Queues, clock, tell).await;
+    let report = examine(snapshot.as_ref(), Depth::Queues, clock, print).await;
     snapshot.close().await;
     Ok(report)
 }
@@ -107,41 +107,45 @@ pub async fn check(folder: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -
 ///
 /// # Errors
 /// [`Error::Store`] if nothing can be read.
-pub async fn check_backup(file: &Path, clock: &Clock, tell: &mut dyn FnMut(String)) -> Result<Report, Error> {
+pub async fn check_backup(
+    file: &Path,
+    clock: &Clock,
+    print: &mut dyn FnMut(String),
+) -> Result<Report, Error> {
     let unreadable = |source| Error::Unreadable { at: file.to_owned(), source };
     std::fs::File::open(file).map_err(unreadable)?;
-    let snapshot = stores::snapshot_of_backup(file).await.map_err(unadvised)?;
-    let report = examine(snapshot.as_ref(), Depth::Queues, clock, tell).await;
+    let snapshot = stores::snapshot_of_backup(file).await.map_err(without_check_advice)?;
+    let report = examine(snapshot.as_ref(), Depth::Queues, clock, print).await;
     snapshot.close().await;
     Ok(report)
 }
 
 /// Removes the advice to run `deltaq check`, which is what runs here.
-fn unadvised(error: store::Error) -> Error {
+fn without_check_advice(error: store::Error) -> Error {
     match error {
         store::Error::Damaged { .. } => {
-            let found = format!("{}: nothing can be read. Restore a backup", error.without_advice());
+            let found = format!("{}: nothing can be read. Restore a backup", error.without_remedy());
             store::Error::Damaged { found }.into()
         }
         error => error.into(),
     }
 }
 
-/// Checks a snapshot; `tell` receives each finding at once, as one line.
+/// Checks a snapshot; `print` receives each finding at once, as one line.
 pub async fn examine(
     snapshot: &dyn Snapshot,
     depth: Depth,
     clock: &Clock,
-    tell: &mut dyn FnMut(String),
+    print: &mut dyn FnMut(String),
 ) -> Report {
     let begun_us = clock.monotonic_us();
     let (decoder, queues, damaged_rows) = (Decoder::new(), BTreeMap::new(), HashSet::new());
-    let mut examiner = Examiner { snapshot, tell, decoder, queues, damaged_rows, report: Report::default() };
-    examiner.look_at_the_whole().await;
-    examiner.look_at_rows().await;
+    let mut examiner = Examiner { snapshot, print, decoder, queues, damaged_rows, report: Report::default() };
+    examiner.check_store().await;
+    examiner.check_rows().await;
     let ids: Vec<QueueId> = examiner.queues.keys().copied().collect();
     for id in &ids {
-        examiner.follow(*id).await;
+        examiner.check_links(*id).await;
     }
     if depth == Depth::Queues {
         examiner.report.keys = 0;
@@ -155,38 +159,38 @@ pub async fn examine(
 }
 
 impl Examiner<'_> {
-    async fn look_at_the_whole(&mut self) {
+    async fn check_store(&mut self) {
         for finding in self.snapshot.findings() {
             match finding {
-                Finding::Damage(what) => self.damage(None, Weight::State, &what),
-                Finding::Note(what) => (self.tell)(format!("note: {what}")),
+                Finding::Damage(what) => self.damage(None, Severity::State, &what),
+                Finding::Note(what) => (self.print)(format!("note: {what}")),
             }
         }
         for what in self.snapshot.integrity().await {
-            self.damage(None, Weight::State, &what);
+            self.damage(None, Severity::State, &what);
         }
     }
 
     /// The database itself can't continue to read.
     fn unreadable(&mut self, place: &str, error: &store::Error) {
-        let error = error.without_advice();
-        self.damage(None, Weight::State, &format!("{place}: can't be read to its end: {error}"));
+        let error = error.without_remedy();
+        self.damage(None, Severity::State, &format!("{place}: can't be read to its end: {error}"));
     }
 
-    fn damage(&mut self, queue: Option<QueueId>, weight: Weight, what: &str) {
+    fn damage(&mut self, queue: Option<QueueId>, severity: Severity, what: &str) {
         self.report.damage += 1;
         let mut label = "damage";
-        if weight == Weight::History {
+        if severity == Severity::History {
             self.report.history_only += 1;
             label = "damage (history only)";
         }
         let known = queue.and_then(|queue| self.queues.get_mut(&queue));
         let mut place = String::new();
         if let Some(known) = known {
-            known.is_damaged |= weight == Weight::State;
+            known.is_damaged |= severity == Severity::State;
             place = known.name.as_ref().map(|name| format!("queue {name}, ")).unwrap_or_default();
         }
-        (self.tell)(format!("{label}: {place}{what}"));
+        (self.print)(format!("{label}: {place}{what}"));
     }
 
     /// Loads a queue as a start does.
@@ -202,10 +206,10 @@ impl Examiner<'_> {
             Err(_) if was_damaged => {}
             Err(error) => {
                 let what = match &error {
-                    recovery::Error::Read(error @ store::Error::Damaged { .. }) => error.without_advice(),
+                    recovery::Error::Read(error @ store::Error::Damaged { .. }) => error.without_remedy(),
                     error => with_causes(error),
                 };
-                self.damage(Some(id), Weight::State, &format!("it can't be loaded: {what}"));
+                self.damage(Some(id), Severity::State, &format!("it can't be loaded: {what}"));
             }
         }
     }

@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 1 << 16;
 /// # Errors
 /// [`Error::Served`], [`Error::NoQueue`], [`Error::Load`], or an error of the store.
 pub async fn load(folder: &Path, name: &Name, warn: &mut dyn FnMut(String)) -> Result<Queue, Error> {
-    stores::survey(folder)?;
+    stores::check_folder(folder)?;
     let snapshot = stores::snapshot(folder).await?;
     let loaded = load_from(snapshot.as_ref(), folder, name, warn).await;
     snapshot.close().await;

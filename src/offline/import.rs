@@ -48,7 +48,7 @@ pub async fn import(
     input: impl BufRead,
     clock: &Clock,
 ) -> Result<usize, Error> {
-    stores::survey(folder)?;
+    stores::check_folder(folder)?;
     let read = rules.read;
     let running = Running::start(folder, rules, clock).await?;
     let imported = seed(&running.registry, name, read, input).await;
@@ -147,7 +147,7 @@ impl Running {
         // No worker can reach the service, so no lease must end.
         let registry = registry.without_tasks();
         let running = Self { registry: Arc::new(registry), shutdown, writing };
-        // All queues, because the store is closed cleanly only if each of them is.
+        // All queues, because the store is marked as cleanly closed only if every queue is intact.
         if let Err(error) = running.registry.recover(contents, unclean).await {
             writer::abandon(running.writing).await;
             return Err(Error::Recovery(error));

@@ -37,14 +37,14 @@ pub(super) async fn open(folder: &Path) -> Result<(impl Store, Arc<dyn Reader>, 
 ///
 /// # Errors
 /// [`Error`] describes what is there instead.
-pub(super) fn survey(folder: &Path) -> Result<(), Error> {
+pub(super) fn check_folder(folder: &Path) -> Result<(), Error> {
     let at = || folder.to_owned();
     let unreadable = |source| Error::Unreadable { at: at(), source };
     match fs::metadata(folder) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(Error::NotAFolder { at: at() }),
-        Err(said) if said.kind() == io::ErrorKind::NotFound => return Err(Error::Missing { at: at() }),
-        Err(said) => return Err(unreadable(said)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Error::Missing { at: at() }),
+        Err(error) => return Err(unreadable(error)),
     }
     let database = folder.join("deltaq.db");
     // Opening a pipe could block for ever.
@@ -53,12 +53,12 @@ pub(super) fn survey(folder: &Path) -> Result<(), Error> {
     }
     match File::open(&database) {
         Ok(_) => return Ok(()),
-        Err(said) if said.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(source) => return Err(Error::Unreadable { at: database, source }),
     }
     let is_there = |name: &&str| fs::metadata(folder.join(name)).is_ok_and(|found| found.len() > 0);
     if let Some(beside) = ["deltaq.db-wal", "deltaq.mark"].into_iter().find(is_there) {
-        return Err(Error::Beheaded { at: at(), beside });
+        return Err(Error::DatabaseMissing { at: at(), beside });
     }
     match fs::read_dir(folder).map_err(unreadable)?.next() {
         None => Err(Error::Empty { at: at() }),

@@ -84,7 +84,7 @@ macro_rules! suite {
             writes_are_atomic,
             one_write_takes_many_rows,
             texts_are_returned_unchanged,
-            outlived_tombstones_are_removed,
+            expired_tombstones_are_removed,
             trimmed_rows_are_removed,
             one_write_removes_a_bounded_number_of_rows,
             sweeping_a_queue_leaves_other_queues_alone,

@@ -9,7 +9,7 @@ use super::error::{database, file};
 use super::files::{self, Paths};
 use super::snapshot::SqliteSnapshot;
 use super::{connect, mark, sql};
-use crate::journal::store::{Error, WAY_OUT};
+use crate::journal::store::{Error, REMEDY};
 
 /// Copies the store in `folder`, as of one instant, to the file `to`, and checks the copy. Returns its size in
 /// bytes and a snapshot of the copy that knows the store's high-water mark. The copy becomes a store as
@@ -25,7 +25,7 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, SqliteSnapshot), E
     paths.expect_regular()?;
     // The mark is read before the copy is made, so the copy must reach it.
     let mark = mark::read_beside_server(&paths.mark);
-    let to = std::path::absolute(to).map_err(|said| file("find", to, said))?;
+    let to = std::path::absolute(to).map_err(|error| file("find", to, error))?;
     let mut source = connect::reader(&paths.database).await?;
     if !connect::is_store(&mut source, &paths).await? {
         let doing = format!("find a store in {}", paths.folder.display());
@@ -50,9 +50,9 @@ pub async fn backup(folder: &Path, to: &Path) -> Result<(u64, SqliteSnapshot), E
 async fn copy(mut source: sqlx::SqliteConnection, to: &Path) -> Result<u64, Error> {
     let name = to.to_str().ok_or_else(|| file("name", to, std::io::ErrorKind::InvalidFilename.into()))?;
     let copied = sqlx::query(sql::VACUUM_INTO).bind(name.to_owned()).execute(&mut source).await;
-    copied.map_err(|said| database(format!("copy the database to {name}"), said))?;
+    copied.map_err(|error| database(format!("copy the database to {name}"), error))?;
     let _ = source.close().await;
-    let failed = |said| file("sync", to, said);
+    let failed = |error| file("sync", to, error);
     let copy = File::open(to).map_err(failed)?;
     copy.sync_all().map_err(failed)?;
     to.parent().map_or(Ok(()), files::sync_folder)?;
@@ -61,11 +61,11 @@ async fn copy(mut source: sqlx::SqliteConnection, to: &Path) -> Result<u64, Erro
         .immutable(true)
         .connect()
         .await
-        .map_err(|said| database("open the copy", said))?;
+        .map_err(|error| database("open the copy", error))?;
     let found = connect::findings(&mut check, sql::SHORT_CHECK).await?;
     let _ = check.close().await;
     if !found.is_empty() {
-        let found = format!("the copy has the damage that the store has: {}. {WAY_OUT}", found.join("; "));
+        let found = format!("the store is damaged, and so is the copy: {}. {REMEDY}", found.join("; "));
         return Err(Error::Damaged { found });
     }
     copy.metadata().map(|found| found.len()).map_err(failed)

@@ -14,7 +14,7 @@ use super::files::Paths;
 use super::mark::Reached;
 use super::sql;
 use super::sync::Sync;
-use crate::journal::store::{Epoch, Error, Numbers, Opening, WAY_OUT};
+use crate::journal::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
 /// The application id in the header of the database: "delq".
 const APPLICATION_ID: i64 = 1_684_368_497;
@@ -57,7 +57,7 @@ pub(super) fn reading(path: &Path) -> SqliteConnectOptions {
 
 /// Opens a read-only connection.
 pub(super) async fn reader(path: &Path) -> Result<SqliteConnection, Error> {
-    reading(path).connect().await.map_err(|said| database(format!("open {}", path.display()), said))
+    reading(path).connect().await.map_err(|error| database(format!("open {}", path.display()), error))
 }
 
 /// Opens a connection that writes an existing file. It runs no WAL checkpoints of its own.
@@ -71,7 +71,7 @@ pub(super) async fn writer(paths: &Paths, sync: Sync) -> Result<SqliteConnection
         .pragma("cache_size", "-65536")
         .pragma("wal_autocheckpoint", "0")
         .pragma("journal_size_limit", WAL_FILE_BYTES_MAX.to_string());
-    options.connect().await.map_err(|said| database(format!("open {}", paths.database.display()), said))
+    options.connect().await.map_err(|error| database(format!("open {}", paths.database.display()), error))
 }
 
 /// Rolls back an interrupted start: one that was creating the database, or switching a backup to WAL mode,
@@ -83,7 +83,7 @@ pub(super) async fn roll_back(paths: &Paths) -> Result<(), Error> {
     let mut connection = writer(paths, Sync::Full).await?;
     let read = sqlx::query(sql::TABLES).execute(&mut connection).await;
     let _ = connection.close().await;
-    read.map(drop).map_err(|said| database("take back what a start left half done", said))
+    read.map(drop).map_err(|error| database("roll back an interrupted start", error))
 }
 
 /// Reads the state of a store without changing it. `None` if there is no store yet.
@@ -95,7 +95,7 @@ pub(super) async fn inspect(paths: &Paths) -> Result<Option<State>, Error> {
             return Ok(None);
         }
         let found = format!(
-            "{} is missing or empty, but its WAL is there. Put it back, or restore a backup in place of both",
+            "{} is missing or empty, but its WAL exists. Put the file back, or replace both by a backup",
             path.display()
         );
         return Err(Error::Damaged { found });
@@ -114,7 +114,7 @@ async fn inspect_with(connection: &mut SqliteConnection, paths: &Paths) -> Resul
     refuse_newer(connection, paths).await?;
     let found = findings(connection, sql::SHORT_CHECK).await?;
     if !found.is_empty() {
-        let found = format!("{}: {}. {WAY_OUT}", paths.database.display(), found.join("; "));
+        let found = format!("{}: {}. {REMEDY}", paths.database.display(), found.join("; "));
         return Err(Error::Damaged { found });
     }
     state(connection).await.map(Some)
@@ -124,8 +124,9 @@ async fn inspect_with(connection: &mut SqliteConnection, paths: &Paths) -> Resul
 pub(super) async fn is_store(connection: &mut SqliteConnection, paths: &Paths) -> Result<bool, Error> {
     let doing = || format!("read {}", paths.database.display());
     let row = sqlx::query(sql::TABLES).fetch_one(connection).await;
-    let row = row.map_err(|said| database(doing(), said))?;
-    let numbers = |index| row.try_get_unchecked::<i64, usize>(index).map_err(|said| database(doing(), said));
+    let row = row.map_err(|error| database(doing(), error))?;
+    let numbers =
+        |index| row.try_get_unchecked::<i64, usize>(index).map_err(|error| database(doing(), error));
     match (numbers(0)?, numbers(1)?) {
         (_, APPLICATION_ID) => Ok(true),
         (0, _) => Ok(false),
@@ -140,7 +141,7 @@ pub(super) async fn is_store(connection: &mut SqliteConnection, paths: &Paths) -
 pub(super) async fn refuse_newer(connection: &mut SqliteConnection, paths: &Paths) -> Result<(), Error> {
     let known = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
     let found = sqlx::query_scalar::<_, i64>(sql::VERSION).fetch_one(connection).await;
-    let found = found.map_err(|said| database("read the version of the store", said))?;
+    let found = found.map_err(|error| database("read the version of the store", error))?;
     if found > known { Err(Error::Newer { at: paths.folder.clone(), found, known }) } else { Ok(()) }
 }
 
@@ -150,7 +151,7 @@ pub(super) async fn findings(
     check: &'static str,
 ) -> Result<Vec<String>, Error> {
     let rows = sqlx::query_scalar::<_, String>(check).fetch_all(connection).await;
-    let rows = rows.map_err(|said| database("check the database", said))?;
+    let rows = rows.map_err(|error| database("check the database", error))?;
     // SQLite's text may span lines.
     Ok(rows.iter().filter(|row| *row != "ok").map(|row| row.trim().replace('\n', ", ")).collect())
 }
@@ -159,19 +160,19 @@ pub(super) async fn findings(
 /// table.
 pub(super) async fn migrate(connection: &mut SqliteConnection, is_new: bool) -> Result<(), Error> {
     if is_new {
-        let laid_out = sqlx::raw_sql(sql::LAYOUT).execute(&mut *connection).await;
-        laid_out.map_err(|said| database("lay out the database", said))?;
+        let done = sqlx::raw_sql(sql::LAYOUT).execute(&mut *connection).await;
+        done.map_err(|error| database("set the page layout", error))?;
     }
     let mode = sqlx::query_scalar::<_, String>(sql::WAL).fetch_one(&mut *connection).await;
-    let mode = mode.map_err(|said| database("open a WAL", said))?;
+    let mode = mode.map_err(|error| database("open a WAL", error))?;
     if mode != "wal" {
-        let doing = format!("open a WAL: the file system takes a journal of kind {mode} only");
+        let doing = format!("open a WAL: the file system supports only the journal mode {mode}");
         return Err(Error::Failed { doing, source: None });
     }
     let migrator = Migrator::with_migrations(migrations().collect());
-    migrator.run(&mut *connection).await.map_err(|said| match said {
-        sqlx::migrate::MigrateError::Execute(said) => database("migrate the store", said),
-        said => Error::Failed { doing: "migrate the store".to_owned(), source: Some(said.into()) },
+    migrator.run(&mut *connection).await.map_err(|error| match error {
+        sqlx::migrate::MigrateError::Execute(error) => database("migrate the store", error),
+        error => Error::Failed { doing: "migrate the store".to_owned(), source: Some(error.into()) },
     })
 }
 
@@ -184,10 +185,10 @@ pub(super) fn migrations() -> impl Iterator<Item = Migration> {
 
 /// Reads what the database says about itself.
 pub(super) async fn state(connection: &mut SqliteConnection) -> Result<State, Error> {
-    let failed = |said| database("read the state of the store", said);
+    let failed = |error| database("read the state of the store", error);
     let row = sqlx::query(sql::STATE).fetch_optional(connection).await.map_err(failed)?;
     let Some(row) = row else {
-        return Err(Error::Damaged { found: format!("the row of table store is missing. {WAY_OUT}") });
+        return Err(Error::Damaged { found: format!("the row of table store is missing. {REMEDY}") });
     };
     state_of(&row).map_err(failed)
 }
@@ -199,7 +200,7 @@ pub(super) async fn next_epoch(
     own: Epoch,
     in_doubt: bool,
 ) -> Result<Epoch, Error> {
-    let failed = |said| database("begin an epoch", said);
+    let failed = |error| database("begin an epoch", error);
     let last = own.0 + u64::from(in_doubt);
     let next = sqlx::query_scalar::<_, i64>(sql::NEXT_EPOCH).bind(own.0.cast_signed());
     let next = next.bind(last.cast_signed());
@@ -230,7 +231,7 @@ pub(super) fn create_if_missing(paths: &Paths) -> Result<(), Error> {
     match fs::exists(&paths.database) {
         Ok(true) => Ok(()),
         Ok(false) => super::files::create(&paths.database),
-        Err(said) => Err(file("look at", &paths.database, said)),
+        Err(error) => Err(file("look at", &paths.database, error)),
     }
 }
 

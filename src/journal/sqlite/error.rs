@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::journal::store::{Error, WAY_OUT};
+use crate::journal::store::{Error, REMEDY};
 
 // SQLite's result codes, <https://www.sqlite.org/rescode.html>. The lower eight bits are the primary code.
 const CORRUPT: i32 = 11;
@@ -16,10 +16,10 @@ const IOERR_SHMSIZE: i32 = 10 + (19 << 8);
 pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
     if let sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) = &error {
         let doing = doing.into();
-        return Error::Damaged { found: format!("{error}, when it was to {doing}. {WAY_OUT}") };
+        return Error::Damaged { found: format!("failed to {doing}: {error}. {REMEDY}") };
     }
     let code = match &error {
-        sqlx::Error::Database(said) => said.code().and_then(|code| code.parse::<i32>().ok()),
+        sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
         _ => None,
     };
     match code {
@@ -29,7 +29,7 @@ pub(super) fn database(doing: impl Into<String>, error: sqlx::Error) -> Error {
         Some(code) if code & 0xff == CORRUPT || code & 0xff == NOT_A_DATABASE => {
             let doing = doing.into();
             Error::Damaged {
-                found: format!("SQLite found it (code {code}) when it was to {doing}. {WAY_OUT}"),
+                found: format!("SQLite reports damage (code {code}): failed to {doing}. {REMEDY}"),
             }
         }
         _ => Error::Failed { doing: doing.into(), source: Some(error.into()) },

@@ -30,7 +30,7 @@ pub(super) struct Paths {
 impl Paths {
     /// The paths are absolute, because SQLite takes a name that begins with "file:" for a URI.
     pub(super) fn new(folder: &Path) -> Result<Self, Error> {
-        let folder = std::path::absolute(folder).map_err(|said| error::file("find", folder, said))?;
+        let folder = std::path::absolute(folder).map_err(|error| error::file("find", folder, error))?;
         let within = |name: &str| folder.join(name);
         Ok(Self {
             database: within("deltaq.db"),
@@ -62,7 +62,7 @@ impl Paths {
     /// of a volume or shared on purpose; its files are not accessible to others in any case.
     pub(super) fn make_folder(&self) -> Result<(), Error> {
         let folder = &self.folder;
-        let failed = |said| error::file("make the folder", folder, said);
+        let failed = |error| error::file("make the folder", folder, error);
         match fs::metadata(folder) {
             Ok(found) if found.is_dir() => {
                 let mode = found.mode() & 0o777;
@@ -70,7 +70,7 @@ impl Paths {
                     tracing::warn!(
                         folder = %folder.display(),
                         mode = format_args!("{mode:03o}"),
-                        "others can look into the data directory: chmod 700 closes it"
+                        "other users can read the data directory; `chmod 700` prevents it"
                     );
                 }
                 Ok(())
@@ -89,12 +89,12 @@ impl Paths {
         let mut shared = self.database.clone().into_os_string();
         shared.push("-shm");
         for path in [&self.database, &self.wal, &PathBuf::from(shared), &self.lock, &self.mark] {
-            let failed = |said| error::file("set the permissions of", path, said);
+            let failed = |error| error::file("set the permissions of", path, error);
             match fs::metadata(path) {
                 Ok(found) if found.mode() & 0o7777 == FILE_MODE => {}
                 Ok(_) => fs::set_permissions(path, Permissions::from_mode(FILE_MODE)).map_err(failed)?,
-                Err(said) if said.kind() == io::ErrorKind::NotFound => {}
-                Err(said) => return Err(failed(said)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
             }
         }
         Ok(())
@@ -122,19 +122,19 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
 pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder)
         .and_then(|file| file.sync_all())
-        .map_err(|said| error::file("sync the folder", folder, said))
+        .map_err(|error| error::file("sync the folder", folder, error))
 }
 
 /// Creates an empty file that only its owner may read, whatever the umask. The file must not exist.
 pub(super) fn create(path: &Path) -> Result<(), Error> {
-    let failed = |said| error::file("create", path, said);
+    let failed = |error| error::file("create", path, error);
     let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).map_err(failed)?;
     file.set_permissions(Permissions::from_mode(FILE_MODE)).map_err(failed)
 }
 
 /// Opens a file for reading and writing, created as by [`create`] if it is missing.
 pub(super) fn open_or_create(path: &Path) -> Result<File, Error> {
-    let failed = |said| error::file("open", path, said);
+    let failed = |error| error::file("open", path, error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
     let file = options.open(path).map_err(failed)?;
@@ -163,9 +163,9 @@ impl Lock {
                 };
                 return Err(Error::Locked { at: paths.folder.clone(), holder });
             }
-            Err(TryLockError::Error(said)) => return Err(error::file("lock", &paths.lock, said)),
+            Err(TryLockError::Error(error)) => return Err(error::file("lock", &paths.lock, error)),
         }
-        let failed = |said| error::file("write", &paths.lock, said);
+        let failed = |error| error::file("write", &paths.lock, error);
         file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
         writeln!(file, "{}", std::process::id()).map_err(failed)?;
         Ok(Self { _file: file })
@@ -184,7 +184,7 @@ fn holder(file: &mut File) -> Holder {
 pub(super) enum Use {
     /// No server uses the store, and none can start while this value exists. Without a lock file no server ever
     /// ran here, and nothing is locked.
-    Nobody(Option<File>),
+    Unused(Option<File>),
     /// A server, or another writing process, uses the store.
     Server(Holder),
 }
@@ -194,13 +194,13 @@ impl Use {
     pub(super) fn look(paths: &Paths) -> Result<Self, Error> {
         let mut file = match File::open(&paths.lock) {
             Ok(file) => file,
-            Err(said) if said.kind() == io::ErrorKind::NotFound => return Ok(Self::Nobody(None)),
-            Err(said) => return Err(error::file("open", &paths.lock, said)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Unused(None)),
+            Err(error) => return Err(error::file("open", &paths.lock, error)),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(Self::Nobody(Some(file))),
+            Ok(()) => Ok(Self::Unused(Some(file))),
             Err(TryLockError::WouldBlock) => Ok(Self::Server(holder(&mut file))),
-            Err(TryLockError::Error(said)) => Err(error::file("lock", &paths.lock, said)),
+            Err(TryLockError::Error(error)) => Err(error::file("lock", &paths.lock, error)),
         }
     }
 }
@@ -223,7 +223,7 @@ impl FileIdentities {
     /// Records the files at their present paths. SQLite must have opened them.
     pub(super) fn remember(paths: &Paths) -> Result<Self, Error> {
         let remember = |path: &PathBuf| {
-            let identity = identity(path).map_err(|said| error::file("look at", path, said))?;
+            let identity = identity(path).map_err(|error| error::file("look at", path, error))?;
             Ok((path.clone(), identity))
         };
         let files = [&paths.database, &paths.lock, &paths.wal].into_iter().map(remember);
@@ -236,8 +236,8 @@ impl FileIdentities {
             let became = match identity(path) {
                 Ok(found) if found == *opened => continue,
                 Ok(_) => "replaced by another file",
-                Err(said) if said.kind() == io::ErrorKind::NotFound => "removed",
-                Err(said) => return Err(error::file("look at", path, said)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => "removed",
+                Err(error) => return Err(error::file("look at", path, error)),
             };
             let what = format!(
                 "{} was {became} while the server runs: put the file back that it was; or stop the server, \

@@ -85,12 +85,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Record>, Error> {
     files::expect_regular(path)?;
     let line = match fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(said) if said.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(said) => return Err(error::file("read", path, said)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error::file("read", path, error)),
     };
     Record::parse(&line).map(Some).ok_or_else(|| Error::Damaged {
         found: format!(
-            "{} is not what was written, so it can't be told whether acknowledged rows are missing. Restore \
+            "{} is damaged, so it is unknown whether acknowledged rows are missing. Restore \
              the data directory from a backup, or remove this file to take the database as it is",
             path.display()
         ),
@@ -103,7 +103,7 @@ pub(super) fn read_beside_server(path: &Path) -> Result<Option<Record>, Error> {
 }
 
 /// Refuses a store that has come to `here`, if more was acknowledged.
-pub(super) fn hold_against(path: &Path, mark: &Record, here: Reached, boot: &str) -> Result<(), Error> {
+pub(super) fn refuse_loss(path: &Path, mark: &Record, here: Reached, boot: &str) -> Result<(), Error> {
     let Some(missing) = mark.reached.missing_at(here) else { return Ok(()) };
     if mark.may_have_lost_power(boot) {
         tracing::warn!(
@@ -114,7 +114,7 @@ pub(super) fn hold_against(path: &Path, mark: &Record, here: Reached, boot: &str
     }
     Err(Error::Damaged {
         found: format!(
-            "{missing} that were acknowledged are missing: the database or its WAL was cut off, put back to \
+            "{missing} that were acknowledged are missing: the database or its WAL was truncated, restored to \
              an older state, or lost. Put the missing files back into {}, or remove {} to accept the loss",
             path.parent().unwrap_or(path).display(),
             path.display()
@@ -141,7 +141,7 @@ impl HighWaterMark {
     fn create(path: &Path, record: Record) -> Result<Self, Error> {
         let draft = path.with_extension("mark-new");
         let mark = Self::write_whole(&draft, record)?;
-        fs::rename(&draft, path).map_err(|said| error::file("write", path, said))?;
+        fs::rename(&draft, path).map_err(|error| error::file("write", path, error))?;
         Ok(mark)
     }
 
@@ -150,7 +150,7 @@ impl HighWaterMark {
         mark.write_line(path)?;
         let length = mark.record.to_line().len() as u64;
         let synced = mark.file.set_len(length).and_then(|()| mark.file.sync_all());
-        synced.map_err(|said| error::file("write", path, said))?;
+        synced.map_err(|error| error::file("write", path, error))?;
         Ok(mark)
     }
 
@@ -173,7 +173,7 @@ impl HighWaterMark {
 
     fn write_line(&self, path: &Path) -> Result<(), Error> {
         let line = self.record.to_line();
-        self.file.write_all_at(line.as_bytes(), 0).map_err(|said| error::file("write", path, said))
+        self.file.write_all_at(line.as_bytes(), 0).map_err(|error| error::file("write", path, error))
     }
 }
 
@@ -225,10 +225,10 @@ mod tests {
             (8, 9, Sync::Normal, "now", None),
             (5, 9, Sync::Full, "now", Some("4 changes to the list of queues")),
         ] {
-            let answer = hold_against(path, &mark(row, version, sync), here, boot);
-            let said = answer.err().map(|error| error.to_string());
-            assert_eq!(said.is_some(), refused.is_some(), "{said:?}");
-            assert!(said.unwrap_or_default().contains(refused.unwrap_or_default()), "{row} {version}");
+            let answer = refuse_loss(path, &mark(row, version, sync), here, boot);
+            let error = answer.err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), refused.is_some(), "{error:?}");
+            assert!(error.unwrap_or_default().contains(refused.unwrap_or_default()), "{row} {version}");
         }
     }
 }

@@ -24,7 +24,7 @@ use super::write::{bound, key_id};
 use super::{connect, rows, sql};
 use crate::engine::delta::Rv;
 use crate::journal::store::{
-    Error, History, JournalRow, KeyRow, QueueId, QueueRow, Reader, Segment, TombstoneRow, WAY_OUT,
+    Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, TombstoneRow,
 };
 
 /// Most statements that read at the same time; further ones wait.
@@ -128,7 +128,9 @@ impl ReadPool {
         match self {
             Self::Live(pool) => {
                 let connection = pool.acquire().await;
-                connection.map(Reading::Pooled).map_err(|said| database("open a connection that reads", said))
+                connection
+                    .map(Reading::Pooled)
+                    .map_err(|error| database("open a connection that reads", error))
             }
             Self::Snapshot(connection) => {
                 let connection = MutexGuard::try_map(connection.lock().await, Option::as_mut);
@@ -161,11 +163,11 @@ impl ReadPool {
         query: Query,
         mut take: impl FnMut(&mut K, SqliteRow) -> Result<bool, sqlx::Error>,
     ) -> Result<K, Error> {
-        let failed = |said| match said {
+        let failed = |error| match error {
             sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => Error::Damaged {
-                found: format!("it failed to {doing}: a value has another type than its column. {WAY_OUT}"),
+                found: format!("it failed to {doing}: a value has another type than its column. {REMEDY}"),
             },
-            said => database(doing, said),
+            error => database(doing, error),
         };
         let mut connection = self.connection().await?;
         let mut kept = K::default();

@@ -55,7 +55,7 @@ impl SqliteSnapshot {
         let usage = Use::look(&paths)?;
         // The mark is read before the database, so that it can't be ahead of it.
         let mark = mark::read_beside_server(&paths.mark);
-        let is_quiet = matches!(usage, Use::Nobody(_)) && !bytes_beside(&paths.database);
+        let is_quiet = matches!(usage, Use::Unused(_)) && !bytes_beside(&paths.database);
         Self::open(paths, mark, usage, is_quiet).await
     }
 
@@ -64,7 +64,7 @@ impl SqliteSnapshot {
     /// # Errors
     /// As [`take`](Self::take).
     pub async fn of_backup(file: &Path) -> Result<Self, Error> {
-        let database = std::path::absolute(file).map_err(|said| super::error::file("find", file, said))?;
+        let database = std::path::absolute(file).map_err(|error| super::error::file("find", file, error))?;
         let folder = database.parent().unwrap_or(&database);
         let paths = Paths { database: database.clone(), ..Paths::new(folder)? };
         Self::of_copy(paths, Ok(None)).await
@@ -73,7 +73,7 @@ impl SqliteSnapshot {
     /// Opens a snapshot of a copy, with the mark of the store that it was copied from.
     pub(super) async fn of_copy(paths: Paths, mark: Result<Option<Record>, Error>) -> Result<Self, Error> {
         let is_quiet = !bytes_beside(&paths.database);
-        let copy = Self::open(paths, mark, Use::Nobody(None), is_quiet).await?;
+        let copy = Self::open(paths, mark, Use::Unused(None), is_quiet).await?;
         Ok(Self { has_older_mark: true, is_copy: true, ..copy })
     }
 
@@ -90,16 +90,16 @@ impl SqliteSnapshot {
         let temp_files: Vec<PathBuf> = temp_files.filter(|path| !path.exists()).collect();
         if fs::metadata(beside(&paths.database, "-journal")).is_ok_and(|found| found.len() > 0) {
             let doing = format!(
-                "read {}: a start was cut off while it made the store or opened a backup. Start the server again, \
-                 which goes on from there",
+                "read {}: an interrupted start was creating the store or opening a backup. Start the server again to \
+                 complete it",
                 paths.database.display()
             );
             return Err(Error::Failed { doing, source: None });
         }
-        let failed = |said| database(format!("open {}", paths.database.display()), said);
+        let failed = |error| database(format!("open {}", paths.database.display()), error);
         let mut connection = options.connect().await.map_err(failed)?;
-        let looked = look(&mut connection, &paths).await;
-        if let Err(error) = looked {
+        let begun = begin(&mut connection, &paths).await;
+        if let Err(error) = begun {
             let _ = connection.close().await;
             remove(&usage, &temp_files);
             return Err(error);
@@ -118,11 +118,11 @@ impl SqliteSnapshot {
                             are missing";
                 return Some(Finding::Note(text.to_owned()));
             }
-            Err(error) => return Some(Finding::Damage(error.without_advice())),
+            Err(error) => return Some(Finding::Damage(error.without_remedy())),
         };
         let here = state.reached;
-        if let Err(error) = mark::hold_against(&self.paths.mark, mark, here, &mark::boot_id()) {
-            return Some(Finding::Damage(error.without_advice()));
+        if let Err(error) = mark::refuse_loss(&self.paths.mark, mark, here, &mark::boot_id()) {
+            return Some(Finding::Damage(error.without_remedy()));
         }
         if let Some(missing) = mark.reached.missing_at(here) {
             let text = format!(
@@ -145,7 +145,7 @@ impl SqliteSnapshot {
             match has.iter().find(|(_, other, _)| other == name) {
                 None => found.push(format!("{kind} {name} is missing")),
                 Some((.., other)) if other != text => {
-                    found.push(format!("{kind} {name} is not what was made"));
+                    found.push(format!("{kind} {name} differs from the one that deltaq creates"));
                 }
                 Some(_) => {}
             }
@@ -158,7 +158,7 @@ impl SqliteSnapshot {
             if !migrated.iter().any(is_same) {
                 let version = migration.version;
                 found.push(format!(
-                    "table _sqlx_migrations: version {version} is missing or not what was noted"
+                    "table _sqlx_migrations: version {version} is missing or differs from the one that deltaq creates"
                 ));
             }
         }
@@ -216,9 +216,9 @@ impl SqliteSnapshot {
         let each = |(): &mut (), row: SqliteRow| {
             let id = row.try_get_unchecked(scan.columns.len())?;
             let types: String = row.try_get_unchecked(scan.columns.len() + 1)?;
-            let row = match misfit(scan, &types) {
-                Some(misfit) => Err(misfit),
-                None => read(&row).map_err(|said| unread(&said)),
+            let row = match wrong_type(scan, &types) {
+                Some(wrong) => Err(wrong),
+                None => read(&row).map_err(|error| unreadable(&error)),
             };
             visit(Found { id, row });
             Ok(true)
@@ -230,7 +230,7 @@ impl SqliteSnapshot {
 impl Snapshot for SqliteSnapshot {
     fn server(&self) -> Option<Holder> {
         match &self.usage {
-            Use::Nobody(_) => None,
+            Use::Unused(_) => None,
             Use::Server(holder) => Some(*holder),
         }
     }
@@ -249,7 +249,7 @@ impl Snapshot for SqliteSnapshot {
     fn findings(&self) -> Vec<Finding> {
         let state = match &self.state {
             Ok(state) => state,
-            Err(error) => return vec![Finding::Damage(error.without_advice())],
+            Err(error) => return vec![Finding::Damage(error.without_remedy())],
         };
         let mut findings = Vec::new();
         // A backup is taken from an open store, so it is never marked as cleanly closed.
@@ -266,7 +266,7 @@ impl Snapshot for SqliteSnapshot {
     fn integrity(&self) -> LocalBoxFuture<'_, Vec<String>> {
         let placed = |place: &str, found: Result<Vec<String>, Error>| match found {
             Ok(found) => found.iter().map(|what| format!("{place}: {what}")).collect(),
-            Err(error) => vec![format!("{place}: can't be read to its end: {}", error.without_advice())],
+            Err(error) => vec![format!("{place}: can't be read to its end: {}", error.without_remedy())],
         };
         Box::pin(async move {
             let mut damage: Vec<String> =
@@ -291,7 +291,7 @@ impl Snapshot for SqliteSnapshot {
     fn journal<'a>(&'a self, visit: Visit<'a, Found<Placed>>) -> Visiting<'a> {
         let read = |row: &SqliteRow| {
             let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::number(row, 4)?);
-            Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|said| unread(&said)) })
+            Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|error| unreadable(&error)) })
         };
         Box::pin(self.scan(&sql::SCAN_JOURNAL, read, visit))
     }
@@ -328,35 +328,35 @@ impl Snapshot for SqliteSnapshot {
     }
 }
 
-fn unread(said: &sqlx::Error) -> String {
-    format!("a value can't be read: {said}")
+fn unreadable(error: &sqlx::Error) -> String {
+    format!("a value can't be read: {error}")
 }
 
 /// Row ids are below 2^63.
 const MAX_ROW: u64 = i64::MAX as u64;
 
 /// Describes the first value whose type is never written to its column.
-fn misfit(scan: &Scan, types: &str) -> Option<String> {
+fn wrong_type(scan: &Scan, types: &str) -> Option<String> {
     let mut found = types.split(' ').zip(scan.columns);
     found.find_map(|(found, (column, allowed))| {
         let is_allowed = allowed.split(" or ").any(|kind| kind == found);
-        (!is_allowed).then(|| format!("column {column} holds {found}, and it can hold {allowed} only"))
+        (!is_allowed).then(|| format!("column {column} contains {found}, but must be {allowed}"))
     })
 }
 
-async fn look(connection: &mut SqliteConnection, paths: &Paths) -> Result<(), Error> {
+async fn begin(connection: &mut SqliteConnection, paths: &Paths) -> Result<(), Error> {
     let begun = sqlx::query(sql::BEGIN_READING).execute(&mut *connection).await;
-    begun.map_err(|said| database("begin to read", said))?;
+    begun.map_err(|error| database("begin to read", error))?;
     if !connect::is_store(connection, paths).await? {
-        let found = format!("{} is empty: no store was ever made in it", paths.database.display());
+        let found = format!("{} is empty: it never contained a store", paths.database.display());
         return Err(Error::Damaged { found });
     }
     connect::refuse_newer(connection, paths).await
 }
 
-type Made = (String, String, Option<String>);
+type SchemaRow = (String, String, Option<String>);
 
-fn schema_row(row: &SqliteRow) -> Result<Made, sqlx::Error> {
+fn schema_row(row: &SqliteRow) -> Result<SchemaRow, sqlx::Error> {
     Ok((row.try_get_unchecked(0)?, row.try_get_unchecked(1)?, row.try_get_unchecked(2)?))
 }
 
@@ -365,14 +365,14 @@ fn migration_row(row: &SqliteRow) -> Result<(i64, bool, Vec<u8>), sqlx::Error> {
 }
 
 /// The schema that the migrations create in an empty database.
-async fn expected_schema() -> Result<Vec<Made>, Error> {
-    let failed = |said| database("lay out a store in memory", said);
+async fn expected_schema() -> Result<Vec<SchemaRow>, Error> {
+    let failed = |error| database("create a store in memory", error);
     let mut connection = SqliteConnection::connect("sqlite::memory:").await.map_err(failed)?;
     for migration in connect::migrations() {
         sqlx::raw_sql(migration.sql).execute(&mut connection).await.map_err(failed)?;
     }
-    let made = sqlx::query(sql::SCHEMA).fetch_all(&mut connection).await.map_err(failed)?;
-    made.iter().map(schema_row).collect::<Result<_, _>>().map_err(failed)
+    let created = sqlx::query(sql::SCHEMA).fetch_all(&mut connection).await.map_err(failed)?;
+    created.iter().map(schema_row).collect::<Result<_, _>>().map_err(failed)
 }
 
 fn beside(database: &Path, end: &str) -> PathBuf {
@@ -388,7 +388,7 @@ fn bytes_beside(database: &Path) -> bool {
 
 /// Removes the files that SQLite created for the snapshot, unless a server may use them by now.
 fn remove(usage: &Use, temp_files: &[PathBuf]) {
-    if matches!(usage, Use::Nobody(Some(_))) {
+    if matches!(usage, Use::Unused(Some(_))) {
         for path in temp_files {
             let _ = fs::remove_file(path);
         }

@@ -71,7 +71,7 @@ pub(super) static FORGOTTEN: LazyLock<Chunked> = LazyLock::new(|| {
 });
 
 /// Parameters: queue, event, most rows.
-pub(super) const OUTLIVED: &str = "DELETE FROM tombstones WHERE rowid IN \
+pub(super) const EXPIRED_TOMBSTONES: &str = "DELETE FROM tombstones WHERE rowid IN \
      (SELECT rowid FROM tombstones WHERE queue_id = ?1 AND rv <= ?2 ORDER BY rv LIMIT ?3)";
 
 /// Parameters: queue, event, most rows, most bytes. The first row is removed whatever its size.

@@ -91,10 +91,10 @@ impl Upkeep {
         if self.is_long {
             self.start_copy(writer).await?;
         }
-        let (free, all) = pages(writer).await.map_err(|said| database("measure the database", said))?;
+        let (free, all) = pages(writer).await.map_err(|error| database("measure the database", error))?;
         if free > FREE_BYTES_MIN.max(all / 8) {
             let shrunk = sqlx::query(sql::VACUUM_STEP).execute(writer).await;
-            shrunk.map_err(|said| database("shrink the database", said))?;
+            shrunk.map_err(|error| database("shrink the database", error))?;
         }
         Ok(Size { bytes: paths.bytes(), free })
     }
@@ -121,12 +121,12 @@ impl Upkeep {
         let ended = if waits { Some(copying.await) } else { copying.now_or_never() };
         let Some((connection, copied)) = ended else { return Ok(()) };
         self.copier = Copier::Idle(connection);
-        let copied = copied.map_err(|said| database("copy the WAL into the database", said))?;
+        let copied = copied.map_err(|error| database("copy the WAL into the database", error))?;
         self.is_long = copied.wal >= RESTART_BYTES;
         if self.is_long && copied.rest <= REST_BYTES_MAX {
             // If readers block it, the next passive checkpoint leads here again.
             let restarted = sqlx::query(sql::RESTART).execute(writer).await;
-            restarted.map_err(|said| database("start the WAL over", said))?;
+            restarted.map_err(|error| database("start the WAL over", error))?;
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ pub(super) fn bytes(writes: &Writes) -> u64 {
     let queues = writes.queues.iter().map(|row| row.state.len());
     let tombstones = writes.tombstones.iter().map(|row| row.key.len());
     let rows = journal.chain(keys).chain(queues).chain(tombstones);
-    let removals = writes.outlived.len() + writes.trimmed.len() + writes.swept.len();
+    let removals = writes.expired_tombstones.len() + writes.trimmed.len() + writes.swept.len();
     let pages = writes.forgotten.len() as u64 * PAGE_BYTES;
     rows.map(|bytes| bytes as u64 + PAGE_BYTES).sum::<u64>() + pages + removals as u64 * REMOVAL_BYTES
 }
@@ -66,7 +66,7 @@ pub(super) async fn commit(
     first_row: u64,
 ) -> Result<(), Error> {
     let own = writes.epoch;
-    let failed = |said| database("write", said);
+    let failed = |error| database("write", error);
     let short = writes.journal.len().checked_sub(1).and_then(|index| sql::SHORT.get(index));
     if let Some(text) = short.filter(|_| is_only_journal(&writes)) {
         let query = (first_row..).zip(writes.journal).fold(sqlx::query(text.as_str()), bind_journal);
@@ -102,10 +102,21 @@ async fn run(connection: &mut SqliteConnection, statement: Query) -> Result<u64,
 }
 
 fn is_only_journal(writes: &Writes) -> bool {
-    let Writes { epoch: _, journal: _, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } =
-        writes;
+    let Writes {
+        epoch: _,
+        journal: _,
+        queues,
+        tombstones,
+        keys,
+        expired_tombstones,
+        trimmed,
+        swept,
+        forgotten,
+        clean,
+    } = writes;
     let is_empty = queues.is_empty() && tombstones.is_empty() && keys.is_empty();
-    let removes_none = outlived.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
+    let removes_none =
+        expired_tombstones.is_empty() && trimmed.is_empty() && swept.is_empty() && forgotten.is_empty();
     is_empty && removes_none && clean.is_none()
 }
 
@@ -114,8 +125,18 @@ async fn write_all(
     writes: Writes,
     first_row: u64,
 ) -> Result<(), sqlx::Error> {
-    let Writes { epoch: _, journal, queues, tombstones, keys, outlived, trimmed, swept, forgotten, clean } =
-        writes;
+    let Writes {
+        epoch: _,
+        journal,
+        queues,
+        tombstones,
+        keys,
+        expired_tombstones,
+        trimmed,
+        swept,
+        forgotten,
+        clean,
+    } = writes;
     let next_row = first_row + journal.len() as u64;
     in_chunks(connection, &sql::JOURNAL, (first_row..).zip(journal).collect(), bind_journal).await?;
     in_chunks(connection, &sql::QUEUES, queues, bind_queue).await?;
@@ -123,8 +144,8 @@ async fn write_all(
     in_chunks(connection, &sql::KEYS_GONE, gone, Query::bind).await?;
     in_chunks(connection, &sql::TOMBSTONES, tombstones, bind_tombstone).await?;
     in_chunks(connection, &sql::KEYS, keys, bind_key).await?;
-    for (queue, rv) in outlived {
-        let query = sqlx::query(sql::OUTLIVED).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
+    for (queue, rv) in expired_tombstones {
+        let query = sqlx::query(sql::EXPIRED_TOMBSTONES).bind(queue.0).bind(bound(rv)).bind(REMOVED_ROWS_MAX);
         run(connection, query).await?;
     }
     if !(trimmed.is_empty() && swept.is_empty()) {
@@ -252,7 +273,7 @@ mod tests {
         assert!(bytes(&Writes { keys, ..none.clone() }) >= 100 * PAGE_BYTES);
         let queue = QueueId(1);
         for removal in [
-            Writes { outlived: vec![(queue, 1)], ..none.clone() },
+            Writes { expired_tombstones: vec![(queue, 1)], ..none.clone() },
             Writes { trimmed: vec![(queue, 1)], ..none.clone() },
             Writes { swept: vec![(queue, 1)], ..none.clone() },
         ] {

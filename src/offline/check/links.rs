@@ -1,6 +1,6 @@
 //! Checks that the rows of a queue's journal are consecutive and reach its checkpoint.
 
-use super::{Examiner, Weight};
+use super::{Examiner, Severity};
 use crate::engine::delta::Rv;
 use crate::journal::snapshot::Link;
 use crate::journal::store::QueueId;
@@ -17,7 +17,7 @@ enum End {
 }
 
 impl Examiner<'_> {
-    pub(super) async fn follow(&mut self, queue: QueueId) {
+    pub(super) async fn check_links(&mut self, queue: QueueId) {
         let Some(known) = self.queues.get(&queue) else { return };
         let (is_live, checkpoint_rv) = (known.row.is_some(), known.checkpoint_rv);
         let snapshot = self.snapshot;
@@ -28,9 +28,9 @@ impl Examiner<'_> {
                 return;
             }
             match end {
-                End::At(last_rv) => self.follows(queue, &link, last_rv),
+                End::At(last_rv) => self.check_link(queue, &link, last_rv),
                 End::Nothing if is_live && link.prev_rv > checkpoint_rv => {
-                    self.follows(queue, &link, checkpoint_rv);
+                    self.check_link(queue, &link, checkpoint_rv);
                 }
                 End::Nothing | End::Unknown => {}
             }
@@ -38,34 +38,34 @@ impl Examiner<'_> {
         };
         match snapshot.links(queue, &mut visit).await {
             Err(error) => self.unreadable(&format!("the journal of queue {queue}"), &error),
-            Ok(()) if is_live => self.reaches(queue, end),
+            Ok(()) if is_live => self.check_end(queue, end),
             Ok(()) => {}
         }
     }
 
-    fn follows(&mut self, queue: QueueId, link: &Link, last_rv: Rv) {
+    fn check_link(&mut self, queue: QueueId, link: &Link, last_rv: Rv) {
         let Some(known) = self.queues.get(&queue) else { return };
         let is_history = known.is_deleted || link.prev_rv.max(last_rv) <= known.checkpoint_rv;
-        let weight = if is_history { Weight::History } else { Weight::State };
+        let severity = if is_history { Severity::History } else { Severity::State };
         let Link { id, prev_rv, first_rv, last_rv: to } = *link;
         if prev_rv > last_rv {
             let what = format!(
                 "table journal, id {id}: events {} to {prev_rv} are missing before journal row {id} (events {first_rv} to {to})",
                 last_rv + 1
             );
-            self.damage(Some(queue), weight, &what);
+            self.damage(Some(queue), severity, &what);
         } else if prev_rv < last_rv {
             let what = format!(
                 "table journal, id {id}: journal row {id} (events {first_rv} to {to}) follows event {prev_rv}, and the row \
                  before it ends with event {last_rv}"
             );
-            self.damage(Some(queue), weight, &what);
+            self.damage(Some(queue), severity, &what);
         }
     }
 
     /// The checkpoint is written after the journal, so it can't contain later events. An empty journal is fine:
     /// all its rows may have been trimmed.
-    fn reaches(&mut self, queue: QueueId, end: End) {
+    fn check_end(&mut self, queue: QueueId, end: End) {
         let Some(known) = self.queues.get(&queue) else { return };
         let end_rv = match end {
             End::Nothing => known.checkpoint_rv,
@@ -76,11 +76,11 @@ impl Examiner<'_> {
         if newest_rv <= end_rv {
             return;
         }
-        let weight = if newest_rv <= known.checkpoint_rv { Weight::History } else { Weight::State };
+        let severity = if newest_rv <= known.checkpoint_rv { Severity::History } else { Severity::State };
         let what = format!(
             "table journal: it ends with event {end_rv}, and the checkpoint knows of event {newest_rv}: rows are \
              missing at its end"
         );
-        self.damage(Some(queue), weight, &what);
+        self.damage(Some(queue), severity, &what);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Examiner, Known, Weight};
+use super::{Examiner, Known, Severity};
 use crate::engine::key::KeySpec;
 use crate::engine::object;
 use crate::journal::snapshot::{Found, Placed};
@@ -18,13 +18,13 @@ struct Seen {
 }
 
 impl Examiner<'_> {
-    pub(super) async fn look_at_rows(&mut self) {
+    pub(super) async fn check_rows(&mut self) {
         let snapshot = self.snapshot;
         let read = snapshot.queues(&mut |found| self.queue(found)).await;
         self.ended("queues", &read);
         let read = snapshot.journal(&mut |found| self.journal_row(found)).await;
         self.ended("journal", &read);
-        // Before the keys, because what a tombstone stands for is no longer a key.
+        // Tombstones come before keys, because they decide which key rows count.
         let read = snapshot.tombstones(&mut |found| self.tombstone(found)).await;
         self.ended("tombstones", &read);
         let mut seen = Seen::default();
@@ -49,7 +49,7 @@ impl Examiner<'_> {
                     self.queues.insert(id, Known { is_damaged: true, ..Known::default() });
                 }
                 self.report.queues += 1;
-                return self.damage(None, Weight::State, &format!("{place}: {what}"));
+                return self.damage(None, Severity::State, &format!("{place}: {what}"));
             }
         };
         self.report.queues += u64::from(!row.deleted);
@@ -70,10 +70,14 @@ impl Examiner<'_> {
         let id = row.id;
         self.queues.insert(id, known);
         if let Err(error) = decoded {
-            self.damage(Some(id), Weight::State, &format!("{place}: {error}"));
+            self.damage(Some(id), Severity::State, &format!("{place}: {error}"));
         }
         if twin {
-            self.damage(Some(id), Weight::State, &format!("{place}: another queue has the name {name} too"));
+            self.damage(
+                Some(id),
+                Severity::State,
+                &format!("{place}: another queue has the name {name} too"),
+            );
         }
         if let Some(known) = self.queues.get_mut(&id).filter(|_| is_whole && !row.deleted) {
             known.row = Some(row);
@@ -87,7 +91,7 @@ impl Examiner<'_> {
             Ok(placed) => placed,
             Err(what) => {
                 self.damaged_rows.insert(found.id);
-                return self.damage(None, Weight::State, &format!("{place}: {what}"));
+                return self.damage(None, Severity::State, &format!("{place}: {what}"));
             }
         };
         let known = self.queues.get(&queue);
@@ -101,8 +105,8 @@ impl Examiner<'_> {
             }
             Err(what) => {
                 self.damaged_rows.insert(found.id);
-                let weight = if is_history { Weight::History } else { Weight::State };
-                self.damage(Some(queue), weight, &format!("{place}: {what}"));
+                let severity = if is_history { Severity::History } else { Severity::State };
+                self.damage(Some(queue), severity, &format!("{place}: {what}"));
             }
         }
     }
@@ -111,19 +115,19 @@ impl Examiner<'_> {
         let place = format!("table tombstones, rowid {}", found.id);
         let row = match found.row {
             Ok(row) => row,
-            Err(what) => return self.damage(None, Weight::State, &format!("{place}: {what}")),
+            Err(what) => return self.damage(None, Severity::State, &format!("{place}: {what}")),
         };
-        let weight = self.weight_of_state(row.queue);
+        let severity = self.severity_of_state(row.queue);
         match self.decoder.tombstone(&row) {
             Ok(gone) => match self.queues.get_mut(&row.queue) {
                 Some(known) => {
                     known.newest_rv = known.newest_rv.max(gone.rv);
-                    let floor = known.floors.entry(gone.key).or_default();
-                    *floor = gone.rv.max(*floor);
+                    let removed_at = known.removed.entry(gone.key).or_default();
+                    *removed_at = gone.rv.max(*removed_at);
                 }
                 None => self.orphan(row.queue, &place, false),
             },
-            Err(error) => self.damage(Some(row.queue), weight, &format!("{place}: {error}")),
+            Err(error) => self.damage(Some(row.queue), severity, &format!("{place}: {error}")),
         }
     }
 
@@ -131,24 +135,24 @@ impl Examiner<'_> {
         self.report.keys += 1;
         let place = format!("table keys, id {}", found.id);
         let queue = QueueId(u32::try_from(found.id.cast_unsigned() >> 32).unwrap_or_default());
-        let weight = self.weight_of_state(queue);
+        let severity = self.severity_of_state(queue);
         let row = match found.row {
             Ok(row) => row,
-            Err(what) => return self.damage(Some(queue), weight, &format!("{place}: {what}")),
+            Err(what) => return self.damage(Some(queue), severity, &format!("{place}: {what}")),
         };
         let state = match self.decoder.key(&row) {
             Ok((_, state)) => state,
-            Err(error) => return self.damage(Some(queue), weight, &format!("{place}: {error}")),
+            Err(error) => return self.damage(Some(queue), severity, &format!("{place}: {error}")),
         };
         if let Some(Err(error)) =
             row.known_object.as_ref().map(|text| object::scan(text, &KeySpec::default()))
         {
             let what = format!("{place}: key row {} (key {:?}): known_object: {error}", row.slot, row.key);
-            self.damage(Some(queue), weight, &what);
+            self.damage(Some(queue), severity, &what);
         }
         let Some(known) = self.queues.get_mut(&queue) else { return self.orphan(queue, &place, false) };
         known.newest_rv = known.newest_rv.max(state.rv);
-        if known.floors.get(&state.key).is_some_and(|floor| *floor >= state.rv) {
+        if known.removed.get(&state.key).is_some_and(|removed_at| *removed_at >= state.rv) {
             return;
         }
         if seen.queue != Some(queue) {
@@ -156,20 +160,20 @@ impl Examiner<'_> {
         }
         if let Some(slot) = seen.slots.insert(row.key.clone(), row.slot) {
             let what = format!("{place}: key {:?} is in slot {slot} and in slot {}", row.key, row.slot);
-            self.damage(Some(queue), weight, &what);
+            self.damage(Some(queue), severity, &what);
         }
     }
 
     /// The rows of a deleted queue are being removed.
-    fn weight_of_state(&self, queue: QueueId) -> Weight {
+    fn severity_of_state(&self, queue: QueueId) -> Severity {
         let is_deleted = self.queues.get(&queue).is_some_and(|known| known.is_deleted);
-        if is_deleted { Weight::History } else { Weight::State }
+        if is_deleted { Severity::History } else { Severity::State }
     }
 
     fn orphan(&mut self, queue: QueueId, place: &str, is_known: bool) {
         if !is_known {
             let what = format!("{place}: it belongs to queue {queue}, which table queues lacks");
-            self.damage(None, Weight::State, &what);
+            self.damage(None, Severity::State, &what);
         }
     }
 }

@@ -179,14 +179,17 @@ async fn values_of_another_type_are_found_even_where_they_mean_the_same() {
     let good = store(&scratch, "good").await;
     let bad = scratch.path("bad");
     for (text, says) in [
-        ("UPDATE keys SET rv = rv || 'x'", "column rv holds text, and it can hold integer only"),
-        ("UPDATE keys SET key = CAST(key AS BLOB)", "column key holds blob, and it can hold text only"),
+        ("UPDATE keys SET rv = rv || 'x'", "column rv contains text, but must be integer"),
+        ("UPDATE keys SET key = CAST(key AS BLOB)", "column key contains blob, but must be text"),
         ("UPDATE keys SET key = CAST(x'ff' AS TEXT)", "a value can't be read"),
         ("UPDATE journal SET format = -1", "a value can't be read"),
         ("UPDATE queues SET deleted = 2 WHERE deleted = 1", "deleted is 2"),
         ("DELETE FROM store", "it has 0 rows"),
         ("DROP INDEX journal_by_queue", "index journal_by_queue is missing"),
-        ("UPDATE _sqlx_migrations SET checksum = x'00'", "version 1 is missing or not what was noted"),
+        (
+            "UPDATE _sqlx_migrations SET checksum = x'00'",
+            "version 1 is missing or differs from the one that deltaq creates",
+        ),
     ] {
         copy(&good, &bad);
         change(&bad, text).await;
@@ -417,7 +420,7 @@ fn a_wal_that_was_cut_off_after_a_kill_is_noticed_by_the_mark() {
     assert!(out.stderr.starts_with("deltaq: warning: "), "{out:?}");
     // An unreadable mark is damage; a missing mark is a note.
     fs::write(folder.join("deltaq.mark"), "x").expect("a file");
-    assert!(check(&folder).stdout.contains("deltaq.mark is not what was written"));
+    assert!(check(&folder).stdout.contains("deltaq.mark is damaged"));
     fs::remove_file(folder.join("deltaq.mark")).expect("a file");
     assert!(check(&folder).printed().contains("note: there is no deltaq.mark"));
 }

@@ -45,7 +45,7 @@ async fn what_is_no_store_is_told_in_one_line() {
     change(&folder, "CREATE TABLE photos (name TEXT)").await;
     assert!(check(&folder).failed().contains("a database of another program"));
     fs::write(folder.join("deltaq.db"), "").expect("a file");
-    assert!(check(&folder).failed().contains("no store was ever made in it"));
+    assert!(check(&folder).failed().contains("it never contained a store"));
 }
 
 #[tokio::test]

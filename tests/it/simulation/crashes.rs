@@ -88,7 +88,7 @@ fn plan() -> Plan {
             growth_bytes_min: 20_000,
             rows: 250..=500,
             captured: 100,
-            looked_at: 300,
+            examined: 300,
             segment_bytes: 20_000,
             ..deltaq::journal::WriterOptions::default()
         },

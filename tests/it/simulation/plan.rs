@@ -59,7 +59,7 @@ impl Plan {
             growth_bytes_min: rng.u64(300..6_000),
             rows: rows..=rows + rng.usize(..16),
             captured: rng.usize(1..6),
-            looked_at: rng.usize(1..10),
+            examined: rng.usize(1..10),
             segment_bytes: rng.u64(100..1_500),
             ..WriterOptions::default()
         };

@@ -257,7 +257,7 @@ impl Disk {
             self.tombstones.push(stone);
         }
         self.keys.extend(writes.keys.into_iter().map(|row| ((row.queue, row.slot), row)));
-        for (queue, rv) in writes.outlived {
+        for (queue, rv) in writes.expired_tombstones {
             self.remove_tombstones(|stone| stone.queue == queue && stone.rv <= rv, REMOVED_ROWS_MAX);
         }
         for (queue, rv) in writes.trimmed {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(crate) async fn outlived_tombstones_are_removed(place: &impl Place) {
+pub(crate) async fn expired_tombstones_are_removed(place: &impl Place) {
     let (mut store, reader, _) = place.open().await;
     let stones: Vec<_> = (1..=5).map(|rv| tombstone_row(1, 10, "a", rv)).collect();
     let other = tombstone_row(2, 0, "a", 1);
@@ -10,12 +10,15 @@ pub(crate) async fn outlived_tombstones_are_removed(place: &impl Place) {
     all.push(other.clone());
     store.write(Writes { tombstones: all, ..Writes::default() }).await.unwrap();
     store
-        .write(Writes { outlived: vec![(QueueId(1), 3), (QueueId(7), 9)], ..Writes::default() })
+        .write(Writes { expired_tombstones: vec![(QueueId(1), 3), (QueueId(7), 9)], ..Writes::default() })
         .await
         .unwrap();
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), stones[3..]);
     assert_eq!(reader.tombstones(QueueId(2)).await.unwrap(), [other]);
-    store.write(Writes { outlived: vec![(QueueId(1), Rv::MAX)], ..Writes::default() }).await.unwrap();
+    store
+        .write(Writes { expired_tombstones: vec![(QueueId(1), Rv::MAX)], ..Writes::default() })
+        .await
+        .unwrap();
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), []);
     store.close().await;
 }
@@ -51,7 +54,7 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     store.write(writes).await.unwrap();
     let remove = Writes {
         trimmed: vec![(QueueId(1), most + 1)],
-        outlived: vec![(QueueId(1), most + 1)],
+        expired_tombstones: vec![(QueueId(1), most + 1)],
         ..Writes::default()
     };
     store.write(remove.clone()).await.unwrap();

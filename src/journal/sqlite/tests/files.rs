@@ -41,9 +41,9 @@ async fn a_second_server_is_refused_and_the_first_one_named() {
         panic!("a store has one server")
     };
     assert_eq!((at, holder), (scratch.data(), Holder::Process(std::process::id())));
-    let said = scratch.refusal(Sync::Full).await;
+    let message = scratch.refusal(Sync::Full).await;
     let pid = format!("is in use by process {}", std::process::id());
-    assert!(said.contains(&pid) && said.contains(scratch.data().to_str().unwrap()), "{said}");
+    assert!(message.contains(&pid) && message.contains(scratch.data().to_str().unwrap()), "{message}");
     store.close().await;
     // The lock file of a killed process is no lock.
     fs::write(scratch.file("deltaq.lock"), "1\n").unwrap();
@@ -51,10 +51,10 @@ async fn a_second_server_is_refused_and_the_first_one_named() {
     store.close().await;
     // A reading command is not mistaken for that process.
     let looks = SqliteSnapshot::take(&scratch.data()).await.unwrap();
-    let said = scratch.refusal(Sync::Full).await;
+    let message = scratch.refusal(Sync::Full).await;
     assert!(
-        said.contains("in use by a command that reads it, such as `deltaq check`: start again"),
-        "{said}"
+        message.contains("in use by a command that reads it, such as `deltaq check`: start again"),
+        "{message}"
     );
     Box::new(looks).close().await;
     let (store, _, _) = scratch.open().await;
@@ -79,8 +79,8 @@ async fn a_store_of_a_newer_program_is_refused_with_both_versions() {
     ] {
         assert!(matches!(refused, Err(Error::Newer { found: 7, known: 1, .. })), "{refused:?}");
     }
-    let said = scratch.refusal(Sync::Full).await;
-    assert!(said.contains("has version 7") && said.contains("up to 1"), "{said}");
+    let message = scratch.refusal(Sync::Full).await;
+    assert!(message.contains("has version 7") && message.contains("up to 1"), "{message}");
 }
 
 #[tokio::test]
@@ -99,8 +99,8 @@ async fn other_files_are_refused_and_left_unchanged() {
     let mut connection = connect::writer(&paths, Sync::Full).await.unwrap();
     sqlx::query("CREATE TABLE photos (name TEXT)").execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
-    let said = scratch.refusal(Sync::Full).await;
-    assert!(said.contains("another program"), "{said}");
+    let message = scratch.refusal(Sync::Full).await;
+    assert!(message.contains("another program"), "{message}");
 
     assert!(SqliteSnapshot::take(&scratch.0.join("nowhere")).await.is_err());
     assert!(!scratch.0.join("nowhere").exists(), "to look makes nothing");

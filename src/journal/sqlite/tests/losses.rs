@@ -27,9 +27,9 @@ async fn a_store_that_lost_what_was_acknowledged_is_refused_until_the_mark_is_re
     let (scratch, older) = with_older_copy(Sync::Full).await;
     put_back(&scratch, &older);
     for _ in 0..2 {
-        let said = scratch.refusal(Sync::Full).await;
-        assert!(said.contains("4 journal rows that were acknowledged are missing"), "{said}");
-        assert!(said.contains("remove") && said.contains("deltaq.mark"), "{said}");
+        let message = scratch.refusal(Sync::Full).await;
+        assert!(message.contains("4 journal rows that were acknowledged are missing"), "{message}");
+        assert!(message.contains("remove") && message.contains("deltaq.mark"), "{message}");
     }
     fs::remove_file(scratch.file("deltaq.mark")).unwrap();
     let (mut store, reader, _) = scratch.open().await;
@@ -63,8 +63,8 @@ async fn a_lost_wal_or_database_is_refused_and_can_be_put_back() {
         if name == "deltaq.db" {
             // SQLite would remove a WAL without its database.
             fs::remove_file(scratch.file("deltaq.mark")).unwrap();
-            let said = scratch.refusal(Sync::Full).await;
-            assert!(said.contains("missing or empty, but its WAL is there"), "{said}");
+            let message = scratch.refusal(Sync::Full).await;
+            assert!(message.contains("missing or empty, but its WAL exists"), "{message}");
         }
         fs::rename(&aside, scratch.file(name)).unwrap();
         let (store, reader, _) = scratch.open().await;
@@ -77,8 +77,8 @@ async fn a_lost_wal_or_database_is_refused_and_can_be_put_back() {
 async fn an_empty_folder_with_a_mark_is_refused() {
     let (scratch, _) = with_older_copy(Sync::Full).await;
     fs::remove_file(scratch.file("deltaq.db")).unwrap();
-    let said = scratch.refusal(Sync::Full).await;
-    assert!(said.contains("9 journal rows"), "{said}");
+    let message = scratch.refusal(Sync::Full).await;
+    assert!(message.contains("9 journal rows"), "{message}");
     assert!(!scratch.file("deltaq.db").exists(), "nothing is made in its place");
 }
 
@@ -92,22 +92,22 @@ async fn a_restored_older_list_of_queues_is_detected() {
     store.write(Writes { queues: vec![queue_row(1, 3, "one")], ..Writes::default() }).await.unwrap();
     store.close().await;
     put_back(&scratch, &older);
-    let said = scratch.refusal(Sync::Full).await;
-    assert!(said.contains("3 changes to the list of queues"), "{said}");
+    let message = scratch.refusal(Sync::Full).await;
+    assert!(message.contains("3 changes to the list of queues"), "{message}");
 }
 
 #[tokio::test]
 async fn with_normal_sync_a_power_loss_may_take_the_newest_rows() {
     let (scratch, older) = with_older_copy(Sync::Normal).await;
     put_back(&scratch, &older);
-    let said = scratch.refusal(Sync::Normal).await;
-    assert!(said.contains("4 journal rows"), "the machine was not started anew: {said}");
+    let message = scratch.refusal(Sync::Normal).await;
+    assert!(message.contains("4 journal rows"), "the machine was not started anew: {message}");
     // The same mark, written before a reboot.
     let other = "00000000-0000-0000-0000-000000000000".to_owned();
     let reached = Reached { row: 9, version: 0 };
     drop(HighWaterMark::start(&scratch.file("deltaq.mark"), reached, Sync::Full, other.clone()).unwrap());
-    let said = scratch.refusal(Sync::Normal).await;
-    assert!(said.contains("4 journal rows"), "those rows were synced: {said}");
+    let message = scratch.refusal(Sync::Normal).await;
+    assert!(message.contains("4 journal rows"), "those rows were synced: {message}");
     drop(HighWaterMark::start(&scratch.file("deltaq.mark"), reached, Sync::Normal, other).unwrap());
     let (store, reader, _) = scratch.open().await;
     assert_eq!(last_rv(&reader).await, Some(5));
@@ -131,8 +131,8 @@ async fn the_mark_outlasts_the_removal_of_all_rows() {
     assert_eq!(store.last_row(), 10);
     store.close().await;
     put_back(&scratch, &older);
-    let said = scratch.refusal(Sync::Full).await;
-    assert!(said.contains("5 journal rows that were acknowledged are missing"), "{said}");
+    let message = scratch.refusal(Sync::Full).await;
+    assert!(message.contains("5 journal rows that were acknowledged are missing"), "{message}");
 }
 
 #[tokio::test]
@@ -140,10 +140,10 @@ async fn a_changed_mark_is_damage() {
     let (scratch, _) = with_older_copy(Sync::Full).await;
     for text in ["", "garbage", "deltaq-mark 1 row=1"] {
         fs::write(scratch.file("deltaq.mark"), text).unwrap();
-        let said = scratch.refusal(Sync::Full).await;
+        let message = scratch.refusal(Sync::Full).await;
         assert!(
-            said.contains("deltaq.mark is not what was written") && said.contains("remove this file"),
-            "{said}"
+            message.contains("deltaq.mark is damaged") && message.contains("remove this file"),
+            "{message}"
         );
     }
     fs::remove_file(scratch.file("deltaq.mark")).unwrap();
@@ -160,10 +160,10 @@ async fn a_pipe_in_place_of_a_file_is_refused_at_once() {
         fs::remove_file(scratch.file(name)).unwrap();
         let made = std::process::Command::new("mkfifo").arg(scratch.file(name)).status().unwrap();
         assert!(made.success());
-        let said = scratch.refusal(Sync::Full).await;
-        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
-        let said = SqliteSnapshot::take(&scratch.data()).await.map(drop).unwrap_err().to_string();
-        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
+        let message = scratch.refusal(Sync::Full).await;
+        assert!(message.contains(name) && message.contains("not a regular file"), "{message}");
+        let message = SqliteSnapshot::take(&scratch.data()).await.map(drop).unwrap_err().to_string();
+        assert!(message.contains(name) && message.contains("not a regular file"), "{message}");
     }
 }
 
@@ -183,8 +183,8 @@ async fn a_mark_that_is_removed_or_replaced_under_the_open_store_is_written_agai
         assert_eq!(store.last_row(), 11);
         store.close().await;
         put_back(&scratch, &older);
-        let said = scratch.refusal(Sync::Full).await;
-        assert!(said.contains("6 journal rows that were acknowledged are missing"), "{said}");
+        let message = scratch.refusal(Sync::Full).await;
+        assert!(message.contains("6 journal rows that were acknowledged are missing"), "{message}");
     }
 }
 
@@ -202,8 +202,8 @@ async fn a_file_that_is_moved_from_an_open_store_is_detected_at_the_next_write()
             }
             let refused = store.write(rows(2..=2)).await;
             let word = if replaced { "replaced" } else { "removed" };
-            let said = refused.expect_err(name).to_string();
-            assert!(said.contains(word) && said.contains(name), "{said}");
+            let message = refused.expect_err(name).to_string();
+            assert!(message.contains(word) && message.contains(name), "{message}");
             assert!(store.write(rows(3..=3)).await.is_err(), "{name}");
             assert!(matches!(store.reopen().await, Err(Error::Replaced { .. })), "{name}");
             // The same file is put back, and nothing is lost.
