@@ -52,7 +52,7 @@ pub enum Finding {
 }
 
 /// Receives the rows of a table.
-pub type Visit<'a, T> = &'a mut dyn FnMut(T);
+pub type Visitor<'a, T> = &'a mut dyn FnMut(T);
 
 /// A visit of all rows of a table. It ends with [`Error::Damaged`] where the database can't continue to read, or with
 /// [`Error::Failed`].
@@ -80,19 +80,19 @@ pub trait Snapshot: fmt::Debug {
     fn integrity(&self) -> LocalBoxFuture<'_, Vec<String>>;
 
     /// Visits every queue row.
-    fn queues<'a>(&'a self, visit: Visit<'a, Found<QueueRow>>) -> Visiting<'a>;
+    fn queues<'a>(&'a self, visit: Visitor<'a, Found<QueueRow>>) -> Visiting<'a>;
 
     /// Visits every journal row.
-    fn journal<'a>(&'a self, visit: Visit<'a, Found<Placed>>) -> Visiting<'a>;
+    fn journal<'a>(&'a self, visit: Visitor<'a, Found<Placed>>) -> Visiting<'a>;
 
     /// Visits every key row, grouped by queue.
-    fn keys<'a>(&'a self, visit: Visit<'a, Found<KeyRow>>) -> Visiting<'a>;
+    fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a>;
 
     /// Visits every tombstone row.
-    fn tombstones<'a>(&'a self, visit: Visit<'a, Found<TombstoneRow>>) -> Visiting<'a>;
+    fn tombstones<'a>(&'a self, visit: Visitor<'a, Found<TombstoneRow>>) -> Visiting<'a>;
 
     /// Visits the positions of a queue's journal rows, oldest first.
-    fn links<'a>(&'a self, queue: QueueId, visit: Visit<'a, Link>) -> Visiting<'a>;
+    fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a>;
 
     /// Closes the snapshot.
     fn close(self: Box<Self>) -> LocalBoxFuture<'static, ()>;

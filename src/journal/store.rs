@@ -148,7 +148,7 @@ pub struct Writes {
     /// Remove the rows of these queues in [`queues`](Self::queues), if the queues are deleted. The store retains
     /// the [`Numbers`] that they have reached.
     pub forgotten: Vec<QueueId>,
-    /// Mark the store as cleanly closed, or as open.
+    /// Whether the store is cleanly closed from now on, if that changes.
     pub clean: Option<bool>,
 }
 
@@ -171,7 +171,7 @@ impl Writes {
 /// Journal rows, newest first, and the event at which the next page starts if there is one.
 pub type History = (Vec<JournalRow>, Option<Rv>);
 
-/// How much of the journal a stretch of a queue's rows takes.
+/// The size of consecutive rows of a queue's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The last event of the last row.
@@ -372,6 +372,6 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>>;
 
     /// How much of a queue's journal is kept, oldest first, in segments of up to `bytes` each (a
-    /// larger row is a stretch by itself).
+    /// larger row is a segment by itself).
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>>;
 }

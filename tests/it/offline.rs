@@ -168,8 +168,8 @@ impl Server {
     /// Stops the server cleanly.
     fn stop(mut self) {
         let pid = self.pid().to_string();
-        let told = Command::new("kill").args(["-TERM", &pid]).status();
-        assert!(told.is_ok_and(|told| told.success()));
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(sent.is_ok_and(|sent| sent.success()));
         let ended = self.process.wait().expect("it ends");
         assert!(ended.success(), "{ended}");
     }

@@ -10,11 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use deltaq::engine::config::Mode;
 use fastrand::Rng;
 
+pub(crate) mod checkpoints;
 mod pinned;
 mod recovery;
 mod same;
 mod script;
-pub(crate) mod store;
 mod world;
 
 use script::{Generator, Setup, Step};

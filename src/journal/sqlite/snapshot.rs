@@ -17,7 +17,7 @@ use super::mark::{self, Record};
 use super::reader::SqliteReader;
 use super::rows;
 use super::sql::{self, Scan};
-use crate::journal::snapshot::{Finding, Found, Link, Placed, Snapshot, Visit, Visiting};
+use crate::journal::snapshot::{Finding, Found, Link, Placed, Snapshot, Visiting, Visitor};
 use crate::journal::store::{Error, Holder, KeyRow, QueueId, QueueRow, Reader, TombstoneRow};
 
 /// A store at one instant.
@@ -280,7 +280,7 @@ impl Snapshot for SqliteSnapshot {
         })
     }
 
-    fn queues<'a>(&'a self, visit: Visit<'a, Found<QueueRow>>) -> Visiting<'a> {
+    fn queues<'a>(&'a self, visit: Visitor<'a, Found<QueueRow>>) -> Visiting<'a> {
         let read = |row: &SqliteRow| match rows::number(row, 5)? {
             0 | 1 => rows::queue_row(row),
             other => Err(sqlx::Error::Decode(format!("deleted is {other}").into())),
@@ -288,7 +288,7 @@ impl Snapshot for SqliteSnapshot {
         Box::pin(self.scan(&sql::SCAN_QUEUES, read, visit))
     }
 
-    fn journal<'a>(&'a self, visit: Visit<'a, Found<Placed>>) -> Visiting<'a> {
+    fn journal<'a>(&'a self, visit: Visitor<'a, Found<Placed>>) -> Visiting<'a> {
         let read = |row: &SqliteRow| {
             let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::number(row, 4)?);
             Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|error| unreadable(&error)) })
@@ -296,7 +296,7 @@ impl Snapshot for SqliteSnapshot {
         Box::pin(self.scan(&sql::SCAN_JOURNAL, read, visit))
     }
 
-    fn keys<'a>(&'a self, visit: Visit<'a, Found<KeyRow>>) -> Visiting<'a> {
+    fn keys<'a>(&'a self, visit: Visitor<'a, Found<KeyRow>>) -> Visiting<'a> {
         let read = |row: &SqliteRow| {
             let queue = rows::number(row, 0)? >> 32;
             rows::key_row(QueueId(u32::try_from(queue).unwrap_or_default()), row)
@@ -304,12 +304,12 @@ impl Snapshot for SqliteSnapshot {
         Box::pin(self.scan(&sql::SCAN_KEYS, read, visit))
     }
 
-    fn tombstones<'a>(&'a self, visit: Visit<'a, Found<TombstoneRow>>) -> Visiting<'a> {
+    fn tombstones<'a>(&'a self, visit: Visitor<'a, Found<TombstoneRow>>) -> Visiting<'a> {
         let read = |row: &SqliteRow| rows::tombstone_row(QueueId(row.try_get_unchecked(4)?), row);
         Box::pin(self.scan(&sql::SCAN_TOMBSTONES, read, visit))
     }
 
-    fn links<'a>(&'a self, queue: QueueId, visit: Visit<'a, Link>) -> Visiting<'a> {
+    fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a> {
         let query = sqlx::query(sql::LINKS).bind(queue.0);
         let each = move |(): &mut (), row: SqliteRow| {
             let number = |index| rows::number(&row, index);

@@ -49,7 +49,7 @@ enum Copier {
     Idle(SqliteConnection),
     Copying(BoxFuture<'static, (SqliteConnection, Result<Copied, sqlx::Error>)>),
     /// A placeholder during a transition.
-    Gone,
+    Taken,
 }
 
 /// The state of the maintenance.
@@ -101,7 +101,7 @@ impl Upkeep {
 
     /// Starts a passive checkpoint, unless one is running. The connection's thread runs it while nobody polls it.
     async fn start_copy(&mut self, writer: &mut SqliteConnection) -> Result<(), Error> {
-        self.copier = match std::mem::replace(&mut self.copier, Copier::Gone) {
+        self.copier = match std::mem::replace(&mut self.copier, Copier::Taken) {
             Copier::Idle(mut connection) => {
                 self.written = 0;
                 Copier::Copying(Box::pin(async move {
@@ -136,7 +136,7 @@ impl Upkeep {
         let connection = match self.copier {
             Copier::Idle(connection) => connection,
             Copier::Copying(copying) => copying.await.0,
-            Copier::Gone => return,
+            Copier::Taken => return,
         };
         // The connection has nothing to lose.
         let _ = connection.close().await;

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use deltaq::engine::config::Mode;
 use fastrand::Rng;
 
+use super::checkpoints::Checkpoints;
 use super::script::{Command, Generator, Setup, Step};
-use super::store::Store;
 use super::world::{Difference, SavedState, World};
 use super::{Hits, SEED, STEPS_PER_CASE, caught, knob, shrink};
 
@@ -58,16 +58,16 @@ fn moves(rng: &mut Rng, mode: Mode) -> Vec<Move> {
 
 struct Case {
     world: World,
-    store: Store,
+    checkpoints: Checkpoints,
     saved_states: VecDeque<SavedState>,
 }
 
 impl Case {
     fn new(setup: Setup) -> Self {
         let mut world = World::new(setup);
-        let store = Store::new(&mut world.engine);
+        let checkpoints = Checkpoints::new(&mut world.engine);
         let saved_states = VecDeque::from([world.save()]);
-        Self { world, store, saved_states }
+        Self { world, checkpoints, saved_states }
     }
 
     fn make(&mut self, next: &Move) -> Result<(), Difference> {
@@ -79,12 +79,12 @@ impl Case {
                 Ok(())
             }
             Move::Chunk { rows, scanned, pieces } => {
-                self.store.part(&mut self.world.engine, *rows, *scanned, *pieces);
+                self.checkpoints.part(&mut self.world.engine, *rows, *scanned, *pieces);
                 self.world.engine.check()
             }
             Move::Probe { writes, events } => {
-                let writes = self.store.len() - writes % (self.store.len() + 1);
-                let needs = self.store.needs(writes);
+                let writes = self.checkpoints.len() - writes % (self.checkpoints.len() + 1);
+                let needs = self.checkpoints.needs(writes);
                 let needed = self.world.events.iter().take_while(|event| event.rv <= needs).count();
                 let all = self.world.events.len();
                 let events = all - events % (all - needed + 1);
@@ -98,10 +98,10 @@ impl Case {
         let back = steps % self.saved_states.len();
         let saved = self.saved_states.drain(..).nth(back).expect("at least one state is saved");
         let rv = self.world.events[..saved.events].last().map_or(0, |event| event.rv);
-        let written = self.store.written_by(rv);
+        let written = self.checkpoints.written_by(rv);
         let writes = written - writes % (written + 1);
         let engine = self.rebuild(writes, saved.events)?;
-        self.store.cut(writes)?;
+        self.checkpoints.cut(writes)?;
         // Numbers of lost events may have been returned to clients.
         let unclean = unclean || saved.events < self.world.events.len();
         self.world.restore(saved, engine, unclean)?;
@@ -111,7 +111,7 @@ impl Case {
 
     /// Restores a queue from the first transactions and events. It must be equal to the queue at that time.
     fn rebuild(&mut self, writes: usize, events: usize) -> Result<deltaq::engine::Queue, Difference> {
-        let queue = self.store.recover(writes, &self.world.events[..events])?;
+        let queue = self.checkpoints.recover(writes, &self.world.events[..events])?;
         let was = self.world.as_of(events).image();
         let image = queue.image();
         if image == was { Ok(queue) } else { Err(format!("recovered {image:#?}\n\nwas {was:#?}")) }
@@ -123,7 +123,7 @@ fn run(setup: Setup, moves: &[Move], hits: &mut Hits) -> Result<(), (usize, Diff
     for (index, next) in moves.iter().enumerate() {
         caught(|| case.make(next)).map_err(|difference| (index, difference))?;
     }
-    for (rule, count) in case.store.hits {
+    for (rule, count) in case.checkpoints.hits {
         *hits.entry(rule).or_default() += count;
     }
     Ok(())

@@ -8,17 +8,17 @@ use deltaq::engine::schedule::Slot;
 use deltaq::engine::snapshot::{KeyState, RemovedKey};
 
 use super::*;
-use crate::properties::store::Store;
+use crate::properties::checkpoints::Checkpoints;
 
 /// A fixture whose queue is written to a store.
 struct Journaled {
     fixture: Fixture,
-    store: Store,
+    store: Checkpoints,
 }
 
 impl Journaled {
     fn new(mut fixture: Fixture) -> Self {
-        let store = Store::new(&mut fixture.queue);
+        let store = Checkpoints::new(&mut fixture.queue);
         Self { fixture, store }
     }
 

@@ -112,11 +112,7 @@ const SEARCHED: &[&str] = &[
 ];
 
 /// Files and folders that still have private words.
-const NOT_YET: &[&str] = &[
-    "src/http",
-    "tests/it/contract.rs",
-    "tests/it/snapshots",
-];
+const NOT_YET: &[&str] = &["src/http", "tests/it/contract.rs", "tests/it/snapshots"];
 
 /// The private words in a text, each with its line and the term to use.
 fn found(source: &Source) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! A minimal store of one queue's checkpoints: rows by slot, removed keys, the state of the last completed checkpoint, and the order in
+//! The checkpoints of one queue without a store: rows by slot, removed keys, the state of the last completed checkpoint, and the order in
 //! which they were written.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ struct Write {
     completed: Option<QueueState>,
 }
 
-/// The content of the store after some of the transactions.
+/// The rows after some of the transactions.
 #[derive(Clone, Debug)]
 struct Rows {
     queue: QueueState,
@@ -28,7 +28,7 @@ struct Rows {
 
 /// The transactions of a queue's checkpoints, so that a crash can happen between any two.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct Checkpoints {
     start: Rows,
     /// The event that `start` needs.
     needed: Rv,
@@ -39,8 +39,8 @@ pub(crate) struct Store {
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
 
-impl Store {
-    /// The store of a new queue, which is journaled from now on.
+impl Checkpoints {
+    /// The checkpoints of a new queue, which is journaled from now on.
     pub(crate) fn new(queue: &mut Queue) -> Self {
         queue.journaled();
         let start = Rows { queue: queue.queue_state(), keys: BTreeMap::new(), graves: Vec::new() };
