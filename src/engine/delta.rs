@@ -11,7 +11,7 @@ use super::trace::Trace;
 
 pub use super::id::{Rv, Source};
 
-/// The type of a delta, in client-go's words.
+/// The type of a delta, with client-go's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DeltaKind {
     /// A producer added the object.
@@ -124,8 +124,8 @@ impl Provenance {
         self.0.as_ref()?.trace.as_ref()
     }
 
-    /// A provenance of these parts. It is this one if the parts are the same; otherwise the new one takes this one's place.
-    /// Successive deltas mostly have the same parts, so they share them.
+    /// A provenance with these facts: this one if it has the same facts, else a new one, which also replaces this one. Successive
+    /// deltas mostly have the same facts, so they share them.
     #[must_use]
     pub fn same_or_next(
         &mut self,
@@ -178,8 +178,8 @@ pub enum Appended {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deltas(Option<Box<List>>);
 
-/// A list that is not empty. The oldest delta is apart because the cap never merges it, and because most lists have
-/// no other.
+/// A list that is not empty. The oldest delta has a field of its own because the cap never merges it, and because most lists have
+/// only one delta.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct List {
     oldest: Delta,
@@ -258,8 +258,8 @@ impl Deltas {
         Appended::Queued { merged }
     }
 
-    /// Puts the deltas of a failed lease back in front of the deltas that came since, with the dedup
-    /// rule between the two lists. Returns how many pairs the cap merged.
+    /// Puts the deltas of a failed lease in front of the newer deltas, with the dedup rule between the two lists. Returns the
+    /// number of pairs that the cap merged.
     pub fn put_back(&mut self, leased: Self, latest_only: bool, cap: Cap) -> u32 {
         let (mut all, mut waiting) = (leased.into_queue(), std::mem::take(self).into_queue());
         let neighbours = all.back().zip(waiting.front());

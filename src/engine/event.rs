@@ -53,7 +53,7 @@ pub enum EventKind {
     Appended(Appended),
     /// Mode keys: the key was added.
     Queued(Queued),
-    /// Mode keys, closed: a rate-limited add was ignored, yet counts as a failure.
+    /// Mode keys, closed: a rate-limited add was ignored, but counts as a failure.
     Failed {
         /// The key.
         key: Key,
@@ -138,8 +138,8 @@ pub enum EventKind {
     Reopened,
     /// A periodic Resync began.
     ResyncDue,
-    /// The queue was loaded from its journal after an unclean end. Its numbers have skipped ahead, so that no number
-    /// is ever given twice.
+    /// The queue was loaded from its journal after an unclean end. The event numbers have skipped ahead, so that no number is used
+    /// twice.
     Recovered,
     /// A Replace was accepted.
     ReplaceStarted {
@@ -150,7 +150,7 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "is_default")]
         first: bool,
     },
-    /// A Replace ended, or was refused at its turn, or cut off by a crash.
+    /// A Replace ended, or was cut off by a crash.
     ReplaceEnded(ReplaceEnded),
 }
 
@@ -222,7 +222,7 @@ pub struct ReplaceEnded {
 }
 
 impl EventKind {
-    /// The key that the event is about; none if the event is about the queue alone.
+    /// The key that the event is about; `None` if the event is about the queue alone.
     #[must_use]
     pub fn key(&self) -> Option<&Key> {
         match self {
@@ -266,14 +266,14 @@ impl EventKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A producer's Add, Update or Delete: the queue is populated by it.
+    /// A producer's Add, Update or Delete, which populates the queue.
     #[default]
     Call,
     /// A Replace that does not bring the initial list.
     Replace,
     /// The Replace that brings the initial list.
     InitialReplace,
-    /// A Resync: its delta is no new change.
+    /// A Resync. Its delta is not a new change.
     Resync,
 }
 
@@ -297,15 +297,15 @@ pub enum Ending {
     Nacked(Failure),
     /// The deadline passed.
     Expired(Failure),
-    /// The worker gave the key back to the tail of the ready queue; no failure.
+    /// The worker released the key, which moved to the tail of the ready queue. This is not a failure.
     Released,
-    /// The worker had the key parked.
+    /// The worker rejected the key, which was parked.
     Rejected {
         /// The worker's error.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
     },
-    /// The reply of the pop was never delivered: the key has its former position again.
+    /// The reply of the pop was never delivered. The key returned to its former position.
     Undelivered,
 }
 
@@ -317,7 +317,7 @@ pub struct Failure {
     pub error: Option<Arc<str>>,
     /// Where the key goes.
     pub disposition: Disposition,
-    /// Whether the rate limiters set the wait, the token bucket among them.
+    /// Whether the rate limiters, including the token bucket, set the wait.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate_limited: bool,
 }
@@ -361,9 +361,9 @@ impl Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// To the tail of the ready queue; a backoff may stand beside.
+    /// To the tail of the ready queue. In mode keys the key may also have a backoff.
     Tail {
-        /// Mode keys: when the backoff beside ends.
+        /// Mode keys: when the backoff ends.
         #[serde(skip_serializing_if = "Option::is_none")]
         due: Option<Time>,
     },

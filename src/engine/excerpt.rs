@@ -1,8 +1,8 @@
-//! Text of a caller inside a message: quoted, and at most 200 characters of it.
+//! Text of a caller in a message: quoted, and at most 200 characters.
 
 use std::fmt;
 
-/// Most characters of a caller's text that a message repeats.
+/// Maximum number of characters of a caller's text in a message.
 pub const EXCERPT_CHARS_MAX: usize = 200;
 
 /// A caller's text as a message repeats it.
@@ -24,7 +24,7 @@ pub fn cut(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// A message, without its middle if it is long: it then repeats a caller's text.
+/// A message without its middle, if it is long. A long message repeats a caller's text.
 #[must_use]
 pub fn shortened(message: &str) -> String {
     let chars = message.chars().count();

@@ -10,7 +10,7 @@ pub struct Image {
     queue: QueueState,
     /// In key order, because slots are not a function of the events.
     keys: Vec<KeyState>,
-    line: Vec<Rv>,
+    ready: Vec<Rv>,
 }
 
 impl Queue {
@@ -20,7 +20,7 @@ impl Queue {
         Image {
             queue: self.queue_state(),
             keys: self.state().entries_after(None).map(|(_, entry)| entry.state()).collect(),
-            line: self.state().schedule.ready().map(|(rv, _)| rv).collect(),
+            ready: self.state().schedule.ready().map(|(rv, _)| rv).collect(),
         }
     }
 }

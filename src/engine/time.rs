@@ -29,14 +29,14 @@ impl Time {
         Self(self.0.saturating_add(micros))
     }
 
-    /// How long after `earlier` this instant is; zero when it is not after it.
+    /// The time from `earlier` until this instant; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Spans as whole microseconds, for records. A longer span than a `u64` holds is written as the longest.
+/// Spans as whole microseconds, for records. A span that does not fit into a `u64` is written as the largest one.
 pub(crate) mod micros {
     use std::time::Duration;
 

@@ -1,13 +1,13 @@
-//! The trace that a producer's call belongs to, as W3C Trace Context writes it.
+//! The trace of a producer's call, in the form of W3C Trace Context.
 //!
-//! It is carried and shown, and nothing else: no rule of a queue goes by it.
+//! A trace is stored and shown. No rule of a queue depends on it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Where in a trace a call was made.
+/// The position of a call in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     trace_id: [u8; 16],
@@ -15,13 +15,12 @@ pub struct TraceContext {
     flags: u8,
 }
 
-/// The context of a call, shared by all that it queues: most deltas have none, so it takes no more of
-/// them than a pointer.
+/// The trace of a call, shared by all deltas of the call. Most deltas have none, so each delta pays only for a pointer.
 pub type Trace = Arc<TraceContext>;
 
 impl TraceContext {
-    /// Reads the value of a header `traceparent`. Of a version that is not known yet, what stands in front is
-    /// read as version 00. `None` if it is not valid, which is then ignored.
+    /// Parses the value of a header `traceparent`; `None` if it is not valid. The beginning of a newer version is read as
+    /// version 00.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         const LENGTH: usize = 55;
@@ -39,13 +38,13 @@ impl TraceContext {
         (is_whole && is_valid).then_some(context)
     }
 
-    /// Names the trace.
+    /// The id of the trace.
     #[must_use]
     pub const fn trace_id(&self) -> [u8; 16] {
         self.trace_id
     }
 
-    /// Names the caller's part of the trace.
+    /// The id of the caller's span.
     #[must_use]
     pub const fn parent_id(&self) -> [u8; 8] {
         self.parent_id
@@ -58,7 +57,7 @@ impl TraceContext {
     }
 }
 
-/// Bytes in lower-case hexadecimal digits, all of `text`.
+/// The bytes of a text of lower-case hexadecimal digits.
 fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != 2 * N || !text.as_bytes().iter().all(is_hex) {
@@ -71,7 +70,7 @@ fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(octets)
 }
 
-/// As a header of version 00.
+/// Writes a header of version 00.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (trace_id, parent_id) = (u128::from_be_bytes(self.trace_id), u64::from_be_bytes(self.parent_id));
@@ -79,7 +78,7 @@ impl fmt::Display for TraceContext {
     }
 }
 
-/// As [`Display`](fmt::Display) writes it.
+/// Writes the text of [`Display`](fmt::Display).
 impl Serialize for TraceContext {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -100,7 +99,7 @@ mod tests {
     const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn what_is_read_is_written() {
+    fn a_header_is_written_as_it_was_read() {
         for text in [GOOD, "00-00000000000000000000000000000001-0000000000000001-ff"] {
             let context = TraceContext::parse(text).expect("it is valid");
             assert_eq!(context.to_string(), text);
@@ -112,19 +111,19 @@ mod tests {
     }
 
     #[test]
-    fn newer_versions_are_read_as_far_as_they_are_known() {
+    fn the_known_part_of_newer_versions_is_read() {
         for text in [GOOD.replacen("00", "01", 1), format!("{}-more", GOOD.replacen("00", "fe", 1))] {
             assert_eq!(TraceContext::parse(&text), TraceContext::parse(GOOD), "{text}");
         }
     }
 
     #[test]
-    fn a_delta_pays_a_pointer_for_it() {
+    fn a_delta_pays_only_for_a_pointer() {
         assert_eq!(size_of::<Option<Trace>>(), size_of::<usize>());
     }
 
     #[test]
-    fn what_is_not_valid_is_none() {
+    fn invalid_headers_are_ignored() {
         let changed = [
             String::new(),
             GOOD[..54].to_owned(),

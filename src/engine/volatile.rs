@@ -7,7 +7,7 @@ use super::delta::Rv;
 use super::effects::Effects;
 use super::job::{ReplaceJob, Seeding};
 
-/// The part of a queue that a restart loses. No event depends on it alone: a rebuilt queue starts with the default.
+/// The part of a queue that a restart loses. A rebuilt queue begins with the default.
 #[derive(Debug)]
 pub(super) struct Volatile {
     /// Effects that the caller has not taken yet.

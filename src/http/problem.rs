@@ -391,9 +391,10 @@ impl From<service::Error> for Problem {
                 Self::new(Code::QueueNotFound, format!("{detail}; {way_out}"))
             }
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),
-            Error::TooManyQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Error::TooManyQueues { limit } | Error::TooManyUnusedQueues { limit } => {
+                Self::new(Code::QueueFull, detail).with("limit", limit)
+            }
             Error::PopsCreateNothing => Self::new(Code::QueueNotFound, detail),
-            Error::TooManyUnusedQueues { limit } => Self::new(Code::QueueFull, detail).with("limit", limit),
             Error::TooManyWaiters { limit } => Self::new(Code::TooManyWaiters, detail).with("limit", limit),
             Error::TooManyAdmissions { limit } => {
                 Self::new(Code::TooManyRequests, detail).with("limit", limit)

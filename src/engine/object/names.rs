@@ -1,4 +1,4 @@
-//! Finds a member that stands twice in one object, without a copy of the names.
+//! Finding a duplicate member of an object, without a copy of the names.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -18,7 +18,8 @@ pub(super) struct Names<'j> {
     many: Option<ManyNames>,
 }
 
-/// Where names begin in the text: 5 bytes each, so they take less than the text, however many members an object has.
+/// The positions of names in the text. Each takes 5 bytes, so they take less memory than the text, however many members an
+/// object has.
 #[derive(Default)]
 struct ManyNames {
     starts: HashTable<u32>,
@@ -28,7 +29,10 @@ struct ManyNames {
 impl<'j> Names<'j> {
     const FEW_MAX: usize = 16;
 
-    /// Notes a name that stands behind `start`, or says why it can't.
+    /// Adds the name behind `start`.
+    ///
+    /// # Errors
+    /// The reason for which the name can't be added.
     pub(super) fn insert(&mut self, text: &'j str, start: usize, name: Cow<'j, str>) -> Result<(), String> {
         let is_new = if self.few.contains(&name) {
             false
@@ -47,7 +51,7 @@ impl<'j> Names<'j> {
 }
 
 impl ManyNames {
-    /// Notes a name; answers whether it is new.
+    /// Adds a name. Returns whether the name is new.
     fn insert(&mut self, text: &str, start: u32, name: &str) -> bool {
         let Self { starts, hasher } = self;
         let is_same = |other: &u32| name_at(text, *other) == name;
@@ -62,12 +66,12 @@ impl ManyNames {
     }
 }
 
-/// The first quote from `start` on: from a brace or comma on, that of the next name.
+/// The position of the first quote from `start` on. Behind a brace or comma, that quote opens the next name.
 pub(super) fn quote_behind(text: &str, start: usize) -> usize {
     start + text.get(start..).and_then(|rest| rest.find('"')).unwrap_or_default()
 }
 
-/// The name whose opening quote stands at `start`.
+/// The name whose opening quote is at `start`.
 fn name_at(text: &str, start: u32) -> Cow<'_, str> {
     let quoted = usize::try_from(start).ok().and_then(|start| text.get(start..)).unwrap_or_default();
     let mut walk = Walk::new(quoted);
@@ -77,8 +81,8 @@ fn name_at(text: &str, start: u32) -> Cow<'_, str> {
     }
 }
 
-/// The part of `text` that a walk has returned, which lives as long as the text; a copy of what had to be
-/// unescaped and so stands elsewhere. To copy all names and strings took a third of a scan.
+/// The part of `text` that a walk has returned, which lives as long as the text. If the walk has unescaped the part, the result
+/// is a copy. Copying all names and strings took a third of the time of a scan.
 pub(super) fn shared<'j>(text: &'j str, part: &str) -> Cow<'j, str> {
     let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr());
     let same = start.and_then(|start| text.get(start..start + part.len()));

@@ -1,12 +1,12 @@
-//! A schedule made from the standings of all keys, for recovery.
+//! Building a schedule from the states of all keys, for recovery.
 
 use super::{Delay, Place, Schedule, ScheduleState};
 use crate::engine::id::{Rv, Slot, Token};
 use crate::engine::key::Key;
 use crate::engine::time::Time;
 
-/// Takes standings in any order. Sorting each index once at the end takes a fraction of what it takes
-/// to insert millions of keys one after the other.
+/// Collects the states of keys in any order. Sorting each index once at the end takes a fraction of the time for inserting
+/// millions of keys one by one.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Rebuild {
     ready: Vec<(Rv, Slot)>,
@@ -21,7 +21,7 @@ pub(in crate::engine) struct Rebuild {
 }
 
 impl Rebuild {
-    /// Notes where a key stands.
+    /// Adds the state of a key.
     pub(in crate::engine) fn add(&mut self, slot: Slot, key: &Key, schedule_state: &ScheduleState) {
         match &schedule_state.place {
             Place::Idle => {}
@@ -43,7 +43,7 @@ impl Rebuild {
         self.idle_delayed += usize::from(schedule_state.is_delayed());
     }
 
-    /// The schedule of all keys that were noted.
+    /// The schedule of all added keys.
     pub(in crate::engine) fn finish(self) -> Schedule {
         Schedule {
             ready: self.ready.into_iter().collect(),
