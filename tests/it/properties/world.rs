@@ -467,9 +467,9 @@ impl World {
         let delayed = schedule.delayed_after((Time::default(), 0));
         let delayed = delayed.map(|(at, rv, slot)| (at.as_micros(), *rv, name(*slot)));
         same("delayed", delayed.collect(), delays)?;
-        let leased = schedule.leased_after((Time::default(), Token::default()));
-        let leased = leased.map(|(at, token, slot)| (at.as_micros(), token.rv(), name(*slot)));
-        same("leased", leased.collect(), leases)?;
+        let by_deadline = schedule.leased_after((Time::default(), Token::default()));
+        let by_deadline = by_deadline.map(|(at, token, slot)| (at.as_micros(), token.rv(), name(*slot)));
+        same("leased", by_deadline.collect(), leases)?;
         let parked: Vec<&str> = schedule.parked_from(Bound::Unbounded).map(|(key, _)| key.as_str()).collect();
         same("parked", parked, self.model.parked())
     }
