@@ -91,8 +91,8 @@ pub enum Class {
     Admin,
     /// Any other authorized request.
     Call,
-    /// A refusal, which costs its caller nothing, so there may be any number: an unauthorized request, or one past a limit
-    /// of the server. Each caller's refusals are limited per second.
+    /// A refusal: an unauthorized request, or a request past a limit of the server. A refusal costs its caller nothing, so the
+    /// refusals of each caller are limited per second.
     Refusal,
 }
 

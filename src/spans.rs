@@ -151,8 +151,8 @@ impl Spans {
     }
 }
 
-/// A client for plain HTTP. Its empty list of certificates saves the search for those of the system, which an image need
-/// not have.
+/// A client for plain HTTP. It trusts no certificates, so it does not read those of the system, which a container image may
+/// lack.
 fn client() -> reqwest::Result<Client> {
     // An error means that this process has installed the provider before.
     let _installed = rustls::crypto::ring::default_provider().install_default();

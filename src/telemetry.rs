@@ -59,7 +59,7 @@ pub fn init(log: Log, rust_log: Option<&str>) -> Result<Running, Error> {
     let started = Buffer::start(io::stderr(), report_dropped);
     let (lines, writer) = started.map_err(|source| Error::Thread { source })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines);
-    // On a terminal the library's own rule for colours stands, which honours NO_COLOR.
+    // On a terminal the library decides on colours; it honours NO_COLOR.
     let started = match (is_json(log.format, terminal), terminal) {
         (true, _) => builder.event_format(json_format()).finish().try_init(),
         (false, true) => builder.finish().try_init(),

@@ -137,8 +137,8 @@ impl Access {
     }
 }
 
-/// The text of a token file. The file decides who may do everything, so other users must not be able to change it. That they
-/// can read it is only reported: it holds names, grants and hashes, no secrets.
+/// The text of a token file. The file grants access, so a file that other users can write is refused. A file that they can
+/// only read is reported: it has names, grants and hashes, but no secrets.
 fn read(path: &Path) -> Result<String, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let mut file = fs::File::open(path).map_err(failed)?;
@@ -169,8 +169,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<TokenEntry>, Error> {
     Ok(file.tokens)
 }
 
-/// The document of a TOML text, or the line of its first error and what is wrong there, without the line's text: a
-/// secret may stand there.
+/// The document of a TOML text. The error is the line and a message without the text of the line, which may contain a
+/// secret.
 pub(super) fn table(text: &str) -> Result<Table, (usize, String)> {
     // The messages of the parser are fixed. Those of the conversion to values may repeat a value.
     DeTable::parse(text).map_err(|error| (line_of(text, &error), error.message().to_owned()))?;

@@ -183,7 +183,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
 }
 
 impl Fault {
-    /// What a deserializer's message says about the value at `path`.
+    /// A fault from a deserializer's message about the value at `path`.
     pub(super) fn new(path: &Path, message: &str) -> Self {
         let mut setting = String::new();
         let mut is_inside_value = false;

@@ -345,7 +345,7 @@ fn the_schema_of_the_api_has_the_ranges_of_the_settings() {
     assert_eq!(checked, 12, "the settings that have a range");
 }
 
-/// What a setting's error says that it takes.
+/// The expected value in the error of a setting.
 fn expected_of(path: &str) -> String {
     let mut layers = Layers::new().unwrap();
     layers.set(path, Value::Boolean(true), &Origin::Default);

@@ -1,4 +1,4 @@
-//! Counts of what the load did: a judge finds nothing in an empty history.
+//! Counts of the effects of the load: a judge finds nothing in an empty history.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -56,7 +56,7 @@ impl Scene {
         scene
     }
 
-    /// Begins the work. Prometheus must watch by then, or it would miss what happens only once.
+    /// Starts the load. Prometheus must have begun to scrape, or it would miss single events.
     pub(super) fn start_load(&mut self) {
         for task in work::TASKS {
             self.run(HEALTHY, task);

@@ -191,7 +191,7 @@ impl KeyRecord {
         self.was_leased = true;
     }
 
-    /// Finds out how the last lease has ended; `shown` is what the key has now. Returns whether its deltas must have been
+    /// Finds out how the last lease has ended; `shown` are its present deltas. Returns whether its deltas must have been
     /// returned.
     fn settle_holder(&mut self, leases: &Leases, shown: &[Delta], is_still_leased: bool) -> bool {
         let Some(held) = self.holder.as_ref().and_then(|id| leases.get(id)) else { return false };
