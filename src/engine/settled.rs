@@ -1,9 +1,7 @@
 //! How the most recently settled leases ended. A client whose reply was lost repeats its settle and gets the same
 //! answer as before.
 
-use std::collections::{HashMap, VecDeque};
-
-use foldhash::fast::RandomState;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::id::Token;
 use super::limits::SETTLED_LEASES_MAX;
@@ -46,7 +44,7 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub(super) struct SettledLeases {
     order: VecDeque<Token>,
-    outcomes: HashMap<Token, Outcome, RandomState>,
+    outcomes: BTreeMap<Token, Outcome>,
 }
 
 impl SettledLeases {
