@@ -1,7 +1,7 @@
-//! The HTTP API: parse, refuse what is wrong with a clear problem, call the service, answer.
+//! The HTTP API: parse a request, refuse a wrong one with a clear problem, call the service, reply.
 //!
-//! It holds no rule of a queue. Handlers may be dropped at any await (a caller that has gone), so a
-//! mutation is one synchronous step of the service and the handler only awaits its commit.
+//! The module has no rule of a queue. A handler is dropped at any await if its client disconnects, so a mutation is one
+//! synchronous step of the service, and the handler only awaits the commit.
 
 pub mod connection;
 pub mod openapi;

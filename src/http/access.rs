@@ -1,5 +1,4 @@
-//! Lets in only who belongs there: every route says what its caller must be allowed to do, and a route that
-//! does not is for those who may do everything.
+//! Authorization. Every operation declares the permission that its caller needs.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +9,7 @@ use super::operations::Permission;
 use super::problem::{Code, Problem};
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
 
-/// Refuses who does not belong here.
+/// Refuses a caller without the permission of the operation.
 pub(super) fn authorize(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
     check(context, headers)?;
     context.is_authorized.store(true, Ordering::Relaxed);
@@ -37,7 +36,7 @@ fn check(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
     let caller =
         tokens.caller(bearer(headers)?, clock.wall_us()).map_err(|denied| refusal(context, denied))?;
     let caller = context.caller.get_or_init(|| caller);
-    // What is not allowed counts too: it costs as much as what is.
+    // A refused request counts toward the rate, too: it costs as much as any other.
     caller.count(clock.monotonic_us()).map_err(|wait| {
         let rate = caller.rate().map_or(0, |rate| rate.each_second);
         let detail = format!("the token {:?} may send {rate} requests a second", caller.name());
@@ -46,8 +45,8 @@ fn check(context: &RequestContext, headers: &HeaderMap) -> Result<(), Problem> {
     allow(caller, need, context.queue())
 }
 
-/// Checks the token again, for a body that took long: a token that was revoked or has expired meanwhile, or has lost its
-/// grant, does not finish the request.
+/// Checks the token again after a slow body. A token that has expired, was revoked or has lost its grant meanwhile cannot finish
+/// the request.
 pub(super) fn check_again(context: &RequestContext) -> Result<(), Problem> {
     let Some(former) = context.caller.get() else { return Ok(()) };
     let (tokens, wall_us) = (context.state.gate.access.tokens(), context.state.clock.wall_us());
@@ -55,14 +54,14 @@ pub(super) fn check_again(context: &RequestContext) -> Result<(), Problem> {
     allow(&caller, need(context), context.queue())
 }
 
-/// What the caller needs. A request that is for no operation leads to no handler, so any token is enough to be told so.
+/// The permission that the request needs. A request for no operation needs any token to get its 404 or 405.
 fn need(context: &RequestContext) -> Permission {
     context.operation().map_or(Permission::Token, |operation| operation.permission)
 }
 
 fn refusal(context: &RequestContext, denied: Denied) -> Problem {
     match denied {
-        Denied::Unknown => Problem::new(Code::Unauthorized, "the token is not known here"),
+        Denied::Unknown => Problem::new(Code::Unauthorized, "the token is unknown"),
         Denied::Expired { at_us, name } => {
             let _known = context.expired.set(name);
             let at = deltaq_types::Timestamp::from_micros(at_us);
@@ -93,7 +92,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
         return Err(missing("a token is needed: send the header \"authorization: Bearer TOKEN\""));
     };
     if given.next().is_some() {
-        return Err(missing("the header authorization stands twice"));
+        return Err(missing("the header authorization occurs twice"));
     }
     let token = value.to_str().ok().and_then(|text| text.split_once(' '));
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));

@@ -1,7 +1,7 @@
 //! Long computations, on threads that serve no requests.
 //!
-//! A caller that stops waiting does not stop the computation: it keeps its permits, and so limits the work behind it,
-//! until it ends. The end of the process does not wait for it.
+//! A computation does not stop if its caller stops waiting: it keeps its permits until it ends, and so limits further work. The
+//! end of the process does not wait for it.
 
 use std::panic;
 

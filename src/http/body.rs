@@ -1,4 +1,4 @@
-//! Reading the body of a request: its type, its size, its pace.
+//! Reading the body of a request: its type, its size and its rate.
 
 mod inflate;
 
@@ -31,32 +31,32 @@ use crate::engine::excerpt::{Excerpt, shortened};
 use crate::engine::key::KeySpec;
 use crate::engine::object::{self, SyntaxError};
 
-/// How the objects of a body stand in it.
+/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// One document: an object, or an array of objects.
     Json,
-    /// One object a line.
+    /// One object per line.
     Ndjson,
 }
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// From this size on, reading a body takes longer than most requests take in all.
+/// From this size on, parsing a body takes longer than most requests take as a whole.
 pub(super) const LARGE_BYTES: usize = 32 << 10;
-/// Largest body of a call that takes none.
+/// Longest body of a call whose body must be empty.
 const NO_BODY_BYTES_MAX: usize = 1 << 10;
-/// Largest body with the settings of a queue: a schema, the pointers of `prune`, and a little for each other field.
+/// Longest body with the settings of a queue: a schema, the pointers of `prune`, and the other fields.
 const SETTINGS_BYTES_MAX: usize = 512 << 10;
-/// Longest string in a document of known fields: the text of a failure, with each byte escaped.
+/// Longest string in a document of known fields: the error of a nack with each byte escaped.
 const STRING_BYTES_MAX: usize = 32 << 10;
-/// Memory that an object of a list takes beside its text.
+/// Memory of an object in a list, without its text.
 pub(super) const HELD_BYTES_PER_OBJECT: usize = 256;
 
-/// A body that has not been read, and what its head says of it.
+/// A body that has not been read.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// How the objects stand in it.
+    /// The format, from the header `Content-Type`.
     pub(super) format: Format,
     source: Source,
     /// The length of the body, if it is known and the body is not compressed.
@@ -103,22 +103,22 @@ fn broke_off() -> Problem {
     Problem::new(Code::InvalidRequest, "the body broke off before its end; nothing was applied")
 }
 
-/// Where the bytes of a body are counted, and those that are added to its objects.
+/// Counts the bytes of a body and of its objects.
 #[derive(Clone, Debug)]
 pub(super) struct Account(Arc<RequestContext>);
 
 impl Account {
-    /// Counts bytes until the request is answered; the handler must be the one that calls it.
+    /// Counts bytes until the request ends. Only the handler may call it.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), Problem> {
         self.0.reserve_body(bytes)
     }
 
-    /// Counts an object that is held beside the text that it was read from.
+    /// Counts an object that is in memory in addition to the text of the body.
     pub(super) fn reserve_object(&self, bytes: usize) -> Result<(), Problem> {
         self.reserve(bytes + HELD_BYTES_PER_OBJECT)
     }
 
-    /// Counts bytes no longer.
+    /// Stops counting bytes.
     pub(super) fn release(&self, bytes: usize) {
         self.0.release_body(bytes);
     }
@@ -200,17 +200,17 @@ impl Incoming {
         Ok(piece)
     }
 
-    /// Checks at the end of a body that took its time that the token is still valid and still has its grant.
+    /// Checks at the end of a slow body that the token is still valid and still has its grant.
     fn check_access(&self) -> Result<(), Problem> {
         if self.has_waited { access::check_again(&self.account.0) } else { Ok(()) }
     }
 
-    /// Most bytes of a body that is one document.
+    /// Longest body that is one document, in bytes.
     pub(super) fn bytes_max(&self) -> usize {
         self.bound().0
     }
 
-    /// The same, and where the bound comes from.
+    /// The same with its reason.
     fn bound(&self) -> (usize, &'static str) {
         let own = match kind_of(&self.account.0) {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
@@ -224,7 +224,7 @@ impl Incoming {
         &self.account.0.state.limits
     }
 
-    /// Where its bytes are counted.
+    /// The account that counts the bytes of the body.
     pub(super) fn account(&self) -> Account {
         self.account.clone()
     }
@@ -249,7 +249,7 @@ impl Incoming {
                 return Err(too_large());
             }
             if needed > whole.capacity() {
-                // Not by half as much again where the length is known: a copy is made beside what is there.
+                // At most up to the known length: growing copies the bytes, and both buffers take memory.
                 let room = (needed + needed / 2).min(length.max(needed));
                 whole.reserve_exact(room - whole.len());
             }
@@ -263,7 +263,7 @@ impl Incoming {
         text_of(whole, Start::OF_BODY)
     }
 
-    /// Reads a body that must be empty. `{}` is what many clients send for none.
+    /// Reads a body that must be empty. Many clients send `{}` for an empty body.
     pub(super) async fn nothing(self) -> Result<(), Problem> {
         let has_body = || Problem::new(Code::InvalidRequest, "this call takes no body; leave it empty");
         let text = self.text().await?;
@@ -277,7 +277,7 @@ impl Incoming {
         read_document(or_empty(&text))
     }
 
-    /// A JSON document that holds nothing but known fields, all the way down; an empty body is `{}`.
+    /// A JSON document of known fields at every depth; an empty body is `{}`.
     pub(super) async fn document<T: DeserializeOwned>(self) -> Result<T, Problem> {
         self.check_is_document()?;
         let text = self.text().await?;
@@ -286,8 +286,8 @@ impl Incoming {
         if !text.trim_start().starts_with('{') {
             return read_document(text);
         }
-        // serde itself finds a field that stands twice, so a document that serde takes is not read a second time: that is
-        // two fifths of the reading of a pop's leases.
+        // serde refuses duplicate fields by itself, so only a document that serde refuses is scanned for a better message. The
+        // scan would take two fifths of the time to read the leases of a pop.
         serde_json::from_str(text).map(|Named(document)| document).or_else(|_| read_document(text))
     }
 
@@ -304,7 +304,7 @@ fn or_empty(text: &str) -> &str {
     if text.trim().is_empty() { "{}" } else { text }
 }
 
-/// Refuses a string that is longer than any field may be: the message about a wrong field would repeat it.
+/// Refuses a string that is longer than any field may be, because an error message would repeat the string.
 fn check_strings(text: &str) -> Result<(), Problem> {
     let mut rest = if text.len() > STRING_BYTES_MAX { text } else { "" };
     while let Some(quote) = memchr::memchr(b'"', rest.as_bytes()) {
@@ -317,7 +317,7 @@ fn check_strings(text: &str) -> Result<(), Problem> {
             }
             end += 2;
         }
-        // Without its closing quote, the string goes on to the end of the text.
+        // Without a closing quote, the string ends with the text.
         let is_closed = rest.as_bytes().get(end) == Some(&b'"');
         let bytes = if is_closed { end } else { rest.len() };
         if bytes > STRING_BYTES_MAX {
@@ -334,7 +334,7 @@ fn check_strings(text: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Where a text begins in the body that it is a part of: its line and its column, in bytes, from 1.
+/// The position at which a part of a body begins: line and column in bytes, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) line: usize,
@@ -342,16 +342,16 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// That of the body itself.
+    /// The start of the body.
     pub(super) const OF_BODY: Self = Self { line: 1, column: 1 };
 
-    /// Where what is behind `text` begins, which begins here.
+    /// The position after `text`, which begins here.
     pub(super) fn behind(self, text: &str) -> Self {
         let column = text.rfind('\n').map_or(self.column + text.len(), |last| text.len() - last);
         Self { line: self.line + text.matches('\n').count(), column }
     }
 
-    /// The place in the body of one in a text that begins here.
+    /// The position in the body of a position in a text that begins here.
     fn of(self, line: usize, column: usize) -> (usize, usize) {
         match line {
             0 | 1 => (self.line, self.column + column.max(1) - 1),
@@ -368,7 +368,7 @@ impl Start {
 
 /// Reads one JSON object of known fields.
 pub(super) fn read_document<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, Problem> {
-    // Finds what serde passes over, such as a member that stands twice.
+    // The scan finds errors that serde ignores, such as a duplicate member.
     parse_checked(text, Start::OF_BODY, object::scan(text, &KeySpec::default()).map(drop))
 }
 
@@ -395,7 +395,7 @@ fn parse_checked<'t, T: Deserialize<'t>>(
     }
 }
 
-/// What is wrong with a document, with the nearest name for an unknown field.
+/// The problem of a document, with the nearest name for an unknown field.
 pub(super) fn document_problem(error: &serde_json::Error, start: Start) -> Problem {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -415,7 +415,7 @@ pub(super) fn document_problem(error: &serde_json::Error, start: Start) -> Probl
     problem.with("line", line).with("column", column)
 }
 
-/// The text of a body that begins at `start`. The mark that Windows puts before a text is no part of it.
+/// The text of a body that begins at `start`, without a byte order mark.
 pub(super) fn text_of(bytes: Vec<u8>, start: Start) -> Result<String, Problem> {
     let mut text = String::from_utf8(bytes).map_err(|error| not_utf8(&error, start))?;
     if start == Start::OF_BODY && text.starts_with(BYTE_ORDER_MARK) {
@@ -431,7 +431,7 @@ fn not_utf8(error: &FromUtf8Error, start: Start) -> Problem {
     Problem::new(Code::InvalidJson, detail).with("line", line).with("column", column)
 }
 
-/// No type, or curl's form default, is read as JSON.
+/// The format of a body. A missing type and the form type that curl sends by default mean JSON.
 fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
     let Some(value) = only_one("content-type", head.content_type)? else { return Ok(Format::Json) };
     if value == "application/json" {
@@ -463,7 +463,7 @@ fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Prob
         && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
     {
         let text = encoding.to_str().unwrap_or_default();
-        let detail = format!("transfer-encoding {} is not understood; chunked is", Excerpt(text));
+        let detail = format!("transfer-encoding {} is not supported; send chunked", Excerpt(text));
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let Some(encoding) = only_one("content-encoding", head.content_encoding)? else { return Ok(None) };
@@ -481,10 +481,10 @@ fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Prob
     }
 }
 
-/// The value of a header by which the body is read. Of two values a proxy may have gone by the other one.
+/// The value of a header that determines how the body is read. A header with two values is refused: a proxy may have used the other value.
 fn only_one<'h>(name: &str, header: Header<'h>) -> Result<Option<&'h HeaderValue>, Problem> {
     if header.is_repeated {
-        return Err(Problem::new(Code::InvalidRequest, format!("the header {name} stands twice")));
+        return Err(Problem::new(Code::InvalidRequest, format!("the header {name} occurs twice")));
     }
     Ok(header.first)
 }

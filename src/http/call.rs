@@ -1,4 +1,4 @@
-//! A request as its handler gets it: query, path and body, read once.
+//! The arguments of a handler: query, path and body of a request, each read once.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::state::AppState;
 use crate::engine::key::Key;
 use crate::name::Name;
 
-/// A call on a queue that takes a body, though it may be empty.
+/// A call on a queue with a body, which may be empty.
 #[derive(Debug)]
 pub(super) struct QueueCall {
     pub(super) state: AppState,
@@ -27,7 +27,7 @@ pub(super) struct QueueCall {
     pub(super) context: Arc<RequestContext>,
 }
 
-/// A call that takes no body.
+/// A call without a body.
 #[derive(Debug)]
 pub(super) struct ReadCall {
     pub(super) state: AppState,
@@ -67,7 +67,7 @@ impl ReadCall {
     }
 }
 
-/// Has a handler answer a call that takes a body.
+/// The response of a handler to a call with a body.
 pub(super) fn with_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,
     request: Request,
@@ -79,7 +79,7 @@ pub(super) fn with_body<T: IntoResponse + 'static, F: Future<Output = T> + Send 
     }
 }
 
-/// Has a handler answer a call that takes no body.
+/// The response of a handler to a call without a body.
 pub(super) fn without_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,
     request: Request,
@@ -91,8 +91,8 @@ pub(super) fn without_body<T: IntoResponse + 'static, F: Future<Output = T> + Se
     }
 }
 
-/// The future on the heap: it is large, and would be copied into each of the futures around it, which took 2,200 of the
-/// 30,000 instructions of an add.
+/// Puts the future on the heap. It is large, and copies of it into the surrounding futures took 2,200 of the 30,000
+/// instructions of an add.
 pub(super) fn boxed<T: IntoResponse + 'static>(
     answer: impl Future<Output = T> + Send + 'static,
 ) -> ResponseFuture {

@@ -1,10 +1,10 @@
-//! Where a list goes on: opaque to clients, bound to the list and the queue that it was given for.
+//! The `continue` tokens of lists. A token is opaque to clients and valid only for its list and queue.
 
 use super::params::wrong;
 use super::problem::{Code, Problem};
 use crate::service::Incarnation;
 
-/// A list that goes on.
+/// A list with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Queues,
@@ -13,7 +13,7 @@ pub(super) enum List {
     History,
 }
 
-/// Writes a cursor: which list of which queue, and a text that says where in it.
+/// Writes a cursor: the list, the queue, and a position in the list.
 pub(super) fn encode(list: List, incarnation: Incarnation, position: &str) -> String {
     let text = format!("{}:{position}", head(list, incarnation));
     text.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
@@ -31,7 +31,7 @@ fn head(list: List, incarnation: Incarnation) -> String {
 
 /// Reads a cursor that [`encode`] wrote for the same list.
 pub(super) fn decode(list: List, incarnation: Incarnation, cursor: &str) -> Result<String, Problem> {
-    let malformed = || wrong("continue", "it is not a token that this server gave");
+    let malformed = || wrong("continue", "it is not a token of this server");
     let is_ours = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if cursor.is_empty() || !cursor.len().is_multiple_of(2) || !cursor.as_bytes().iter().all(is_ours) {
         return Err(malformed());
@@ -44,9 +44,9 @@ pub(super) fn decode(list: List, incarnation: Incarnation, cursor: &str) -> Resu
     position.map(str::to_owned).ok_or_else(expired)
 }
 
-/// A cursor that leads nowhere, or nowhere any more.
+/// The problem of a cursor of another list, or of a deleted queue.
 pub(super) fn expired() -> Problem {
-    let detail = "the continue token is of a queue that is gone, or of another list; start the list again";
+    let detail = "the continue token belongs to a deleted queue or to another list; start the list again";
     Problem::new(Code::Expired, detail).with("parameter", "continue")
 }
 

@@ -1,12 +1,12 @@
-//! The headers that every request, or every request with a body, is checked by.
+//! The headers that the middleware and the reading of bodies use.
 
 use axum::http::{HeaderMap, HeaderValue};
 
-/// The headers of a request after one pass over them. One pass takes about as long as two lookups by name, and nine
-/// names are needed.
+/// The headers of a request after one pass over them. One pass takes about as long as two lookups by name, and
+/// ten names are needed.
 #[derive(Debug, Default)]
 pub(super) struct Head<'h> {
-    /// Bytes of all header lines on the wire.
+    /// Bytes of all header lines.
     pub(super) bytes: usize,
     pub(super) host: Header<'h>,
     pub(super) origin: Header<'h>,
@@ -18,7 +18,7 @@ pub(super) struct Head<'h> {
     pub(super) transfer_encoding: Header<'h>,
     /// `Sec-Fetch-Site: cross-site`: a page of another site caused the request.
     pub(super) is_cross_site: bool,
-    /// `Sec-Fetch-Mode: navigate`: a browser follows a link, and shows the response to nobody but its user.
+    /// `Sec-Fetch-Mode: navigate`: a browser follows a link, and only its user sees the response.
     pub(super) is_navigation: bool,
 }
 

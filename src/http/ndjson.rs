@@ -6,15 +6,15 @@ use super::body::{Account, Incoming, Start, text_of};
 use super::problem::{Code, Problem};
 use crate::engine::limits::ENVELOPE_BYTES_MAX;
 
-/// Lines as they come in. Memory is bounded by the longest line that is allowed.
+/// The lines of a body as they arrive. The longest allowed line bounds the memory.
 pub(super) struct Lines {
     incoming: Incoming,
-    /// What has come of a line that is not complete.
+    /// The start of a line that has not ended.
     partial: Vec<u8>,
-    /// What of the last piece has not been looked at.
+    /// The unread rest of the last piece.
     rest: Bytes,
     number: usize,
-    /// Lines that were not blank.
+    /// The number of lines that were not blank.
     given: usize,
     object_bytes_max: usize,
     ended: bool,
@@ -36,7 +36,7 @@ impl Lines {
         self.object_bytes_max
     }
 
-    /// Where the bytes of the lines are counted.
+    /// The account that counts the bytes of the lines.
     pub(super) fn account(&self) -> Account {
         self.incoming.account()
     }
@@ -77,7 +77,7 @@ impl Lines {
         let (line, limit) = (self.number + 1, self.object_bytes_max);
         if self.partial.len() + piece.len() > limit.saturating_add(ENVELOPE_BYTES_MAX) {
             let detail = format!(
-                "line {line} is too long: an object may have {limit} bytes, and {ENVELOPE_BYTES_MAX} may stand beside it"
+                "line {line} is too long: an object may have {limit} bytes, and the other fields {ENVELOPE_BYTES_MAX}"
             );
             return Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", limit).with("line", line));
         }

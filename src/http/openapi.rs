@@ -1,7 +1,7 @@
-//! The OpenAPI document, generated from the handlers and the documents that they take and give.
+//! The OpenAPI document, generated from the handlers and the types of `deltaq-types`.
 //!
-//! The handlers name their parameters and problems by the groups in `params` and `answers`; what the
-//! words in them mean is said once, in `terms`.
+//! The handlers refer to their parameters and problems as groups of `params` and `responses`. `schemas` has the schemas that
+//! several of them share.
 
 pub(super) mod params;
 pub(super) mod responses;
@@ -44,7 +44,7 @@ use super::routes::{consume, history, produce, queues, read, seed, server};
         (name = "producing", description = "Calls of producers."),
         (name = "consuming", description = "Calls of workers."),
         (name = "reading", description = "Items, known objects and the history of a queue."),
-        (name = "server", description = "The server itself."),
+        (name = "server", description = "Health, metrics and the API description."),
     )
 )]
 struct Api;
@@ -82,18 +82,18 @@ pub fn document(has_tokens: bool) -> Value {
     document
 }
 
-/// Where there are tokens, every call needs one but the health checks.
+/// On a server with tokens, every call except the health checks needs one.
 fn security_schemes() -> Value {
     json!({
         "token": {
             "type": "http",
             "scheme": "bearer",
-            "description": "A token that the server knows, with a grant of what the call does. A server without tokens takes calls without one.",
+            "description": "A token with a grant for the call. A server without tokens accepts calls without one.",
         },
     })
 }
 
-/// A body that may be left out is described as one that may be null, which none may.
+/// utoipa describes an optional body as nullable. No body may be null, but some may be absent.
 fn make_optional(body: &mut Value) {
     let contents = body.get_mut("content").and_then(Value::as_object_mut).into_iter().flatten();
     let mut required = true;
@@ -111,7 +111,7 @@ fn make_optional(body: &mut Value) {
     }
 }
 
-/// Every answer carries the request's id; shared answers say so themselves.
+/// Adds the header with the id of the request. Shared responses have it already.
 fn add_request_id(response: &mut Value) {
     let Some(response) = response.as_object_mut().filter(|response| !response.contains_key("$ref")) else {
         return;

@@ -1,7 +1,7 @@
 //! The operations of the API, in one table.
 //!
-//! Routing, authorization, in-flight limits, timeouts, telemetry and the reading of bodies go by it, and a test compares
-//! it with the OpenAPI document. There is no other way to a handler.
+//! Routing, authorization, in-flight limits, timeouts, telemetry and the reading of bodies use the table, and a test compares it with
+//! the OpenAPI document. There is no other way to a handler.
 
 mod table;
 
@@ -17,7 +17,7 @@ use super::context::RequestContext;
 use crate::config::access::Verb;
 use crate::name::Name;
 
-/// What a handler answers.
+/// The response of a handler.
 pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// One operation of the API.
@@ -29,22 +29,21 @@ pub(super) struct Operation {
     pub(super) path: &'static str,
     /// Its id in the OpenAPI document. None for `/metrics`, which has a listener of its own.
     pub(super) id: Option<&'static str>,
-    /// What its caller needs.
+    /// The permission that its caller needs.
     pub(super) permission: Permission,
-    /// The in-flight limit that it counts in.
+    /// Its in-flight limit.
     pub(super) class: Class,
-    /// The body that it takes.
+    /// Its body.
     pub(super) body: BodyKind,
     /// Names of its query parameters.
     pub(super) query: &'static [&'static str],
-    /// Whether it is so short that the thread of its connection answers it, if its body is short. Its reply is never
-    /// compressed.
+    /// Whether the thread of the connection runs the handler of a request with a short body. The reply is never compressed.
     pub(super) is_quick: bool,
     /// Its handler.
     pub(super) handler: fn(Arc<RequestContext>, Request) -> ResponseFuture,
 }
 
-/// What the caller of an operation needs.
+/// The permission that the caller of an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     /// Nothing: a health check.
@@ -57,28 +56,28 @@ pub(super) enum Permission {
     Everywhere(Verb),
 }
 
-/// The in-flight limit that an operation counts in.
+/// The in-flight limit of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// None: a health check.
     Unlimited,
-    /// It reads.
+    /// A read.
     Read,
-    /// It writes.
+    /// A write.
     Write,
-    /// It settles or extends leases, which must go on while producers use up the limit of writes.
+    /// A settle, an extend or a forget. Workers must continue while producers use up the limit of writes.
     Settle,
-    /// A Replace or a seed, whose body may take as long as its caller likes.
+    /// A Replace or a seed. Its body may take any time.
     List,
     /// A pop. It may wait.
     Pop,
-    /// It may wait for a state of a queue.
+    /// A request that may wait for a state of a queue.
     Wait,
-    /// A scrape of the metrics, which must go on on an overloaded server.
+    /// A scrape of the metrics, which must work on an overloaded server.
     Scrape,
 }
 
-/// The body that an operation takes.
+/// The body of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyKind {
     /// The body is not read.
@@ -89,24 +88,24 @@ pub(super) enum BodyKind {
     Settings,
     /// A JSON document of known fields.
     Document,
-    /// Producers' objects.
+    /// Objects of producers. The body may be compressed.
     Objects,
 }
 
-/// What the path and the method of a request name.
+/// The operation that the path and the method of a request name.
 #[derive(Debug, Default)]
 pub(super) struct Target {
     /// The template that the path fits.
     pub(super) path: Option<&'static str>,
-    /// The operation; none if the path takes other methods only.
+    /// The operation; none if the path has only other methods.
     pub(super) operation: Option<&'static Operation>,
-    /// The methods that the path takes, if there is no operation.
+    /// The methods of the path, if there is no operation.
     pub(super) allow: Option<Arc<str>>,
-    /// The queue that the path names, decoded; none if no queue can have the name.
+    /// The decoded name of the queue in the path; none if it is invalid.
     pub(super) queue: Option<Name>,
 }
 
-/// The operations that a listener offers, by path and method.
+/// The operations of a listener, by path and method.
 #[derive(Debug)]
 pub(super) struct Operations {
     paths: Router<PathEntry>,
@@ -153,7 +152,7 @@ impl Operations {
         Self { paths }
     }
 
-    /// What a request asks for.
+    /// The target of a request.
     pub(super) fn target(&self, request: &Request) -> Target {
         let Ok(Match { value: entry, params }) = self.paths.at(request.uri().path()) else {
             return Target::default();
@@ -185,12 +184,12 @@ impl Operation {
         matches!(self.permission, Permission::OnQueue(_))
     }
 
-    /// Whether queues must be loaded before it is answered.
+    /// Whether the queues must be loaded before the handler runs.
     pub(super) fn needs_queues(&self) -> bool {
         self.names_queue() || self.id == Some("list_queues")
     }
 
-    /// Whether its `wait` parameter comes on top of the time that it may take.
+    /// Whether the `wait` parameter extends the request timeout.
     pub(super) fn may_wait(&self) -> bool {
         matches!(self.class, Class::Pop | Class::Wait)
     }

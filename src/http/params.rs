@@ -1,4 +1,4 @@
-//! Query parameters: each is read once, checked, and named when it is wrong. Unknown ones are refused.
+//! Query parameters. Each is checked, and an error names it. Unknown parameters are refused.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Those of a query.
+    /// The parameters of a query.
     pub(super) fn of(query: Option<&str>) -> Result<Self, Problem> {
         let query = query.unwrap_or_default();
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
@@ -32,14 +32,14 @@ impl Params {
         Ok(Self { given: pairs.collect::<Result<_, Problem>>()? })
     }
 
-    /// Refuses parameters that the call does not know, and those that stand twice.
+    /// Refuses unknown and duplicate parameters.
     pub(super) fn among(self, known: &[&str]) -> Result<Self, Problem> {
         for (index, (name, _)) in self.given.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 return Err(unknown(name, known));
             }
             if self.given.iter().skip(index + 1).any(|(other, _)| other == name) {
-                return Err(wrong(name, "it stands twice in the query"));
+                return Err(wrong(name, "it occurs twice in the query"));
             }
         }
         Ok(self)
@@ -49,7 +49,7 @@ impl Params {
         self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
-    /// A name of a producer, worker or pop: 1 to 256 bytes without control characters.
+    /// The name of a source, worker or pop: 1 to 256 bytes without control characters.
     pub(super) fn name(&self, name: &str) -> Result<Option<&str>, Problem> {
         let value = self.text(name);
         value.map(check_name).transpose().map_err(|wrong| wrong.parameter(name))?;
@@ -88,7 +88,7 @@ impl Params {
 
     pub(super) fn percent(&self, name: &str) -> Result<Option<f64>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        // As JSON writes numbers; Rust's own reading would also take "inf" and "nan".
+        // The form of numbers in JSON: the parser of Rust would also accept "inf" and "nan".
         let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b".-+eE".contains(&byte));
         let number = text.parse().ok().filter(|number| plain && (0.0..=PERCENT_MAX).contains(number));
         number.map(Some).ok_or_else(|| {
@@ -107,7 +107,7 @@ impl Params {
     }
 }
 
-/// What is wrong with a value; where it stands is said by who read it.
+/// A wrong value. The reader of the value adds its place.
 #[derive(Debug)]
 pub(super) struct Wrong {
     why: String,
@@ -115,12 +115,12 @@ pub(super) struct Wrong {
 }
 
 impl Wrong {
-    /// It stands in the path or the query.
+    /// The problem of a value in the path or the query.
     pub(super) fn parameter(self, name: &str) -> Problem {
         self.limited(wrong(name, &self.why))
     }
 
-    /// It stands in the body.
+    /// The problem of a value in the body.
     pub(super) fn field(self, name: &str) -> Problem {
         let detail = format!("field {name:?}: {}", self.why);
         self.limited(Problem::new(Code::InvalidRequest, detail).with("field", name))
@@ -134,7 +134,7 @@ impl Wrong {
     }
 }
 
-/// A duration's text, within `range`.
+/// A duration within `range`.
 pub(super) fn read_duration(
     text: &str,
     range: std::ops::RangeInclusive<Duration>,
@@ -147,7 +147,7 @@ pub(super) fn read_duration(
     Err(Wrong { why: format!("{} is not from {least} to {most}", Excerpt(text)), limit: Some(most.into()) })
 }
 
-/// A name of a producer, worker or pop.
+/// Checks the name of a source, worker or pop.
 pub(super) fn check_name(text: &str) -> Result<(), Wrong> {
     if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
         let why = format!("it takes 1 to {NAME_BYTES_MAX} bytes of text without control characters");
@@ -156,7 +156,7 @@ pub(super) fn check_name(text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A parameter that is wrong.
+/// The problem of a wrong parameter.
 pub(super) fn wrong(name: &str, why: &str) -> Problem {
     Problem::new(Code::InvalidParameter, format!("parameter {}: {why}", Excerpt(name)))
         .with("parameter", name)
@@ -165,20 +165,20 @@ pub(super) fn wrong(name: &str, why: &str) -> Problem {
 fn unknown(name: &str, known: &[&str]) -> Problem {
     let hint = match nearest(name, known) {
         Some(near) => format!("did you mean {near:?}?"),
-        None if known.is_empty() => "it takes none".to_owned(),
-        None => format!("it knows {}", known.join(", ")),
+        None if known.is_empty() => "it has no parameters".to_owned(),
+        None => format!("it has {}", known.join(", ")),
     };
-    wrong(name, &format!("this call does not know it; {hint}"))
+    wrong(name, &format!("unknown parameter of this call; {hint}"))
 }
 
-/// The known name that looks most like `name`, if any does.
+/// The known name that is most similar to `name`, if one is similar.
 pub(super) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), *known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 > 0.75).then_some(best.1)
 }
 
-/// Decodes the parameter of this name, or the name itself.
+/// Decodes the value of the parameter `name`, or the name itself.
 fn decode(name: &str, text: &str) -> Result<String, Problem> {
     if !text.contains(['+', '%']) {
         return Ok(text.to_owned());
@@ -187,7 +187,7 @@ fn decode(name: &str, text: &str) -> Result<String, Problem> {
     percent_decoded(name, &spaced)
 }
 
-/// Decodes a part of the URI that stands for `name`.
+/// Decodes the part of the URI that is the value of `name`.
 fn percent_decoded(name: &str, text: &str) -> Result<String, Problem> {
     let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
     if !text.split('%').skip(1).all(is_escape) {
@@ -197,7 +197,7 @@ fn percent_decoded(name: &str, text: &str) -> Result<String, Problem> {
     Ok(decoded.map_err(|_| wrong(name, "its percent-encoding is not UTF-8"))?.into_owned())
 }
 
-/// The name that the path has been found to name, or why it can't be the name of a queue.
+/// The name of the queue in the path, or the reason for which the name is invalid.
 pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Problem> {
     if let Some(name) = found {
         return Ok(name.clone());
@@ -214,7 +214,7 @@ pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Probl
     })
 }
 
-/// The key that ends the path, behind `/items/`, `/known/` or `/history/`.
+/// The key at the end of the path, after `/items/`, `/known/` or `/history/`.
 pub(super) fn path_key(path: &str) -> Result<Key, Problem> {
     let behind_queue = path.strip_prefix("/v1/queues/").unwrap_or_default();
     let encoded = behind_queue.splitn(3, '/').nth(2).unwrap_or_default();

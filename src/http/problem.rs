@@ -1,5 +1,5 @@
-//! What a caller is told when something is wrong: RFC 9457 documents, one shape for every 4xx and
-//! 5xx of every layer. HTTP status and problem code of an error are given here and nowhere else.
+//! Problem documents (RFC 9457), the body of every 4xx and 5xx. Only this module assigns the HTTP status and the code of an
+//! error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::engine::object::SyntaxError;
 use crate::engine::refusal::Refusal;
 use crate::service::{self, JournalError, Progress};
 
-/// Everything that can be wrong, as `/problems/{name}` explains it.
+/// Declares all problems with the texts of their pages, `/problems/{name}`.
 macro_rules! codes {
     ($($variant:ident $name:literal $status:literal $retryable:literal $title:literal $help:literal;)*) => {
         /// The code of a problem.
@@ -32,7 +32,7 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The name on the wire.
+            /// The name in JSON.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
@@ -50,13 +50,13 @@ macro_rules! codes {
                 match self { $(Self::$variant => $retryable),* }
             }
 
-            /// What it is, in a few words.
+            /// The problem in a few words.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),* }
             }
 
-            /// What it means and what to do.
+            /// The meaning of the problem and what to do.
             #[must_use]
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help),* }
@@ -69,53 +69,53 @@ codes! {
     InvalidJson "invalid-json" 400 false "The body is not valid JSON"
         "line and column (or the line of an NDJSON list) say where. Nothing of the request was applied. Check quoting, commas, duplicate member names, encoding (UTF-8) and nesting (at most 128 levels).";
     InvalidParameter "invalid-parameter" 400 false "A parameter is wrong"
-        "The detail names the parameter of the path or query, what it got and what it takes. Unknown parameters are refused, with the nearest known one.";
+        "The detail names the parameter of the path or query, its value and the allowed values. Unknown parameters are refused, with the nearest known one.";
     InvalidRequest "invalid-request" 400 false "The request is wrong"
-        "The request or its JSON document has a field that is unknown, missing or of a wrong type, or can't be read at all. The detail names it.";
+        "The request or its JSON document has an unknown or missing field, or one of a wrong type, or cannot be read. The detail names it.";
     Unauthorized "unauthorized" 401 false "A token is needed"
-        "Send a token that is known here and has not expired: authorization: Bearer TOKEN. Where the server asks for client certificates, the connection needs one, too. Whoever runs the server gives them out.";
+        "Send a token that is known here and has not expired: authorization: Bearer TOKEN. Where the server asks for client certificates, the connection needs one, too. The operators of the server issue tokens.";
     Forbidden "forbidden" 403 false "The token does not allow this"
-        "The detail names the verb and the queue that the token has no grant for. Whoever runs the server can add the grant to its tokens and reload them.";
+        "The detail names the verb and the queue that the token has no grant for. The operators of the server can add the grant and reload the tokens.";
     CrossSite "cross-site" 403 false "The request comes from a foreign web page"
-        "A browser's Origin or Sec-Fetch-Site, or a Host that is not this server's, is refused, so that no web page can reach a server on loopback. Add the name that you use to server.allowed_hosts.";
-    NotFound "not-found" 404 false "There is no such route"
-        "The path is no part of the API. /openapi.json lists all routes. A key with slashes can also be given as ?key=.";
-    QueueNotFound "queue-not-found" 404 false "There is no such queue"
+        "A browser's Origin or Sec-Fetch-Site, or a Host of another server, is refused, so that no web page can reach a server on loopback. Add the name that you use to server.allowed_hosts.";
+    NotFound "not-found" 404 false "Unknown path"
+        "The API does not have the path. /openapi.json lists all routes. A key with slashes can also be given as ?key=.";
+    QueueNotFound "queue-not-found" 404 false "Unknown queue"
         "Create it with PUT /v1/queues/{queue}, or by the first produce or pop where auto_create is on. GET never creates.";
-    KeyNotFound "key-not-found" 404 false "The queue has nothing of this key"
-        "The key has no delta, lease, parked entry, failure or known object here. Check the key's spelling and percent-encoding.";
-    MethodNotAllowed "method-not-allowed" 405 false "The route does not take this method"
-        "The Allow header lists the methods that it takes.";
-    NotAcceptable "not-acceptable" 406 false "No answer of the wanted type can be given"
+    KeyNotFound "key-not-found" 404 false "Unknown key"
+        "The queue has no delta, lease, parked entry, failure or known object of the key. Check the key's spelling and percent-encoding.";
+    MethodNotAllowed "method-not-allowed" 405 false "The path does not have this method"
+        "The header Allow lists the methods of the path.";
+    NotAcceptable "not-acceptable" 406 false "The reply has none of the accepted types"
         "Accept must allow application/json; lists also stream as application/x-ndjson.";
     RequestTimeout "request-timeout" 408 true "The request came too slowly"
         "The body paused for longer than server.body_read_timeout, or came slower than server.min_body_bytes_per_second. Nothing of it was applied.";
     LengthRequired "length-required" 411 false "The length of the body must be known"
         "Send Content-Length or chunked encoding.";
     ObjectTooLarge "object-too-large" 413 false "An object or body is too large"
-        "limit is the bound in bytes or objects that was passed: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, queues.max_batch, queues.max_replace_objects, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
+        "limit is the exceeded limit in bytes or objects: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, queues.max_batch, queues.max_replace_objects, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
     UriTooLong "uri-too-long" 414 false "The URI is too long"
         "Shorten the query; a key has at most 1,024 bytes.";
-    UnsupportedMediaType "unsupported-media-type" 415 false "The body's type is not understood"
+    UnsupportedMediaType "unsupported-media-type" 415 false "The type of the body is not supported"
         "Send application/json or application/x-ndjson, in UTF-8. Bodies with objects may have the content encoding gzip, br or zstd; other bodies have none. accept_encoding names the encodings that the call accepts.";
     HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
         "server.max_header_bytes bounds the request's head, 100 fields are the most, and a Content-Length must be below 2^64 - 2.";
     LeaseLost "lease-lost" 409 false "None of the leases could be settled"
-        "settled, or leases of an extend, says for each what became of it: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key by now: drop the result of the work, or make it safe to repeat.";
-    ImmutableConfig "immutable-config" 409 false "The setting can't change now"
-        "mode, key and known_objects can't change while the queue holds or knows keys. Drain and delete the queue, or use another.";
+        "settled, or leases of an extend, says how each lease ended: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key: drop the result of the work, or make the work safe to repeat.";
+    ImmutableConfig "immutable-config" 409 false "The setting cannot change now"
+        "mode, key and known_objects can change only while the queue has no keys. Drain and delete the queue, or use another.";
     MassDelete "mass-delete" 409 false "The list would delete too many keys"
-        "The Replace was refused by max_delete_percent or max_deletes and changed nothing. If the list is whole and right, repeat it with higher bounds.";
+        "The Replace was refused by max_delete_percent or max_deletes and changed nothing. If the list is complete and right, repeat the call with higher limits.";
     NotEmpty "not-empty" 409 false "The queue is not empty"
-        "Seeding needs a queue in which nothing waits, is leased or parked. Drain or purge it first.";
-    WrongMode "wrong-mode" 409 false "The queue's mode does not have this call"
-        "A queue of mode keys has neither objects nor Delete, Update, Replace, Resync and seed; only a queue of mode keys has rate_limited.";
+        "A seed needs a queue without waiting, leased and parked keys. Drain or purge the queue first.";
+    WrongMode "wrong-mode" 409 false "The mode of the queue does not have this call"
+        "A queue of mode keys has no objects, and no Delete, Update, Replace, Resync and seed. Only a queue of mode keys has rate_limited.";
     QueueClosed "queue-closed" 410 false "The queue is closed and drained"
-        "Nothing is left to hand out. A worker may end now. POST .../reopen opens the queue again.";
+        "No key is left to deliver. A worker may end now. POST .../reopen opens the queue again.";
     QueueDeleted "queue-deleted" 410 true "The queue was deleted"
-        "It was deleted while the request waited. A new request meets a new queue of the name, if there is one.";
+        "The queue was deleted while the request waited. A new request uses a new queue of the name, if there is one.";
     Expired "expired" 410 false "The continue token has expired"
-        "The queue that it was given for is gone, or it was given for another list. Start the list again.";
+        "The queue of the token was deleted, or the token belongs to another list. Start the list again.";
     NoKey "no-key" 422 false "The object has no key"
         "A required pointer of the queue's key leads nowhere, to null or to an empty text. index, line and pointer say where. Nothing of the request was applied.";
     InvalidKey "invalid-key" 422 false "The key is not allowed"
@@ -124,36 +124,36 @@ codes! {
         "Objects are JSON objects, and satisfy the queue's schema if it has one: errors says at which places this one does not, pointer in the object and schema_pointer in the schema. Nothing of the request was applied.";
     InvalidConfig "invalid-config" 422 false "The queue's settings are not allowed"
         "The detail names the field, its value and what it takes.";
-    IncompleteList "incomplete-list" 422 false "The list does not say that it is whole"
+    IncompleteList "incomplete-list" 422 false "The list does not declare that it is complete"
         "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"
-        "limit is the queue's max_keys (new keys are refused, those that it has still take deltas), queues.max_queues, or the share of it that pops may create (queues.created_by_pop_percent). Let workers drain it, delete keys, or raise the limit.";
+        "limit is the queue's max_keys (new keys are refused; existing keys still accept deltas), queues.max_queues, or the share of it that pops may create (queues.created_by_pop_percent). Let workers drain the queue, delete keys, or raise the limit.";
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
         "limit is queues.max_waiters. Use fewer pops with a larger max.";
-    TooManyRequests "too-many-requests" 429 true "The server has too much to do"
-        "The detail names the bound that was passed: of the token, of all tokens together, or of the queue. Nothing of the request was applied. Repeat it after Retry-After.";
-    Internal "internal" 500 false "Something went wrong inside the server"
-        "The request id leads to the cause in the server's log.";
+    TooManyRequests "too-many-requests" 429 true "The server is overloaded"
+        "The detail names the exceeded limit: of the token, of all callers, or of the queue. Nothing of the request was applied. Repeat it after Retry-After.";
+    Internal "internal" 500 false "The server failed"
+        "The log of the server has the cause under the request id.";
     Draining "draining" 503 true "The server is shutting down"
         "No key is delivered any more; settles were still accepted. Repeat the pop elsewhere or later.";
     TooManyConnections "too-many-connections" 503 true "Too many connections are open"
-        "limit is server.max_connections. Each long poll holds one. Keep connections and use them again, or raise the limit.";
+        "limit is server.max_connections. Each long poll holds one. Reuse connections, or raise the limit.";
     Recovering "recovering" 503 true "The server is still starting"
-        "It answers once it is ready; see /readyz.";
+        "Repeat the request once /readyz replies 200.";
     JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
         "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     JournalBehind "journal-behind" 503 true "The disk takes writes too slowly"
-        "limit is storage.max_uncommitted_bytes: so many bytes wait to be written already. Nothing of the request was applied. Repeat it after Retry-After, and look at the disk of storage.data_dir.";
+        "limit is storage.max_uncommitted_bytes: that many bytes wait to be written. Nothing of the request was applied. Repeat it after Retry-After, and check the disk of storage.data_dir.";
     Timeout "timeout" 504 true "The request took too long"
-        "It was given up after server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
+        "The request exceeded server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"
-        "Whether the request took effect is unknown. Make room on the disk of storage.data_dir; the server heals by itself. Repeat the request then: settles and pops with an id are safe to repeat.";
+        "Whether the request took effect is unknown. Make room on the disk of storage.data_dir; the server recovers by itself. Then repeat the request: settles and pops with an id are safe to repeat.";
 }
 
 /// The field that names the accepted encodings of a body. The header `Accept-Encoding` repeats it.
 pub(super) const ACCEPT_ENCODING: &str = "accept_encoding";
 
-/// A problem on its way to the caller.
+/// A problem.
 #[derive(Clone, Debug)]
 pub struct Problem {
     code: Code,
@@ -162,7 +162,7 @@ pub struct Problem {
     retry_after: Option<Duration>,
 }
 
-/// A problem on the wire.
+/// A problem document.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(rename = "type")]
@@ -179,13 +179,13 @@ struct Document<'a> {
     fields: &'a Map<String, Value>,
 }
 
-/// How long a caller should wait before it repeats a request, unless the problem knows better.
+/// The wait before a request is repeated, unless the problem has a more exact one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Longest detail, in characters. Whoever writes one cuts the caller's texts in it; this is the last resort.
+/// Longest detail, in characters: a last resort, since every detail shortens the text of the caller that it repeats.
 const DETAIL_CHARS_MAX: usize = 1_500;
 
 impl Problem {
-    /// A problem; `detail` says what, where and what to do.
+    /// A problem. `detail` says what is wrong, where, and what to do.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry_after = matches!(code.status(), 429 | 503 | 504 | 507).then_some(RETRY_AFTER);
@@ -220,7 +220,7 @@ impl Problem {
         Self::new(Code::Timeout, detail).with("limit", limit)
     }
 
-    /// Adds a field of its own.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.fields.insert(name.to_owned(), cut_texts(value.into()));
@@ -254,7 +254,7 @@ impl Problem {
         self.code
     }
 
-    /// What is wrong.
+    /// The detail.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
@@ -267,7 +267,7 @@ impl Problem {
         self
     }
 
-    /// The document, with the id of the request that it answers.
+    /// The document for the request with this id.
     #[must_use]
     pub fn document(&self, request_id: &str) -> String {
         let document = Document {
@@ -284,7 +284,7 @@ impl Problem {
         serde_json::to_string(&document).unwrap_or_default()
     }
 
-    /// An object of a request's list is wrong: `index` from 0, and the line of an NDJSON list, unless the problem says it.
+    /// Adds the index, from 0, of the wrong object of a list, and its line in NDJSON unless the problem has a line.
     #[must_use]
     pub fn in_item(self, index: usize, line: Option<usize>) -> Self {
         let line = line.filter(|_| !self.fields.contains_key("line"));
@@ -297,7 +297,7 @@ impl Problem {
     }
 }
 
-/// A field of a problem, with no more of a caller's text than may be repeated.
+/// A field of a problem. The text of a caller is shortened.
 fn cut_texts(mut value: Value) -> Value {
     match &mut value {
         Value::String(text) => {
@@ -311,7 +311,7 @@ fn cut_texts(mut value: Value) -> Value {
     value
 }
 
-/// A problem rides in its answer until the outermost layer knows the request's id.
+/// The response carries the problem as an extension, until the middleware renders it with the id of the request.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -321,8 +321,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Writes the problem that rides in `response`, or one that fits its bare status, as its body; and tells
-/// which it is.
+/// Renders the problem of a response, or the problem for its status if it carries none. Returns the code of the problem.
 #[must_use]
 pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) {
     let status = response.status();
@@ -349,34 +348,37 @@ pub fn render(response: Response, request_id: &str) -> (Response, Option<Code>) 
     (Response::from_parts(parts, body.into()), Some(problem.code))
 }
 
-/// Whether an answer of this status refuses its caller, and not what was asked for.
+/// Whether a response of this status refuses the caller, not the content of the request.
 #[must_use]
 pub fn refuses_caller(status: u16) -> bool {
     [Code::Unauthorized, Code::Forbidden, Code::TooManyRequests].iter().any(|code| code.status() == status)
 }
 
-/// The problem for a status that a library gave without one.
+/// The problem for a response of a library, which has only a status.
 #[must_use]
 pub fn of_status(status: StatusCode) -> Problem {
     let (code, detail) = match status.as_u16() {
         401 => (Code::Unauthorized, "a token is needed"),
         403 => (Code::Forbidden, "this is not allowed"),
-        404 => (Code::NotFound, "no route has this path; /openapi.json lists them"),
-        405 => (Code::MethodNotAllowed, "the route does not take this method; see the Allow header"),
-        406 => (Code::NotAcceptable, "no answer of the wanted type can be given"),
+        404 => (Code::NotFound, "the API does not have this path; /openapi.json lists the paths"),
+        405 => (Code::MethodNotAllowed, "the path does not have this method; see the header Allow"),
+        406 => (Code::NotAcceptable, "the reply has none of the accepted types"),
         408 => (Code::RequestTimeout, "the request came too slowly"),
         411 => (Code::LengthRequired, "the length of the body must be known"),
         413 => (Code::ObjectTooLarge, "the body is too large"),
         414 => (Code::UriTooLong, "the URI is too long"),
-        415 => (Code::UnsupportedMediaType, "the body's type is not understood"),
+        415 => (Code::UnsupportedMediaType, "the type of the body is not supported"),
         431 => (
             Code::HeadersTooLarge,
-            "the headers are larger than server.max_header_bytes, or too many, or Content-Length is beyond all bounds",
+            "the headers are larger than server.max_header_bytes, or too many, or Content-Length is too large",
         ),
-        429 => (Code::TooManyRequests, "the server has too much to do"),
+        429 => (Code::TooManyRequests, "the server is overloaded"),
         503 => (Code::Draining, "the server is shutting down"),
-        _ if status.is_client_error() => (Code::InvalidRequest, "the request can't be read"),
-        _ => (Code::Internal, "the request failed inside the server; the request id leads to the log"),
+        _ if status.is_client_error() => (Code::InvalidRequest, "the request cannot be read"),
+        _ => (
+            Code::Internal,
+            "the request failed inside the server; the log has the cause under the request id",
+        ),
     };
     Problem::new(code, detail)
 }
@@ -387,7 +389,7 @@ impl From<service::Error> for Problem {
         let detail = error.to_string();
         match error {
             Error::QueueNotFound => {
-                let way_out = "PUT makes one, and so do add and pop unless queues.auto_create is off";
+                let way_out = "PUT creates it, and so do add and pop unless queues.auto_create is off";
                 Self::new(Code::QueueNotFound, format!("{detail}; {way_out}"))
             }
             Error::QueueDeleted => Self::new(Code::QueueDeleted, detail),

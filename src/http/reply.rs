@@ -1,4 +1,4 @@
-//! JSON replies whose counts the log and the audit log show.
+//! JSON replies. The log and the audit log show their counts.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -14,7 +14,7 @@ use super::problem::{Code, Problem};
 pub(super) struct Reply<T>(T);
 
 impl<T: ReplyCounts> Reply<T> {
-    /// The reply to a request. Its counts are noted for the log.
+    /// The reply to a request. Its counts go to the log.
     pub(super) fn of(context: &RequestContext, document: T) -> Self {
         context.count(document.counts());
         Self(document)
@@ -40,7 +40,7 @@ pub(super) fn json(body: Body) -> Response {
     response
 }
 
-/// A document that can be counted.
+/// A document with counts.
 pub(super) trait ReplyCounts: Serialize {
     /// The counts for the log.
     fn counts(&self) -> RequestCounts;

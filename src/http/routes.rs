@@ -1,4 +1,4 @@
-//! The handlers, one file a resource.
+//! The handlers, one file per part of the API.
 
 pub(super) mod consume;
 pub(super) mod history;

@@ -1,4 +1,4 @@
-//! What the handlers share.
+//! The state that the handlers share.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,40 +22,40 @@ use crate::lifecycle::Shutdown;
 use crate::service::Registry;
 use crate::spans::Spans;
 
-/// What handlers share. Each layer and handler gets a clone, so it is one pointer.
+/// The state that the handlers share. It is one pointer, because each handler gets a clone.
 ///
-/// A connection has one of its own (`for_connection`): its requests count on it some ten times each, and a count that all
-/// requests share goes from processor to processor with each of them.
+/// Each connection has its own (`for_connection`): a request changes the reference count about ten times, and a count that all
+/// connections share would move between the processors each time.
 #[derive(Clone)]
 pub struct AppState(Arc<Own>);
 
 impl fmt::Debug for AppState {
-    /// Nothing of what is in it: a context holds it, and may be told.
+    /// Prints no content: the debug text of a request context includes the state.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AppState")
     }
 }
 
-/// What a connection has of its own.
+/// The state of one connection.
 #[derive(Debug)]
 struct Own {
-    /// What the ids of requests begin with that bring none.
+    /// The start of the ids of requests without an id of their own.
     id_prefix: String,
-    /// How many there have been.
+    /// The number of these ids so far.
     ids: AtomicU64,
     parts: Arc<Parts>,
-    /// The OpenAPI document, without and with tokens, from its first request on.
+    /// The OpenAPI document, without and with tokens; computed by the first request.
     openapi: Arc<[OnceLock<Bytes>; 2]>,
 }
 
 impl AppState {
-    /// The same for a connection, with counts of its own.
+    /// The state for a connection.
     pub(super) fn for_connection(&self) -> Self {
         let prefix = format!("{}-", self.request_id());
         Self::new(prefix, Arc::clone(&self.0.parts), Arc::clone(&self.0.openapi))
     }
 
-    /// The id of another request that brings none.
+    /// The id for a request without an id of its own.
     pub(super) fn request_id(&self) -> String {
         let number = self.0.ids.fetch_add(1, Ordering::Relaxed) + 1;
         [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
@@ -65,7 +65,7 @@ impl AppState {
         Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), parts, openapi }))
     }
 
-    /// The OpenAPI document of this server, which is written once: that takes some milliseconds.
+    /// The OpenAPI document of this server. It is computed once, which takes some milliseconds.
     pub(super) fn openapi(&self) -> Bytes {
         let has_tokens = !self.gate.access.is_open();
         let [open, guarded] = &*self.0.openapi;
@@ -73,8 +73,8 @@ impl AppState {
         written.get_or_init(|| openapi::document(has_tokens).to_string().into()).clone()
     }
 
-    /// What comes of a task in the runtime of the process: one that may compute for long would hold up all connections of
-    /// the thread. It ends with whoever waits for it.
+    /// Runs a task on the main runtime. A long computation on the thread of a connection would delay the other connections
+    /// of the thread. The task ends when its caller is dropped.
     pub(super) async fn on_main_runtime<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -97,34 +97,34 @@ impl Deref for AppState {
     }
 }
 
-/// What an [`AppState`] is made of.
+/// The parts of an [`AppState`].
 #[derive(Debug)]
 pub struct Parts {
     /// All queues.
     pub registry: Arc<Registry>,
-    /// What is measured of requests.
+    /// The metrics of requests.
     pub request_metrics: RequestMetrics,
-    /// Bounds of the HTTP layer.
+    /// The limits of the HTTP layer.
     pub limits: HttpLimits,
-    /// Who is let in, and how many.
+    /// Authorization and in-flight limits.
     pub gate: Arc<Gate>,
-    /// Where it is written down who did what.
+    /// The audit log.
     pub audit: Audit,
-    /// Where spans of requests go.
+    /// The spans of requests.
     pub spans: Spans,
     /// The clock of the process.
     pub clock: Clock,
-    /// The stage of the process.
+    /// The shutdown of the process.
     pub shutdown: Shutdown,
     /// When the process started, in microseconds since the Unix epoch.
     pub started_us: u64,
-    /// What an answer outlives.
+    /// What an acknowledged change survives.
     pub durability: Durability,
-    /// Whether `/metrics` is served here too.
+    /// Whether the API listener serves `/metrics`, too.
     pub serves_metrics: bool,
 }
 
-/// Who is let in, and how many.
+/// Authorization and in-flight limits.
 #[derive(Debug)]
 pub struct Gate {
     /// The tokens.
@@ -136,7 +136,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Lets everybody in, as many as come.
+    /// A gate without tokens and limits.
     #[must_use]
     pub fn open() -> Self {
         let in_flight = Arc::new(InFlightLimits::new(&config::Server {
@@ -152,19 +152,19 @@ impl Gate {
     }
 }
 
-/// What an answer outlives.
+/// What an acknowledged change survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Nothing: queues end with the process.
     Memory,
-    /// The process; a power loss may take the last moments.
+    /// The end of the process. A power loss may lose the last changes.
     Normal,
     /// A power loss.
     Full,
 }
 
 impl Durability {
-    /// The name on the wire.
+    /// The word in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -175,7 +175,7 @@ impl Durability {
     }
 }
 
-/// Bounds of the HTTP layer; each is a setting.
+/// The limits of the HTTP layer; each is a setting.
 #[derive(Clone, Debug)]
 pub struct HttpLimits {
     /// Names that `Host` may have besides `localhost` and IP addresses.
@@ -190,7 +190,7 @@ pub struct HttpLimits {
     pub max_body_bytes: usize,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Longest time from a request's head to its answer, besides its `wait`.
+    /// Longest time from the head of a request to its response, without its `wait`.
     pub request_timeout: Duration,
     /// Longest `wait`.
     pub max_wait: Duration,
@@ -198,12 +198,12 @@ pub struct HttpLimits {
     pub max_batch: usize,
     /// Most objects in one Replace or seed.
     pub max_replace_objects: usize,
-    /// Most bytes of objects in one answer.
+    /// Most bytes of objects in one reply to a pop.
     pub max_reply_bytes: usize,
 }
 
 impl HttpLimits {
-    /// The bounds that the settings give.
+    /// The limits of the settings.
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
         let (server, queues) = (&settings.server, &settings.queues);

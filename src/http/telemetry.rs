@@ -1,5 +1,4 @@
-//! What every request gets: an id, a line in the log and in the audit, its place in the metrics, and a
-//! problem document if it failed without one.
+//! The id of each request, its lines in the log and the audit log, its metrics and span, and its problem document.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,8 +17,8 @@ use crate::config::access::Verb;
 use crate::engine::excerpt::Excerpt;
 use crate::spans;
 
-/// A pop that is refused before it is looked at has settled nothing, and says so in the words of all others. Of one
-/// that took too long it is not known what it has settled: its problem says nothing of it.
+/// Adds an empty `settled` to the problem of a pop that was refused before its handler ran. The problem of a pop that took too
+/// long has no `settled`: the results of its settles are unknown.
 fn with_settled(mut response: Response) -> Response {
     let status = response.status();
     if (status.is_client_error() || status.is_server_error()) && status != Code::Timeout.status() {
@@ -31,44 +30,44 @@ fn with_settled(mut response: Response) -> Response {
     response
 }
 
-/// The answer with its problem written out, if it is one; and which.
+/// The response with its problem document, and the code of the problem.
 pub(super) fn rendered(context: &RequestContext, response: Response) -> (Response, Option<Code>) {
     let is_pop = context.operation().is_some_and(|operation| operation.class == Limit::Pop);
     let response = if is_pop { with_settled(response) } else { response };
     problem::render(response, &context.id)
 }
 
-/// The answer of a handler that has panicked. Where it did is in the log already; the text of a panic is nowhere, for it may hold
-/// a piece of an object.
+/// The response of a handler that panicked. The log has the place of the panic, but never its text, which may contain a part of
+/// an object.
 pub(super) fn panicked(context: &RequestContext) -> Response {
     let route = context.route().unwrap_or(UNMATCHED);
     tracing::error!(request_id = context.id, route, method = context.method, "a request panicked");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
-/// The problem of a path that no operation has.
+/// The problem of an unknown path.
 pub(super) fn not_found(path: &str) -> Problem {
     let instead = match path {
-        "/metrics" => "metrics are at the address that server.metrics_listen names",
+        "/metrics" => "the metrics have a listener of their own, server.metrics_listen",
         _ => "/openapi.json lists them",
     };
     let detail = format!("no route has the path {}; {instead}", Excerpt(path));
     Problem::new(Code::NotFound, detail)
 }
 
-/// A request in flight. It is told also when its caller has gone and the handler is dropped.
+/// Reports a request when it ends, also if the client disconnects and the handler is dropped.
 pub(super) struct Observed {
     context: Arc<RequestContext>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Observed {
     pub(super) fn begin(context: Arc<RequestContext>) -> Self {
         context.state.request_metrics.begin();
-        Self { context, is_told: false }
+        Self { context, is_reported: false }
     }
 
-    /// Completes the answer and tells what it is.
+    /// Completes the response and reports the request.
     pub(super) fn end(&mut self, (mut response, code): (Response, Option<Code>)) -> Response {
         let context = &self.context;
         let headers = response.headers_mut();
@@ -77,12 +76,12 @@ impl Observed {
         }
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        self.tell(Some(response.status().as_u16()), code.map_or("ok", Code::name));
-        self.is_told = true;
+        self.report(Some(response.status().as_u16()), code.map_or("ok", Code::name));
+        self.is_reported = true;
         response
     }
 
-    fn tell(&self, status: Option<u16>, outcome: &'static str) {
+    fn report(&self, status: Option<u16>, outcome: &'static str) {
         let context = &self.context;
         let counts = context.counts();
         let took = context.state.clock.since(context.begun_us);
@@ -143,7 +142,7 @@ impl Observed {
         });
     }
 
-    /// How it is written down, if it is.
+    /// The class of the line in the audit log, if there is one.
     fn class(&self, status: Option<u16>) -> Option<Class> {
         let context = &self.context;
         let is_check =
@@ -167,8 +166,8 @@ impl Observed {
 impl Drop for Observed {
     fn drop(&mut self) {
         self.context.state.request_metrics.end();
-        if !self.is_told {
-            self.tell(None, "gone");
+        if !self.is_reported {
+            self.report(None, "gone");
         }
     }
 }

@@ -1,10 +1,9 @@
-//! The trace that a request belongs to, by its header `traceparent` (W3C Trace Context).
+//! The trace of a request, from its header `traceparent` (W3C Trace Context).
 
 use super::head::Header;
 use crate::engine::trace::TraceContext;
 
-/// Where in a trace a request was made, if its header says so. A header that is not valid, or that stands
-/// twice, is ignored, as the standard wants it.
+/// The trace context of a request. An invalid or repeated header is ignored, as the standard demands.
 pub(super) fn context_of(traceparent: Header<'_>) -> Option<TraceContext> {
     let value = traceparent.first.filter(|_| !traceparent.is_repeated)?;
     TraceContext::parse(value.to_str().ok()?)
@@ -28,7 +27,7 @@ mod tests {
         };
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         assert_eq!(read(&[good]).as_deref(), Some(good));
-        assert_eq!(read(&[good, good]), None, "it stands twice");
+        assert_eq!(read(&[good, good]), None, "it occurs twice");
         assert_eq!(read(&["00-0"]), None);
         assert_eq!(read(&[]), None);
     }

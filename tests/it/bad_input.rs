@@ -1,6 +1,6 @@
-//! Bad input over HTTP: each row is a request, and what the problem that answers it must say.
+//! Bad input over HTTP. Each row is a request and the problem that it must get.
 //!
-//! After every row the queues are as they were before it, and the answer is a whole problem document.
+//! No row may change a queue, and each reply is a complete problem document.
 
 mod bodies;
 mod compressed;
@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 use crate::harness::{Reply, Service};
 
-/// A server whose queue `q` has a key in every place and one that is known.
+/// A server whose queue `q` has a key in every state and a known object.
 struct Bench {
     service: Service,
     before: Value,
 }
 
-/// A request that is wrong.
+/// A wrong request.
 #[derive(Clone, Debug)]
 struct Row {
     method: String,
@@ -38,7 +38,7 @@ struct Row {
     fields: Value,
 }
 
-/// A row without headers, body and demands beyond its code.
+/// A row without headers and body that expects only the code.
 fn row(method: &str, path: &str, code: &'static str) -> Row {
     let (method, path) = (method.to_owned(), path.to_owned());
     Row {
@@ -83,7 +83,7 @@ impl Row {
         self
     }
 
-    /// The request as it goes over the wire.
+    /// The bytes of the request.
     fn text(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let is_given = |name: &str| self.headers.iter().any(|(given, _)| given == name);
@@ -111,11 +111,11 @@ impl Row {
 
     fn check(&self, reply: &Reply) -> Result<(), String> {
         if !(400..500).contains(&reply.status) || reply.body["code"] != self.code {
-            return Err(format!("it is not {}", self.code));
+            return Err(format!("the code is not {}", self.code));
         }
         let detail = reply.body["detail"].as_str().unwrap_or_default();
         if let Some(text) = self.tells.iter().find(|text| !detail.contains(*text)) {
-            return Err(format!("it does not tell {text:?}"));
+            return Err(format!("the detail has no {text:?}"));
         }
         for (name, value) in &self.replies_with {
             if reply.header(name) != Some(value) {
@@ -150,7 +150,7 @@ impl Bench {
         Self { service, before }
     }
 
-    /// Each is refused as it says, and changes nothing.
+    /// Each row is refused as expected and changes nothing.
     async fn refuses(&self, rows: impl IntoIterator<Item = Row>) {
         let mut wrong = Vec::new();
         for row in rows {
@@ -177,7 +177,7 @@ impl Bench {
     }
 }
 
-/// All queues, without what changes by itself.
+/// All queues, without the values that change with time.
 async fn state(service: &Service) -> Value {
     let mut list = service.get("/v1/queues").await.ok();
     for queue in list["items"].as_array_mut().into_iter().flatten() {
@@ -186,7 +186,7 @@ async fn state(service: &Service) -> Value {
     list
 }
 
-/// The OpenAPI document's operations: method, path template, and the description.
+/// The operations of the OpenAPI document: method, path template and description.
 async fn operations(service: &Service) -> Vec<(String, String, Value)> {
     let document = service.get("/openapi.json").await.ok();
     let paths = document["paths"].as_object().expect("paths").clone();
@@ -197,7 +197,7 @@ async fn operations(service: &Service) -> Vec<(String, String, Value)> {
     operations.collect()
 }
 
-/// A path of this template.
+/// A path that matches the template.
 fn filled(template: &str) -> String {
     template.replace("{queue}", "q").replace("{key}", "known").replace("{name}", "expired")
 }

@@ -1,7 +1,7 @@
-//! The contract: every call's good and bad answers, as transcripts that are kept and reviewed.
+//! The contract: transcripts of good and bad replies of every call, as snapshots.
 //!
-//! The clock stands still unless a test moves it, so instants and durations are part of what is kept; what is drawn at
-//! random (incarnations, request ids) is replaced by its name.
+//! Only the test moves the clock, so the transcripts contain instants and durations. Names replace random values (incarnations,
+//! request ids).
 
 mod types;
 
@@ -24,19 +24,19 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// Headers of an answer that are kept.
+/// The headers of a reply in the transcript.
 const HEADERS: [&str; 6] = ["content-type", "allow", "cache-control", "connection", "etag", "retry-after"];
 
-/// The API without connections, and what was said.
+/// The API without connections, and the transcript of its replies.
 pub(crate) struct Talk {
     pub(crate) router: axum::Router,
     registry: Arc<Registry>,
     pub(crate) hand: ManualClock,
     shutdown: Shutdown,
     transcript: String,
-    /// What is drawn at random, and its name.
+    /// Random values and their names.
     random: Vec<(String, String)>,
-    /// The body of the last answer.
+    /// The body of the last reply.
     last: Value,
 }
 
@@ -50,7 +50,7 @@ impl Talk {
         Self::within(limits, http)
     }
 
-    /// An API that takes bodies as large as it does by default.
+    /// An API with the default limits of bodies.
     pub(crate) fn large() -> Self {
         let limits = Limits { auto_create: true, max_queues: 3, created_by_pop_percent: 100, max_waiters: 0 };
         Self::within(limits, HttpLimits::of(&Settings::default()))
@@ -87,7 +87,7 @@ impl Talk {
         Self { router, registry, hand, shutdown, transcript, random, last: Value::Null }
     }
 
-    /// A request with headers of its own.
+    /// Sends a request with headers.
     async fn say(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
@@ -110,7 +110,7 @@ impl Talk {
         if !body.is_empty() {
             let _ = writeln!(said, "{}", body.trim_end());
         }
-        let _ = writeln!(said, "\n{}", head.status);
+        let _ = writeln!(said, "\n{}", head.status.as_u16());
         for name in HEADERS {
             if let Some(value) = head.headers.get(name) {
                 let _ = writeln!(said, "{name}: {}", value.to_str().expect("text"));
@@ -127,7 +127,7 @@ impl Talk {
         self.transcript.push_str("\n--------\n\n");
     }
 
-    /// A request with a JSON body; `Null` is none.
+    /// Sends a request with a JSON body; `Null` sends none.
     pub(crate) async fn ask(&mut self, method: &str, path: &str, body: Value) -> Value {
         let text = if body.is_null() { String::new() } else { body.to_string() };
         self.say(method, path, &[], &text).await;
@@ -142,7 +142,7 @@ impl Talk {
         self.ask("GET", path, Value::Null).await
     }
 
-    /// Starts a chapter.
+    /// Starts a section.
     fn note(&mut self, text: &str) {
         let _ = writeln!(self.transcript, "## {text}\n");
     }
@@ -299,7 +299,7 @@ async fn producing() {
     talk.post("q/deltas", deltas).await;
     talk.post(
         "q/deltas",
-        json!([{ "type": "Added", "object": { "key": "x" } }, { "type": "Gone", "key": "x" }]),
+        json!([{ "type": "Added", "object": { "key": "x" } }, { "type": "Vanished", "key": "x" }]),
     )
     .await;
     talk.note("replace");
@@ -407,7 +407,7 @@ async fn consuming() {
     talk.post("q/parked/redrive", Value::Null).await;
     talk.post("q/parked/discard", Value::Null).await;
     talk.post("q/parked/discard", json!({ "keys": [""] })).await;
-    talk.note("while the server stops, settles are still taken");
+    talk.note("while the server stops, settles are accepted");
     let popped = talk.post("q/pop", Value::Null).await;
     talk.shutdown.signal();
     talk.post("q/pop", json!({ "settle": [{ "lease": lease(&popped, 0), "as": "ack" }] })).await;
@@ -416,7 +416,7 @@ async fn consuming() {
 }
 
 #[tokio::test]
-async fn looking() {
+async fn reading() {
     let mut talk = Talk::new();
     talk.get("/v1/queues/absent/items").await;
     talk.get("/v1/queues/absent/known").await;
@@ -469,7 +469,7 @@ async fn looking() {
 }
 
 #[tokio::test]
-async fn operating() {
+async fn server() {
     let mut talk = Talk::new();
     talk.get("/livez").await;
     talk.get("/readyz").await;
@@ -510,7 +510,7 @@ async fn operating() {
 }
 
 #[tokio::test]
-async fn the_committed_document_is_the_one_that_a_server_gives() {
+async fn the_committed_document_equals_that_of_a_server() {
     let mut talk = Talk::new();
     talk.get("/openapi.json").await;
     talk.shutdown.signal();

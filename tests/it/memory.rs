@@ -1,4 +1,4 @@
-//! Peak memory of hostile bodies: no request may make the server hold a multiple of what its caller sends.
+//! Peak memory of hostile bodies. No request may make the server hold a multiple of its body.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ const BODY_BYTES: usize = 3 << 19;
 const PIECE_BYTES: usize = 64 << 10;
 /// A request may hold this many times its body.
 const FACTOR_MAX: u64 = 3;
-/// And this for each object that is right until the last one, which the budget of bodies counts.
+/// And this for each valid object, which the limit of bodies counts.
 const OBJECT_BYTES: usize = 256;
 /// Largest error reply, in bytes.
 const REPLY_BYTES_MAX: usize = 4_096;
@@ -93,7 +93,7 @@ const HOSTILE: [Hostile; 44] = [
 ];
 
 impl Hostile {
-    /// What objects that are right may take.
+    /// The memory that valid objects may take.
     fn objects_bytes(&self) -> u64 {
         let is_object = self.unit == "{\"key\":\"#\"},";
         if is_object { (BODY_BYTES / self.unit.len() * OBJECT_BYTES) as u64 } else { 0 }
@@ -117,7 +117,7 @@ impl Hostile {
     }
 }
 
-/// What a request cost: the most memory held at a time, in bytes; its status and reply.
+/// Sends a request. Returns the peak memory in bytes, the status and the reply.
 fn measured(
     runtime: &Runtime,
     talk: &Talk,
@@ -130,7 +130,7 @@ fn measured(
     let mut outcome = (0, String::new());
     let memory = allocation_counter::measure(|| {
         outcome = runtime.block_on(async {
-            // Each piece is copied when it is asked for, as a connection does.
+            // Each piece is copied when the server reads it, as on a connection.
             let starts = (0..whole.len()).step_by(PIECE_BYTES);
             let pieces = starts.map(move |start| {
                 let end = whole.len().min(start + PIECE_BYTES);

@@ -1,4 +1,4 @@
-//! The overload response: a connection beyond `server.max_connections` is told so and closed.
+//! The overload response: a connection beyond `server.max_connections` gets it and is closed.
 
 use std::sync::Arc;
 use std::time::Duration;

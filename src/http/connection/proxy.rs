@@ -19,7 +19,7 @@ const LINE_BYTES_MAX: usize = 107;
 /// Longest header of version 2 behind its fixed part, in bytes: addresses, and extensions that are ignored.
 const ADDRESS_BYTES_MAX: usize = 4_096;
 
-/// The proxies whose word about a client's address counts.
+/// The proxies that are trusted to name the address of a client.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies {
     networks: Arc<[IpNet]>,
@@ -52,7 +52,7 @@ impl TrustedProxies {
         let mut client = None;
         let values = headers.get_all(&FORWARDED_FOR).into_iter().collect::<Vec<_>>();
         for text in values.iter().rev().flat_map(|value| value.to_str().unwrap_or_default().rsplit(',')) {
-            // What stands before a text that is no address was written by the client.
+            // The client wrote everything before an entry that is not an address.
             let Some(address) = parse_address(text.trim()) else { break };
             client = Some(address);
             if !self.trusts(address) {

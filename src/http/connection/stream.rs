@@ -14,8 +14,8 @@ use super::exchange::Exchanges;
 use super::timeouts::Timeouts;
 use crate::http::problem::{self, Problem};
 
-/// By how many polls a clean end of the stream is delayed. hyper drops the running request at the end of the stream, so a
-/// client that ends its side right behind a request gets its answer only if the request is answered first.
+/// The number of polls by which a clean end of the stream is delayed. hyper drops the running request at the end of the stream,
+/// so a client that closes its sending side after a request gets its response only if the handler ends first.
 const END_DELAY_POLLS: u8 = 2;
 
 /// The stream of one connection.
@@ -74,7 +74,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionStream<S> {
             this.replacement = Some(Replacement::of(buffer));
         }
         let Some(Replacement { rest, replaced }) = &mut this.replacement else {
-            // Only bytes that the peer takes renew its time.
+            // Only bytes that the peer accepts reset the timeout.
             let written = ready!(Pin::new(&mut this.stream).poll_write(context, buffer))?;
             this.timeouts.sent();
             return Poll::Ready(Ok(written));
@@ -116,7 +116,7 @@ impl Replacement {
     }
 }
 
-/// A whole response to a request that no layer has seen. The connection ends after it.
+/// A complete response to a request that hyper refused. The connection ends after it.
 pub(super) fn closing_response(problem: &Problem) -> Bytes {
     let request_id = format!("unparsed-{:016x}", fastrand::u64(..));
     let (body, status) = (problem.document(&request_id), problem.code().status());

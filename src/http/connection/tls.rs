@@ -18,7 +18,7 @@ use super::overload::send_and_close;
 /// First byte of a TLS handshake record (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 /// The response to a plain HTTP request. It is no problem document: the caller speaks to the wrong port or by the wrong
-/// scheme, and the text may be all that a browser shows.
+/// scheme, and a browser may show only the text.
 const PLAIN_HTTP_RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n\
      content-length: 65\r\n\r\nThis is plain HTTP, and this port speaks TLS: use https instead.\n";
 
@@ -128,7 +128,7 @@ pub(super) async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> io::R
 /// response explains a missing certificate better than a failed handshake.
 fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let middleware = certificates(&files.cert)?;
+    let chain = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| Error::File {
         what: "a private key",
         path: files.key.clone(),
@@ -151,7 +151,7 @@ fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
             )
         }
     };
-    let mut config = builder.with_single_cert(middleware, key).map_err(pair)?;
+    let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -1,4 +1,4 @@
-//! The parameters of the calls: what the document says of them, and the names that a call knows.
+//! The parameters of the operations: their descriptions, and their names.
 
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{Ref, Required};
@@ -9,7 +9,7 @@ use super::schemas::{
     ProblemName, QueueName, States, Traceparent, Wait, With,
 };
 
-/// The names of the parameters of a call.
+/// The names of the parameters of an operation.
 pub(in crate::http) trait Names {
     /// In the order of the document.
     const NAMES: &[&str];
@@ -41,74 +41,74 @@ parameters! {
     OfKey in Path { "key" Key "The key, percent-encoded; it may contain slashes."; }
     OfProblem in Path { "name" ProblemName "The problem's code."; }
     ListQuery in Query {
-        "prefix" Prefix "What the names begin with.";
+        "prefix" Prefix "The start of the names.";
         "limit" PageLimit "Most entries of a page; default 500.";
-        "continue" Continue "Where the page before ended.";
+        "continue" Continue "The `continue` of the previous page.";
     }
     CloseQuery in Query {
-        "drain" Flag "ResponseFuture when nothing is ready, delayed or leased any more.";
-        "wait" Wait "With drain=true only: how long at most; default 0s.";
+        "drain" Flag "Reply when no key is ready, delayed or leased.";
+        "wait" Wait "With drain=true only: the longest wait; default 0s.";
     }
     AddQuery in Query {
-        "source" Label "Who produces.";
-        "delay" Delay "Time until the objects may be delivered.";
+        "source" Label "The producer, who owns the keys from now on.";
+        "delay" Delay "Time until the objects become ready.";
         "key" Key "The key of a single object that does not carry it. In mode keys the body may then be empty.";
         "rate_limited" Flag "Mode keys only, and not with delay: AddRateLimited.";
     }
     UpdateQuery in Query {
-        "source" Label "Who produces.";
-        "delay" Delay "Time until the objects may be delivered.";
+        "source" Label "The producer, who owns the keys from now on.";
+        "delay" Delay "Time until the objects become ready.";
         "key" Key "The key of a single object that does not carry it.";
     }
     DeleteQuery in Query {
-        "source" Label "Who produces.";
+        "source" Label "The producer, who owns the keys from now on.";
         "key" Key "The key of a single object that does not carry it. The body may then be empty.";
     }
     ReplaceQuery in Query {
-        "source" Label "Whose set it is.";
+        "source" Label "The owner of the set.";
         "only_changed" Flag "Queue nothing for objects that have not changed.";
         "max_delete_percent" Percent "Refuse to delete more than this percentage of the source's keys.";
         "max_deletes" Count "Refuse to delete more than this many keys.";
-        "dry_run" Flag "Only tell what would happen.";
-        "count" Count "How many objects the list has. NDJSON needs it, or a last line {\"$end\":N}.";
+        "dry_run" Flag "Reply with the counts and change nothing.";
+        "count" Count "The number of objects in the list. NDJSON needs it, or a last line {\"$end\":N}.";
     }
     PopQuery in Query {
-        "wait" Wait "How long to wait for a key; default 0s.";
+        "wait" Wait "The longest wait for a key; default 0s.";
         "max" PopMax "Most keys; default 1.";
-        "lease" LeaseLength "How long the leases last; default is the queue's setting.";
-        "worker" Label "Who asks.";
-        "id" Label "Names the pop: repeated while its leases live, it returns the same leases.";
+        "lease" LeaseLength "The length of the leases; default: the setting of the queue.";
+        "worker" Label "The name of the worker, shown with its leases.";
+        "id" Label "The name of the pop: a repeat while its leases live returns the same leases.";
         "with" With "`known` adds the object that was acknowledged last.";
     }
     ItemsQuery in Query {
         "state" States "States, joined by commas; default ready,delayed, with worker leased.";
         "worker" Label "Leased keys of this worker only.";
-        "key" Key "One key: the answer is its document.";
+        "key" Key "One key: the reply is its document.";
         "limit" PageLimit "Most entries of a page; default 500.";
-        "continue" Continue "Where the page before ended.";
+        "continue" Continue "The `continue` of the previous page.";
     }
     KnownQuery in Query {
-        "prefix" Prefix "What the keys begin with.";
+        "prefix" Prefix "The start of the keys.";
         "source" Label "Objects that this source owns.";
-        "key" Key "One key: the answer is its document.";
+        "key" Key "One key: the reply is its document.";
         "limit" PageLimit "Most entries of a page; default 500.";
-        "continue" Continue "Where the page before ended.";
+        "continue" Continue "The `continue` of the previous page.";
     }
     HistoryQuery in Query {
         "key" Key required "The key.";
         "limit" PageLimit "Most entries of a page; default 500.";
-        "continue" Continue "Where the page before ended.";
+        "continue" Continue "The `continue` of the previous page.";
     }
     KeyHistoryQuery in Query {
         "limit" PageLimit "Most entries of a page; default 500.";
-        "continue" Continue "Where the page before ended.";
+        "continue" Continue "The `continue` of the previous page.";
     }
-    SyncedQuery in Query { "wait" Wait "How long to wait for it; default 0s."; }
-    InTrace in Header { "traceparent" Traceparent "The trace that the call belongs to (W3C Trace Context); kept with each delta that it queues. A value that is not valid is ignored."; }
-    Conditional in Header { "if-none-match" EntityTags "Entity tags that the caller has."; }
+    SyncedQuery in Query { "wait" Wait "The longest wait; default 0s."; }
+    InTrace in Header { "traceparent" Traceparent "The trace of the call (W3C Trace Context), stored with each delta that the call queues. An invalid value is ignored."; }
+    Conditional in Header { "if-none-match" EntityTags "Entity tags of the caller's copies."; }
 }
 
-/// Says that a call without the parameter is refused.
+/// Marks a parameter as required.
 fn required(parameter: ParameterBuilder) -> ParameterBuilder {
     parameter.required(Required::True)
 }

@@ -1,4 +1,4 @@
-//! The problems that calls answer with, in groups. Each status is one shared response of the document.
+//! The problems of the operations, in groups. Each status is one shared response of the document.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,25 +25,25 @@ macro_rules! responses {
 }
 
 responses! {
-    /// What any request may meet, in the layers around the handlers.
+    /// Problems of any request, from the middleware.
     Always = 400, 401, 403, 405, 414, 429, 431, 500, 504;
-    /// What any call on a queue may meet.
+    /// Problems of any call on a queue.
     OfQueue = 404, 410, 503, 507;
-    /// What any request with a body may meet.
+    /// Problems of any request with a body.
     OfBody = 408, 413, 415;
-    /// What was asked for was there once.
-    Gone = 410;
-    /// There is nothing of this name.
+    /// A continue token that has expired.
+    ExpiredToken = 410;
+    /// An unknown name.
     NotFound = 404;
-    /// A list can't be given in the type that Accept wants.
+    /// A list in a type that Accept refuses.
     NotAcceptable = 406;
-    /// It does not go with the state of the queue.
+    /// A call that the state of the queue does not allow.
     Conflict = 409;
-    /// The document is well-formed, and not allowed.
+    /// A document that is well-formed and not allowed.
     Unprocessable = 422;
-    /// There is no room.
+    /// A limit of the queue or of the server.
     Full = 429;
-    /// The server does not take requests.
+    /// A server that accepts no requests.
     Unavailable = 503, 507;
 }
 
@@ -51,7 +51,7 @@ fn name(status: u16) -> String {
     format!("Problem{status}")
 }
 
-/// One response for each status that has problems.
+/// One response for each status of a problem.
 pub(super) fn shared() -> Map<String, Value> {
     let statuses: BTreeSet<u16> = Code::ALL.iter().map(|code| code.status()).collect();
     let any = json!({
@@ -65,7 +65,7 @@ pub(super) fn shared() -> Map<String, Value> {
 
 fn response(status: u16) -> Value {
     let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| code.status() == status).collect();
-    let told: Vec<String> =
+    let listed: Vec<String> =
         codes.iter().map(|code| format!("`{}`: {}.", code.name(), code.title())).collect();
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
     let mut headers = Map::new();
@@ -88,7 +88,7 @@ fn response(status: u16) -> Value {
     let narrowed = json!({ "properties": { "status": { "const": status }, "code": { "examples": names } } });
     let schema = json!({ "allOf": [{ "$ref": "#/components/schemas/ProblemDocument" }, narrowed] });
     json!({
-        "description": told.join(" "),
+        "description": listed.join(" "),
         "headers": headers,
         "content": { "application/problem+json": { "schema": schema } },
     })
@@ -98,7 +98,7 @@ fn response(status: u16) -> Value {
 pub(super) fn headers() -> Value {
     json!({
         "RequestId": {
-            "description": "Leads to the request in the server's log.",
+            "description": "The id of the request in the server's log.",
             "required": true,
             "schema": { "type": "string", "minLength": 1 },
         },
@@ -108,12 +108,12 @@ pub(super) fn headers() -> Value {
             "schema": { "type": "integer", "minimum": 1 },
         },
         "WwwAuthenticate": {
-            "description": "How to say who one is: with a bearer token.",
+            "description": "The way to authenticate: a bearer token.",
             "required": true,
             "schema": { "type": "string", "minLength": 1 },
         },
         "Allow": {
-            "description": "The methods that the route takes.",
+            "description": "The methods of the route.",
             "required": true,
             "schema": { "type": "string", "minLength": 1 },
         },

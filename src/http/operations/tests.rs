@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::http::openapi;
 
-/// The document's spelling of a template.
+/// The template in the form of the OpenAPI document.
 fn described(path: &str) -> String {
     path.replace("{*", "{")
 }

@@ -1,4 +1,4 @@
-//! What every operation passes, around handlers that do what no handler of the API should.
+//! The middleware around handlers that misbehave.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::telemetry::json_format;
 
 type Handler = fn(Arc<RequestContext>, axum::extract::Request) -> ResponseFuture;
 
-/// An operation that takes a `wait`.
+/// An operation with the parameter `wait`.
 const fn operation(method: &'static str, path: &'static str, class: Class, handler: Handler) -> Operation {
     Operation {
         method,
@@ -44,7 +44,7 @@ const fn operation(method: &'static str, path: &'static str, class: Class, handl
 static LIVEZ: Operation =
     operation("GET", "/livez", Class::Unlimited, |_, _| boxed(std::future::ready("ok")));
 
-/// A server in which two requests of each class are answered at a time, each for this long.
+/// A server with two permits for each class and this request timeout.
 fn guarded(request_timeout: Duration, operations: &'static [Operation]) -> Router {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
     let limits = Limits { auto_create: true, max_queues: 1, created_by_pop_percent: 100, max_waiters: 1 };
@@ -104,18 +104,18 @@ async fn a_panic_is_a_500_without_its_text() {
     assert!(!body.to_string().contains("the inside"), "{body}");
     let log = std::fs::read_to_string(path).unwrap();
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let told: Vec<Value> = lines.filter(|line| line["message"] == "a request panicked").collect();
-    assert_eq!(told.len(), 1, "{log}");
-    assert_eq!((&told[0]["request_id"], &told[0]["level"]), (&body["request_id"], &"ERROR".into()));
-    assert_eq!((&told[0]["route"], &told[0]["method"]), (&"/v1/boom/{key}".into(), &"GET".into()));
+    let reported: Vec<Value> = lines.filter(|line| line["message"] == "a request panicked").collect();
+    assert_eq!(reported.len(), 1, "{log}");
+    assert_eq!((&reported[0]["request_id"], &reported[0]["level"]), (&body["request_id"], &"ERROR".into()));
+    assert_eq!((&reported[0]["route"], &reported[0]["method"]), (&"/v1/boom/{key}".into(), &"GET".into()));
     assert!(!log.contains("the inside") && !log.contains("secret"), "{log}");
     for _ in 0..3 {
-        assert_eq!(ask(&router, "GET", "/v1/boom/a").await.0, 500, "a panic gives its place back");
+        assert_eq!(ask(&router, "GET", "/v1/boom/a").await.0, 500, "a panic returns its permit");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_is_given_up() {
+async fn a_request_that_takes_too_long_times_out() {
     static POPS: [Operation; 2] = [
         operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _| boxed(pending::<()>())),
         operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _| boxed(pending::<()>())),
@@ -128,13 +128,13 @@ async fn what_takes_too_long_is_given_up() {
     assert_eq!(begun.elapsed().as_secs(), 5);
     let begun = tokio::time::Instant::now();
     assert_eq!(ask(&router, "POST", "/v1/queues/a/pop?w%61it=20%73&max=1").await.0, 504);
-    assert_eq!(begun.elapsed().as_secs(), 25, "a wait that was asked for comes on top");
+    assert_eq!(begun.elapsed().as_secs(), 25, "the wait extends the timeout");
     let begun = tokio::time::Instant::now();
     assert_eq!(ask(&router, "POST", "/v1/queues/a/pop?wait=9000h").await.0, 504);
-    assert_eq!(begun.elapsed().as_secs(), 60, "but no longer one than server.max_wait");
+    assert_eq!(begun.elapsed().as_secs(), 60, "at most by server.max_wait");
     let begun = tokio::time::Instant::now();
     assert_eq!(ask(&router, "POST", "/v1/queues/a/add?wait=20s").await.0, 504);
-    assert_eq!(begun.elapsed().as_secs(), 5, "a call that can't wait gets no time for it");
+    assert_eq!(begun.elapsed().as_secs(), 5, "only calls that may wait get more time");
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_takes_as_long_as_it_takes() {
+async fn a_replace_has_no_request_timeout() {
     static LISTS: [Operation; 1] = [operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| {
         boxed(tokio::time::sleep(HOUR))
     })];
@@ -175,7 +175,7 @@ async fn each_class_has_a_limit_of_its_own() {
         operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| boxed(pending::<()>())),
     ];
     let router = guarded(HOUR, &CLASSES);
-    // A wait in the query changes no class.
+    // The parameter wait does not change the class.
     let calls = [
         "GET /v1/queues/a?wait=1s",
         "POST /v1/queues/a/add?wait=1s",
@@ -191,19 +191,15 @@ async fn each_class_has_a_limit_of_its_own() {
         let (status, body, retry_after) = ask(&router, method, path).await;
         assert_eq!((status, &body["code"], &body["limit"]), (429, &"too-many-requests".into(), &2.into()));
         assert_eq!(retry_after.as_deref(), Some("1"));
-        assert_eq!(
-            ask(&router, "GET", "/livez").await.0,
-            200,
-            "whoever looks after the server gets an answer"
-        );
+        assert_eq!(ask(&router, "GET", "/livez").await.0, 200, "health checks have no limit");
         let (method, path) = calls[(index + 1) % calls.len()].split_once(' ').unwrap();
         let other = ask(&router, method, path);
         tokio::pin!(other);
-        assert!(futures_util::poll!(&mut other).is_pending(), "{call} takes no place of {method} {path}");
+        assert!(futures_util::poll!(&mut other).is_pending(), "{call} takes no permit of {method} {path}");
     }
     let again = ask(&router, "GET", "/v1/queues/a");
     tokio::pin!(again);
-    assert!(futures_util::poll!(&mut again).is_pending(), "a caller that left gives its place back");
+    assert!(futures_util::poll!(&mut again).is_pending(), "a client that disconnects returns its permit");
 }
 
 #[tokio::test]
@@ -219,11 +215,7 @@ async fn unread_replies_to_reads_hold_bytes_and_no_permit() {
     let mut unread = Vec::new();
     for _ in 0..3 {
         let response = read().await.unwrap();
-        assert_eq!(
-            response.status(),
-            200,
-            "two reads are allowed at a time, and an unread reply is none of them"
-        );
+        assert_eq!(response.status(), 200, "an unread reply holds no permit");
         unread.push(response);
     }
     let (status, body, _) = ask(&router, "GET", "/v1/queues/a").await;

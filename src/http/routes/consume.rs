@@ -1,4 +1,4 @@
-//! What workers do: pop, settle, extend, and look after parked keys.
+//! Calls of workers: pop, settle and extend; and the calls that redrive or discard parked keys.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -40,21 +40,21 @@ pub(in crate::http) const LEASE_MIN: Duration = Duration::from_secs(1);
 pub(in crate::http) const LEASE_MAX: Duration = Duration::from_hours(12);
 /// Most keys in one forget, redrive or discard.
 const KEYS_MAX: usize = 10_000;
-/// From this size on, in bytes, a reply is rendered on a blocking thread: it would hold up the other connections of the
+/// From this size on, in bytes, a reply is rendered on a blocking thread, because it would delay the other connections of the
 /// thread.
 const LARGE_REPLY_BYTES: usize = 256 << 10;
-/// A pop or a settle of more keys runs on the main runtime, for the same reason.
+/// A pop or settle of more keys runs on the main runtime, for the same reason.
 const LARGE_CALL_KEYS: usize = 100;
 /// Most leases in one settle or extend.
 const SETTLES_MAX: usize = 10_000;
 
-/// Settle earlier leases, then take keys, waiting for them if need be.
+/// Settle earlier leases, then pop keys, and wait for keys if none is ready.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/pop", tag = "consuming", operation_id = "pop",
     params(InQueue, PopQuery),
     request_body(content = Option<PopBody>),
     responses(
-        (status = 200, description = "Keys; none when the wait ended.", body = Popped),
+        (status = 200, description = "The delivered keys; none if the wait has passed.", body = Popped),
         Always, OfQueue, OfBody, Full,
     )
 )]
@@ -121,13 +121,13 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Settle leases, each for itself.
+/// Settle leases, each on its own.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/settle", tag = "consuming", operation_id = "settle",
     params(InQueue),
     request_body(content = SettleBody),
     responses(
-        (status = 200, description = "What became of each.", body = SettledList),
+        (status = 200, description = "The result for each lease.", body = SettledList),
         Always, OfQueue, OfBody, Conflict,
     )
 )]
@@ -145,7 +145,7 @@ pub(in crate::http) async fn settle(
     params(InQueue),
     request_body(content = LeasesBody),
     responses(
-        (status = 200, description = "What became of each.", body = SettledList),
+        (status = 200, description = "The result for each lease.", body = SettledList),
         Always, OfQueue, OfBody, Conflict,
     )
 )]
@@ -153,13 +153,13 @@ pub(in crate::http) async fn ack(call: QueueCall) -> Result<Reply<SettledList>, 
     settle_one_way(call, SettleAs::Ack).await
 }
 
-/// Say that work failed: the keys come back later.
+/// Report failed work: the keys are delivered again later.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/nack", tag = "consuming", operation_id = "nack",
     params(InQueue),
     request_body(content = LeasesBody),
     responses(
-        (status = 200, description = "What became of each.", body = SettledList),
+        (status = 200, description = "The result for each lease.", body = SettledList),
         Always, OfQueue, OfBody, Conflict,
     )
 )]
@@ -167,13 +167,13 @@ pub(in crate::http) async fn nack(call: QueueCall) -> Result<Reply<SettledList>,
     settle_one_way(call, SettleAs::Nack).await
 }
 
-/// Give keys back to the tail of the line; no failure.
+/// Return keys to the tail of the ready queue, without a failure.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/release", tag = "consuming", operation_id = "release",
     params(InQueue),
     request_body(content = LeasesBody),
     responses(
-        (status = 200, description = "What became of each.", body = SettledList),
+        (status = 200, description = "The result for each lease.", body = SettledList),
         Always, OfQueue, OfBody, Conflict,
     )
 )]
@@ -187,7 +187,7 @@ pub(in crate::http) async fn release(call: QueueCall) -> Result<Reply<SettledLis
     params(InQueue),
     request_body(content = LeasesBody),
     responses(
-        (status = 200, description = "What became of each.", body = SettledList),
+        (status = 200, description = "The result for each lease.", body = SettledList),
         Always, OfQueue, OfBody, Conflict,
     )
 )]
@@ -195,13 +195,13 @@ pub(in crate::http) async fn reject(call: QueueCall) -> Result<Reply<SettledList
     settle_one_way(call, SettleAs::Reject).await
 }
 
-/// Set the deadline of leases to now and a lease's length; it may shorten.
+/// Set the deadline of leases to now plus a length, which may shorten them.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/extend", tag = "consuming", operation_id = "extend",
     params(InQueue),
     request_body(content = ExtendBody),
     responses(
-        (status = 200, description = "What became of each.", body = ExtendedList),
+        (status = 200, description = "The result for each lease.", body = ExtendedList),
         Always, OfQueue, OfBody, Conflict,
     )
 )]
@@ -226,13 +226,13 @@ pub(in crate::http) async fn extend(
     Ok(Reply::of(&context, ExtendedList { leases }))
 }
 
-/// Put parked keys back in line.
+/// Make parked keys ready.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/parked/redrive", tag = "consuming", operation_id = "redrive_parked",
     params(InQueue),
     request_body(content = Option<KeysBody>),
     responses(
-        (status = 200, description = "How many keys were.", body = KeysCount),
+        (status = 200, description = "The number of keys.", body = KeysCount),
         Always, OfQueue, OfBody, Unprocessable,
     )
 )]
@@ -241,13 +241,13 @@ pub(in crate::http) async fn redrive(call: QueueCall) -> Result<Reply<KeysCount>
     Ok(Reply::of(&context, KeysCount { keys: handle.redrive(keys).await? }))
 }
 
-/// Drop parked keys and what waits for them.
+/// Drop parked keys with their waiting deltas.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/parked/discard", tag = "consuming", operation_id = "discard_parked",
     params(InQueue),
     request_body(content = Option<KeysBody>),
     responses(
-        (status = 200, description = "How many keys were.", body = KeysCount),
+        (status = 200, description = "The number of keys.", body = KeysCount),
         Always, OfQueue, OfBody, Unprocessable,
     )
 )]
@@ -265,7 +265,7 @@ async fn parked_keys(
     Ok((state.registry.get(&name)?, keys, context))
 }
 
-/// The keys of a document's list.
+/// The keys of a request.
 pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
     if keys.len() > KEYS_MAX {
         let detail = format!("the request names more than {KEYS_MAX} keys");
@@ -279,7 +279,7 @@ pub(super) fn read_keys(keys: &[String]) -> Result<Vec<Key>, Problem> {
 async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledList>, Problem> {
     let QueueCall { state, name, incoming, context, .. } = call;
     let body: LeasesBody = incoming.document().await?;
-    // All leases share what is said of them, as the text of an error may be long.
+    // All leases share one copy of the error, which may be long.
     let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
     check_leases(body.leases.iter())?;
     let hows = vec![how_all; body.leases.len()];
@@ -315,10 +315,7 @@ fn all_lost(mut stale: impl ExactSizeIterator<Item = bool>) -> bool {
 }
 
 fn lease_lost(done: &str) -> Problem {
-    Problem::new(
-        Code::LeaseLost,
-        format!("none of the leases could be {done}; outcome says what became of each"),
-    )
+    Problem::new(Code::LeaseLost, format!("none of the leases could be {done}; outcome says how each ended"))
 }
 
 /// Checks the settles of a request before any of them takes effect.

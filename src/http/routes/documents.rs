@@ -1,4 +1,4 @@
-//! Documents that hold an object beside other fields: deltas and seeds.
+//! Documents with an object and other fields: deltas and seeds.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::http::problem::Problem;
 /// A document of a body.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// The text that the document is a part of, which is not copied: a body may be large.
+    /// The text that contains the document. A body may be large, so it is not copied.
     body: Arc<String>,
     range: Range<usize>,
     start: Start,
-    /// Its line, if each line is a document.
+    /// The line of the document in an NDJSON body.
     line: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ impl Document {
         self.body.get(self.range.clone()).unwrap_or_default()
     }
 
-    /// Reads an object that is a part of it.
+    /// Reads the object in the document.
     pub(super) fn object(&self, raw: &RawValue, spec: &KeySpec) -> Result<Scanned, Problem> {
         object::scan(raw.get(), spec).map_err(|error| {
             let text = self.text();
@@ -49,12 +49,12 @@ impl Document {
         })
     }
 
-    /// Reads it as an object of known fields, one of which is a producer's object.
+    /// Parses the document.
     pub(super) fn envelope<'t, T: Deserialize<'t>>(&'t self) -> Result<T, Problem> {
         read_envelope(self.text(), self.start)
     }
 
-    /// Says of a problem that it is this document's.
+    /// Adds the place of the document to a problem.
     pub(super) fn problem(&self, index: usize, problem: Problem) -> Problem {
         problem.in_item(index, self.line)
     }
@@ -63,23 +63,23 @@ impl Document {
 /// The documents of a body in JSON: the body itself, or the elements of an array.
 pub(super) struct Documents {
     body: Arc<String>,
-    /// How far the body has been read, and the place of that.
+    /// The length of the text that was read, and the position of its end.
     passed: usize,
     start: Start,
 }
 
 impl Documents {
-    /// Those of a body. Memory is bounded by the body.
+    /// The documents of a body. The body bounds the memory.
     pub(super) fn of(text: String) -> Self {
         Self { body: Arc::new(text), passed: 0, start: Start::OF_BODY }
     }
 
-    /// The text that they are parts of.
+    /// The text of the body.
     pub(super) fn text(&self) -> Arc<String> {
         self.body.clone()
     }
 
-    /// The next one, of which the text is `raw`.
+    /// The next document, which has the text `raw`.
     pub(super) fn next(&mut self, raw: &str) -> Document {
         let begin = offset(raw, &self.body);
         self.start = self.start.behind(self.body.get(self.passed..begin).unwrap_or_default());
@@ -88,7 +88,7 @@ impl Documents {
     }
 }
 
-/// The documents of a body, which is one, an array, or a line each.
+/// The documents of a body: a single one, an array, or one per line.
 pub(super) async fn documents(
     incoming: Incoming,
     most: BatchLimit,
@@ -122,7 +122,7 @@ pub(super) async fn documents(
     Ok(all)
 }
 
-/// Where a part of a text begins in it.
+/// The offset of a part of a text.
 fn offset(part: &str, text: &str) -> usize {
     part.as_ptr().addr().saturating_sub(text.as_ptr().addr())
 }

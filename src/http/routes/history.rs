@@ -1,4 +1,4 @@
-//! What has happened to a key, newest first, as far back as the journal is kept.
+//! The history of a key, newest event first, as far back as the journal keeps it.
 
 use deltaq_types::{EventDocument, Page};
 
@@ -14,12 +14,12 @@ use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::http::wire;
 
-/// What has happened to a key, newest first.
+/// The history of a key, newest event first.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/history/{key}", tag = "reading", operation_id = "get_history",
     params(InQueue, OfKey, KeyHistoryQuery),
     responses(
-        (status = 200, description = "A page; empty ones can come before the last.", body = Page<EventDocument>),
+        (status = 200, description = "A page. A page may be empty although others follow.", body = Page<EventDocument>),
         Always, OfQueue, Unprocessable, Unavailable,
     )
 )]
@@ -28,17 +28,17 @@ pub(in crate::http) async fn of_key(call: ReadCall) -> Result<Reply<Page<EventDo
     page(&call, &key).await.map(|page| Reply::of(&call.context, page))
 }
 
-/// What has happened to a key, newest first; for keys that clients can't put into a path.
+/// The history of a key, newest event first, for keys that clients cannot put into a path.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/history", tag = "reading", operation_id = "get_history_of",
     params(InQueue, HistoryQuery),
     responses(
-        (status = 200, description = "A page; empty ones can come before the last.", body = Page<EventDocument>),
+        (status = 200, description = "A page. A page may be empty although others follow.", body = Page<EventDocument>),
         Always, OfQueue, Unprocessable, Unavailable,
     )
 )]
 pub(in crate::http) async fn history(call: ReadCall) -> Result<Reply<Page<EventDocument>>, Problem> {
-    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is missing; it names the key"))?;
+    let key = call.params.key("key")?.ok_or_else(|| wrong("key", "it is required; it names the key"))?;
     page(&call, &key).await.map(|page| Reply::of(&call.context, page))
 }
 

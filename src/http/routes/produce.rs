@@ -1,4 +1,4 @@
-//! What producers send: add, update, delete, mixed deltas, replace, resync, seed, forget.
+//! Calls of producers: add, update, delete, deltas, replace and resync; and forget.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::service::{self, FirstCommand, Name};
 /// Longest delay of a produce call or a nack.
 pub(in crate::http) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
-/// How often a produce call reads its keys anew because the queue's settings changed meanwhile.
+/// How often a produce call reads its keys if the settings of the queue change meanwhile.
 const READINGS_MAX: usize = 3;
 
 /// Add objects: the object itself, a JSON array, or NDJSON; all or none.
@@ -71,7 +71,7 @@ pub(in crate::http) async fn update(call: QueueCall) -> Result<Reply<Produced>, 
     params(InQueue, DeleteQuery, InTrace),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Option<Objects> = "application/json"), (Option<Objects> = "application/x-ndjson"))),
     responses(
-        (status = 200, description = "Accepted, or ignored.", body = Produced),
+        (status = 200, description = "Accepted or ignored.", body = Produced),
         Always, OfQueue, OfBody, Conflict, Unprocessable, Full,
     )
 )]
@@ -156,8 +156,8 @@ pub(in crate::http) async fn deltas(
     Ok(Reply::of(&context, produced.await?))
 }
 
-/// Applies the calls that `read` makes of what came by a queue's settings, and reads them anew if those
-/// have changed meanwhile. A refused call leaves no new queue behind.
+/// Applies the calls that `read` makes of the received objects by the settings of the queue. If the settings change meanwhile, the
+/// objects are read again. A refused call creates no queue.
 async fn apply<C: Send + Sync + 'static>(
     state: &AppState,
     name: &Name,
@@ -176,7 +176,7 @@ async fn apply<C: Send + Sync + 'static>(
         };
         match handle.produce(&rules.config, &calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
-            // It was deleted since the call came, which makes it anew.
+            // The queue was deleted since the call arrived, and the call creates it again.
             Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
             produced => return Ok(wire::produced(produced?)),
         }
@@ -230,7 +230,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
     })
 }
 
-/// Replace a source's whole set: what is not in the list is deleted.
+/// Replace the whole set of a source: keys that are not in the list are deleted.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/replace", tag = "producing", operation_id = "replace",
     params(InQueue, ReplaceQuery, InTrace),
@@ -268,17 +268,17 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     }
     let handle = state.registry.get_or_create(&name, FirstCommand::Replace(&replace))?;
     let now = handle.config();
-    // By other rules of admission the objects can't be read again, since they are not kept as they came.
+    // After a change of admission the objects cannot be read again: their original text is gone.
     if now.admission == config.admission && now.key != config.key {
         config = now;
         replace = Replace { list: read_keys_again(replace.list, &config)?, ..replace };
     }
-    // The Replace goes on without its caller, and the bytes of its list count until it ends.
+    // The Replace continues if its caller disconnects, and the bytes of its list count until it ends.
     let replaced = handle.replace(config, replace, account).await?;
     Ok(Reply::of(&context, wire::replaced(replaced)))
 }
 
-/// Hand out every known object again whose key has nothing waiting.
+/// Deliver every known object again whose key has no waiting delta.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/resync", tag = "producing", operation_id = "resync",
     params(InQueue, InTrace),
@@ -296,13 +296,13 @@ pub(in crate::http) async fn resync(
     Ok(Reply::of(&context, wire::produced(resynced)))
 }
 
-/// Drop the failures of keys (client-go's Forget).
+/// Set the failures of keys to 0 (client-go's Forget).
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/forget", tag = "producing", operation_id = "forget",
     params(InQueue),
     request_body(content = ForgetBody),
     responses(
-        (status = 200, description = "How many keys had failures.", body = KeysCount),
+        (status = 200, description = "The number of keys that had failures.", body = KeysCount),
         Always, OfQueue, OfBody, Unprocessable,
     )
 )]
@@ -318,7 +318,7 @@ pub(in crate::http) async fn forget(
 }
 
 impl ReceivedObject {
-    /// It, with its key as other settings than before read it.
+    /// The object with the key that other settings give it.
     fn read_again(&self, config: &Config) -> Self {
         let mut again = self.clone();
         if let Ok(scanned) = object::scan(self.object.as_str(), &config.key) {

@@ -1,4 +1,4 @@
-//! Queues themselves: create, configure, list, delete, pause, close, purge.
+//! Calls on queues: create, configure, list, delete, pause, close, purge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::http::call::{QueueCall, ReadCall};
 use crate::http::cursor::{self, List};
 use crate::http::openapi::params::{CloseQuery, InQueue, ListQuery};
 use crate::http::openapi::responses::{
-    Always, Conflict, Full, Gone, NotAcceptable, OfBody, OfQueue, Unprocessable,
+    Always, Conflict, ExpiredToken, Full, NotAcceptable, OfBody, OfQueue, Unprocessable,
 };
 use crate::http::openapi::schemas::QueuePatch;
 use crate::http::params::wrong;
@@ -29,7 +29,7 @@ use crate::http::wire::{self, config};
 use crate::service;
 use crate::service::{Creator, Handle, Incarnation, Name};
 
-/// Turns of those who compile a schema, which may take a second.
+/// Permits for compiling a schema, which may take a second.
 static COMPILING: Semaphore = Semaphore::const_new(2);
 
 /// Create a queue, or change the named fields of its settings.
@@ -66,13 +66,13 @@ pub(in crate::http) async fn put(
     Ok((status, document(&handle).await?).into_response())
 }
 
-/// List queues in the order of their names: those that the caller may read.
+/// List the queues that the caller may read, in the order of their names.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
     params(ListQuery),
     responses(
         (status = 200, description = "A page.", content((Page<QueueDocument> = "application/json"), (Vec<QueueDocument> = "application/x-ndjson"))),
-        Always, NotAcceptable, Gone,
+        Always, NotAcceptable, ExpiredToken,
     )
 )]
 pub(in crate::http) async fn list(
@@ -107,7 +107,7 @@ async fn list_page(
     let after = after.map(|name| Name::new(&name)).transpose();
     let after = after.map_err(|_| cursor::expired())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    // One more than asked for tells whether there is another page.
+    // One more than the limit shows whether another page follows.
     let handles = state.registry.list(after.as_ref(), limit.saturating_add(1), wanted);
     let (mut items, mut bytes, mut last, mut more) = (Vec::with_capacity(handles.len()), 0, None, false);
     for (index, handle) in handles.iter().enumerate() {
@@ -118,7 +118,7 @@ async fn list_page(
         last = Some(handle.name());
         let document = match handle.document().await {
             Ok(document) => document,
-            // It is not there any more; that is no problem of the list.
+            // The queue was deleted meanwhile, which is no error of the list.
             Err(service::Error::QueueDeleted) => continue,
             Err(error) => return Err(Problem::from(error).with("queue", handle.name().as_str())),
         };
@@ -129,7 +129,7 @@ async fn list_page(
     Ok(Page { items, next, resource_version: state.registry.version() })
 }
 
-/// What is large of a queue's document, if anything is.
+/// The bytes of the schema, the only part of the document of a queue that may be large.
 fn schema_bytes(config: &Config) -> usize {
     let schema = config.admission.as_ref().and_then(|admission| admission.schema());
     schema.map_or(0, |schema| schema.as_str().len())
@@ -148,12 +148,12 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, 
     document(&*call.state.registry.get(&call.name()?)?).await
 }
 
-/// Remove a queue and all that is in it. Waiting pops end with 410.
+/// Delete a queue with all its contents. Waiting pops end with 410.
 #[utoipa::path(
     delete, path = "/v1/queues/{queue}", tag = "queues", operation_id = "delete_queue",
     params(InQueue),
     responses(
-        (status = 204, description = "Removed."),
+        (status = 204, description = "Deleted."),
         Always, OfQueue,
     )
 )]
@@ -163,7 +163,7 @@ pub(in crate::http) async fn delete(call: ReadCall) -> Result<StatusCode, Proble
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Hand out nothing until resume; waiters keep their place.
+/// Stop delivery until resume. Waiting pops keep their position.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/pause", tag = "queues", operation_id = "pause_queue",
     params(InQueue),
@@ -176,7 +176,7 @@ pub(in crate::http) async fn pause(call: QueueCall) -> Result<Json<QueueDocument
     switch(call, async |handle| handle.set_paused(true).await).await
 }
 
-/// Hand out again.
+/// Resume delivery.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/resume", tag = "queues", operation_id = "resume_queue",
     params(InQueue),
@@ -202,7 +202,7 @@ pub(in crate::http) async fn reopen(call: QueueCall) -> Result<Json<QueueDocumen
     switch(call, async |handle| handle.set_closed(false).await).await
 }
 
-/// Drain the queue: pops get what is there, then 410.
+/// Drain the queue: pops get the keys that are left, then 410.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/close", tag = "queues", operation_id = "close_queue",
     params(InQueue, CloseQuery),
@@ -216,7 +216,7 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
     let drain = params.flag("drain")?;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?;
     if wait.is_some() && !drain {
-        return Err(wrong("wait", "it goes with drain=true only"));
+        return Err(wrong("wait", "it is allowed only with drain=true"));
     }
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
@@ -226,12 +226,12 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
     Ok(Json(QueueDocument { drained, ..queue }))
 }
 
-/// Drop what waits: ready and delayed keys, and what came behind leases.
+/// Drop ready and delayed keys, and the deltas that wait behind leases.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/purge", tag = "queues", operation_id = "purge_queue",
     params(InQueue),
     responses(
-        (status = 200, description = "What was dropped.", body = PurgedDocument),
+        (status = 200, description = "The dropped keys and deltas.", body = PurgedDocument),
         Always, OfQueue, OfBody,
     )
 )]

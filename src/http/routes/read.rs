@@ -1,4 +1,4 @@
-//! What can be seen of a queue: items, known objects, whether it has synced.
+//! Calls that read a queue: items, known objects, synced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::http::state::AppState;
 use crate::http::wire;
 use crate::service::{Handle, ItemFilter, ItemPosition, KnownFilter, ListedState, PageLimit};
 
-/// Entries of a page when the request does not say.
+/// Entries of a page without the parameter `limit`.
 pub(super) const PAGE_DEFAULT: u64 = 500;
 /// Most entries of a page.
 pub(in crate::http) const PAGE_MAX: u64 = 5_000;
@@ -37,7 +37,7 @@ pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
 /// States of an item, in the order in which they are listed.
 pub(in crate::http) const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
 
-/// Whether a list is wanted as a stream of NDJSON.
+/// Whether the client wants a list as a stream of NDJSON.
 pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
     let lines = headers.get_all(header::ACCEPT).iter();
     let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
@@ -48,7 +48,7 @@ pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
     let types: Vec<(&str, f32)> = accept.split(',').filter_map(wanted).collect();
     let weight = |name: &str| types.iter().find(|(kind, _)| *kind == name).map(|(_, weight)| *weight);
     let json = ["application/json", "application/*", "*/*"].into_iter().find_map(weight);
-    // Lines are for those who name them.
+    // Only a client that names NDJSON gets it.
     match (weight("application/x-ndjson"), json) {
         (Some(lines), json) if json.is_none_or(|json| lines >= json) => Ok(true),
         (_, Some(_)) => Ok(false),
@@ -60,7 +60,7 @@ pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// A type of Accept and its weight, unless that is none.
+/// A media type of `Accept` and its weight, if the weight is positive.
 fn wanted(item: &str) -> Option<(&str, f32)> {
     let mut parts = item.split(';').map(str::trim);
     let kind = parts.next()?;
@@ -68,8 +68,8 @@ fn wanted(item: &str) -> Option<(&str, f32)> {
     (weight > 0.0).then_some((kind, weight))
 }
 
-/// Streams a whole list, page by page, one entry a line. A request that is wrong is refused by its
-/// first page, before anything is sent.
+/// Streams a whole list, page by page, with one entry per line. The first page refuses a wrong request, before anything is
+/// sent.
 pub(super) async fn stream_pages<T, P, F>(
     state: AppState,
     after: Option<String>,
@@ -82,8 +82,7 @@ where
 {
     let first = lines_of(page(after).await?);
     let lines = futures_util::stream::unfold((Some(first), state, page), |(read, state, page)| async move {
-        // A list that fails in the middle is an error of the stream, which cuts the connection: the
-        // caller must not take a part for the whole.
+        // A list that fails in the middle ends the connection, so that the caller does not take a part for the whole.
         match read? {
             Ok((text, None)) => Some((Ok(text), (None, state, page))),
             Ok((text, next)) => {
@@ -103,8 +102,8 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), Stri
     for item in &page.items {
         let start = text.len();
         serde_json::to_writer(&mut text, item).map_err(|error| error.to_string())?;
-        // An object is given as it was sent, and may have been sent over many lines. A line break stands
-        // between its members, where a space means the same: within a text JSON has it escaped.
+        // An object may contain line breaks, since its text is the one that was sent. They are only between tokens, where a space
+        // means the same: in strings JSON escapes them.
         for byte in text.iter_mut().skip(start).filter(|byte| **byte == b'\n') {
             *byte = b' ';
         }
@@ -113,7 +112,7 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), Stri
     Ok((text.into(), page.next))
 }
 
-/// List keys with waiting or leased deltas, or, with `key`, one of them.
+/// List the keys with waiting or leased deltas; with `key`, one of them.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/items", tag = "reading", operation_id = "list_items",
     params(InQueue, ItemsQuery),
@@ -206,7 +205,7 @@ fn page_limit(entries: u64) -> PageLimit {
     PageLimit { entries: usize::try_from(entries).unwrap_or(usize::MAX), bytes: PAGE_BYTES_MAX }
 }
 
-/// One key: place, deltas, lease, failures.
+/// One key: its state, deltas, lease and failures.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/items/{key}", tag = "reading", operation_id = "get_item",
     params(InQueue, OfKey),
@@ -222,22 +221,22 @@ pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, 
 
 async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
     let Some((item, moment)) = handle.item(key).await? else {
-        return Err(no_key(key, "nothing waits, is leased, parked or has failed"));
+        return Err(no_key(key, "there is no delta, lease, parked entry or failure"));
     };
     Ok(Json(wire::item(handle, &item, moment)))
 }
 
 fn no_key(key: &Key, why: &str) -> Problem {
-    Problem::new(Code::KeyNotFound, format!("of the key {} {why}", Excerpt(key.as_str())))
+    Problem::new(Code::KeyNotFound, format!("for the key {} {why}", Excerpt(key.as_str())))
 }
 
-/// List known objects in key order, or, with `key`, one of them.
+/// List the known objects in key order; with `key`, one of them.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/known", tag = "reading", operation_id = "list_known",
     params(InQueue, KnownQuery, Conditional),
     responses(
         (status = 200, description = "A page, or with key one object.", content((KnownAnswer = "application/json"), (Vec<KnownDocument> = "application/x-ndjson"))),
-        (status = 304, description = "With key: it is one that If-None-Match names.", headers(("etag" = String, description = "Changes with the object."))),
+        (status = 304, description = "With key: If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
         Always, OfQueue, NotAcceptable, Unprocessable,
     )
 )]
@@ -280,7 +279,7 @@ async fn known_page(
     params(InQueue, OfKey, Conditional),
     responses(
         (status = 200, description = "The object.", body = KnownDocument, headers(("etag" = String, description = "Changes with the object."))),
-        (status = 304, description = "It is one that If-None-Match names.", headers(("etag" = String, description = "Changes with the object."))),
+        (status = 304, description = "If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
         Always, OfQueue, Unprocessable,
     )
 )]
@@ -292,7 +291,7 @@ pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> 
 async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Response, Problem> {
     let known = handle.known_object(key).await?;
     let Some(known) = known.map(|known| wire::known(key, &known)) else {
-        return Err(no_key(key, "no object is known"));
+        return Err(no_key(key, "there is no known object"));
     };
     let etag = format!("\"{}-{}\"", handle.incarnation(), known.resource_version);
     let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
@@ -303,12 +302,12 @@ async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Re
     Ok(([(header::ETAG, etag)], Json(known)).into_response())
 }
 
-/// Whether the initial list has been acknowledged; waits for it like WaitForCacheSync.
+/// Whether the initial list is processed; waits for it like WaitForCacheSync.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/synced", tag = "reading", operation_id = "get_synced",
     params(InQueue, SyncedQuery),
     responses(
-        (status = 200, description = "Whether it has.", body = SyncedDocument),
+        (status = 200, description = "Whether it is.", body = SyncedDocument),
         Always, OfQueue,
     )
 )]

@@ -1,4 +1,4 @@
-//! Reading lists of objects from a body: one document or many, as JSON or NDJSON.
+//! Received objects: reading them from a body in JSON or NDJSON, and admitting them to a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,36 +21,36 @@ use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
 use crate::service::{AdmissionPermits, Handle, Name};
 
-/// By what the objects of a call are read: the queue's settings, or those that it would get.
+/// The rules for the objects of a call: the settings of the queue, or the settings with which the call would create it.
 #[derive(Clone, Debug)]
 pub(super) struct AdmissionRules {
     pub(super) config: Arc<Config>,
-    /// The queue, unless it is not there yet.
+    /// The queue, if it exists.
     pub(super) handle: Option<Arc<Handle>>,
     /// Permits for admission checks. None for a queue that does not exist yet, which has no admission rules.
     permits: Option<Arc<AdmissionPermits>>,
     account: Account,
-    /// Longest wait for a turn. A Replace and a seed have no other end.
+    /// Longest wait for a permit. A Replace and a seed have no other timeout.
     patience: Duration,
 }
 
-/// Reads some of the objects of a call.
+/// Reads a slice of the objects of a call.
 pub(super) struct Reader<'c> {
     pub(super) config: &'c Config,
-    /// How many bytes defaults have added so far.
+    /// Bytes that defaults have added so far.
     grown: usize,
 }
 
-/// An object of a body, as it came.
+/// An object of a body, before admission.
 #[derive(Clone, Debug)]
 pub(super) struct ReceivedObject {
     pub(super) object: Object,
     pub(super) key: Result<Key, KeyError>,
-    /// Its line, in an NDJSON list.
+    /// The line of the object in an NDJSON list.
     pub(super) line: Option<usize>,
 }
 
-/// The objects of a body, which may be empty, and whether they stand in a list.
+/// The objects of a body, which may be empty, and whether the body is a list.
 pub(super) async fn objects(
     incoming: Incoming,
     config: &Config,
@@ -83,13 +83,13 @@ pub(super) async fn objects(
     Ok((all, is_list))
 }
 
-/// Longest object of a line. One that something is pruned from may come in as long as a body that is no list of lines.
+/// Longest object of a line. With pruning, an object may be as long as a whole body before it is pruned.
 pub(super) fn object_bytes_max(incoming: &Incoming, config: &Config) -> usize {
     let prunes = config.admission.as_ref().is_some_and(|admission| !admission.prune().is_empty());
     if prunes { config.max_object_bytes.max(incoming.bytes_max()) } else { config.max_object_bytes }
 }
 
-/// Reads the line that came last.
+/// Reads the last line.
 fn parsed_line(text: &str, lines: &Lines, index: usize, config: &Config) -> Result<ReceivedObject, Problem> {
     let (line, limit) = (lines.number(), lines.object_bytes_max());
     let start = Start { line, column: 1 };
@@ -103,7 +103,7 @@ fn parsed_line(text: &str, lines: &Lines, index: usize, config: &Config) -> Resu
     Ok(ReceivedObject { object: scanned.object, key: scanned.key, line: Some(line) })
 }
 
-/// A call that takes objects has brought none.
+/// The problem of an empty body where objects are required.
 pub(super) fn empty_body() -> Problem {
     let detail = "the body is empty; this call takes an object or a list";
     Problem::new(Code::InvalidJson, detail).with("line", 1).with("column", 1)
@@ -126,7 +126,7 @@ impl ObjectUse {
 }
 
 impl AdmissionRules {
-    /// Those of a queue, for objects of this body.
+    /// The rules of a queue for the objects of this body.
     pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
         Self::for_queue(state, name, incoming.account())
     }
@@ -146,33 +146,33 @@ impl AdmissionRules {
         Self { config, handle: Some(handle), permits, account, patience }
     }
 
-    /// Those for a call without objects, which waits for no turn.
+    /// The rules for a call without objects, which needs no permit.
     pub(super) fn without_objects(self) -> Self {
         Self { permits: None, ..self }
     }
 
-    /// Those of the queue that has the name now, if there is one.
+    /// The rules of the queue that has the name now, if there is one.
     pub(super) fn found(&self, state: &AppState, name: &Name) -> Self {
         Self::for_queue(state, name, self.account.clone())
     }
 
-    /// Those that the queue has now.
+    /// The present rules of the queue.
     pub(super) fn now(&self, handle: Arc<Handle>) -> Self {
         Self::by(handle, self.account.clone(), self.patience)
     }
 
-    /// Where the bytes of the body are counted for as long as it is kept.
+    /// The account that counts the bytes of the body.
     pub(super) fn account(&self) -> Account {
         self.account.clone()
     }
 
-    /// How many objects are read before others get their turn: at most some milliseconds.
+    /// The number of objects that are read before other requests run: at most some milliseconds.
     pub(super) fn slice_len(&self) -> usize {
-        if self.config.admission.is_some() { ADMITTED_AT_A_STRETCH } else { LINES_AT_A_STRETCH }
+        if self.config.admission.is_some() { ADMITTED_PER_SLICE } else { LINES_PER_SLICE }
     }
 
-    /// What `read` makes of each of those that came, of which it is told the number. If the queue asks something of
-    /// its objects, that is not done on the threads that serve requests: nobody knows how long it takes.
+    /// Calls `read` with each received entry and its index. Admission runs on blocking threads, because its duration depends on
+    /// the schema.
     pub(super) async fn each<C, T>(
         &self,
         came: Arc<Vec<C>>,
@@ -187,16 +187,16 @@ impl AdmissionRules {
             if !all.is_empty() {
                 tokio::task::yield_now().await;
             }
-            let (start, stretch) = (all.len(), self.slice_len());
+            let (start, length) = (all.len(), self.slice_len());
             let grown = match &self.permits {
                 Some(permits) => {
                     let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
                     let account = self.account.clone();
                     let work = move || {
-                        // What was given up counts as long as it is in memory.
+                        // The bytes count until the work ends, also if its caller disconnects.
                         let _counted = account;
                         let mut some = Vec::new();
-                        read_some(&config, &came, start, stretch, &read, &mut some).map(|grown| (some, grown))
+                        read_some(&config, &came, start, length, &read, &mut some).map(|grown| (some, grown))
                     };
                     let turn = tokio::time::timeout(self.patience, permits.acquire()).await;
                     let turn = turn.map_err(|_| Problem::timed_out(self.patience))??;
@@ -204,7 +204,7 @@ impl AdmissionRules {
                     all.extend(some);
                     grown
                 }
-                None => read_some(&self.config, &came, start, stretch, &read, &mut all)?,
+                None => read_some(&self.config, &came, start, length, &read, &mut all)?,
             };
             self.account.reserve(grown)?;
         }
@@ -212,29 +212,29 @@ impl AdmissionRules {
     }
 }
 
-/// Adds what `read` makes of a stretch to `all`; answers how many bytes that has added.
+/// Adds the results of `read` for one slice to `all`. Returns the bytes that admission has added.
 fn read_some<C, T>(
     config: &Config,
     came: &[C],
     start: usize,
-    stretch: usize,
+    length: usize,
     read: &impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem>,
     all: &mut Vec<T>,
 ) -> Result<usize, Problem> {
     let mut reader = Reader::new(config);
-    for (index, came) in came.iter().enumerate().skip(start).take(stretch) {
+    for (index, came) in came.iter().enumerate().skip(start).take(length) {
         all.push(read(&mut reader, index, came)?);
     }
     Ok(reader.grown)
 }
 
 impl<'c> Reader<'c> {
-    /// Reads by these settings.
+    /// A reader with these settings.
     pub(super) const fn new(config: &'c Config) -> Self {
         Self { config, grown: 0 }
     }
 
-    /// The object as the queue takes it, and its key.
+    /// The object after admission, and its key.
     pub(super) fn admitted(&mut self, came: Scanned, object_use: ObjectUse) -> Result<Scanned, Problem> {
         let Some(admission) = &self.config.admission else { return Ok(came) };
         let object =
@@ -244,15 +244,14 @@ impl<'c> Reader<'c> {
         object::scan(object.as_str(), &self.config.key).map_err(|_deep| Unfit::TooDeep.into())
     }
 
-    /// Checks what the queue checks again, to say where the object stands.
+    /// Checks the length. The queue checks it again, but does not know the place of the object.
     pub(super) fn check_length(&self, object: &Object) -> Result<(), Problem> {
         let (bytes, limit) = (object.bytes(), self.config.max_object_bytes);
         let index = 0;
         if bytes > limit { Err(Refusal::ObjectTooLarge { limit, bytes, index }.into()) } else { Ok(()) }
     }
 
-    /// The object of a body as the queue takes it, and its key, or the explicit one of a single object that does not
-    /// carry it.
+    /// The object after admission and its key: its own, or the explicit one if the object carries none.
     pub(super) fn keyed(
         &mut self,
         parsed: &ReceivedObject,
@@ -265,7 +264,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-/// The object's own key, which an explicit one must equal, or stands in for.
+/// The own key of an object, or the explicit one if it has none. They must be equal if there are both.
 pub(super) fn key_or_explicit(own: Result<Key, KeyError>, explicit: Option<&Key>) -> Result<Key, KeyError> {
     match (own, explicit) {
         (Ok(own), Some(explicit)) if own != *explicit => {
@@ -276,7 +275,7 @@ pub(super) fn key_or_explicit(own: Result<Key, KeyError>, explicit: Option<&Key>
     }
 }
 
-/// How many objects a list may have.
+/// Most objects of a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchLimit {
     objects: usize,
@@ -285,18 +284,18 @@ pub(super) struct BatchLimit {
 }
 
 impl BatchLimit {
-    /// In a call that can be made in parts.
+    /// The limit of a call that can be split.
     pub(super) fn of_batch(state: &AppState) -> Self {
         let way_out = "send it in parts";
         Self { objects: state.limits.max_batch, setting: "queues.max_batch", way_out }
     }
 
-    /// In a seed.
+    /// The limit of a seed.
     pub(super) fn of_seed(state: &AppState) -> Self {
         Self { way_out: "send it in parts", ..Self::of_list(state) }
     }
 
-    /// In a list that is whole.
+    /// The limit of a Replace.
     pub(super) fn of_list(state: &AppState) -> Self {
         let way_out =
             "parts of it would delete one another: give each a source of its own, or raise the setting";
@@ -313,14 +312,14 @@ impl BatchLimit {
     }
 }
 
-/// How many lines of a fast stream are read before other requests get their turn: about a millisecond.
-const LINES_AT_A_STRETCH: usize = 1_000;
-/// The same, where each object has to be admitted, and may have become as large as an object may be.
-const ADMITTED_AT_A_STRETCH: usize = 100;
-/// Bytes of objects that are gathered before they are admitted.
+/// Lines of a fast stream that are read before other requests run: about a millisecond.
+const LINES_PER_SLICE: usize = 1_000;
+/// The same with admission, where each object may grow up to the longest object.
+const ADMITTED_PER_SLICE: usize = 100;
+/// Bytes of objects that are collected before they are admitted.
 pub(super) const GATHERED_BYTES: usize = 1 << 20;
 
-/// The last line of an NDJSON list: how many objects came before it.
+/// The last line of an NDJSON list, with the number of objects before it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct End<C> {
@@ -328,7 +327,7 @@ struct End<C> {
     count: C,
 }
 
-/// Reads a list that says that it is whole: a JSON array by its syntax, NDJSON by `count` or by its last line.
+/// Reads a list that declares that it is complete: a JSON array by its syntax, NDJSON by `count` or by its last line.
 pub(super) async fn read_list(
     incoming: Incoming,
     rules: &AdmissionRules,
@@ -342,7 +341,7 @@ pub(super) async fn read_list(
         if count.is_none() && end.is_none() {
             let have = list.len();
             return Err(incomplete(&format!(
-                "{have} objects came, but nothing says that this is all: give count=N or a last line {{\"$end\":N}}"
+                "{have} objects arrived, but nothing declares that the list is complete: send count=N or a last line {{\"$end\":N}}"
             )));
         }
     } else {
@@ -354,13 +353,13 @@ pub(super) async fn read_list(
     for stated in [count, end].into_iter().flatten() {
         let have = list.len() as u64;
         if stated != have {
-            return Err(incomplete(&format!("the list says {stated} objects, and {have} came")));
+            return Err(incomplete(&format!("the list declares {stated} objects, and {have} arrived")));
         }
     }
     Ok(list)
 }
 
-/// Reads the objects of a list in JSON; answers whether there is any JSON. The first object that is wrong ends the reading.
+/// Reads the objects of a list in JSON. Returns whether the body has any JSON. The first wrong object ends the reading.
 async fn read_objects(
     list: &mut ObjectList,
     incoming: Incoming,
@@ -380,7 +379,7 @@ async fn read_objects(
             Ok(Some(scanned)) => scanned,
             Ok(None) => break,
             Err(error) => {
-                // An object that came before is told of first.
+                // A wrong object before it is reported first.
                 take(list, gathered, rules).await?;
                 return Err(error.into());
             }
@@ -398,7 +397,7 @@ async fn read_objects(
     Ok(true)
 }
 
-/// Reads the lines of a list; answers how many there are by its last line.
+/// Reads the lines of a list. Returns the number of objects that the last line declares.
 async fn read_lines(
     list: &mut ObjectList,
     incoming: Incoming,
@@ -414,16 +413,16 @@ async fn read_lines(
             Ok(Some(parsed)) => parsed,
             Ok(None) => break,
             Err(problem) => {
-                // One that came before is told of first.
+                // A wrong object before it is reported first.
                 take(list, gathered, rules).await?;
                 return Err(problem);
             }
         };
         bytes += parsed.object.bytes();
-        // One that is wrong by itself is told of at once, however slowly the rest comes.
-        let is_whole = parsed.key.is_err() || bytes >= GATHERED_BYTES;
+        // An object without a key is reported at once, however slowly the rest arrives.
+        let is_due = parsed.key.is_err() || bytes >= GATHERED_BYTES;
         gathered.push(parsed);
-        if is_whole || gathered.len() == rules.slice_len() {
+        if is_due || gathered.len() == rules.slice_len() {
             take(list, std::mem::take(&mut gathered), rules).await?;
             bytes = 0;
             tokio::task::yield_now().await;
@@ -433,7 +432,7 @@ async fn read_lines(
     Ok(end)
 }
 
-/// Puts objects that have come into the list, as the queue takes them.
+/// Admits received objects and adds them to the list.
 async fn take(
     list: &mut ObjectList,
     parsed: Vec<ReceivedObject>,
@@ -448,7 +447,7 @@ async fn take(
     Ok(())
 }
 
-/// The next object of a list of lines; none at its end. `end` is what the last line says.
+/// The next object of an NDJSON list; none at its end. `end` is the number that the last line declares.
 async fn next_object(
     lines: &mut Lines,
     end: &mut Option<u64>,
@@ -478,7 +477,7 @@ async fn next_object(
     Ok(None)
 }
 
-/// The keys of objects by other settings than those that they were read by before.
+/// Reads the keys of objects by other settings.
 pub(super) fn read_keys_again(list: ObjectList, config: &Config) -> Result<ObjectList, Problem> {
     let again = list.into_iter().enumerate().map(|(index, (_, object))| {
         let scanned = object::scan(object.as_str(), &config.key)?;
@@ -488,7 +487,7 @@ pub(super) fn read_keys_again(list: ObjectList, config: &Config) -> Result<Objec
     again.collect()
 }
 
-/// Longest last line that is looked at, in bytes: two braces, the name and twenty digits, with room.
+/// Longest last line, in bytes: two braces, the name, twenty digits and some white space.
 const END_LINE_BYTES_MAX: usize = 256;
 
 fn end_of<C: DeserializeOwned>(line: &str) -> Option<C> {

@@ -1,4 +1,4 @@
-//! Known objects that are put in place without a delta.
+//! Seed: objects become known without a delta.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::http::problem::Problem;
 use crate::http::reply::Reply;
 use crate::service::FirstCommand;
 
-/// Put known objects in place without a delta: restoring, moving in.
+/// Make objects known without a delta, to restore or move a queue.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/seed", tag = "producing", operation_id = "seed",
     params(InQueue),
@@ -47,7 +47,7 @@ pub(in crate::http) async fn seed(
     Ok(Reply::of(&context, Produced { resource_version, queued, ignored: 0 }))
 }
 
-/// Reads the objects of a seed. The first one that is wrong ends the reading.
+/// Reads the objects of a seed. The first wrong object ends the reading.
 async fn read_seeds(
     incoming: Incoming,
     rules: &AdmissionRules,
@@ -90,7 +90,7 @@ async fn read_seeds(
     seeds.finish().await
 }
 
-/// The seeds that have been read, and documents that are read next.
+/// The seeds that have been read, and the next documents.
 struct SeedReader<'r> {
     seeds: Vec<Seed>,
     documents: Vec<Document>,
@@ -126,7 +126,7 @@ impl SeedReader<'_> {
         Ok(())
     }
 
-    /// What is wrong with the documents so far, or else `problem`, which comes behind them.
+    /// The first problem of the documents so far, or else `problem`, which is after them.
     async fn first_problem(&mut self, problem: Problem) -> Problem {
         self.read().await.err().unwrap_or(problem)
     }
@@ -137,10 +137,10 @@ impl SeedReader<'_> {
     }
 }
 
-/// Reads a line of seeds by the rules of `/seed`, for others than callers of it.
+/// Reads one line of a seed by the rules of `/seed`, for the import of a store without a server.
 ///
 /// # Errors
-/// What is wrong with it, in the words that a caller would be told.
+/// The detail of the problem that a caller of `/seed` would get.
 pub fn read_seed(line: &str, config: &Config) -> Result<Seed, String> {
     let document = Document::alone(line.to_owned());
     seed_call(&document, &mut Reader::new(config)).map_err(|problem| problem.detail().to_owned())

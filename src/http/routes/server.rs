@@ -1,4 +1,4 @@
-//! What operators ask the server itself.
+//! Calls about the server itself: health, metrics, limits, the OpenAPI document, problems.
 
 use axum::Json;
 use axum::http::header;
@@ -21,7 +21,7 @@ use crate::http::wire::millis;
 #[utoipa::path(
     get, path = "/livez", tag = "server", operation_id = "livez", security(()),
     responses(
-        (status = 200, description = "It runs.", body = String, content_type = "text/plain"),
+        (status = 200, description = "The process runs.", body = String, content_type = "text/plain"),
         Always,
     )
 )]
@@ -29,11 +29,11 @@ pub(in crate::http) async fn livez(_: ReadCall) -> &'static str {
     "ok\n"
 }
 
-/// Whether the server takes requests: 503 until it does, and while it drains.
+/// Whether the server accepts requests: 503 until all queues are loaded, and while it drains.
 #[utoipa::path(
     get, path = "/readyz", tag = "server", operation_id = "readyz", security(()),
     responses(
-        (status = 200, description = "It does.", body = String, content_type = "text/plain"),
+        (status = 200, description = "The server accepts requests.", body = String, content_type = "text/plain"),
         Always, Unavailable,
     )
 )]
@@ -48,7 +48,7 @@ pub(in crate::http) async fn readyz(ReadCall { state, .. }: ReadCall) -> Result<
     Ok("ok\n")
 }
 
-/// What this server is.
+/// The version, durability and limits of the server.
 #[utoipa::path(
     get, path = "/v1/info", tag = "server", operation_id = "get_info",
     responses(
@@ -82,10 +82,10 @@ pub(in crate::http) async fn info(ReadCall { state, .. }: ReadCall) -> Result<Js
 
 /// All metrics in Prometheus' text format; by default on a listener of its own.
 pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result<Response, Problem> {
-    // With thousands of queues it takes a while; no thread that serves requests should stand still for it.
+    // With thousands of queues it takes a while, and must not delay the requests of a thread.
     let registry = state.registry.clone();
     let text = tokio::task::spawn_blocking(move || registry.render_metrics()).await;
-    let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be written"))?;
+    let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
@@ -101,7 +101,7 @@ pub(in crate::http) async fn openapi_json(ReadCall { state, .. }: ReadCall) -> R
     json(state.openapi().into())
 }
 
-/// What a problem means and what to do.
+/// The meaning of a problem and what to do.
 #[utoipa::path(
     get, path = "/problems/{name}", tag = "server", operation_id = "get_problem",
     params(OfProblem),
@@ -115,7 +115,8 @@ pub(in crate::http) async fn problem(ReadCall { uri, .. }: ReadCall) -> Result<S
     let code = Code::ALL.iter().find(|code| code.name() == name);
     let Some(code) = code else {
         let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        let detail = format!("no problem has the name {}; there are {}", Excerpt(name), names.join(", "));
+        let detail =
+            format!("no problem has the name {}; the problems are {}", Excerpt(name), names.join(", "));
         return Err(Problem::new(Code::NotFound, detail));
     };
     let retry = if code.is_retryable() { "may succeed later" } else { "will fail again" };

@@ -1,5 +1,4 @@
-//! What a queue asks of its objects, on the wire: `schema` and `prune`, which only a PUT has and the
-//! settings file has not.
+//! The settings `schema` and `prune` of a queue. Only a PUT can set them; the settings file has neither.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,25 +15,25 @@ use crate::admission::{Admission, Schema};
 use crate::engine::config::Config;
 use crate::engine::key::{KeySpec, Pointer};
 
-/// Settings that a PUT names.
+/// The settings in a PUT.
 #[derive(Debug, Default)]
 pub struct Patch {
-    /// Those that the settings file has, too.
+    /// The settings that the settings file also has.
     pub(super) common: Map<String, Value>,
     pub(super) admission: AdmissionPatch,
 }
 
-/// What a PUT says of a schema.
+/// The change of the schema by a PUT.
 #[derive(Debug, Default)]
 enum SchemaPatch {
-    /// Nothing.
+    /// No change.
     #[default]
     Keep,
     Remove,
     Set(Arc<Schema>),
 }
 
-/// What a PUT says of admission.
+/// The change of admission by a PUT.
 #[derive(Debug, Default)]
 pub(super) struct AdmissionPatch {
     schema: SchemaPatch,
@@ -53,7 +52,7 @@ pub fn settings(config: &Config) -> QueueConfig {
     }
 }
 
-/// The members of a PUT, each as its text: a schema's numbers keep every digit, and none is read before its length is checked.
+/// The members of a PUT as text: the numbers of a schema keep every digit, and no member is parsed before its length is checked.
 #[derive(Debug, Default)]
 pub struct PatchDocument {
     common: Vec<(String, Box<RawValue>)>,
@@ -61,7 +60,7 @@ pub struct PatchDocument {
     prune: Option<Box<RawValue>>,
 }
 
-/// Most members that are kept. There are fewer settings, so one of more members has no known name.
+/// Most members that are stored. There are fewer settings, so a longer document has an unknown member.
 const MEMBERS_KEPT: usize = 64;
 /// Longest text of a setting, in bytes.
 const SETTING_BYTES_MAX: usize = 16 << 10;
@@ -100,13 +99,13 @@ impl<'de> Deserialize<'de> for PatchDocument {
 }
 
 impl PatchDocument {
-    /// Whether it names a schema.
+    /// Whether the PUT has a schema.
     #[must_use]
     pub fn has_schema(&self) -> bool {
         self.schema.is_some()
     }
 
-    /// Compiles what it says, which may take a while: no lock is to be held.
+    /// Compiles the schema, which may take a second. The caller must hold no lock.
     ///
     /// # Errors
     /// [`Code::InvalidConfig`](crate::http::problem::Code::InvalidConfig) for a wrong schema or pointer.
@@ -149,7 +148,7 @@ fn pointers(value: &Value) -> Result<Vec<Pointer>, Problem> {
 }
 
 impl AdmissionPatch {
-    /// What holds after it, for a queue with this key.
+    /// The admission after the change, for a queue with this key.
     pub(super) fn applied(
         &self,
         current: Option<&Admission>,

@@ -1,5 +1,4 @@
-//! A queue's settings on the wire: conversions between the document and the engine's types, and the merge patch of a
-//! PUT.
+//! Conversions between the settings in the API and those of the engine, and the merge patch of a PUT.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::engine::excerpt::{Excerpt, shortened};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 
-/// The settings of an engine's queue, without schema and prune.
+/// The settings in the API, without schema and prune.
 #[must_use]
 pub fn of_engine(config: &Config) -> QueueConfig {
     let part = |pointer: &Pointer| {
@@ -81,10 +80,10 @@ fn text(duration: Duration) -> DurationText {
     DurationText::from_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The engine's settings of a document.
+/// The settings of the engine.
 ///
 /// # Errors
-/// [`Code::InvalidConfig`] for what only the engine's types refuse.
+/// [`Code::InvalidConfig`] for a value that only the types of the engine refuse.
 pub fn to_engine(document: &QueueDefaults) -> Result<Config, Problem> {
     let pointers = document.key.iter().map(|part| match part {
         words::KeyPart::Required(text) => Pointer::parse(text, false),

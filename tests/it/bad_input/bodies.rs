@@ -1,11 +1,11 @@
-//! Bodies that are no JSON, or the wrong JSON.
+//! Bodies that are not JSON, or the wrong JSON.
 
 use serde_json::json;
 
 use super::{Bench, Row, row};
 use crate::calls::{DOCUMENTS, OBJECTS};
 
-/// The calls that take a body.
+/// The calls with a body.
 fn calls() -> impl Iterator<Item = (&'static str, &'static str)> {
     OBJECTS.into_iter().chain(DOCUMENTS)
 }
@@ -15,7 +15,7 @@ fn on(call: (&str, &str), code: &'static str) -> Row {
 }
 
 #[tokio::test]
-async fn what_is_no_json_is_told_with_its_place() {
+async fn invalid_json_is_reported_with_its_place() {
     let bench = Bench::new().await;
     let deep = "{\"key\":".repeat(130) + "1" + &"}".repeat(130);
     let bodies: [(&[u8], u64, &str); 14] = [
@@ -43,7 +43,7 @@ async fn what_is_no_json_is_told_with_its_place() {
 }
 
 #[tokio::test]
-async fn members_that_stand_twice_are_found_at_every_depth() {
+async fn duplicate_members_are_found_at_every_depth() {
     let bench = Bench::new().await;
     let twice = |call, body: &str| on(call, "invalid-json").body(body).tells("twice");
     bench
@@ -59,7 +59,7 @@ async fn members_that_stand_twice_are_found_at_every_depth() {
 }
 
 #[tokio::test]
-async fn what_is_no_object_is_refused() {
+async fn values_that_are_not_objects_are_refused() {
     let bench = Bench::new().await;
     let objects = ["/add", "/update", "/delete", "/replace?source=s&count=1"];
     for body in ["1", "\"text\"", "null", "true", "[1]", "[[]]", "[{\"key\":\"a\"},2]"] {
@@ -105,7 +105,7 @@ async fn an_empty_body_is_refused_where_one_is_needed() {
 }
 
 #[tokio::test]
-async fn lines_are_told_by_their_number() {
+async fn lines_are_reported_by_their_number() {
     let bench = Bench::new().await;
     let good = "{\"key\":\"a\"}\n";
     let longest = "x".repeat(1 << 20);
@@ -141,7 +141,7 @@ async fn lines_are_told_by_their_number() {
                     .ndjson(format!("{good}{}", " ".repeat(2 << 20)))
                     .has("line", 2)
                     .has("limit", 1 << 20)
-                    .tells("16384 may stand beside it"),
+                    .tells("the other fields 16384"),
             ])
             .await;
     }
@@ -162,7 +162,7 @@ async fn lines_are_told_by_their_number() {
 }
 
 #[tokio::test]
-async fn places_are_those_of_the_whole_body() {
+async fn places_are_relative_to_the_whole_body() {
     let bench = Bench::new().await;
     let placed = |row: Row, line: u64, column: u64| {
         let row = row.has("index", 1).has("line", line).has("column", column);
@@ -193,7 +193,7 @@ async fn places_are_those_of_the_whole_body() {
 }
 
 #[tokio::test]
-async fn keys_that_are_none_are_refused() {
+async fn invalid_keys_are_refused() {
     let bench = Bench::new().await;
     let long = "x".repeat(1_025);
     let objects = [
@@ -248,7 +248,7 @@ async fn keys_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_told_with_the_nearest() {
+async fn unknown_fields_are_reported_with_the_nearest() {
     let bench = Bench::new().await;
     let field = |call, body: &str, field: &str, near: &str| {
         let row = on(call, "invalid-request").body(body).has("field", field);
@@ -299,7 +299,7 @@ async fn unknown_fields_are_told_with_the_nearest() {
 }
 
 #[tokio::test]
-async fn fields_of_a_wrong_value_are_named() {
+async fn fields_with_a_wrong_value_are_named() {
     let bench = Bench::new().await;
     let settle = |fields: &str| format!("{{\"settle\":[{{\"lease\":\"1\",{fields}}}]}}");
     let request = |call, body: &str| on(call, "invalid-request").body(body);
@@ -354,7 +354,7 @@ async fn fields_of_a_wrong_value_are_named() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-async fn settings_of_a_wrong_value_are_named() {
+async fn settings_with_a_wrong_value_are_named() {
     let bench = Bench::new().await;
     let numbers = ["-1", "1.5", "1e300", "\"1\"", "[]"];
     let durations =

@@ -62,7 +62,7 @@ async fn malformed_chunks_change_nothing() {
     refuses(&bench, both.as_bytes(), any("invalid-request")).await.closed().await;
     let chunked = "transfer-encoding: chunked\r\n";
     let twice = format!("{NEW}{chunked}{chunked}\r\n0\r\n\r\n");
-    refuses(&bench, twice.as_bytes(), any("invalid-request").tells("transfer-encoding stands twice")).await;
+    refuses(&bench, twice.as_bytes(), any("invalid-request").tells("transfer-encoding occurs twice")).await;
 }
 
 #[tokio::test]

@@ -2,18 +2,18 @@
 
 use super::{Bench, filled, operations, row};
 
-/// The parameter's name with its last letter gone.
+/// The name of the parameter without its last letter.
 fn misspelt(name: &str) -> String {
     name.chars().take(name.chars().count() - 1).collect()
 }
 
 #[tokio::test]
-async fn every_call_refuses_unknown_parameters_and_those_that_stand_twice() {
+async fn every_call_refuses_unknown_and_duplicate_parameters() {
     let bench = Bench::new().await;
     for (method, template, operation) in operations(&bench.service).await {
         let path = filled(&template);
         let unknown = row(&method, &format!("{path}?no_such_thing=1"), "invalid-parameter");
-        bench.refuses([unknown.has("parameter", "no_such_thing").tells("does not know")]).await;
+        bench.refuses([unknown.has("parameter", "no_such_thing").tells("unknown parameter")]).await;
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
         for parameter in parameters.iter().filter(|parameter| parameter["in"] == "query") {
             let name = parameter["name"].as_str().expect("a name");
@@ -150,7 +150,7 @@ async fn names_and_words_are_checked() {
 }
 
 #[tokio::test]
-async fn one_key_is_no_list_whatever_is_accepted() {
+async fn a_single_key_is_never_streamed_as_a_list() {
     let bench = Bench::new().await;
     let of_one = |list: &str| row("GET", &format!("/v1/queues/q/{list}?key=none"), "key-not-found");
     bench.refuses(["items", "known"].map(|list| of_one(list).header("accept", "text/html"))).await;

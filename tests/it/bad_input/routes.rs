@@ -1,4 +1,4 @@
-//! Routes: which there are, and what methods they take.
+//! Routes and their methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ async fn described(bench: &Bench) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[tokio::test]
-async fn other_methods_are_refused_with_those_that_are_allowed() {
+async fn other_methods_are_refused_with_the_allowed_ones() {
     let bench = Bench::new().await;
     for (template, methods) in described(&bench).await {
         let mut allowed = methods.clone();
@@ -50,7 +50,7 @@ async fn other_methods_are_refused_with_those_that_are_allowed() {
 }
 
 #[tokio::test]
-async fn every_path_of_the_document_is_there_and_no_other() {
+async fn the_document_has_every_path_and_no_other() {
     let bench = Bench::new().await;
     for (template, methods) in described(&bench).await {
         if methods.contains("GET") {
@@ -78,7 +78,7 @@ async fn every_path_of_the_document_is_there_and_no_other() {
 }
 
 #[tokio::test]
-async fn every_problem_has_its_page_and_its_place_in_the_document() {
+async fn every_problem_has_a_page_and_a_response_in_the_document() {
     let bench = Bench::new().await;
     let document = bench.service.get("/openapi.json").await.ok();
     for code in Code::ALL {

@@ -111,9 +111,6 @@ const SEARCHED: &[&str] = &[
     "tests/it",
 ];
 
-/// Files and folders that still have private words.
-const NOT_YET: &[&str] = &["src/http", "tests/it/contract.rs", "tests/it/snapshots"];
-
 /// The private words in a text, each with its line and the term to use.
 fn found(source: &Source) -> Vec<String> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -135,14 +132,9 @@ fn found(source: &Source) -> Vec<String> {
 #[test]
 fn private_words_do_not_come_back() {
     let kinds = ["rs", "md", "toml", "yml", "json", "sh", "py", "sql", "service"];
-    let is_open = |path: &str| {
-        NOT_YET
-            .iter()
-            .any(|open| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
-    };
     let is_this = |path: &str| path.ends_with("tidy/words.rs");
     let searched = SEARCHED.iter().flat_map(|name| files(name, &kinds));
-    let searched = searched.filter(|file| !is_open(&file.path) && !is_this(&file.path));
+    let searched = searched.filter(|file| !is_this(&file.path));
     let found: Vec<_> = searched.flat_map(|file| found(&file)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
