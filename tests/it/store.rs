@@ -1,6 +1,8 @@
 //! The rules of every store. A store implements [`Place`] and calls `suite!(its_place)` in its tests, which
 //! creates one test per rule. `fake` is the store that other tests use.
 
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test with its message")]
+
 pub(crate) mod fake;
 mod reading;
 mod removing;

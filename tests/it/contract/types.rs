@@ -23,7 +23,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         ("GET", []) => same::<Page<QueueDocument>>(text),
         (_, ["v1", "info"]) => same::<Info>(text),
         ("GET" | "PUT", [_]) | (_, [_, "pause" | "resume" | "close" | "reopen"]) => {
-            same::<QueueDocument>(text)
+            same::<QueueDocument>(text);
         }
         (_, [_, "add" | "update" | "delete" | "deltas" | "resync" | "seed"]) => same::<Produced>(text),
         (_, [_, "replace"]) => same::<Replaced>(text),
