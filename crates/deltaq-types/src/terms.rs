@@ -67,7 +67,7 @@ fn text() -> ObjectBuilder {
 
 fn duration(format: &str) -> ObjectBuilder {
     let format = SchemaFormat::Custom(format.to_owned());
-    text().format(Some(format)).pattern(Some("^[0-9]+(us|ms|s|m|h|d)$")).examples(["30s"])
+    text().format(Some(format)).pattern(Some("^[0-9]+(us|ms|s|m|h|d)$"))
 }
 
 fn uint64() -> SchemaFormat {
