@@ -12,11 +12,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use deltaq::clock::Clock;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use spawned::{Connection, Spawned, percentile_ms};
@@ -93,7 +93,7 @@ fn commits(clock: &Clock) {
         let (cycles, _) = rate(clock, &server, connections, &|connection, index| {
             add(connection, index);
             let lease = leases.get(index).expect("one lease per connection");
-            let mut lease = lease.lock().expect("one thread");
+            let mut lease = lease.lock();
             *lease = pop(connection, &lease);
         });
         // A cycle is three events: appended, leased, settled.
@@ -135,12 +135,12 @@ fn checkpoint(clock: &Clock) {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let sample = (clock.monotonic_us(), number.load(Ordering::Relaxed));
-                samples.lock().expect("samples").push(sample);
+                samples.lock().push(sample);
                 std::thread::sleep(SAMPLED);
             }
         });
         let rate = |from: u64, to: u64| {
-            let samples = samples.lock().expect("samples");
+            let samples = samples.lock();
             let at = |us: u64| samples.iter().rev().find(|sample| sample.0 <= us).copied().expect("a sample");
             let ((begun_us, first), (ended_us, last)) = (at(from), at(to));
             // Appended, leased, settled.

@@ -11,10 +11,11 @@ mod rate;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -150,7 +151,7 @@ impl Access {
     /// The present tokens.
     #[must_use]
     pub fn tokens(&self) -> Arc<Tokens> {
-        self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tokens.read().clone()
     }
 
     /// Whether there are no tokens, so that every caller may do everything.
@@ -161,7 +162,7 @@ impl Access {
 
     /// Replaces the tokens.
     pub fn replace(&self, tokens: Tokens) {
-        let mut present = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.tokens.write();
         self.has_tokens.store(!tokens.is_empty(), Ordering::Release);
         *present = Arc::new(tokens);
     }

@@ -1,7 +1,8 @@
 //! The rate limit of a caller.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// A limit of requests per second and of requests in a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Bucket {
     pub(super) fn take(&self, rate: Rate, now_us: u64) -> Result<(), Duration> {
         let each_second = u64::from(rate.each_second.max(1));
         let depth_us = u64::from(rate.burst.max(1)).saturating_mul(SECOND_US) / each_second;
-        let mut level = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut level = self.0.lock();
         if level.full_at_us <= now_us {
             *level = Level { full_at_us: now_us, rest: 0 };
         }

@@ -3,7 +3,8 @@
 //! This is not the rate of a token: that limits requests, and a refusal past it is limited here.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Most lines of refusals per caller and period, which is a second.
 pub(super) const LINES_MAX: u32 = 100;
@@ -45,6 +46,6 @@ impl Suppression {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Refusals>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

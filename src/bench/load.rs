@@ -1,10 +1,11 @@
 //! Runs concurrent workers and measures them.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
 use super::report::{Done, Measured};
@@ -130,7 +131,7 @@ pub async fn drive<W: Worker>(
 
 impl Shared {
     fn measured(&self) -> MutexGuard<'_, Measured> {
-        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+        self.measured.lock()
     }
 }
 

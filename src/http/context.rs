@@ -4,10 +4,11 @@
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::Request;
 use axum::http::{HeaderName, Uri};
+use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::connection::delivery::Outbox;
@@ -141,13 +142,13 @@ impl RequestContext {
     /// Takes a permit of the in-flight limit.
     pub(super) fn acquire_permit(&self) -> Result<(), Problem> {
         let permit = Permit::take(&self.state.gate.in_flight, self.applicant())?;
-        *lock(&self.permit) = permit;
+        *self.permit.lock() = permit;
         Ok(())
     }
 
     /// Takes the permit out of the context.
     pub(super) fn take_permit(&self) -> Option<Permit> {
-        lock(&self.permit).take()
+        self.permit.lock().take()
     }
 
     /// Returns the permit of a pop or a settle while the server waits for its body, so that stalled bodies do not stop other
@@ -181,7 +182,7 @@ impl RequestContext {
     /// others wait here, so that they do not delay small requests and refusals.
     pub(super) async fn acquire_parse_permit(&self) {
         if let Ok(permit) = self.state.gate.in_flight.large_bodies.clone().acquire_owned().await {
-            *lock(&self.parse_permit) = Some(permit);
+            *self.parse_permit.lock() = Some(permit);
         }
     }
 
@@ -190,7 +191,7 @@ impl RequestContext {
         let mut answer = std::pin::pin!(answer);
         poll_fn(|context| {
             let polled = answer.as_mut().poll(context);
-            drop(lock(&self.parse_permit).take());
+            drop(self.parse_permit.lock().take());
             polled
         })
         .await
@@ -241,10 +242,6 @@ impl Drop for RequestContext {
     fn drop(&mut self) {
         self.release_body(usize::MAX);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The counts of a request, for the log and the audit log.

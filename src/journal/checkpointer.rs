@@ -203,7 +203,7 @@ impl fmt::Debug for Completed {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, PoisonError};
+    use parking_lot::Mutex;
 
     use super::super::queue_log::QueueLog;
     use super::super::record::Identity;
@@ -220,7 +220,7 @@ mod tests {
 
     impl Live for Running {
         fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool {
-            look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+            look(&mut self.0.lock());
             true
         }
 

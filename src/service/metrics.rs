@@ -11,13 +11,14 @@ mod requests;
 mod striped;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
+use parking_lot::Mutex;
 
 use self::queues::SeriesOwners;
 pub use self::queues::{QueueMetrics, Sample};

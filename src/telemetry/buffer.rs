@@ -5,11 +5,12 @@
 //! room again, a line reports their number.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Most bytes in the buffer.
@@ -64,7 +65,7 @@ impl Buffer {
     }
 
     fn lock(&self) -> MutexGuard<'_, Lines> {
-        self.0.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lines.lock()
     }
 
     fn write_to(&self, mut out: impl Write, report: impl Fn(u64)) {
@@ -72,7 +73,7 @@ impl Buffer {
         loop {
             let mut lines = self.lock();
             while lines.waiting.is_empty() && lines.dropped == 0 && !lines.is_ending {
-                lines = self.0.changed.wait(lines).unwrap_or_else(PoisonError::into_inner);
+                self.0.changed.wait(&mut lines);
             }
             if lines.waiting.is_empty() && lines.dropped == 0 {
                 lines.is_done = true;
@@ -135,7 +136,7 @@ impl Drop for Writer {
         lines.is_ending = true;
         self.buffer.0.changed.notify_one();
         let waiting = |lines: &mut Lines| !lines.is_done;
-        let _ended = self.buffer.0.done.wait_timeout_while(lines, END_MAX, waiting);
+        let _ended = self.buffer.0.done.wait_while_for(&mut lines, waiting, END_MAX);
     }
 }
 

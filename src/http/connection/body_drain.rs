@@ -5,7 +5,7 @@
 //! small and arrives soon is read and dropped; otherwise the response says that the connection closes.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body::{Body as _, Frame, SizeHint};
+use parking_lot::Mutex;
 
 /// Most bytes that the drain reads.
 const BYTES_MAX: usize = 1 << 20;
@@ -71,7 +72,7 @@ impl BodyDrain {
 
     /// Reads the rest, or lets the response close the connection.
     pub(in crate::http) async fn finish(self, mut response: Response) -> Response {
-        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rest = self.rest.lock().take();
         let rest = rest.filter(|body| !body.is_end_stream());
         let closes = match (self.after, rest) {
             (After::Close, _) | (After::CloseIfUnread, Some(_)) => true,
@@ -130,7 +131,7 @@ impl Drop for WatchedBody {
     fn drop(&mut self) {
         if !self.body.is_end_stream() {
             let body = std::mem::take(&mut self.body);
-            *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *self.rest.lock() = Some(body);
         }
     }
 }

@@ -2,11 +2,12 @@
 //! delivered.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 
 use crate::http::in_flight::ReplyBytes;
 use crate::service::Delivered;
@@ -23,12 +24,12 @@ pub(in crate::http) struct Outbox(Arc<Mutex<Vec<Delivered>>>);
 impl Outbox {
     /// hyper has written everything in its buffer.
     pub(in crate::http) fn written(&self) {
-        let mut written = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut written = std::mem::take(&mut *self.0.lock());
         written.iter_mut().for_each(Delivered::confirm);
     }
 
     fn take_over(&self, delivered: Delivered) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(delivered);
+        self.0.lock().push(delivered);
     }
 }
 

@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::super::Name;
 use super::Metrics;
@@ -98,7 +100,7 @@ impl Metrics {
     }
 
     fn lock_series_owners(&self) -> MutexGuard<'_, SeriesOwners> {
-        self.series_owners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.series_owners.lock()
     }
 }
 
@@ -173,11 +175,11 @@ impl QueueMetrics {
     }
 
     fn series(&self) -> Arc<Series> {
-        self.series.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.series.read().clone()
     }
 
     fn set_series(&self, series: Arc<Series>) {
-        *self.series.write().unwrap_or_else(PoisonError::into_inner) = series;
+        *self.series.write() = series;
     }
 }
 
@@ -187,11 +189,11 @@ impl Series {
     }
 
     fn add(&self, counters: &Counters) {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner).add(counters);
+        self.totals.lock().add(counters);
     }
 
     pub(super) fn totals(&self) -> Totals {
-        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.totals.lock()
     }
 }
 

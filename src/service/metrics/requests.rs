@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::LabelSet;
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
+use parking_lot::RwLock;
 
 use super::durations::{Distribution, Durations};
 use super::page::write_distribution;
@@ -82,12 +82,12 @@ impl Requests {
     fn count(&self, method: &'static str, route: &str, status: u16, count: impl Fn(&Series)) {
         let is_it = |series: &&Series| series.method == method && series.status == status;
         let counts = self.threads.here();
-        let routes = counts.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let routes = counts.routes.read();
         if let Some(series) = routes.get(route).and_then(|series| series.iter().find(is_it)) {
             return count(series);
         }
         drop(routes);
-        let mut routes = counts.routes.write().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = counts.routes.write();
         let of_route = routes.entry(route.into()).or_default();
         // Another thread that shares these counters may have added the series meanwhile.
         if let Some(series) = of_route.iter().find(is_it) {
@@ -106,7 +106,7 @@ impl Requests {
         let mut totals = BTreeMap::<_, u64>::new();
         let mut durations = BTreeMap::<_, Distribution<BUCKETS>>::new();
         for counts in self.threads.all() {
-            let routes = counts.routes.read().unwrap_or_else(PoisonError::into_inner);
+            let routes = counts.routes.read();
             for (route, series) in
                 routes.iter().flat_map(|(route, all)| all.iter().map(move |one| (route, one)))
             {

@@ -1,8 +1,9 @@
 //! Kills at the worst moment: right after a reply, when a faulty server might not have committed yet.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::history::{Call, Operation};
 
@@ -53,17 +54,17 @@ impl Alarm {
 
     /// Waits for such a reply, at most `patience`.
     pub(crate) fn wait(&self, moment: Moment, patience: Duration) {
-        let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        let receiver = self.receiver.lock();
         // A client may have sent a notification after the last wait ended.
         while receiver.try_recv().is_ok() {}
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(moment);
+        *self.wanted.lock() = Some(moment);
         let _notified = receiver.recv_timeout(patience);
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.wanted.lock() = None;
     }
 
     /// Records a completed call.
     pub(crate) fn observe(&self, call: &Call) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.lock();
         if wanted.take_if(|wanted| wanted.matches(call)).is_some() {
             let _full = self.sender.try_send(());
         }

@@ -4,12 +4,13 @@
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::judge::Rule;
@@ -113,7 +114,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             let _ended = carrying.carry(stream);
         }));
     }
-    for stream in shared.streams.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    for stream in shared.streams.lock().iter() {
         let _ = stream.shutdown(Shutdown::Both);
     }
     for thread in threads {
@@ -123,7 +124,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 impl Shared {
     fn carry(&self, stream: TcpStream) -> std::io::Result<()> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream.try_clone()?);
+        self.streams.lock().push(stream.try_clone()?);
         let mut client = Connection::over(stream)?;
         let server = Connection::open(self.upstream);
         let ended = server.and_then(|mut server| self.exchange(&mut client, &mut server));
@@ -151,7 +152,7 @@ impl Shared {
         let (queue, verb) = parts(request)?;
         let body = match (self.fault, verb) {
             (ProxyFault::Adds, "add" | "update") => {
-                let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut newest = self.newest.lock();
                 let newest = newest.get_mut(queue)?;
                 self.is_due().then(|| {
                     *newest += 1;
@@ -184,7 +185,7 @@ impl Shared {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let tokens = body["items"].as_array().into_iter().flatten().map(|item| &item["lease"]["token"]);
         let seen = tokens.chain([&body["resource_version"]]).filter_map(Value::as_u64).max();
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         let newest = newest.entry(queue.to_owned()).or_default();
         *newest = seen.unwrap_or_default().max(*newest);
     }

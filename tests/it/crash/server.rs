@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::harness::blocking::{Connection, Message};
@@ -158,7 +159,7 @@ impl Spawned {
 
     /// The last lines of the log.
     pub(crate) fn last_words(&self) -> String {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).concat()
+        self.log.lock().concat()
     }
 
     /// Waits until the server is ready. Returns false if it ends before.
@@ -202,7 +203,7 @@ fn follow(stderr: ChildStderr, lines: &Mutex<Vec<String>>, listening: &mpsc::Syn
         {
             let _ = listening.try_send(api);
         }
-        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = lines.lock();
         if lines.len() >= LINES {
             lines.remove(0);
         }

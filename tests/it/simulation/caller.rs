@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use deltaq::engine::command::How;
 use deltaq::engine::delta::Rv;
 use deltaq::service::{Creator, Error, Handle, Name, Registry};
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Violation;
 use super::ledger::QueueRef;
@@ -63,7 +64,7 @@ impl Memory {
 
 impl Caller {
     pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.memory.lock()
     }
 
     /// Makes all calls.

@@ -1,9 +1,11 @@
 //! A script of all writing operations, with a crash before and after each step of the disk, and a second crash during the first
 //! steps of the recovery.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::store::fake::Fault;
 use deltaq::engine::command::{How, Pop};

@@ -1,7 +1,7 @@
 //! The store of a simulated node: a slow store in memory, and a record of all its events.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::engine::delta::Rv;
@@ -15,6 +15,7 @@ use deltaq::journal::store::{
 use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::Violation;
 use crate::store::fake::FakeStore;
@@ -65,7 +66,7 @@ impl Disk {
         let span = match &self.timing {
             Timing::Instant => return,
             Timing::Steady(span) => Some(*span),
-            Timing::Random(rng) => span(&mut lock(rng)),
+            Timing::Random(rng) => span(&mut rng.lock()),
         };
         if let Some(span) = span {
             tokio::time::sleep(span).await;
@@ -74,7 +75,7 @@ impl Disk {
 
     /// Applies all durable events to the twins.
     fn follow(&self) -> Result<(), Violation> {
-        let mut twins = lock(&self.twins);
+        let mut twins = self.twins.lock();
         let mut decoder = Decoder::default();
         let rows = self.memory.queues().now_or_never().expect("memory does not wait");
         for row in rows.expect("memory can be read") {
@@ -102,7 +103,7 @@ impl Disk {
         let store = self.memory.restarted();
         let failed = |error: recovery::Error| format!("a restart would fail: {error}");
         let contents = recovery::contents(&store).now_or_never().expect("memory does not wait");
-        let twins = lock(&self.twins);
+        let twins = self.twins.lock();
         let mut names = BTreeSet::new();
         for row in contents.map_err(failed)?.live {
             if !names.insert(row.name.clone()) {
@@ -119,7 +120,7 @@ impl Disk {
 
     /// Checks that a queue without undurable events equals the result of its durable events.
     pub(super) fn check_live(&self, incarnation: u32, live: &Queue) -> Result<(), Violation> {
-        let twins = lock(&self.twins);
+        let twins = self.twins.lock();
         let twin = twins.queues.values().find(|twin| twin.incarnation == incarnation);
         match twin.filter(|twin| twin.queue.resource_version() == live.resource_version()) {
             Some(twin) => same(&incarnation.to_string(), "live", live, &twin.queue),
@@ -129,7 +130,7 @@ impl Disk {
 
     /// The newest durable event of a queue.
     pub(super) fn last_rv(&self, incarnation: u32) -> Option<Rv> {
-        let twins = lock(&self.twins);
+        let twins = self.twins.lock();
         let twin = twins.queues.values().find(|twin| twin.incarnation == incarnation)?;
         Some(twin.queue.resource_version())
     }
@@ -176,10 +177,6 @@ fn same(name: &str, what: &str, queue: &Queue, twin: &Queue) -> Result<(), Viola
         lines.collect::<Vec<_>>().join("\n")
     };
     Err(format!("queue {name}: {what}\n{}\n\nby its events\n{}", near(&image), near(&other)))
-}
-
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for Disk {

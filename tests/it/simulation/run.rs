@@ -1,8 +1,10 @@
 //! One simulated run: a node that starts and ends several times on one disk, and the checks during and between these lives.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::store::fake::Fault;
 use deltaq::engine::config::Config;

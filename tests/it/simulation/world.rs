@@ -3,13 +3,13 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write as _};
 use std::hash::Hasher;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deltaq::clock::{Clock, ManualClock};
 use deltaq::engine::time::Time;
 use deltaq::service::{Error, Handle};
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::Violation;
@@ -178,7 +178,7 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

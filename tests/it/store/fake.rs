@@ -2,7 +2,7 @@
 //! rules as a real store.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use deltaq::engine::delta::Rv;
 use deltaq::journal::store::{
@@ -10,6 +10,7 @@ use deltaq::journal::store::{
     REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,
 };
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{Owner, Place, suite};
@@ -80,13 +81,13 @@ impl Default for FakeStore {
 impl FakeStore {
     /// A copy of the present rows as a separate store: what a restart finds.
     pub(crate) fn restarted(&self) -> Self {
-        let copy = lock(&self.disk).clone();
+        let copy = self.disk.lock().clone();
         Self { disk: Arc::new(Mutex::new(copy)), ..Self::default() }
     }
 
     /// Opens the store in a new epoch.
     pub(crate) fn opening(&self) -> Opening {
-        let mut disk = lock(&self.disk);
+        let mut disk = self.disk.lock();
         let epoch = disk.next_epoch();
         Opening { clean: !disk.dirty, numbers: disk.numbers(), epoch }
     }
@@ -103,40 +104,40 @@ impl FakeStore {
 
     /// Gives every step this fault until [`repair`](Self::repair), including a step that is held back.
     pub(crate) fn break_by(&self, fault: Fault) {
-        lock(&self.plan).broken = Some(fault);
+        self.plan.lock().broken = Some(fault);
         self.release();
     }
 
     /// Removes all faults, including the planned ones.
     pub(crate) fn repair(&self) {
-        let mut plan = lock(&self.plan);
+        let mut plan = self.plan.lock();
         plan.broken = None;
         plan.faults.clear();
     }
 
     /// Plans a fault for the step with this number. Writes and reopenings count, from 1.
     pub(crate) fn fault_at(&self, step: u64, fault: Fault) {
-        lock(&self.plan).faults.insert(step, fault);
+        self.plan.lock().faults.insert(step, fault);
     }
 
     /// Gives each write the fault that follows from its rows.
     pub(crate) fn fault_by_rows(&self, fault: fn(&Writes) -> Option<Fault>) {
-        lock(&self.plan).by_rows = Some(fault);
+        self.plan.lock().by_rows = Some(fault);
     }
 
     /// Number of writes and reopenings so far.
     pub(crate) fn steps(&self) -> u64 {
-        lock(&self.plan).steps
+        self.plan.lock().steps
     }
 
     /// All journal rows, by queue, oldest first.
     pub(crate) fn journal_rows(&self) -> Vec<JournalRow> {
-        lock(&self.disk).journal.values().cloned().collect()
+        self.disk.lock().journal.values().cloned().collect()
     }
 
     /// The journal rows of a queue behind this event, oldest first.
     pub(crate) fn journal_rows_behind(&self, queue: QueueId, rv: Rv) -> Vec<JournalRow> {
-        lock(&self.disk).journal.range((queue, rv)..=(queue, Rv::MAX)).map(|(_, row)| row.clone()).collect()
+        self.disk.lock().journal.range((queue, rv)..=(queue, Rv::MAX)).map(|(_, row)| row.clone()).collect()
     }
 
     /// Changes rows without the writer, in any epoch.
@@ -144,7 +145,7 @@ impl FakeStore {
     /// # Errors
     /// If the rows contradict each other.
     pub(crate) fn put(&self, writes: Writes) -> Result<(), Error> {
-        lock(&self.disk).apply(writes)
+        self.disk.lock().apply(writes)
     }
 
     /// Waits until a planned fault has cut the power.
@@ -163,7 +164,7 @@ impl FakeStore {
         // The sender is part of `self`, so the wait can't fail.
         let mut held = self.held.subscribe();
         let _released = held.wait_for(|held| !held).await.is_ok();
-        let mut plan = lock(&self.plan);
+        let mut plan = self.plan.lock();
         plan.steps += 1;
         let step = plan.steps;
         let fault = plan.faults.remove(&step).or(plan.broken).or_else(|| plan.by_rows?(writes));
@@ -172,30 +173,26 @@ impl FakeStore {
     }
 }
 
-fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn failed(doing: &str) -> Error {
     Error::Failed { doing: doing.to_owned(), source: None }
 }
 
 impl Store for FakeStore {
     async fn write(&mut self, writes: Writes) -> Result<(), Error> {
-        if lock(&self.plan).failed {
+        if self.plan.lock().failed {
             return Err(failed("write before it was opened again"));
         }
-        let found = lock(&self.disk).epoch;
+        let found = self.disk.lock().epoch;
         if writes.epoch != found {
-            lock(&self.plan).failed = true;
+            self.plan.lock().failed = true;
             return Err(Error::Fenced { own: writes.epoch, found });
         }
         let fault = self.step(&writes).await;
         assert_ne!(fault, Some(Fault::Panic), "the store panics");
         if matches!(fault, None | Some(Fault::Doubted | Fault::CrashAfter))
-            && let Err(error) = lock(&self.disk).apply(writes)
+            && let Err(error) = self.disk.lock().apply(writes)
         {
-            lock(&self.plan).failed = true;
+            self.plan.lock().failed = true;
             return Err(error);
         }
         match fault {
@@ -207,7 +204,7 @@ impl Store for FakeStore {
     }
 
     async fn has_rows(&mut self, queue: QueueId) -> Result<bool, Error> {
-        let disk = lock(&self.disk);
+        let disk = self.disk.lock();
         Ok(disk.journal_of(queue).next().is_some()
             || disk.tombstones.iter().any(|stone| stone.queue == queue)
             || disk.keys.range((queue, 0)..=(queue, u32::MAX)).next().is_some())
@@ -216,8 +213,8 @@ impl Store for FakeStore {
     async fn reopen(&mut self) -> Result<Epoch, Error> {
         match self.step(&Writes::default()).await {
             None => {
-                lock(&self.plan).failed = false;
-                Ok(lock(&self.disk).next_epoch())
+                self.plan.lock().failed = false;
+                Ok(self.disk.lock().next_epoch())
             }
             Some(Fault::Full) => Err(Error::Full { source: None }),
             Some(Fault::CrashBefore | Fault::CrashAfter) => self.crash().await,
@@ -226,7 +223,7 @@ impl Store for FakeStore {
     }
 
     async fn upkeep(&mut self) -> Result<Size, Error> {
-        Ok(Size { bytes: lock(&self.disk).bytes(), free: 0 })
+        Ok(Size { bytes: self.disk.lock().bytes(), free: 0 })
     }
 
     async fn close(self) {}
@@ -344,16 +341,16 @@ fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, Result<T, Error>> {
 
 impl Reader for FakeStore {
     fn queues(&self) -> BoxFuture<'_, Result<Vec<QueueRow>, Error>> {
-        ready(lock(&self.disk).queues.values().cloned().collect())
+        ready(self.disk.lock().queues.values().cloned().collect())
     }
 
     fn tombstones(&self, queue: QueueId) -> BoxFuture<'_, Result<Vec<TombstoneRow>, Error>> {
-        let disk = lock(&self.disk);
+        let disk = self.disk.lock();
         ready(disk.tombstones.iter().filter(|stone| stone.queue == queue).cloned().collect())
     }
 
     fn keys(&self, queue: QueueId, slot: u32, limit: usize) -> BoxFuture<'_, Result<Vec<KeyRow>, Error>> {
-        let disk = lock(&self.disk);
+        let disk = self.disk.lock();
         let rows = disk.keys.range((queue, slot)..=(queue, u32::MAX)).map(|(_, row)| row.clone());
         ready(rows.take(limit).collect())
     }
@@ -364,7 +361,7 @@ impl Reader for FakeStore {
         after: Rv,
         bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<JournalRow>, Error>> {
-        let disk = lock(&self.disk);
+        let disk = self.disk.lock();
         let rows = disk.journal_of(queue).filter(|row| row.last_rv > after);
         let mut left = bytes;
         let mut page: Vec<JournalRow> = Vec::new();
@@ -379,7 +376,7 @@ impl Reader for FakeStore {
     }
 
     fn history(&self, queue: QueueId, from: Rv, bytes: usize) -> BoxFuture<'_, Result<History, Error>> {
-        let disk = lock(&self.disk);
+        let disk = self.disk.lock();
         let rows = disk.journal_of(queue).rev().filter(|row| row.first_rv <= from);
         let mut left = bytes;
         let mut page: Vec<JournalRow> = Vec::new();
@@ -395,7 +392,7 @@ impl Reader for FakeStore {
     }
 
     fn segments(&self, queue: QueueId, bytes: u64) -> BoxFuture<'_, Result<Vec<Segment>, Error>> {
-        let disk = lock(&self.disk);
+        let disk = self.disk.lock();
         let mut all: Vec<Segment> = Vec::new();
         for row in disk.journal_of(queue) {
             let next = Segment { last_rv: row.last_rv, at: row.at, bytes: row.events.len() as u64 };
