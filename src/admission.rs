@@ -5,8 +5,8 @@
 //! together with the settings that it is part of. It reads no file and no network. The untouched parts of an object keep their
 //! text.
 //!
-//! Invariant: an admitted object is admitted again unchanged. Defaults are filled in completely, also into filled-in values, and
-//! never where a member is pruned.
+//! Invariant: a second admission leaves an admitted object unchanged. Defaults are filled in completely, including into
+//! filled-in values, and never where a member is pruned.
 
 mod cost;
 mod defaults;
@@ -42,7 +42,7 @@ pub struct Admission {
     prune: Vec<Pointer>,
 }
 
-/// The reason for which the settings are refused.
+/// Why the settings are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The schema is longer than [`SCHEMA_BYTES_MAX`].
@@ -149,19 +149,19 @@ fn place(pointer: &str) -> String {
     if pointer.is_empty() { String::new() } else { format!("at {pointer:?}: ") }
 }
 
-/// The reason for which an object is not admitted.
+/// Why an object is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// The object does not satisfy the schema.
     #[error("it does not satisfy the queue's schema: {}", summary(.0))]
     Invalid(Vec<Violation>),
-    /// With its defaults the object is too long.
+    /// The object with its defaults is too long.
     #[error("with the defaults of the queue's schema it has more than {limit} bytes")]
     TooLarge {
         /// Maximum length of an object in bytes.
         limit: usize,
     },
-    /// With its defaults the object is nested too deep.
+    /// The object with its defaults is nested too deep.
     #[error("with the defaults of the queue's schema it is nested deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
     /// The object can't be read.

@@ -116,7 +116,7 @@ struct SuppressedLine<'a> {
 pub struct Audit {
     /// `None` writes to the log.
     file: Option<Lines>,
-    /// Whether every request is recorded; otherwise only those that need `admin`, and refused ones.
+    /// Whether every request is recorded. Otherwise only refused requests and requests that need `admin` are.
     pub all: bool,
     suppression: Arc<Suppression>,
     suppressed: Arc<AtomicU64>,

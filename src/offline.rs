@@ -1,6 +1,6 @@
 //! Commands on a store without a server: check, backup, export, import.
 //!
-//! They are not a second implementation of queues. Reading commands use a snapshot and change nothing. The
+//! They are not a second implementation of queues. Commands that only read use a snapshot and change nothing. The
 //! import runs the service itself, with its journal.
 //!
 //! Every message addresses the operator who typed the command: one line with the folder and the remedy.

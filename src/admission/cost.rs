@@ -1,8 +1,8 @@
 //! The cost of checking an object, computed from the text of the schema before it is compiled.
 //!
-//! A subschema applies others to the same value: `allOf` and its like, `if`, `not`, the target of a reference. They do the same in
-//! turn, so a few lines can ask for more evaluations than a computer makes in a year. This module multiplies them out. A
-//! reference by name counts for all places with that name.
+//! A subschema can apply other subschemas to the same value (`allOf`, `anyOf`, `oneOf`, `if`, `not`, references), and those can do the
+//! same. So a few lines of schema can demand more evaluations than a computer makes in a year. This module multiplies the
+//! evaluations out. A reference by name counts for all places with that name.
 //!
 //! The result does not bound the time of a whole object: a recursive schema is applied again on each level.
 
@@ -14,18 +14,18 @@ use super::limits::{IN_PLACE_DEPTH_MAX, IN_PLACE_EVALUATIONS_MAX, PATTERNS_MAX, 
 use super::places::{Id, Places, resolve, root_of};
 use crate::engine::limits::JSON_DEPTH_MAX;
 
-/// What a schema asks of each value.
+/// The work that a schema requires for each value.
 #[derive(Debug)]
 pub(super) struct Cost {
     /// For objects of each depth, the maximum number of evaluations of one of their values. Each evaluation may find a fault.
     by_depth: Vec<u64>,
-    /// Whether the schema has alternatives. The report says at length why none of them holds.
+    /// Whether the schema has alternatives. The report explains for each alternative why it does not hold.
     has_alternatives: bool,
     /// Number of regular expressions.
     pub(super) patterns: usize,
 }
 
-/// Unknown: any value is possible.
+/// The unknown cost, which may be arbitrarily high.
 impl Default for Cost {
     fn default() -> Self {
         Self { by_depth: Vec::new(), has_alternatives: true, patterns: 0 }

@@ -29,14 +29,14 @@ pub(super) enum Overflow {
 #[derive(Debug, Default)]
 pub(super) struct Defaults(Vec<Node>);
 
-/// The subschemas that apply to a value: one, and those that it refers to.
+/// The subschemas that apply to a value: one subschema and the targets of its references.
 type Layers = SmallVec<[Id; 2]>;
 
 #[derive(Debug, Default)]
 struct Node {
     /// The subschema itself and the targets of its `$ref`, in order.
     layers: Layers,
-    /// Its default, or else the default of the target of its reference.
+    /// The subschema's own default, or else the default of the subschema that it refers to.
     default: Option<Arc<str>>,
     properties: Vec<Property>,
     by_name: HashMap<Box<str>, usize>,

@@ -404,7 +404,7 @@ fn the_size_of_a_schema_is_bounded_in_every_way() {
 
 #[test]
 fn a_long_default_is_not_kept_for_each_reference_to_it() {
-    // They stand where nothing is filled in unasked.
+    // They are where nothing is filled in unasked.
     let by = |refs: usize| {
         let (all, long) = (vec![r##"{"$ref":"#/$defs/d"}"##; refs].join(","), "x".repeat(100 << 10));
         format!(r#"{{"prefixItems":[{all}],"$defs":{{"d":{{"default":"{long}"}}}}}}"#)

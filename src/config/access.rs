@@ -172,7 +172,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<TokenEntry>, Error> {
 /// The document of a TOML text. The error is the line and a message without the text of the line, which may contain a
 /// secret.
 pub(super) fn table(text: &str) -> Result<Table, (usize, String)> {
-    // The messages of the parser are fixed. Those of the conversion to values may repeat a value.
+    // The messages of the parser are fixed. Errors of the conversion to values may repeat a value.
     DeTable::parse(text).map_err(|error| (line_of(text, &error), error.message().to_owned()))?;
     text.parse().map_err(|error| (line_of(text, &error), "a number is too large".to_owned()))
 }

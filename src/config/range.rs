@@ -34,7 +34,7 @@ pub(super) const WHOLE_MAX: u64 = i64::MAX as u64;
 /// The largest `u32`.
 pub(super) const U32_MAX: u64 = u32::MAX as u64;
 
-/// Whole numbers below 2^53 have no fraction that a float has lost.
+/// Up to 2^53, a float represents every whole number exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 struct Named<T>(T);

@@ -401,7 +401,7 @@ impl State {
         Ok(applied)
     }
 
-    /// Applies a failed delivery; returns whether the key got work.
+    /// Applies a failed delivery. Returns whether that gives the key new work.
     fn apply_failure(&mut self, slot: Slot, failure: &Failure, id: EventId) -> Result<bool, Reason> {
         let Entry { key, schedule_state, .. } = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         schedule_state.failures = schedule_state.failures.saturating_add(1);

@@ -26,5 +26,5 @@ pub const RECOVERY_SKIP_EVENTS: u64 = 1 << 20;
 /// The smallest `max_deltas_per_key`: merging keeps the oldest and the newest delta.
 pub const DELTAS_PER_KEY_MIN: usize = 2;
 
-/// Longest member beside the object in a document that holds one, and longest text beside the object of a line, in bytes.
+/// Longest other member of a document that contains an object, and longest text around the object of a line, in bytes.
 pub const ENVELOPE_BYTES_MAX: usize = 16 << 10;

@@ -161,7 +161,7 @@ pub struct Objects<'j, 's> {
     reader: Reader<'j, 's>,
     /// Whether the text is an array.
     is_list: bool,
-    /// What stands next, unless the text has ended.
+    /// The next token, unless the text has ended.
     next: Option<Peek>,
     /// Objects read so far.
     read: usize,

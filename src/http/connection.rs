@@ -77,7 +77,7 @@ pub struct ConnectionLimits {
     pub request_metrics: RequestMetrics,
     /// Number of open connections.
     pub open: Gauge,
-    /// Proxies that name the address of a client.
+    /// Proxies that may report the address of a client.
     pub proxies: TrustedProxies,
     /// Web pages of other origins that may call the server.
     pub cors: Option<CorsLayer>,

@@ -232,7 +232,7 @@ impl RequestContext {
         self.queue_name().map(Name::as_str)
     }
 
-    /// The name of the token, also of an expired one: only for the log and the audit log.
+    /// The name of the token, even if it has expired. Only the log and the audit log use it.
     pub(super) fn token_name(&self) -> Option<&str> {
         self.caller.get().map(|caller| caller.name()).or_else(|| self.expired.get().map(|name| &**name))
     }

@@ -167,7 +167,7 @@ impl Sqlite {
         match connect::next_epoch(&mut writer, self.epoch, in_doubt).await {
             Ok(epoch) => (self.epoch, self.is_epoch_in_doubt) = (epoch, false),
             Err(error) => {
-                // Another process has the store. Its epoch must not pass for this attempt's.
+                // Another process has the store. Its epoch must not be mistaken for the epoch of this attempt.
                 self.is_epoch_in_doubt &= !matches!(error, Error::Fenced { .. });
                 return Err(error);
             }

@@ -97,8 +97,8 @@ pub struct TombstoneRow {
 pub struct QueueRow {
     /// The queue.
     pub id: QueueId,
-    /// A number that grows with each creation and deletion, over all queues: that of the last of the two for
-    /// this queue.
+    /// The number of this queue's creation or, if it is deleted, of its deletion. All creations and deletions of
+    /// queues share one sequence of numbers.
     pub version: u64,
     /// The name. It is unique among the queues that are not deleted.
     pub name: Arc<str>,
@@ -191,7 +191,7 @@ pub struct Size {
     pub free: u64,
 }
 
-/// What a store reports when it is opened.
+/// The result of opening a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// Whether it was cleanly closed.

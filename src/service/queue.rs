@@ -52,7 +52,7 @@ pub struct Handle {
 struct Milestones {
     synced: bool,
     drained: bool,
-    /// The queue is deleted or broken, so it reaches no milestone any more.
+    /// The queue is deleted or broken, so it will not reach another milestone.
     ended: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct QueueClock {
     shown_lead_us: AtomicI64,
 }
 
-/// A queue's present time, and what turns the queue's instants into wall times.
+/// A queue's present time, and the offset that converts the queue's instants to wall times.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// The present time of the queue.

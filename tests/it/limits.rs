@@ -283,7 +283,7 @@ async fn half_sent(service: &Service, part: &str, other: &Value) -> (Client, Rep
         loop {
             let mut slow = service.client().await;
             slow.send_bytes(part.as_bytes()).await;
-            // The part itself is refused if it arrives while the other body counts.
+            // This part is refused if it arrives while the other body still counts.
             while slow.is_silent().await {
                 let reply = service.post("/v1/queues/b/add", other).await;
                 if reply.status != 200 {

@@ -149,7 +149,7 @@ impl Queue {
     }
 }
 
-/// Whether a purge would drop something of the key.
+/// Whether a purge would drop a position, a delay or deltas of the key.
 fn waits(entry: &Entry) -> bool {
     match &entry.schedule_state.place {
         Place::Parked => false,

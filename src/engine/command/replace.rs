@@ -85,7 +85,7 @@ impl Queue {
         Ok(id)
     }
 
-    /// Checks what does not depend on all keys of the queue.
+    /// Makes the checks that need no scan of the queue's keys.
     ///
     /// # Errors
     /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`].

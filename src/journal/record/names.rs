@@ -1,4 +1,4 @@
-//! The names of producers and workers: few texts that stand in many records.
+//! The names of producers and workers: a few texts that many records repeat.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const NAMES_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Names {
     texts: HashSet<Arc<str>, RandomState>,
-    /// The provenance that was read last: the deltas of one call stand together.
+    /// The provenance that was read last: the deltas of one call are adjacent.
     provenance: Provenance,
 }
 

@@ -157,7 +157,7 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = match file.try_lock_shared() {
-                    // A reader does not write its process id. The file still contains that of the last server.
+                    // A reader does not write its process id. The file still contains the process id of the last server.
                     Ok(()) => Holder::Reader,
                     Err(_) => holder(&mut file),
                 };

@@ -168,7 +168,7 @@ fn calls(lease: &str) -> Vec<(&'static str, &'static str, Value)> {
 /// All reads. Each must wait for the commit of the events that it may have seen.
 const READS: &[&str] = &["", "/items", "/items/new", "/known", "/known/new", "/synced"];
 
-/// A bench with a leased key `a`, ready `b` and `c`, known `d`; and the lease.
+/// A fixture whose queue has a leased key `a`, ready keys `b` and `c`, and a known object `d`; and the lease of `a`.
 async fn prepared() -> (Bench, String) {
     let bench = Bench::new().await;
     bench.post("/add", &object("d")).await;

@@ -229,7 +229,8 @@ fn a_store_that_fails_at_its_first_write_does_not_count_as_closed() {
     });
 }
 
-/// The commit failed in which a queue skipped numbers that may have been used, and the queue was loaded again without the skip.
+/// A recovered queue skips numbers that may have been used. The commit of that skip failed, and the queue was then loaded again
+/// without the skip.
 #[test]
 fn a_queue_that_is_loaded_again_after_an_unclean_end_skips_numbers_again() {
     let world = Arc::new(World::new(false));

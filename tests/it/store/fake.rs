@@ -120,7 +120,7 @@ impl FakeStore {
         self.plan.lock().faults.insert(step, fault);
     }
 
-    /// Gives each write the fault that follows from its rows.
+    /// Lets the rows of each write decide its fault.
     pub(crate) fn fault_by_rows(&self, fault: fn(&Writes) -> Option<Fault>) {
         self.plan.lock().by_rows = Some(fault);
     }
