@@ -56,7 +56,7 @@ async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem
     let history = handle.history(key, before, limit).await?;
     let moment = handle.moment();
     Ok(Page {
-        items: history.events.iter().map(|event| wire::event(&handle, event, moment)).collect(),
+        items: history.events.iter().filter_map(|event| wire::event(&handle, event, moment)).collect(),
         next: history.next.map(|rv| cursor::encode(List::History, handle.incarnation(), &rv.to_string())),
         resource_version: history.resource_version,
     })

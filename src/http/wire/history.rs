@@ -11,13 +11,13 @@ use crate::engine::id::Token;
 use crate::engine::time::Time;
 use crate::service::{Handle, Moment};
 
-/// An event of one key as of `moment`.
+/// An event of one key as of `moment`; `None` for an event of the queue.
 #[must_use]
-pub fn event(handle: &Handle, event: &Event, moment: Moment) -> EventDocument {
+pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocument> {
     let timestamp = |at| timestamp(moment.wall(at));
-    let document = EventDocument::new(event.rv, timestamp(event.at), name(&event.kind));
+    let document = EventDocument::new(event.rv, timestamp(event.at), name(&event.kind)?);
     let lease = |token| Some(handle.lease_id(token).to_string());
-    match &event.kind {
+    let document = match &event.kind {
         EventKind::Appended(Appended { delta, final_state_unknown, provenance, due, object, .. }) => {
             EventDocument {
                 kind: Some(delta_type(*delta)),
@@ -53,11 +53,12 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> EventDocument {
             ..document
         },
         _ => document,
-    }
+    };
+    Some(document)
 }
 
-fn name(kind: &EventKind) -> EventName {
-    match kind {
+fn name(kind: &EventKind) -> Option<EventName> {
+    Some(match kind {
         EventKind::Appended(_) => EventName::Appended,
         EventKind::Queued(_) => EventName::Queued,
         EventKind::TakenOver { .. } => EventName::TakenOver,
@@ -70,8 +71,18 @@ fn name(kind: &EventKind) -> EventName {
         EventKind::DelayElapsed { .. } => EventName::DelayElapsed,
         EventKind::Forgotten { .. } => EventName::Forgotten,
         EventKind::Redriven { .. } => EventName::Redriven,
-        _ => EventName::Removed,
-    }
+        EventKind::Removed { .. } => EventName::Removed,
+        EventKind::Populated
+        | EventKind::Configured { .. }
+        | EventKind::Paused
+        | EventKind::Resumed
+        | EventKind::Closed
+        | EventKind::Reopened
+        | EventKind::ResyncDue
+        | EventKind::Recovered
+        | EventKind::ReplaceStarted { .. }
+        | EventKind::ReplaceEnded(_) => return None,
+    })
 }
 
 fn outcome(ending: &Ending) -> (LeaseOutcome, Option<String>) {
