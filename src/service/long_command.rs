@@ -21,17 +21,8 @@ const RECHECK: Duration = Duration::from_secs(1);
 /// Maximum number of keys in a step of a long command. The clock is read after each step.
 pub(super) const STEP_KEYS: usize = 256;
 
-/// The result of one slice of a long command.
-enum StepOutcome<T> {
-    /// The command ended or was refused.
-    Done(Result<T, Refusal>, Commit),
-    /// There is more to do.
-    More(Commit),
-    /// The command needs objects compared, without the lock.
-    Compare(Arc<Comparison>, Commit),
-    /// Another command must end first.
-    Blocked,
-}
+/// The progress after one slice of a long command, and the commit of the slice.
+type Slice<T> = (Result<Progress<T>, Refusal>, Commit);
 
 impl Handle {
     /// Runs a command step by step. Once begun, it runs to its end even if the caller's future is dropped.
@@ -51,22 +42,22 @@ impl Handle {
         let generation = self.lock().generation;
         let mut comparison = None;
         let last = match self.slice(generation, &mut step) {
-            Ok(StepOutcome::Done(Ok(out), commit)) => {
+            Ok((Ok(Progress::Done(out)), commit)) => {
                 commit.wait().await?;
                 return Ok(out);
             }
-            Ok(StepOutcome::Done(Err(refusal), commit)) => {
+            Ok((Err(refusal), commit)) => {
                 // The command may have a long list.
                 drop_in_background(step);
                 commit.wait().await?;
                 return Err(refusal.into());
             }
-            Ok(StepOutcome::More(commit)) => commit,
-            Ok(StepOutcome::Compare(pairs, commit)) => {
+            Ok((Ok(Progress::More), commit)) => commit,
+            Ok((Ok(Progress::Compare(pairs)), commit)) => {
                 comparison = Some(pairs);
                 commit
             }
-            Ok(StepOutcome::Blocked) => Commit::done(),
+            Ok((Ok(Progress::NotYet), _)) => Commit::done(),
             Err(error) => {
                 drop_in_background(step);
                 return Err(error);
@@ -101,21 +92,25 @@ impl Handle {
             tokio::pin!(ended);
             ended.as_mut().enable();
             match self.slice(generation, &mut step) {
-                Ok(StepOutcome::Done(out, commit)) => {
+                Ok((Ok(Progress::Done(out)), commit)) => {
                     commit.wait().await?;
-                    return Ok(out?);
+                    return Ok(out);
+                }
+                Ok((Err(refusal), commit)) => {
+                    commit.wait().await?;
+                    return Err(refusal.into());
                 }
                 // The command is one slice ahead of the journal, so at most two slices wait to be written.
-                Ok(StepOutcome::More(commit)) => {
+                Ok((Ok(Progress::More), commit)) => {
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
                 }
-                Ok(StepOutcome::Compare(pairs, commit)) => {
+                Ok((Ok(Progress::Compare(pairs)), commit)) => {
                     comparison = Some(pairs);
                     std::mem::replace(&mut last, commit).wait().await?;
                     continue;
                 }
-                Ok(StepOutcome::Blocked) | Err(Error::Journal(journal::Error::Backlog { .. })) => {}
+                Ok((Ok(Progress::NotYet), _)) | Err(Error::Journal(journal::Error::Backlog { .. })) => {}
                 // The queue is intact and will not be loaded again, so it still has the job of the command.
                 Err(Error::Journal(error)) if self.open()?.generation == generation => {
                     if self.shutdown().is_draining() {
@@ -145,7 +140,7 @@ impl Handle {
         self: &Arc<Self>,
         generation: u64,
         step: &mut impl FnMut(&mut Queue, Time) -> Result<Progress<T>, Refusal>,
-    ) -> Result<StepOutcome<T>, Error> {
+    ) -> Result<Slice<T>, Error> {
         let begun_us = self.clock().monotonic_us();
         let (progress, commit) = self.change_fairly(|state, now| {
             if state.generation != generation {
@@ -161,13 +156,8 @@ impl Handle {
         if !matches!(progress, Some(Ok(Progress::More | Progress::Compare(_) | Progress::NotYet))) {
             self.long_command_ended.notify_waiters();
         }
-        Ok(match progress.ok_or(Error::Journal(journal::Error::OutcomeUnknown))? {
-            Ok(Progress::Done(out)) => StepOutcome::Done(Ok(out), commit),
-            Ok(Progress::More) => StepOutcome::More(commit),
-            Ok(Progress::Compare(pairs)) => StepOutcome::Compare(pairs, commit),
-            Ok(Progress::NotYet) => StepOutcome::Blocked,
-            Err(refusal) => StepOutcome::Done(Err(refusal), commit),
-        })
+        let progress = progress.ok_or(Error::Journal(journal::Error::OutcomeUnknown))?;
+        Ok((progress, commit))
     }
 }
 
