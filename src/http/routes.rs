@@ -8,7 +8,9 @@ pub(super) mod read;
 pub(super) mod seed;
 pub(super) mod server;
 
+mod admitted;
 mod documents;
+mod list;
 mod received;
 
 pub use self::seed::read_seed;

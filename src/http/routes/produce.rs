@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use deltaq_types::{DeltaCall, DeltaCallType, ForgetBody, KeysCount, Produced, Replaced};
 
+use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use super::consume::read_keys;
 use super::documents::{Document, documents};
-use super::received::{
-    AdmissionRules, BatchLimit, ObjectUse, Reader, ReceivedObject, empty_body, key_or_explicit, objects,
-    read_keys_again, read_list,
-};
+use super::list::{read_keys_again, read_list};
+use super::received::{BatchLimit, ReceivedObject, empty_body, objects};
 use crate::engine::command::{Call, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::{DeltaKind, Source};

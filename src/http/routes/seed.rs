@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use deltaq_types::{Produced, SeedCall};
 
+use super::admitted::{AdmissionRules, ObjectUse, Reader, key_or_explicit};
 use super::documents::{Document, Documents};
-use super::received::{
-    AdmissionRules, BatchLimit, GATHERED_BYTES, ObjectUse, Reader, empty_body, key_or_explicit,
-    object_bytes_max,
-};
+use super::list::GATHERED_BYTES;
+use super::received::{BatchLimit, empty_body, object_bytes_max};
 use crate::engine::Seed;
 use crate::engine::config::Config;
 use crate::engine::delta::Source;

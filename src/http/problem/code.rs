@@ -1,0 +1,132 @@
+//! The codes of all problems, with the HTTP status and the page of each.
+
+/// Declares all problems with the texts of their pages, `/problems/{name}`.
+macro_rules! codes {
+    ($($variant:ident $name:literal $status:literal $retryable:literal $title:literal $help:literal;)*) => {
+        /// The code of a problem.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code {
+            $(#[doc = $title] $variant,)*
+        }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name in JSON.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The HTTP status.
+            #[must_use]
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status),* }
+            }
+
+            /// Whether the same request may succeed later.
+            #[must_use]
+            pub const fn is_retryable(self) -> bool {
+                match self { $(Self::$variant => $retryable),* }
+            }
+
+            /// The problem in a few words.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title),* }
+            }
+
+            /// The meaning of the problem and what to do.
+            #[must_use]
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help),* }
+            }
+        }
+    };
+}
+
+codes! {
+    InvalidJson "invalid-json" 400 false "The body is not valid JSON"
+        "line and column (or the line of an NDJSON list) say where. Nothing of the request was applied. Check quoting, commas, duplicate member names, encoding (UTF-8) and nesting (at most 128 levels).";
+    InvalidParameter "invalid-parameter" 400 false "A parameter is wrong"
+        "The detail names the parameter of the path or query, its value and the allowed values. Unknown parameters are refused, with the nearest known one.";
+    InvalidRequest "invalid-request" 400 false "The request is wrong"
+        "The request or its JSON document has an unknown or missing field, or one of a wrong type, or cannot be read. The detail names it.";
+    Unauthorized "unauthorized" 401 false "A token is needed"
+        "Send a token that is known here and has not expired: authorization: Bearer TOKEN. Where the server asks for client certificates, the connection needs one, too. The operators of the server issue tokens.";
+    Forbidden "forbidden" 403 false "The token does not allow this"
+        "The detail names the verb and the queue that the token has no grant for. The operators of the server can add the grant and reload the tokens.";
+    CrossSite "cross-site" 403 false "The request comes from a foreign web page"
+        "A browser's Origin or Sec-Fetch-Site, or a Host of another server, is refused, so that no web page can reach a server on loopback. Add the name that you use to server.allowed_hosts.";
+    NotFound "not-found" 404 false "Unknown path"
+        "The API does not have the path. /openapi.json lists all routes. A key with slashes can also be given as ?key=.";
+    QueueNotFound "queue-not-found" 404 false "Unknown queue"
+        "Create it with PUT /v1/queues/{queue}, or by the first produce or pop where auto_create is on. GET never creates.";
+    KeyNotFound "key-not-found" 404 false "Unknown key"
+        "The queue has no delta, lease, parked entry, failure or known object of the key. Check the key's spelling and percent-encoding.";
+    MethodNotAllowed "method-not-allowed" 405 false "The path does not have this method"
+        "The header Allow lists the methods of the path.";
+    NotAcceptable "not-acceptable" 406 false "The reply has none of the accepted types"
+        "Accept must allow application/json; lists also stream as application/x-ndjson.";
+    RequestTimeout "request-timeout" 408 true "The request came too slowly"
+        "The body paused for longer than server.body_read_timeout, or came slower than server.min_body_bytes_per_second. Nothing of it was applied.";
+    LengthRequired "length-required" 411 false "The length of the body must be known"
+        "Send Content-Length or chunked encoding.";
+    ObjectTooLarge "object-too-large" 413 false "An object or body is too large"
+        "limit is the exceeded limit in bytes or objects: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, queues.max_batch, queues.max_replace_objects, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
+    UriTooLong "uri-too-long" 414 false "The URI is too long"
+        "Shorten the query; a key has at most 1,024 bytes.";
+    UnsupportedMediaType "unsupported-media-type" 415 false "The type of the body is not supported"
+        "Send application/json or application/x-ndjson, in UTF-8. Bodies with objects may have the content encoding gzip, br or zstd; other bodies have none. accept_encoding names the encodings that the call accepts.";
+    HeadersTooLarge "headers-too-large" 431 false "The headers are too large"
+        "server.max_header_bytes bounds the request's head, 100 fields are the most, and a Content-Length must be below 2^64 - 2.";
+    LeaseLost "lease-lost" 409 false "None of the leases could be settled"
+        "settled, or leases of an extend, says how each lease ended: acked, nacked, released, rejected, expired or unknown. Another worker may hold the key: drop the result of the work, or make the work safe to repeat.";
+    ImmutableConfig "immutable-config" 409 false "The setting cannot change now"
+        "mode, key and known_objects can change only while the queue has no keys. Drain and delete the queue, or use another.";
+    MassDelete "mass-delete" 409 false "The list would delete too many keys"
+        "The Replace was refused by max_delete_percent or max_deletes and changed nothing. If the list is complete and right, repeat the call with higher limits.";
+    NotEmpty "not-empty" 409 false "The queue is not empty"
+        "A seed needs a queue without waiting, leased and parked keys. Drain or purge the queue first.";
+    WrongMode "wrong-mode" 409 false "The mode of the queue does not have this call"
+        "A queue of mode keys has no objects, and no Delete, Update, Replace, Resync and seed. Only a queue of mode keys has rate_limited.";
+    QueueClosed "queue-closed" 410 false "The queue is closed and drained"
+        "No key is left to deliver. A worker may end now. POST .../reopen opens the queue again.";
+    QueueDeleted "queue-deleted" 410 true "The queue was deleted"
+        "The queue was deleted while the request waited. A new request uses a new queue of the name, if there is one.";
+    Expired "expired" 410 false "The continue token has expired"
+        "The queue of the token was deleted, or the token belongs to another list. Start the list again.";
+    NoKey "no-key" 422 false "The object has no key"
+        "A required pointer of the queue's key leads nowhere, to null or to an empty text. index, line and pointer say where. Nothing of the request was applied.";
+    InvalidKey "invalid-key" 422 false "The key is not allowed"
+        "A key is 1 to 1,024 bytes of text without control characters, made of strings or integers; with several pointers no part may contain a slash; an explicit key must equal the object's own.";
+    InvalidObject "invalid-object" 422 false "The object is not allowed"
+        "Objects are JSON objects, and satisfy the queue's schema if it has one: errors says at which places this one does not, pointer in the object and schema_pointer in the schema. Nothing of the request was applied.";
+    InvalidConfig "invalid-config" 422 false "The queue's settings are not allowed"
+        "The detail names the field, its value and what it takes.";
+    IncompleteList "incomplete-list" 422 false "The list does not declare that it is complete"
+        "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
+    QueueFull "queue-full" 429 true "The queue is full"
+        "limit is the queue's max_keys (new keys are refused; existing keys still accept deltas), queues.max_queues, or the share of it that pops may create (queues.created_by_pop_percent). Let workers drain the queue, delete keys, or raise the limit.";
+    TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
+        "limit is queues.max_waiters. Use fewer pops with a larger max.";
+    TooManyRequests "too-many-requests" 429 true "The server is overloaded"
+        "The detail names the exceeded limit: of the token, of all callers, or of the queue. Nothing of the request was applied. Repeat it after Retry-After.";
+    Internal "internal" 500 false "The server failed"
+        "The log of the server has the cause under the request id.";
+    Draining "draining" 503 true "The server is shutting down"
+        "No key is delivered any more; settles were still accepted. Repeat the pop elsewhere or later.";
+    TooManyConnections "too-many-connections" 503 true "Too many connections are open"
+        "limit is server.max_connections. Each long poll holds one. Reuse connections, or raise the limit.";
+    Recovering "recovering" 503 true "The server is still starting"
+        "Repeat the request once /readyz replies 200.";
+    JournalUnavailable "journal-unavailable" 503 true "The write could not be confirmed"
+        "Whether the request took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
+    JournalBehind "journal-behind" 503 true "The disk takes writes too slowly"
+        "limit is storage.max_uncommitted_bytes: that many bytes wait to be written. Nothing of the request was applied. Repeat it after Retry-After, and check the disk of storage.data_dir.";
+    Timeout "timeout" 504 true "The request took too long"
+        "The request exceeded server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
+    DiskFull "disk-full" 507 true "The disk is full"
+        "Whether the request took effect is unknown. Make room on the disk of storage.data_dir; the server recovers by itself. Then repeat the request: settles and pops with an id are safe to repeat.";
+}

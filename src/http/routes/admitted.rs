@@ -1,0 +1,208 @@
+//! Admitting the objects of a body: by the rules of the queue, a slice at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::received::ReceivedObject;
+use crate::admission::Unfit;
+use crate::engine::config::Config;
+use crate::engine::delta::DeltaKind;
+use crate::engine::key::{Key, KeyError};
+use crate::engine::object::{self, Object, Scanned};
+use crate::engine::refusal::Refusal;
+use crate::http::blocking::run_blocking;
+use crate::http::body::{Account, Incoming};
+use crate::http::problem::Problem;
+use crate::http::state::AppState;
+use crate::service::{AdmissionPermits, Handle, Name};
+
+/// The rules for the objects of a call: the settings of the queue, or the settings with which the call would create it.
+#[derive(Clone, Debug)]
+pub(super) struct AdmissionRules {
+    pub(super) config: Arc<Config>,
+    /// The queue, if it exists.
+    pub(super) handle: Option<Arc<Handle>>,
+    /// Permits for admission checks. None for a queue that does not exist yet, which has no admission rules.
+    permits: Option<Arc<AdmissionPermits>>,
+    account: Account,
+    /// Longest wait for a permit. A Replace and a seed have no other timeout.
+    patience: Duration,
+}
+
+/// Reads a slice of the objects of a call.
+pub(super) struct Reader<'c> {
+    pub(super) config: &'c Config,
+    /// Bytes that defaults have added so far.
+    grown: usize,
+}
+
+/// What a call does with its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ObjectUse {
+    /// They are stored, so they must satisfy the queue's schema.
+    Stored,
+    /// They describe what is deleted.
+    Deleted,
+}
+
+impl ObjectUse {
+    /// The use of the objects of a call.
+    pub(super) fn of(kind: DeltaKind) -> Self {
+        if kind == DeltaKind::Deleted { Self::Deleted } else { Self::Stored }
+    }
+}
+
+impl AdmissionRules {
+    /// The rules of a queue for the objects of this body.
+    pub(super) fn of(state: &AppState, name: &Name, incoming: &Incoming) -> Self {
+        Self::for_queue(state, name, incoming.account())
+    }
+
+    fn for_queue(state: &AppState, name: &Name, account: Account) -> Self {
+        let patience = state.limits.request_timeout;
+        if let Some(handle) = state.registry.find(name) {
+            return Self::by(handle, account, patience);
+        }
+        let config = state.registry.defaults().clone();
+        Self { config, handle: None, permits: None, account, patience }
+    }
+
+    fn by(handle: Arc<Handle>, account: Account, patience: Duration) -> Self {
+        let config = handle.config();
+        let permits = config.admission.is_some().then(|| handle.admission_permits(&config));
+        Self { config, handle: Some(handle), permits, account, patience }
+    }
+
+    /// The rules for a call without objects, which needs no permit.
+    pub(super) fn without_objects(self) -> Self {
+        Self { permits: None, ..self }
+    }
+
+    /// The rules of the queue that has the name now, if there is one.
+    pub(super) fn found(&self, state: &AppState, name: &Name) -> Self {
+        Self::for_queue(state, name, self.account.clone())
+    }
+
+    /// The present rules of the queue.
+    pub(super) fn now(&self, handle: Arc<Handle>) -> Self {
+        Self::by(handle, self.account.clone(), self.patience)
+    }
+
+    /// The account that counts the bytes of the body.
+    pub(super) fn account(&self) -> Account {
+        self.account.clone()
+    }
+
+    /// The number of objects that are read before other requests run: at most some milliseconds.
+    pub(super) fn slice_len(&self) -> usize {
+        if self.config.admission.is_some() { ADMITTED_PER_SLICE } else { LINES_PER_SLICE }
+    }
+
+    /// Calls `read` with each received entry and its index. Admission runs on blocking threads, because its duration depends on
+    /// the schema.
+    pub(super) async fn each<C, T>(
+        &self,
+        came: Arc<Vec<C>>,
+        read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Problem>
+    where
+        C: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let mut all = Vec::with_capacity(came.len());
+        while all.len() < came.len() {
+            if !all.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let (start, length) = (all.len(), self.slice_len());
+            let grown = match &self.permits {
+                Some(permits) => {
+                    let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
+                    let account = self.account.clone();
+                    let work = move || {
+                        // The bytes count until the work ends, also if its caller disconnects.
+                        let _counted = account;
+                        let mut some = Vec::new();
+                        read_some(&config, &came, start, length, &read, &mut some).map(|grown| (some, grown))
+                    };
+                    let turn = tokio::time::timeout(self.patience, permits.acquire()).await;
+                    let turn = turn.map_err(|_| Problem::timed_out(self.patience))??;
+                    let (some, grown) = run_blocking(turn, work).await?;
+                    all.extend(some);
+                    grown
+                }
+                None => read_some(&self.config, &came, start, length, &read, &mut all)?,
+            };
+            self.account.reserve(grown)?;
+        }
+        Ok(all)
+    }
+}
+
+/// Adds the results of `read` for one slice to `all`. Returns the bytes that admission has added.
+fn read_some<C, T>(
+    config: &Config,
+    came: &[C],
+    start: usize,
+    length: usize,
+    read: &impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem>,
+    all: &mut Vec<T>,
+) -> Result<usize, Problem> {
+    let mut reader = Reader::new(config);
+    for (index, came) in came.iter().enumerate().skip(start).take(length) {
+        all.push(read(&mut reader, index, came)?);
+    }
+    Ok(reader.grown)
+}
+
+impl<'c> Reader<'c> {
+    /// A reader with these settings.
+    pub(super) const fn new(config: &'c Config) -> Self {
+        Self { config, grown: 0 }
+    }
+
+    /// The object after admission, and its key.
+    pub(super) fn admitted(&mut self, came: Scanned, object_use: ObjectUse) -> Result<Scanned, Problem> {
+        let Some(admission) = &self.config.admission else { return Ok(came) };
+        let object =
+            admission.admit(&came.object, object_use == ObjectUse::Stored, self.config.max_object_bytes)?;
+        let Some(object) = object else { return Ok(came) };
+        self.grown += object.as_str().len().saturating_sub(came.object.as_str().len());
+        object::scan(object.as_str(), &self.config.key).map_err(|_deep| Unfit::TooDeep.into())
+    }
+
+    /// Checks the length. The queue checks it again, but does not know the place of the object.
+    pub(super) fn check_length(&self, object: &Object) -> Result<(), Problem> {
+        let (bytes, limit) = (object.bytes(), self.config.max_object_bytes);
+        let index = 0;
+        if bytes > limit { Err(Refusal::ObjectTooLarge { limit, bytes, index }.into()) } else { Ok(()) }
+    }
+
+    /// The object after admission and its key: its own, or the explicit one if the object carries none.
+    pub(super) fn keyed(
+        &mut self,
+        parsed: &ReceivedObject,
+        explicit: Option<&Key>,
+        object_use: ObjectUse,
+    ) -> Result<(Key, Object), Problem> {
+        let came = Scanned { object: parsed.object.clone(), key: parsed.key.clone() };
+        let taken = self.admitted(came, object_use)?;
+        Ok((key_or_explicit(taken.key, explicit)?, taken.object))
+    }
+}
+
+/// The own key of an object, or the explicit one if it has none. They must be equal if there are both.
+pub(super) fn key_or_explicit(own: Result<Key, KeyError>, explicit: Option<&Key>) -> Result<Key, KeyError> {
+    match (own, explicit) {
+        (Ok(own), Some(explicit)) if own != *explicit => {
+            Err(KeyError::Differs { explicit: explicit.as_str().into(), own: own.as_str().into() })
+        }
+        (Err(error), Some(explicit)) if error.is_missing() => Ok(explicit.clone()),
+        (own, _) => own,
+    }
+}
+
+/// Lines of a fast stream that are read before other requests run: about a millisecond.
+const LINES_PER_SLICE: usize = 1_000;
+/// The same with admission, where each object may grow up to the longest object.
+const ADMITTED_PER_SLICE: usize = 100;

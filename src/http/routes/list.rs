@@ -1,0 +1,200 @@
+//! Reading the list of a Replace, which must be complete.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::admitted::{AdmissionRules, ObjectUse};
+use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
+use crate::engine::command::ObjectList;
+use crate::engine::config::Config;
+use crate::engine::object::{self, Objects};
+use crate::http::body::{Format, Incoming};
+use crate::http::ndjson::Lines;
+use crate::http::problem::{Code, Problem};
+
+/// Bytes of objects that are collected before they are admitted.
+pub(super) const GATHERED_BYTES: usize = 1 << 20;
+
+/// The last line of an NDJSON list, with the number of objects before it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End<C> {
+    #[serde(rename = "$end")]
+    count: C,
+}
+
+/// Reads a list that declares that it is complete: a JSON array by its syntax, NDJSON by `count` or by its last line.
+pub(super) async fn read_list(
+    incoming: Incoming,
+    rules: &AdmissionRules,
+    most: BatchLimit,
+    count: Option<u64>,
+) -> Result<ObjectList, Problem> {
+    let mut list = ObjectList::default();
+    let mut end = None;
+    if incoming.format == Format::Ndjson {
+        end = read_lines(&mut list, incoming, rules, most).await?;
+        if count.is_none() && end.is_none() {
+            let have = list.len();
+            return Err(incomplete(&format!(
+                "{have} objects arrived, but nothing declares that the list is complete: send count=N or a last line {{\"$end\":N}}"
+            )));
+        }
+    } else {
+        let is_empty = !read_objects(&mut list, incoming, rules, most).await?;
+        if is_empty && count != Some(0) {
+            return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
+        }
+    }
+    for stated in [count, end].into_iter().flatten() {
+        let have = list.len() as u64;
+        if stated != have {
+            return Err(incomplete(&format!("the list declares {stated} objects, and {have} arrived")));
+        }
+    }
+    Ok(list)
+}
+
+/// Reads the objects of a list in JSON. Returns whether the body has any JSON. The first wrong object ends the reading.
+async fn read_objects(
+    list: &mut ObjectList,
+    incoming: Incoming,
+    rules: &AdmissionRules,
+    most: BatchLimit,
+) -> Result<bool, Problem> {
+    let account = incoming.account();
+    let text = incoming.text().await?;
+    if text.trim().is_empty() {
+        return Ok(false);
+    }
+    let mut objects = Objects::new(&text, &rules.config.key)?;
+    let (mut gathered, mut bytes) = (Vec::new(), 0);
+    while objects.has_next() {
+        most.check(list.len() + gathered.len() + 1)?;
+        let scanned = match objects.next_object() {
+            Ok(Some(scanned)) => scanned,
+            Ok(None) => break,
+            Err(error) => {
+                // A wrong object before it is reported first.
+                take(list, gathered, rules).await?;
+                return Err(error.into());
+            }
+        };
+        account.reserve_object(scanned.object.bytes())?;
+        bytes += scanned.object.bytes();
+        gathered.push(ReceivedObject { object: scanned.object, key: scanned.key, line: None });
+        if bytes >= GATHERED_BYTES || gathered.len() == rules.slice_len() {
+            take(list, std::mem::take(&mut gathered), rules).await?;
+            bytes = 0;
+        }
+    }
+    take(list, gathered, rules).await?;
+    account.release(text.len());
+    Ok(true)
+}
+
+/// Reads the lines of a list. Returns the number of objects that the last line declares.
+async fn read_lines(
+    list: &mut ObjectList,
+    incoming: Incoming,
+    rules: &AdmissionRules,
+    most: BatchLimit,
+) -> Result<Option<u64>, Problem> {
+    let longest = object_bytes_max(&incoming, &rules.config);
+    let mut lines = Lines::new(incoming, longest);
+    let (mut end, mut gathered, mut bytes) = (None, Vec::new(), 0);
+    loop {
+        let index = list.len() + gathered.len();
+        let parsed = match next_object(&mut lines, &mut end, index, most, &rules.config).await {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => break,
+            Err(problem) => {
+                // A wrong object before it is reported first.
+                take(list, gathered, rules).await?;
+                return Err(problem);
+            }
+        };
+        bytes += parsed.object.bytes();
+        // An object without a key is reported at once, however slowly the rest arrives.
+        let is_due = parsed.key.is_err() || bytes >= GATHERED_BYTES;
+        gathered.push(parsed);
+        if is_due || gathered.len() == rules.slice_len() {
+            take(list, std::mem::take(&mut gathered), rules).await?;
+            bytes = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+    take(list, gathered, rules).await?;
+    Ok(end)
+}
+
+/// Admits received objects and adds them to the list.
+async fn take(
+    list: &mut ObjectList,
+    parsed: Vec<ReceivedObject>,
+    rules: &AdmissionRules,
+) -> Result<(), Problem> {
+    let before = list.len();
+    let keyed = rules.each(Arc::new(parsed), move |reader, index, parsed| {
+        let keyed = reader.keyed(parsed, None, ObjectUse::Stored);
+        keyed.map_err(|problem| problem.in_item(before + index, parsed.line))
+    });
+    keyed.await?.into_iter().for_each(|(key, object)| list.push(key, object));
+    Ok(())
+}
+
+/// The next object of an NDJSON list; none at its end. `end` is the number that the last line declares.
+async fn next_object(
+    lines: &mut Lines,
+    end: &mut Option<u64>,
+    index: usize,
+    most: BatchLimit,
+    config: &Config,
+) -> Result<Option<ReceivedObject>, Problem> {
+    while let Some(line) = lines.next().await? {
+        if let Some(end) = end {
+            let number = lines.number();
+            let detail = format!("line {number} follows the last line, {{\"$end\":{end}}}");
+            return Err(incomplete(&detail).with("line", number));
+        }
+        *end = end_of(&line);
+        if end.is_none() {
+            most.check(index + 1)?;
+            lines.account().reserve_object(0)?;
+            let parsed = parsed_line(&line, lines, index, config)?;
+            if parsed.key.is_err() && end_of::<Value>(&line).is_some() {
+                let number = lines.number();
+                let detail = format!("line {number}: $end takes the number of objects before it");
+                return Err(incomplete(&detail).with("line", number));
+            }
+            return Ok(Some(parsed));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the keys of objects by other settings.
+pub(super) fn read_keys_again(list: ObjectList, config: &Config) -> Result<ObjectList, Problem> {
+    let again = list.into_iter().enumerate().map(|(index, (_, object))| {
+        let scanned = object::scan(object.as_str(), &config.key)?;
+        let key = scanned.key.map_err(|error| Problem::from(error).in_item(index, None))?;
+        Ok((key, object))
+    });
+    again.collect()
+}
+
+/// Longest last line, in bytes: two braces, the name, twenty digits and some white space.
+const END_LINE_BYTES_MAX: usize = 256;
+
+fn end_of<C: DeserializeOwned>(line: &str) -> Option<C> {
+    let could_be = line.len() <= END_LINE_BYTES_MAX && line.contains("$end");
+    let end: Option<End<C>> = could_be.then(|| serde_json::from_str(line).ok()).flatten();
+    end.map(|end| end.count)
+}
+
+fn incomplete(detail: &str) -> Problem {
+    Problem::new(Code::IncompleteList, format!("{detail}; nothing was changed"))
+}
