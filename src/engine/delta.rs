@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::id::{Rv, Source};
 use super::object::Object;
 use super::time::Time;
 use super::trace::Trace;
-
-pub use super::id::{Rv, Source};
 
 /// The type of a delta, with client-go's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! A copy of everything that the events determine, to compare two queues.
 
-use super::delta::Rv;
+use super::id::Rv;
 use super::queue::Queue;
 use super::snapshot::{KeyState, QueueState};
 

@@ -2,9 +2,10 @@
 
 use std::num::NonZero;
 
-use super::delta::{Deltas, Rv};
+use super::delta::Deltas;
+use super::id::{Rv, Slot};
 use super::queue::Queue;
-use super::schedule::{IndexSizes, Place, Slot};
+use super::schedule::{IndexSizes, Place};
 use super::table::Entry;
 
 impl Queue {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use super::comparison::Comparison;
-use super::delta::{DeltaKind, Provenance, Source};
+use super::delta::{DeltaKind, Provenance};
 use super::event::ReplaceCounts;
+use super::id::Source;
 use super::key::{Key, KeySet};
 use super::object::Object;
 use super::scan::ScanCursor;

@@ -1,6 +1,6 @@
 //! Known objects: the object of each key that consumers acknowledged last.
 
-use super::delta::{Rv, Source};
+use super::id::{Rv, Source};
 use super::object::Object;
 
 /// The object that consumers acknowledged last.

@@ -7,11 +7,12 @@ use std::num::NonZero;
 
 use super::checkpoint::Checkpoints;
 use super::event::{EventKind, ReplaceCounts, ReplaceEnded};
+use super::id::Slot;
 use super::initial::InitialList;
 use super::key::Key;
 use super::limits::RECOVERY_SKIP_EVENTS;
 use super::queue::Queue;
-use super::schedule::{Rebuild, Slot};
+use super::schedule::Rebuild;
 use super::snapshot::{KeyState, QueueState};
 use super::state::State;
 use super::table::Entry;

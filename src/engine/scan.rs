@@ -1,8 +1,8 @@
 //! Scans: how a command visits many keys in steps.
 
-use super::delta::{Provenance, Rv};
+use super::delta::Provenance;
+use super::id::{Rv, Slot};
 use super::key::Key;
-use super::schedule::Slot;
 use super::state::State;
 use super::table::Entry;
 use super::trace::Trace;

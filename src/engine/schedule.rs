@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
-pub use super::id::Slot;
-use super::id::{Rv, Token};
+use super::id::{Rv, Slot, Token};
 use super::key::Key;
 use super::time::Time;
 

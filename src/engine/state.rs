@@ -7,11 +7,11 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use super::config::Config;
-use super::delta::{Rv, Source};
+use super::id::{Rv, Slot, Source};
 use super::initial::InitialList;
 use super::key::Key;
 use super::rate_limit::BucketLevel;
-use super::schedule::{Place, Schedule, Slot};
+use super::schedule::{Place, Schedule};
 use super::settled::SettledLeases;
 use super::snapshot::{LastReplace, QueueState};
 use super::table::{Entry, Table};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::checkpoint::Checkpoints;
-use super::delta::Rv;
 use super::effects::Effects;
+use super::id::Rv;
 use super::job::{ReplaceJob, Seeding};
 
 /// The part of a queue that a restart loses. A rebuilt queue begins with the default.

@@ -14,8 +14,7 @@ use super::hooks::Live;
 use super::options::WriterOptions;
 use super::record;
 use super::store::{QueueId, QueueRow, Writes};
-use crate::engine::delta::Rv;
-use crate::engine::schedule::Slot;
+use crate::engine::id::{Rv, Slot};
 use crate::engine::snapshot::{KeyState, RemovedKey};
 
 /// The writer should spend about this long on a chunk.

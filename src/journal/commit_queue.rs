@@ -17,8 +17,8 @@ use super::record;
 use super::record::Identity;
 use super::store::{Epoch, Numbers, QueueId};
 use crate::engine::config::Config;
-use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
+use crate::engine::id::Rv;
 use crate::engine::snapshot::QueueState;
 
 /// A batch is full when it holds about this many bytes. Its commit then takes a few milliseconds.

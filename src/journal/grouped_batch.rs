@@ -7,8 +7,8 @@ use super::queue_log::QueueLog;
 use super::record;
 use super::store::{Epoch, JournalRow, QueueId, QueueRow, Segment, Writes};
 use crate::engine::config::Retention;
-use crate::engine::delta::Rv;
 use crate::engine::event::{Event, EventKind};
+use crate::engine::id::Rv;
 
 /// What the writer knows of each queue.
 pub(super) type QueueLogs = BTreeMap<QueueId, QueueLog>;

@@ -10,8 +10,8 @@ use super::hooks::Live;
 use super::queue_log::{QueueLog, QueueMeta};
 use super::recovery::Loaded;
 use super::store::{Epoch, QueueId, Reader};
-use crate::engine::delta::Rv;
 use crate::engine::event::Event;
+use crate::engine::id::Rv;
 use crate::engine::snapshot::QueueState;
 
 /// A handle on the journal. Clones share one journal.

@@ -6,7 +6,7 @@ use super::record::Identity;
 use super::recovery::Loaded;
 use super::store::{QueueId, Segment};
 use crate::engine::config::Retention;
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::time::Time;
 use crate::name::{Incarnation, Name};
 

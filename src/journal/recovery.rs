@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::options::SEGMENT_BYTES;
 use super::record::{self, Decoder, Identity, QueueRecord};
 use super::store::{self, Epoch, JournalRow, QueueId, QueueRow, Reader, Segment};
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::engine::{Misfit, Queue, Restore};
 

@@ -2,12 +2,12 @@
 //!
 //! A snapshot changes nothing. A server can continue to use the store meanwhile.
 
+use crate::engine::id::Rv;
 use std::fmt;
 
 use futures_util::future::LocalBoxFuture;
 
 use super::store::{Error, Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader, TombstoneRow};
-use crate::engine::delta::Rv;
 
 /// A row of a table, or the reason why it can't be read.
 #[derive(Debug)]

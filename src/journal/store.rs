@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use crate::causes::with_causes;
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::time::Time;
 
 /// Identifies a queue for the lifetime of the store: a recreated queue has another id.

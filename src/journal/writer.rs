@@ -21,7 +21,7 @@ use super::recovery::{self, Contents, on_own_thread};
 use super::store::{self, Opening, QueueId, Reader, Store, Writes};
 use crate::causes::with_causes;
 use crate::clock::Clock;
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::time::Time;
 
 /// How often the files are maintained.

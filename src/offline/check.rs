@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::{Error, stores};
 use crate::causes::with_causes;
 use crate::clock::Clock;
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::journal::record::Decoder;
 use crate::journal::recovery::{self, Progress};

@@ -3,8 +3,8 @@
 use super::Error;
 use super::queue::Handle;
 use crate::causes::with_causes;
-use crate::engine::delta::Rv;
 use crate::engine::event::Event;
+use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::journal::record::{self, Decoder};
 use crate::journal::store::JournalRow;

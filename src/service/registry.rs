@@ -16,7 +16,7 @@ use super::{Error, Incarnation, Name, task};
 use crate::clock::Clock;
 use crate::engine::command::{Call, Replace};
 use crate::engine::config::Config;
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::time::Time;
 use crate::engine::{Queue, Seed};
 use crate::journal::record::Identity;

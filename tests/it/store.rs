@@ -11,7 +11,7 @@ mod writing;
 
 use std::sync::Arc;
 
-use deltaq::engine::delta::Rv;
+use deltaq::engine::id::Rv;
 use deltaq::engine::time::Time;
 use deltaq::journal::store::{
     Epoch, Error, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,

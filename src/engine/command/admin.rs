@@ -6,8 +6,8 @@ use std::vec::IntoIter;
 
 use super::{Progress, Purged};
 use crate::engine::config::Config;
-use crate::engine::delta::Rv;
 use crate::engine::event::EventKind;
+use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;

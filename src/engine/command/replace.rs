@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use super::{ObjectList, Progress, Replace, ReplaceId, Replaced};
 use crate::engine::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
-use crate::engine::delta::{DeltaKind, Provenance, Source};
+use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::effects::Garbage;
 use crate::engine::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
+use crate::engine::id::Source;
 use crate::engine::job::{DeletionGuard, Phase, ReplaceJob};
 use crate::engine::key::{Key, KeySet};
 use crate::engine::limits::REPLACES_MAX;

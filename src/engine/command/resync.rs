@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 
 use super::{Produced, Progress};
-use crate::engine::delta::{DeltaKind, Source};
+use crate::engine::delta::DeltaKind;
 use crate::engine::event::{Appended, EventKind, Origin};
+use crate::engine::id::Source;
 use crate::engine::job::Seeding;
 use crate::engine::key::Key;
 use crate::engine::object::Object;

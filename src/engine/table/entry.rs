@@ -2,7 +2,8 @@
 
 use std::num::NonZero;
 
-use crate::engine::delta::{DeltaKind, Deltas, Rv, Source};
+use crate::engine::delta::{DeltaKind, Deltas};
+use crate::engine::id::{Rv, Source};
 use crate::engine::key::Key;
 use crate::engine::known::Known;
 use crate::engine::object::Object;

@@ -3,7 +3,7 @@
 use deltaq_types::{EventDocument, Page};
 
 use super::read::{PAGE_DEFAULT, PAGE_MAX};
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};

@@ -10,7 +10,7 @@ use super::list::GATHERED_BYTES;
 use super::received::{BatchLimit, empty_body, object_bytes_max};
 use crate::engine::Seed;
 use crate::engine::config::Config;
-use crate::engine::delta::Source;
+use crate::engine::id::Source;
 use crate::engine::key::{Key, KeySpec};
 use crate::engine::object::Objects;
 use crate::http::body::{Format, Incoming};

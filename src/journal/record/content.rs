@@ -1,6 +1,6 @@
 //! The content of rows that is no engine value, and why a row can't be read.
 
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::engine::snapshot::QueueState;
 use crate::engine::time::Time;
 use crate::journal::store::QueueId;

@@ -3,10 +3,9 @@
 use super::content::{FORMAT, Identity};
 use super::json::Json;
 use super::{checksum, event, key, queue};
-use crate::engine::delta::Rv;
 use crate::engine::event::Event;
+use crate::engine::id::{Rv, Slot};
 use crate::engine::key::Key;
-use crate::engine::schedule::Slot;
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
 use crate::journal::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, TombstoneRow};
 

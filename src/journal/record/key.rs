@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::json::Json;
 use super::names::Names;
-use crate::engine::delta::{Delta, Rv};
+use crate::engine::delta::Delta;
+use crate::engine::id::Rv;
 use crate::engine::schedule::{Place, ScheduleState};
 use crate::engine::snapshot::KeyState;
 

@@ -3,6 +3,7 @@
 //! Readers and the writer never wait for each other. But while a statement reads, the WAL can't start over. So
 //! reads come in pages, and each page takes one or two short statements.
 
+use crate::engine::id::Rv;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -22,7 +23,6 @@ use super::error::database;
 use super::files::Paths;
 use super::write::{bound, key_id};
 use super::{connect, rows, sql};
-use crate::engine::delta::Rv;
 use crate::journal::store::{
     Error, History, JournalRow, KeyRow, QueueId, QueueRow, REMEDY, Reader, Segment, TombstoneRow,
 };

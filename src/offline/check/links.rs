@@ -1,7 +1,7 @@
 //! Checks that the rows of a queue's journal are consecutive and reach its checkpoint.
 
 use super::{Examiner, Severity};
-use crate::engine::delta::Rv;
+use crate::engine::id::Rv;
 use crate::journal::snapshot::Link;
 use crate::journal::store::QueueId;
 

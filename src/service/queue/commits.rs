@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::engine::Queue;
-use crate::engine::delta::Rv;
 use crate::engine::event::Event;
+use crate::engine::id::Rv;
 use crate::journal::store::{Epoch, QueueId};
 use crate::journal::{self, Commit, Journal};
 

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use deltaq::engine::delta::Rv;
 use deltaq::engine::event::Event;
-use deltaq::engine::schedule::Slot;
+use deltaq::engine::id::{Rv, Slot};
 use deltaq::engine::snapshot::{CheckpointChunk, KeyState, QueueState, RemovedKey};
 use deltaq::engine::{Queue, Restore};
 

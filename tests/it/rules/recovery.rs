@@ -3,8 +3,8 @@
 use deltaq::engine::Restore;
 use deltaq::engine::command::Outcome;
 use deltaq::engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded};
+use deltaq::engine::id::Slot;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
-use deltaq::engine::schedule::Slot;
 use deltaq::engine::snapshot::{KeyState, RemovedKey};
 
 use super::*;

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use deltaq::engine::command::How;
-use deltaq::engine::delta::Rv;
+use deltaq::engine::id::Rv;
 use deltaq::service::{Creator, Error, Handle, Name, Registry};
 use fastrand::Rng;
 use parking_lot::{Mutex, MutexGuard};

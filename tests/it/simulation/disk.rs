@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltaq::engine::delta::Rv;
+use deltaq::engine::id::Rv;
 use deltaq::engine::{Queue, Restore};
 use deltaq::journal::record::Decoder;
 use deltaq::journal::recovery::{self, Progress};

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use deltaq::engine::command::{How, Item, Outcome, Settled};
 use deltaq::engine::config::Mode;
-use deltaq::engine::delta::{Delta, DeltaKind, Rv};
+use deltaq::engine::delta::{Delta, DeltaKind};
+use deltaq::engine::id::Rv;
 use deltaq::service::Name;
 
 mod keys;

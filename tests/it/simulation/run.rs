@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::store::fake::Fault;
 use deltaq::engine::config::Config;
-use deltaq::engine::delta::Rv;
+use deltaq::engine::id::Rv;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::journal::Live;
 use deltaq::lifecycle::Shutdown;

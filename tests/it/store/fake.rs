@@ -1,10 +1,10 @@
 //! The fake store: rows in memory and planned faults, for tests of everything above a store. It passes the same
 //! rules as a real store.
 
+use deltaq::engine::id::Rv;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use deltaq::engine::delta::Rv;
 use deltaq::journal::store::{
     Epoch, Error, History, JournalRow, KeyRow, Numbers, Opening, QueueId, QueueRow, REMOVED_BYTES_MAX,
     REMOVED_ROWS_MAX, Reader, Segment, Size, Store, TombstoneRow, Writes,

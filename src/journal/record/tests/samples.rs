@@ -7,12 +7,12 @@ use crate::admission::{Admission, Schema};
 use crate::engine::LastReplace;
 use crate::engine::command::Outcome;
 use crate::engine::config::{Config, Mode, Retention};
-use crate::engine::delta::{Delta, DeltaKind, Provenance, Source};
+use crate::engine::delta::{Delta, DeltaKind, Provenance};
 use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
-use crate::engine::id::{Slot, Token};
+use crate::engine::id::{Slot, Source, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use deltaq::engine::Queue;
 use deltaq::engine::config::{Config, Mode};
-use deltaq::engine::delta::Rv;
+use deltaq::engine::id::Rv;
 use deltaq::service::Name;
 
 use super::keys::Shown;
