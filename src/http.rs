@@ -4,22 +4,29 @@
 //! synchronous step of the service, and the handler only awaits the commit.
 
 pub mod connection;
-pub mod openapi;
 pub mod problem;
 pub mod router;
 pub mod state;
 pub mod wire;
 
 mod access;
+mod api_document;
 mod blocking;
 mod body;
+mod body_drain;
+mod body_rate;
 mod call;
 mod context;
 mod cursor;
+mod delivery;
 mod head;
 mod in_flight;
+mod layers;
+mod limits;
 mod middleware;
 mod ndjson;
+mod openapi;
+mod operation;
 mod operations;
 mod origin;
 mod params;
@@ -29,7 +36,9 @@ mod routes;
 mod telemetry;
 mod trace;
 
+pub use body_rate::BodyRateLimit;
 pub use in_flight::InFlightLimits;
+pub use layers::cors;
 pub use request_metrics::RequestMetrics;
 pub use router::{Api, router};
 pub use routes::read_seed;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use axum::http::{HeaderMap, header};
 
 use super::context::RequestContext;
-use super::operations::Permission;
+use super::operation::Permission;
 use super::problem::{Code, Problem};
 use crate::access::{Caller, Denied, TOKEN_BYTES_MAX};
 

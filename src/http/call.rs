@@ -1,21 +1,28 @@
-//! The arguments of a handler: query, path and body of a request, each read once.
+//! Handlers: their type, and their arguments: query, path and body of a request, each read once.
 
 use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Uri};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 
 use super::body::Incoming;
 use super::context::RequestContext;
-use super::operations::{Operation, ResponseFuture};
+use super::operation::Operation;
 use super::params::{Params, path_key, queue_name};
 use super::problem::Problem;
 use super::state::AppState;
 use crate::engine::key::Key;
 use crate::name::Name;
+
+/// The handler of an operation.
+pub(super) type Handler = fn(Arc<RequestContext>, Request) -> ResponseFuture;
+
+/// The response of a handler.
+pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// A call on a queue with a body, which may be empty.
 #[derive(Debug)]

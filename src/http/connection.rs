@@ -1,10 +1,6 @@
 //! Connections: accept, limit, serve and end them.
 
-pub(in crate::http) mod body_drain;
-pub(in crate::http) mod body_rate;
-pub(in crate::http) mod delivery;
 mod exchange;
-pub(in crate::http) mod layers;
 mod overload;
 mod proxy;
 mod stream;
@@ -38,10 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::CorsLayer;
 
-pub use self::body_rate::BodyRateLimit;
-use self::delivery::Outbox;
 use self::exchange::Exchanges;
-pub use self::layers::cors;
 use self::overload::{LogLimit, OverloadResponder};
 pub use self::proxy::TrustedProxies;
 use self::stream::ConnectionStream;
@@ -49,6 +42,7 @@ use self::threads::{Thread, Threads};
 use self::timeouts::Timeouts;
 use self::tls::Tls;
 use super::context::{Connection, Peer};
+use super::delivery::Outbox;
 use super::origin::URI_BYTES_MAX;
 use super::request_metrics::RequestMetrics;
 use super::router::Api;

@@ -11,10 +11,10 @@ use axum::http::{HeaderName, Uri};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::connection::delivery::Outbox;
+use super::delivery::Outbox;
 use super::head::Head;
 use super::in_flight::{Applicant, Permit, ReplyBytes};
-use super::operations::{Class, Operation, Target};
+use super::operation::{Class, Operation, Target};
 use super::params::Params;
 use super::problem::Problem;
 use super::request_metrics::UNKNOWN;

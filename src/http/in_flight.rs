@@ -19,12 +19,14 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::Semaphore;
 
-use super::connection::delivery::PIECE_BYTES;
-use super::operations::Class;
+use super::operation::Class;
 use super::problem::{Code, Problem};
 use crate::access::{Caller, InFlight};
 use crate::config;
 
+/// Largest piece of a reply that the connection takes at once, in bytes. The connection takes the next piece when most of
+/// the previous one is written, so it notices a client that disconnects in the middle of a reply.
+pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// Most scrapes at a time: scrapers are few, and each page may be large.
 const SCRAPES_MAX: usize = 8;
 /// One token may have this many times as much as is free.

@@ -17,11 +17,11 @@ use http_body::Body as _;
 use percent_encoding::percent_decode_str;
 
 use super::access;
-use super::call::boxed;
-use super::connection::body_drain::BodyDrain;
+use super::body_drain::BodyDrain;
+use super::call::{Handler, ResponseFuture, boxed};
 use super::context::{Connection, RequestContext};
 use super::head::Head;
-use super::operations::{Class, Operation, ResponseFuture, Target};
+use super::operation::{Class, Operation, Target};
 use super::origin::{self, Allowed};
 use super::problem::{self, Code, Problem};
 use super::state::AppState;
@@ -32,17 +32,22 @@ use crate::duration;
 pub(super) async fn answer(
     state: AppState,
     target: Target,
+    handler: Option<Handler>,
     connection: Option<Connection>,
     request: Request,
 ) -> Response {
     let context = RequestContext::of(&request, target, connection, state);
     let mut observed = Observed::begin(context.clone());
     // A panic leaves no half-done change: a queue whose change panics is loaded again.
-    let response = AssertUnwindSafe(pass(&context, request)).catch_unwind().await;
+    let response = AssertUnwindSafe(pass(&context, handler, request)).catch_unwind().await;
     observed.end(response.unwrap_or_else(|_| telemetry::rendered(&context, telemetry::panicked(&context))))
 }
 
-async fn pass(context: &Arc<RequestContext>, request: Request) -> (Response, Option<Code>) {
+async fn pass(
+    context: &Arc<RequestContext>,
+    handler: Option<Handler>,
+    request: Request,
+) -> (Response, Option<Code>) {
     if let Err(problem) = admit(context, &request, &Head::of(request.headers())) {
         let (response, code) = telemetry::rendered(context, problem.into_response());
         return (BodyDrain::whole(request).finish(response).await, code);
@@ -50,7 +55,7 @@ async fn pass(context: &Arc<RequestContext>, request: Request) -> (Response, Opt
     let wait = wait_of(context, request.uri().query());
     let is_head = request.method() == Method::HEAD;
     let (request, body_drain) = BodyDrain::watch(request);
-    let response = in_time(context, wait, context.run(dispatch(context, request))).await;
+    let response = in_time(context, wait, context.run(dispatch(context, handler, request))).await;
     // A problem is rendered while the request still has its permit.
     let (response, code) = telemetry::rendered(context, response);
     let response = if is_head { without_body(response) } else { response };
@@ -63,10 +68,10 @@ async fn pass(context: &Arc<RequestContext>, request: Request) -> (Response, Opt
     (body_drain.finish(response).await, code)
 }
 
-/// The response of the handler of the operation.
-fn dispatch(context: &Arc<RequestContext>, request: Request) -> ResponseFuture {
-    if let Some(operation) = context.operation() {
-        return (operation.handler)(context.clone(), request);
+/// The response of the handler, or a refusal of a request that has none.
+fn dispatch(context: &Arc<RequestContext>, handler: Option<Handler>, request: Request) -> ResponseFuture {
+    if let Some(handler) = handler {
+        return handler(context.clone(), request);
     }
     let Some(allow) = context.allow().and_then(|allow| HeaderValue::from_str(allow).ok()) else {
         return boxed(ready(telemetry::not_found(request.uri().path())));

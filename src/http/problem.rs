@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use deltaq_types::ViolationDocument;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use self::code::Code;
-use super::wire;
-use crate::admission::{self, Unfit};
+use crate::admission::{self, Unfit, Violation};
 use crate::engine::event::ReplaceCounts;
 use crate::engine::excerpt::cut;
 use crate::engine::key::KeyError;
@@ -352,13 +352,18 @@ impl From<Unfit> for Problem {
         let detail = unfit.to_string();
         match unfit {
             Unfit::Invalid(violations) => {
-                let errors: Vec<_> = violations.into_iter().map(wire::violation).collect();
+                let errors: Vec<_> = violations.into_iter().map(violation).collect();
                 Self::new(Code::InvalidObject, detail).with_default("errors", errors)
             }
             Unfit::TooLarge { limit } => Self::new(Code::ObjectTooLarge, detail).with("limit", limit),
             Unfit::TooDeep | Unfit::Unreadable(_) => Self::new(Code::InvalidObject, detail),
         }
     }
+}
+
+fn violation(violation: Violation) -> ViolationDocument {
+    let Violation { pointer, schema_pointer, detail } = violation;
+    ViolationDocument { pointer, schema_pointer, detail }
 }
 
 impl From<KeyError> for Problem {

@@ -8,11 +8,12 @@ use axum::response::Response;
 use http_body::Body as _;
 
 use super::body::LARGE_BYTES;
-use super::connection::layers;
+use super::call::Handler;
 use super::context::Connection;
-use super::middleware;
-use super::operations::{Operations, Target};
+use super::operation::Target;
+use super::operations::Operations;
 use super::state::AppState;
+use super::{layers, middleware};
 
 /// The API of a listener.
 #[derive(Clone, Debug)]
@@ -44,16 +45,17 @@ impl Api {
     /// A reply to a pop must not be compressed: its leases count as delivered when its last byte is written, and a
     /// compressor would take the last byte long before. The other quick operations have short replies.
     pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
-        let target = self.operations.target(&request);
+        let (target, handler) = self.operations.find(&request);
         if target.operation.is_some_and(|operation| operation.is_quick) {
-            return self.answer_quick(request, target, connection).await;
+            return self.answer_quick(request, target, handler, connection).await;
         }
         let (api, connection) = (self.clone(), connection.clone());
         let answer = move |request| {
             let (api, connection) = (api.clone(), connection.clone());
             async move {
-                let target = api.operations.target(&request);
-                let answer = middleware::answer(api.state.clone(), target, Some(connection), request);
+                let (target, handler) = api.operations.find(&request);
+                let answer =
+                    middleware::answer(api.state.clone(), target, handler, Some(connection), request);
                 api.state.on_main_runtime(answer).await
             }
         };
@@ -62,17 +64,24 @@ impl Api {
 
     /// The thread of the connection answers a quick operation with a short body itself. Any other request runs on the
     /// main runtime, since it may take long and the thread has other connections.
-    async fn answer_quick(&self, request: Request, target: Target, connection: &Connection) -> Response {
+    async fn answer_quick(
+        &self,
+        request: Request,
+        target: Target,
+        handler: Option<Handler>,
+        connection: &Connection,
+    ) -> Response {
         let has_short_body =
             request.body().size_hint().exact().is_some_and(|bytes| bytes < LARGE_BYTES as u64);
-        let answer = middleware::answer(self.state.clone(), target, Some(connection.clone()), request);
+        let answer =
+            middleware::answer(self.state.clone(), target, handler, Some(connection.clone()), request);
         if has_short_body { answer.await } else { self.state.on_main_runtime(answer).await }
     }
 
     /// Answers a request that came over no connection.
     async fn answer_directly(self, request: Request) -> Response {
-        let target = self.operations.target(&request);
-        middleware::answer(self.state, target, None, request).await
+        let (target, handler) = self.operations.find(&request);
+        middleware::answer(self.state, target, handler, None, request).await
     }
 
     fn into_router(self) -> Router {

@@ -2,17 +2,15 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::blocking::joined;
-use super::connection::BodyRateLimit;
+use super::body_rate::BodyRateLimit;
 use super::in_flight::InFlightLimits;
-use super::openapi;
 use super::request_metrics::RequestMetrics;
 use crate::access::Access;
 use crate::audit::Audit;
@@ -44,15 +42,13 @@ struct Own {
     /// The number of these ids so far.
     ids: AtomicU64,
     parts: Arc<Parts>,
-    /// The OpenAPI document, without and with tokens; computed by the first request.
-    openapi: Arc<[OnceLock<Bytes>; 2]>,
 }
 
 impl AppState {
     /// The state for a connection.
     pub(super) fn for_connection(&self) -> Self {
         let prefix = format!("{}-", self.request_id());
-        Self::new(prefix, Arc::clone(&self.0.parts), Arc::clone(&self.0.openapi))
+        Self::new(prefix, Arc::clone(&self.0.parts))
     }
 
     /// The id for a request without an id of its own.
@@ -61,16 +57,8 @@ impl AppState {
         [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
     }
 
-    fn new(id_prefix: String, parts: Arc<Parts>, openapi: Arc<[OnceLock<Bytes>; 2]>) -> Self {
-        Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), parts, openapi }))
-    }
-
-    /// The OpenAPI document of this server. It is computed once, which takes some milliseconds.
-    pub(super) fn openapi(&self) -> Bytes {
-        let has_tokens = !self.gate.access.is_open();
-        let [open, guarded] = &*self.0.openapi;
-        let written = if has_tokens { guarded } else { open };
-        written.get_or_init(|| openapi::document(has_tokens).to_string().into()).clone()
+    fn new(id_prefix: String, parts: Arc<Parts>) -> Self {
+        Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), parts }))
     }
 
     /// Runs a task on the main runtime. A long computation on the thread of a connection would delay the other connections
@@ -85,7 +73,7 @@ impl AppState {
 
 impl From<Parts> for AppState {
     fn from(parts: Parts) -> Self {
-        Self::new(format!("{:x}-", parts.started_us), Arc::new(parts), Arc::default())
+        Self::new(format!("{:x}-", parts.started_us), Arc::new(parts))
     }
 }
 

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use deltaq_types::Timestamp;
 
 use super::context::{Peer, REQUEST_ID, RequestContext};
-use super::operations::{Class as Limit, Permission};
+use super::operation::{Class as Limit, Permission};
 use super::problem::{self, Code, Problem};
 use super::request_metrics::UNMATCHED;
 use crate::access;

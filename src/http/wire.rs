@@ -17,9 +17,9 @@ use deltaq_types::{RawObject, Timestamp};
 pub use self::consume::{delta, extended, settled};
 pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};
-pub use self::produce::{produced, replaced, violation};
+pub use self::produce::{produced, replaced};
 pub use self::queue::queue;
-pub use self::read::{item, known};
+pub use self::read::{STATES, item, known};
 use crate::engine::object::Object;
 use crate::engine::time::Time;
 

@@ -13,8 +13,8 @@ use super::Error;
 use crate::config::{self, Settings};
 use crate::http::connection::threads::Threads;
 use crate::http::connection::tls::Tls;
-use crate::http::connection::{ConnectionLimits, ListenerContext, TrustedProxies, cors, serve};
-use crate::http::{Api, AppState};
+use crate::http::connection::{ConnectionLimits, ListenerContext, TrustedProxies, serve};
+use crate::http::{Api, AppState, cors};
 
 /// The bound listeners.
 pub(super) struct Listeners {

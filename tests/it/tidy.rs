@@ -16,7 +16,7 @@ const LINES_MAX: usize = 600;
 const LEFTOVERS: &[&str] =
     &["TODO", "FIXME", "XXX", "dbg!(", "todo!(", "unimplemented!(", "#[allow(", "#![allow("];
 
-/// Folders whose modules must not import each other in a circle. `http` still has circles.
+/// Folders whose modules must not import each other in a circle.
 const NO_CIRCLES: &[&str] = &[
     "access",
     "admission",
@@ -25,6 +25,7 @@ const NO_CIRCLES: &[&str] = &[
     "cli",
     "config",
     "engine",
+    "http",
     "journal",
     "offline",
     "server",

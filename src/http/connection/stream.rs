@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::delivery::Outbox;
 use super::exchange::Exchanges;
 use super::timeouts::Timeouts;
+use crate::http::delivery::Outbox;
 use crate::http::problem::{self, Problem};
 
 /// The number of polls by which a clean end of the stream is delayed. hyper drops the running request at the end of the stream,

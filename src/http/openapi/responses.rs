@@ -52,7 +52,7 @@ fn name(status: u16) -> String {
 }
 
 /// One response for each status of a problem.
-pub(super) fn shared() -> Map<String, Value> {
+pub(in crate::http) fn shared() -> Map<String, Value> {
     let statuses: BTreeSet<u16> = Code::ALL.iter().map(|code| code.status()).collect();
     let any = json!({
         "description": "A problem of any other status.",
@@ -95,7 +95,7 @@ fn response(status: u16) -> Value {
 }
 
 /// The headers that responses share.
-pub(super) fn headers() -> Value {
+pub(in crate::http) fn headers() -> Value {
     json!({
         "RequestId": {
             "description": "The id of the request in the server's log.",

@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-pub use deltaq_types::terms::{Count, Delay, Key, Label, LeaseLength, Wait};
+pub(in crate::http) use deltaq_types::terms::{Count, Delay, Key, Label, LeaseLength, Wait};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::settings;
+use crate::http::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
-use crate::http::routes::consume::POP_MAX;
-use crate::http::routes::read::{PAGE_MAX, STATES};
+use crate::http::wire::STATES;
 
 /// Declares marker types that stand for named schemas, and the function that adds the schemas to the document.
 macro_rules! terms {
@@ -19,7 +19,7 @@ macro_rules! terms {
         $(
             $(#[doc = $doc])*
             #[derive(Debug)]
-            pub struct $name;
+            pub(in crate::http) struct $name;
 
             impl PartialSchema for $name {
                 fn schema() -> RefOr<Schema> {
@@ -35,7 +35,7 @@ macro_rules! terms {
         )*
 
         /// Adds the schemas to those of the document.
-        pub(super) fn insert_all($schemas: &mut Map<String, Value>) {
+        pub(in crate::http) fn insert_all($schemas: &mut Map<String, Value>) {
             $(
                 let mut schema: Value = $schema;
                 if let Some(members) = schema.as_object_mut() {

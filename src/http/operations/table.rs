@@ -1,12 +1,14 @@
 //! The rows of the table.
 
-use super::{BodyKind, Class, Operation, Permission};
+use super::Endpoint;
 use crate::config::access::Verb;
+use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery,
     Names, PopQuery, ReplaceQuery, SyncedQuery, UpdateQuery,
 };
+use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::routes::{consume, history, produce, queues, read, seed, server};
 
 macro_rules! id {
@@ -40,15 +42,17 @@ macro_rules! operations {
     ($($method:ident $path:literal $id:ident $permission:ident $(($verb:ident))? $class:ident $body:ident
         [$($query:ident)?] $length:ident $kind:ident $file:ident::$handler:ident;)*) => {
         /// All operations. `Allow` names the methods of a path in this order.
-        pub(super) static ALL: &[Operation] = &[$(Operation {
-            method: stringify!($method),
-            path: $path,
-            id: id!($id),
-            permission: Permission::$permission $((Verb::$verb))?,
-            class: Class::$class,
-            body: BodyKind::$body,
-            query: names!($($query)?),
-            is_quick: is_quick!($length),
+        pub(super) static ALL: &[Endpoint] = &[$(Endpoint {
+            operation: Operation {
+                method: stringify!($method),
+                path: $path,
+                id: id!($id),
+                permission: Permission::$permission $((Verb::$verb))?,
+                class: Class::$class,
+                body: BodyKind::$body,
+                query: names!($($query)?),
+                is_quick: is_quick!($length),
+            },
             handler: |context, request| $kind(context, request, $file::$handler),
         }),*];
     };
@@ -93,7 +97,7 @@ operations! {
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;
     GET    "/readyz"                           readyz         Nothing          Unlimited Ignored  []                long  without_body server::readyz;
-    GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body server::openapi_json;
+    GET    "/openapi.json"                     get_openapi    Token            Read      Ignored  []                long  without_body api_document::openapi_json;
     GET    "/problems/{name}"                  get_problem    Token            Read      Ignored  []                long  without_body server::problem;
     GET    "/metrics"                          None           Everywhere(Read) Scrape    Ignored  []                long  without_body server::metrics;
 }

@@ -6,7 +6,12 @@ use axum::body::Body;
 use serde_json::Value;
 
 use super::*;
-use crate::http::openapi;
+use crate::http::api_document;
+use crate::http::operation::{BodyKind, Permission};
+
+fn operations() -> impl Iterator<Item = &'static Operation> {
+    table::ALL.iter().map(|endpoint| &endpoint.operation)
+}
 
 /// The template in the form of the OpenAPI document.
 fn described(path: &str) -> String {
@@ -15,7 +20,7 @@ fn described(path: &str) -> String {
 
 #[test]
 fn the_document_describes_the_table() {
-    let document = openapi::document(true);
+    let document = api_document::document(true);
     let mut documented = BTreeSet::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
@@ -29,7 +34,7 @@ fn the_document_describes_the_table() {
             documented.insert((method.to_uppercase(), path.clone(), id, names, is_open, has_body));
         }
     }
-    let tabled = table::ALL.iter().filter_map(|operation| {
+    let tabled = operations().filter_map(|operation| {
         let has_body = !matches!(operation.body, BodyKind::Ignored | BodyKind::Empty);
         let names = operation.query.iter().map(|name| (*name).to_owned()).collect();
         let is_open = operation.permission == Permission::Nothing;
@@ -41,36 +46,36 @@ fn the_document_describes_the_table() {
 
 #[test]
 fn the_router_finds_every_row_of_the_table() {
-    let operations = Operations::all(true);
-    for operation in table::ALL {
+    let all = Operations::all(true);
+    for operation in operations() {
         let path = operation.path.replace("{queue}", "q").replace("{*key}", "a/b").replace("{name}", "x");
         let request = |method: &str, path: &str| {
             Request::builder().method(method).uri(path).body(Body::empty()).unwrap()
         };
-        let target = operations.target(&request(operation.method, &path));
+        let (target, handler) = all.find(&request(operation.method, &path));
         assert!(target.operation.is_some_and(|found| std::ptr::eq(found, operation)), "{path}");
+        assert!(handler.is_some(), "{path}");
         assert_eq!(target.path, Some(operation.path));
         assert_eq!(target.queue.is_some(), operation.path.contains("{queue}"), "{path}");
-        let other = operations.target(&request("BREW", &path));
-        assert!(other.operation.is_none() && other.path == Some(operation.path), "{path}");
-        assert!(other.allow.is_some_and(|allow| allow.contains(operation.method)), "{path}");
+        let (other, handler) = all.find(&request("BREW", &path));
         assert!(
-            operations
-                .target(&request(operation.method, &format!("{path}/")))
-                .operation
-                .is_none_or(|found| found.path.ends_with("{*key}"))
+            handler.is_none() && other.operation.is_none() && other.path == Some(operation.path),
+            "{path}"
         );
+        assert!(other.allow.is_some_and(|allow| allow.contains(operation.method)), "{path}");
+        let (longer, _) = all.find(&request(operation.method, &format!("{path}/")));
+        assert!(longer.operation.is_none_or(|found| found.path.ends_with("{*key}")));
     }
 }
 
 #[test]
 fn a_listener_of_the_metrics_offers_nothing_else() {
-    let paths = |operations: Operations| {
+    let paths = |offered: Operations| {
         let found = |operation: &&Operation| {
             let request = Request::builder().uri(operation.path).body(Body::empty()).unwrap();
-            operations.target(&request).path.is_some()
+            offered.find(&request).0.path.is_some()
         };
-        table::ALL.iter().filter(found).map(|operation| operation.path).collect::<BTreeSet<_>>()
+        operations().filter(found).map(|operation| operation.path).collect::<BTreeSet<_>>()
     };
     assert_eq!(paths(Operations::of_metrics()), BTreeSet::from(["/metrics"]));
     assert!(!paths(Operations::all(false)).contains("/metrics"));
@@ -79,10 +84,10 @@ fn a_listener_of_the_metrics_offers_nothing_else() {
 
 #[test]
 fn an_encoded_name_of_a_queue_is_decoded() {
-    let operations = Operations::all(false);
+    let all = Operations::all(false);
     let queue = |path: &str| {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-        operations.target(&request).queue.map(|name| name.as_str().to_owned())
+        all.find(&request).0.queue.map(|name| name.as_str().to_owned())
     };
     assert_eq!(queue("/v1/queues/a"), Some("a".to_owned()));
     assert_eq!(queue("/v1/queues/%71/items"), Some("q".to_owned()));

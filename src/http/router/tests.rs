@@ -14,9 +14,10 @@ use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings};
 use crate::engine::config::Config;
-use crate::http::call::boxed;
+use crate::http::call::{Handler, boxed};
 use crate::http::context::RequestContext;
-use crate::http::operations::{BodyKind, Class, Operation, Permission, ResponseFuture};
+use crate::http::operation::{BodyKind, Class, Operation, Permission};
+use crate::http::operations::Endpoint;
 use crate::http::{Durability, Gate, HttpLimits, InFlightLimits, Parts, RequestMetrics};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
@@ -24,11 +25,9 @@ use crate::service::{Limits, Registry};
 use crate::spans::Spans;
 use crate::telemetry::json_format;
 
-type Handler = fn(Arc<RequestContext>, axum::extract::Request) -> ResponseFuture;
-
 /// An operation with the parameter `wait`.
-const fn operation(method: &'static str, path: &'static str, class: Class, handler: Handler) -> Operation {
-    Operation {
+const fn operation(method: &'static str, path: &'static str, class: Class, handler: Handler) -> Endpoint {
+    let operation = Operation {
         method,
         path,
         id: None,
@@ -37,15 +36,14 @@ const fn operation(method: &'static str, path: &'static str, class: Class, handl
         body: BodyKind::Ignored,
         query: &["wait", "max"],
         is_quick: false,
-        handler,
-    }
+    };
+    Endpoint { operation, handler }
 }
 
-static LIVEZ: Operation =
-    operation("GET", "/livez", Class::Unlimited, |_, _| boxed(std::future::ready("ok")));
+static LIVEZ: Endpoint = operation("GET", "/livez", Class::Unlimited, |_, _| boxed(std::future::ready("ok")));
 
 /// A server with two permits for each class and this request timeout.
-fn guarded(request_timeout: Duration, operations: &'static [Operation]) -> Router {
+fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
     let limits = Limits { auto_create: true, max_queues: 1, created_by_pop_percent: 100, max_waiters: 1 };
     let metrics = Metrics::new(1).expect("metrics");
@@ -90,7 +88,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test]
 async fn a_panic_is_a_500_without_its_text() {
-    static PANICS: [Operation; 1] = [operation("GET", "/v1/boom/{key}", Class::Read, |_, _| {
+    static PANICS: [Endpoint; 1] = [operation("GET", "/v1/boom/{key}", Class::Read, |_, _| {
         boxed(async { panic!("the inside") as &str })
     })];
     let (log, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
@@ -116,7 +114,7 @@ async fn a_panic_is_a_500_without_its_text() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_too_long_times_out() {
-    static POPS: [Operation; 2] = [
+    static POPS: [Endpoint; 2] = [
         operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _| boxed(pending::<()>())),
         operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _| boxed(pending::<()>())),
     ];
@@ -147,7 +145,7 @@ async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
         assert_eq!(readers.available_permits(), processors - 1);
         pending::<()>().await;
     }
-    static READS: [Operation; 1] =
+    static READS: [Endpoint; 1] =
         [operation("GET", "/v1/queues/{queue}", Class::Read, |context, _| boxed(reads(context)))];
     let router = guarded(HOUR, &READS);
     let (one, two) = (ask(&router, "GET", "/v1/queues/a"), ask(&router, "GET", "/v1/queues/a"));
@@ -158,7 +156,7 @@ async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replace_has_no_request_timeout() {
-    static LISTS: [Operation; 1] = [operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| {
+    static LISTS: [Endpoint; 1] = [operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| {
         boxed(tokio::time::sleep(HOUR))
     })];
     let router = guarded(Duration::from_secs(5), &LISTS);
@@ -167,7 +165,7 @@ async fn a_replace_has_no_request_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn each_class_has_a_limit_of_its_own() {
-    static CLASSES: [Operation; 5] = [
+    static CLASSES: [Endpoint; 5] = [
         operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| boxed(pending::<()>())),
         operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _| boxed(pending::<()>())),
         operation("POST", "/v1/queues/{queue}/ack", Class::Settle, |_, _| boxed(pending::<()>())),
@@ -204,7 +202,7 @@ async fn each_class_has_a_limit_of_its_own() {
 
 #[tokio::test]
 async fn unread_replies_to_reads_hold_bytes_and_no_permit() {
-    static LARGE: [Operation; 1] = [operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| {
+    static LARGE: [Endpoint; 1] = [operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| {
         boxed(std::future::ready("x".repeat(290 << 10)))
     })];
     let router = guarded(HOUR, &LARGE);

@@ -12,7 +12,6 @@ use deltaq_types::{
 };
 use foldhash::fast::RandomState;
 
-use super::produce::DELAY_MAX;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::excerpt::Excerpt;
 use crate::engine::id::{Token, Worker};
@@ -20,9 +19,10 @@ use crate::engine::key::Key;
 use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
-use crate::http::connection::delivery::DeliveryBody;
 use crate::http::context::{RequestContext, RequestCounts};
+use crate::http::delivery::DeliveryBody;
 use crate::http::in_flight::CountedReply;
+use crate::http::limits::{DELAY_MAX, LEASE_MAX, LEASE_MIN, POP_MAX};
 use crate::http::openapi::params::{InQueue, PopQuery};
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::params::{read_duration, wrong};
@@ -32,12 +32,6 @@ use crate::http::state::AppState;
 use crate::http::wire::{self, popped, popped_bytes};
 use crate::service::{FirstCommand, Handle, Name, PopCall};
 
-/// Most keys in one pop.
-pub(in crate::http) const POP_MAX: u64 = 1_000;
-/// Shortest lease.
-pub(in crate::http) const LEASE_MIN: Duration = Duration::from_secs(1);
-/// Longest lease.
-pub(in crate::http) const LEASE_MAX: Duration = Duration::from_hours(12);
 /// Most keys in one forget, redrive or discard.
 const KEYS_MAX: usize = 10_000;
 /// From this size on, in bytes, a reply is rendered on a blocking thread, because it would delay the other connections of the

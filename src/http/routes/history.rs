@@ -2,11 +2,11 @@
 
 use deltaq_types::{EventDocument, Page};
 
-use super::read::{PAGE_DEFAULT, PAGE_MAX};
 use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
+use crate::http::limits::{PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{HistoryQuery, InQueue, KeyHistoryQuery, OfKey};
 use crate::http::openapi::responses::{Always, OfQueue, Unavailable, Unprocessable};
 use crate::http::params::wrong;

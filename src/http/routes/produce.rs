@@ -21,6 +21,7 @@ use crate::engine::refusal::Refusal;
 use crate::engine::trace::Trace;
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
+use crate::http::limits::DELAY_MAX;
 use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery};
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::schemas::{Deltas, Objects};
@@ -30,9 +31,6 @@ use crate::http::reply::Reply;
 use crate::http::state::AppState;
 use crate::http::wire;
 use crate::service::{self, FirstCommand, Name};
-
-/// Longest delay of a produce call or a nack.
-pub(in crate::http) const DELAY_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// How often a produce call reads its keys if the settings of the queue change meanwhile.
 const READINGS_MAX: usize = 3;

@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use deltaq_types::{Page, PurgedDocument, QueueDocument};
 use tokio::sync::Semaphore;
 
-use super::read::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, stream_pages, wants_lines};
+use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
 use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::cursor::{self, List};
+use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{CloseQuery, InQueue, ListQuery};
 use crate::http::openapi::responses::{
     Always, Conflict, ExpiredToken, Full, NotAcceptable, OfBody, OfQueue, Unprocessable,

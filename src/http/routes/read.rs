@@ -16,6 +16,7 @@ use crate::engine::key::Key;
 use crate::engine::time::Time;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
+use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::openapi::schemas::{ItemsAnswer, KnownAnswer};
@@ -23,19 +24,8 @@ use crate::http::params::{nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::state::AppState;
-use crate::http::wire;
+use crate::http::wire::{self, STATES};
 use crate::service::{Handle, ItemFilter, ItemPosition, KnownFilter, ListedState, PageLimit};
-
-/// Entries of a page without the parameter `limit`.
-pub(super) const PAGE_DEFAULT: u64 = 500;
-/// Most entries of a page.
-pub(in crate::http) const PAGE_MAX: u64 = 5_000;
-
-/// Approximate maximum size of a page, in bytes.
-pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
-
-/// States of an item, in the order in which they are listed.
-pub(in crate::http) const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
 
 /// Whether the client wants a list as a stream of NDJSON.
 pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {

@@ -1,20 +1,18 @@
-//! Calls about the server itself: health, metrics, limits, the OpenAPI document, problems.
+//! Calls about the server itself: health, metrics, limits, problems.
 
 use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{Info, InfoLimits, RawObject};
+use deltaq_types::{Info, InfoLimits};
 
-use super::consume::{LEASE_MAX, POP_MAX};
-use super::read::PAGE_MAX;
 use crate::duration;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::limits::{JSON_DEPTH_MAX, KEY_BYTES_MAX};
 use crate::http::call::ReadCall;
+use crate::http::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::responses::{Always, NotFound, Unavailable};
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::json;
 use crate::http::wire::millis;
 
 /// Whether the process runs.
@@ -87,18 +85,6 @@ pub(in crate::http) async fn metrics(ReadCall { state, .. }: ReadCall) -> Result
     let text = tokio::task::spawn_blocking(move || registry.render_metrics()).await;
     let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
-}
-
-/// This document.
-#[utoipa::path(
-    get, path = "/openapi.json", tag = "server", operation_id = "get_openapi",
-    responses(
-        (status = 200, description = "The API.", body = RawObject, content_type = "application/json"),
-        Always,
-    )
-)]
-pub(in crate::http) async fn openapi_json(ReadCall { state, .. }: ReadCall) -> Response {
-    json(state.openapi().into())
 }
 
 /// The meaning of a problem and what to do.

@@ -1,8 +1,7 @@
 //! Replies to producers.
 
-use deltaq_types::{Produced, ReplaceCounts, Replaced, ViolationDocument};
+use deltaq_types::{Produced, ReplaceCounts, Replaced};
 
-use crate::admission::Violation;
 use crate::engine::{command, event};
 
 /// The reply to a produce call.
@@ -24,11 +23,4 @@ pub fn replaced(replaced: command::Replaced) -> Replaced {
 pub(super) fn counts(counts: event::ReplaceCounts) -> ReplaceCounts {
     let event::ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over } = counts;
     ReplaceCounts { replaced, deleted, unchanged, skipped, taken_over }
-}
-
-/// A violation of a queue's schema.
-#[must_use]
-pub fn violation(violation: Violation) -> ViolationDocument {
-    let Violation { pointer, schema_pointer, detail } = violation;
-    ViolationDocument { pointer, schema_pointer, detail }
 }

@@ -9,6 +9,9 @@ use crate::engine::schedule::{Lease, Place};
 use crate::engine::snapshot::KeyState;
 use crate::service::{Handle, Moment};
 
+/// States of an item, in the order in which they are listed.
+pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
+
 /// The known object of a key.
 #[must_use]
 pub fn known(key: &Key, known: &Known) -> KnownDocument {

@@ -14,7 +14,7 @@ pub struct BodyRateLimit {
 /// Measures the rate of one body. Only time that the server spends waiting for the client counts, and each grace period
 /// is judged anew, so that a fast beginning earns no credit for a slow rest.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::http) struct BodyRate {
+pub(super) struct BodyRate {
     limit: BodyRateLimit,
     /// Time waited in the current period.
     waited: Duration,
@@ -24,15 +24,15 @@ pub(in crate::http) struct BodyRate {
 
 /// The body is slower than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::http) struct TooSlow;
+pub(super) struct TooSlow;
 
 impl BodyRate {
-    pub(in crate::http) fn new(limit: BodyRateLimit) -> Self {
+    pub(super) fn new(limit: BodyRateLimit) -> Self {
         Self { limit, waited: Duration::ZERO, bytes: 0 }
     }
 
     /// A piece of the body has arrived after a wait.
-    pub(in crate::http) fn received(&mut self, waited: Duration, bytes: usize) -> Result<(), TooSlow> {
+    pub(super) fn received(&mut self, waited: Duration, bytes: usize) -> Result<(), TooSlow> {
         self.waited = self.waited.saturating_add(waited);
         self.bytes = self.bytes.saturating_add(bytes as u64);
         if self.waited < self.limit.grace {

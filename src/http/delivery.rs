@@ -9,21 +9,17 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use crate::http::in_flight::ReplyBytes;
+use super::in_flight::{PIECE_BYTES, ReplyBytes};
 use crate::service::Delivered;
-
-/// Largest piece of a reply that the connection takes at once, in bytes. The connection takes the next piece when most of
-/// the previous one is written, so it notices a client that disconnects in the middle of a reply.
-pub(in crate::http) const PIECE_BYTES: usize = 64 << 10;
 
 /// The pops of one connection whose replies hyper has buffered but not written. What is left when the connection ends
 /// returns to its queue.
 #[derive(Clone, Debug, Default)]
-pub(in crate::http) struct Outbox(Arc<Mutex<Vec<Delivered>>>);
+pub(super) struct Outbox(Arc<Mutex<Vec<Delivered>>>);
 
 impl Outbox {
     /// hyper has written everything in its buffer.
-    pub(in crate::http) fn written(&self) {
+    pub(super) fn written(&self) {
         let mut written = std::mem::take(&mut *self.0.lock());
         written.iter_mut().for_each(Delivered::confirm);
     }
@@ -35,7 +31,7 @@ impl Outbox {
 
 /// A reply that holds its leases until hyper has taken the last piece. From then on the outbox holds the leases until
 /// the last piece is written.
-pub(in crate::http) struct DeliveryBody {
+pub(super) struct DeliveryBody {
     rest: Bytes,
     delivered: Delivered,
     /// `None` without a connection, in tests of the router: then a reply counts as written when it is taken.
@@ -45,7 +41,7 @@ pub(in crate::http) struct DeliveryBody {
 }
 
 impl DeliveryBody {
-    pub(in crate::http) fn new(
+    pub(super) fn new(
         text: String,
         delivered: Delivered,
         outbox: Option<Outbox>,

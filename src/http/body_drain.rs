@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 1 << 20;
 const TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The unread rest of one request body.
-pub(in crate::http) struct BodyDrain {
+pub(super) struct BodyDrain {
     rest: Rest,
     after: After,
 }
@@ -56,13 +56,13 @@ impl After {
 
 impl BodyDrain {
     /// Takes the whole body of a request that reaches no handler.
-    pub(in crate::http) fn whole(request: Request) -> Self {
+    pub(super) fn whole(request: Request) -> Self {
         let after = After::of(request.headers());
         Self { rest: Arc::new(Mutex::new(Some(request.into_body()))), after }
     }
 
     /// Lets a handler read the body, and takes what the handler leaves.
-    pub(in crate::http) fn watch(request: Request) -> (Request, Self) {
+    pub(super) fn watch(request: Request) -> (Request, Self) {
         let drain = Self { rest: Rest::default(), after: After::of(request.headers()) };
         let rest = drain.rest.clone();
         let watched = request
@@ -71,7 +71,7 @@ impl BodyDrain {
     }
 
     /// Reads the rest, or lets the response close the connection.
-    pub(in crate::http) async fn finish(self, mut response: Response) -> Response {
+    pub(super) async fn finish(self, mut response: Response) -> Response {
         let rest = self.rest.lock().take();
         let rest = rest.filter(|body| !body.is_end_stream());
         let closes = match (self.after, rest) {

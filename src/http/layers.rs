@@ -49,7 +49,7 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
 }
 
 /// Compresses a reply for a client that accepts it. The fastest level: the thread has other connections to serve.
-pub(in crate::http) async fn compressed<F: Future<Output = Response>>(
+pub(super) async fn compressed<F: Future<Output = Response>>(
     request: Request,
     answer: impl Fn(Request) -> F,
 ) -> Response {

@@ -1,0 +1,106 @@
+//! One operation of the API, without its handler: what the middleware and the context of a request know about it.
+
+use std::sync::Arc;
+
+use crate::config::access::Verb;
+use crate::name::Name;
+
+/// One operation of the API.
+#[derive(Debug)]
+pub(super) struct Operation {
+    /// The method; an operation with GET also answers HEAD.
+    pub(super) method: &'static str,
+    /// The template of its path.
+    pub(super) path: &'static str,
+    /// Its id in the OpenAPI document. None for `/metrics`, which has a listener of its own.
+    pub(super) id: Option<&'static str>,
+    /// The permission that its caller needs.
+    pub(super) permission: Permission,
+    /// Its in-flight limit.
+    pub(super) class: Class,
+    /// Its body.
+    pub(super) body: BodyKind,
+    /// Names of its query parameters.
+    pub(super) query: &'static [&'static str],
+    /// Whether the thread of the connection runs the handler of a request with a short body. The reply is never compressed.
+    pub(super) is_quick: bool,
+}
+
+/// The permission that the caller of an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permission {
+    /// Nothing: a health check.
+    Nothing,
+    /// A token with any grant; the reply depends on the grants.
+    Token,
+    /// A grant of this verb on the queue that the path names.
+    OnQueue(Verb),
+    /// A grant of this verb on all queues.
+    Everywhere(Verb),
+}
+
+/// The in-flight limit of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// None: a health check.
+    Unlimited,
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A settle, an extend or a forget. Workers must continue while producers use up the limit of writes.
+    Settle,
+    /// A Replace or a seed. Its body may take any time.
+    List,
+    /// A pop. It may wait.
+    Pop,
+    /// A request that may wait for a state of a queue.
+    Wait,
+    /// A scrape of the metrics, which must work on an overloaded server.
+    Scrape,
+}
+
+/// The body of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyKind {
+    /// The body is not read.
+    Ignored,
+    /// The body must be empty.
+    Empty,
+    /// The settings of a queue.
+    Settings,
+    /// A JSON document of known fields.
+    Document,
+    /// Objects of producers. The body may be compressed.
+    Objects,
+}
+
+/// The operation that the path and the method of a request name.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    /// The template that the path fits.
+    pub(super) path: Option<&'static str>,
+    /// The operation; none if the path has only other methods.
+    pub(super) operation: Option<&'static Operation>,
+    /// The methods of the path, if there is no operation.
+    pub(super) allow: Option<Arc<str>>,
+    /// The decoded name of the queue in the path; none if it is invalid.
+    pub(super) queue: Option<Name>,
+}
+
+impl Operation {
+    /// Whether its path names a queue.
+    pub(super) fn names_queue(&self) -> bool {
+        matches!(self.permission, Permission::OnQueue(_))
+    }
+
+    /// Whether the queues must be loaded before the handler runs.
+    pub(super) fn needs_queues(&self) -> bool {
+        self.names_queue() || self.id == Some("list_queues")
+    }
+
+    /// Whether the `wait` parameter extends the request timeout.
+    pub(super) fn may_wait(&self) -> bool {
+        matches!(self.class, Class::Pop | Class::Wait)
+    }
+}
