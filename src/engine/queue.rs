@@ -21,7 +21,7 @@ use super::volatile::Volatile;
 
 /// One queue. The modules of [`command`](super::command) implement its commands.
 ///
-/// A command reads `state`, decides, and emits events; [`emit`](Self::emit) is the only way from a command to the state. The
+/// A command reads `state`, decides, and emits events; `emit` is the only way from a command to the state. The
 /// field `state` is private to this module, so the compiler holds every command to that.
 #[derive(Debug)]
 pub struct Queue {
