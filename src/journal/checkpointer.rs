@@ -21,6 +21,9 @@ use crate::engine::snapshot::{KeyState, RemovedKey};
 const CHUNK_TIME: Duration = Duration::from_millis(5);
 /// A row of more bytes counts as several rows.
 const ROW_BYTES: usize = 4_096;
+/// A tombstone counts as this many short rows, because an older one is removed for it. So a chunk never adds more
+/// tombstones than one write removes ([`REMOVED_ROWS_MAX`](super::store::REMOVED_ROWS_MAX)).
+const TOMBSTONE_ROWS: usize = 2;
 
 /// A running checkpoint.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub(super) struct Completed {
 struct Current {
     live: Arc<dyn Live>,
     row: QueueRow,
+    /// The event at which the queue's previous checkpoint began: its tombstones up to here have expired.
+    previous_rv: Rv,
     gone: std::vec::IntoIter<RemovedKey>,
     keys: std::vec::IntoIter<(Slot, KeyState)>,
     captured_all: bool,
@@ -84,6 +89,9 @@ impl Checkpoint {
                 room = room.saturating_sub(size(current.row.state.len()));
                 self.complete(current, &mut writes);
             } else {
+                if writes.tombstones.last().is_some_and(|last| last.queue == current.row.id) {
+                    writes.expired_tombstones.push((current.row.id, current.previous_rv));
+                }
                 self.current = Some(current);
             }
         }
@@ -131,7 +139,8 @@ impl Checkpoint {
             if let Some(state) = state {
                 let row = record::queue_row(&log.identity, &state);
                 let (gone, keys) = (Vec::new().into_iter(), Vec::new().into_iter());
-                return Some(Current { live, row, gone, keys, captured_all: false });
+                let previous_rv = log.checkpoint_rv;
+                return Some(Current { live, row, previous_rv, gone, keys, captured_all: false });
             }
         }
     }
@@ -158,7 +167,7 @@ impl Current {
         while left > 0 {
             if let Some(gone) = self.gone.next() {
                 writes.tombstones.push(record::tombstone(self.row.id, &gone));
-                left -= 1;
+                left = left.saturating_sub(TOMBSTONE_ROWS);
             } else if let Some((slot, state)) = self.keys.next() {
                 let row = record::key_row(self.row.id, slot, &state);
                 let object = row.known_object.as_ref().map_or(0, |object| object.len());
@@ -206,9 +215,12 @@ mod tests {
 
     use super::super::queue_log::QueueLog;
     use super::super::record::Identity;
-    use super::super::store::{Epoch, Numbers};
+    use super::super::store::{Epoch, Numbers, REMOVED_ROWS_MAX};
     use super::*;
     use crate::engine::Queue;
+    use crate::engine::command::{Call, How, Pop, Settle};
+    use crate::engine::config::Config;
+    use crate::engine::delta::DeltaKind;
     use crate::engine::key::Key;
     use crate::engine::object::Object;
     use crate::engine::time::Time;
@@ -226,6 +238,11 @@ mod tests {
         fn lose(&self) {}
     }
 
+    fn identity(id: QueueId) -> Identity {
+        let (name, created_at) = (Name::new("q").unwrap(), Time::from_micros(1));
+        Identity { id, version: 1, name, incarnation: Incarnation(1), created_at }
+    }
+
     /// Commits wait for a chunk, so it must stay short however large the objects are.
     #[test]
     fn a_chunk_of_large_objects_has_few_rows() {
@@ -235,9 +252,7 @@ mod tests {
         let seeds = (0..100).map(|key: u32| (Key::new(&key.to_string()).unwrap(), object.clone(), None));
         queue.seed_step(Time::from_micros(2), seeds);
         let id = QueueId(1);
-        let (name, created_at) = (Name::new("q").unwrap(), Time::from_micros(1));
-        let identity = Identity { id, version: 1, name, incarnation: Incarnation(1), created_at };
-        let logs = QueueLogs::from([(id, QueueLog::new(identity, 0, queue.config().retention))]);
+        let logs = QueueLogs::from([(id, QueueLog::new(identity(id), 0, queue.config().retention))]);
         let live: Arc<dyn Live> = Arc::new(Running(Mutex::new(queue)));
         let commit_queue = CommitQueue::new(Numbers::default(), Epoch::default(), usize::MAX);
         commit_queue.attach(id, Arc::downgrade(&live));
@@ -250,5 +265,63 @@ mod tests {
         }
         assert_eq!(chunks.iter().sum::<usize>(), 100, "{chunks:?}");
         assert!(chunks.iter().all(|keys| *keys <= 3), "{chunks:?}");
+    }
+
+    /// A store removes a bounded number of tombstones in one write, so that commits do not wait for long.
+    #[test]
+    fn tombstones_of_short_lived_keys_do_not_accumulate() {
+        const KEYS: usize = 3 * REMOVED_ROWS_MAX as usize;
+        let config = Config { known_objects: false, ..Config::default() };
+        let mut queue = Queue::new(Arc::new(config), 0, Time::from_micros(1));
+        queue.journaled();
+        let id = QueueId(1);
+        let live = Arc::new(Running(Mutex::new(queue)));
+        let registered: Arc<dyn Live> = live.clone();
+        let commit_queue = CommitQueue::new(Numbers::default(), Epoch::default(), usize::MAX);
+        commit_queue.attach(id, Arc::downgrade(&registered));
+        let mut logs = QueueLogs::from([(id, QueueLog::new(identity(id), 0, Config::default().retention))]);
+        let mut stored: Vec<Rv> = Vec::new();
+        for round in 0..6 {
+            live.with(&mut |queue| {
+                let pop = pop_of(KEYS);
+                let leased = queue.pop(Time::from_micros(1), &pop).unwrap();
+                let acks: Vec<_> =
+                    leased.iter().map(|item| Settle { token: item.token, how: How::Ack }).collect();
+                queue.settle(Time::from_micros(1), &acks);
+                let adds: Vec<_> = (0..KEYS).map(|key| add(&format!("{round}-{key}"))).collect();
+                queue.produce(Time::from_micros(1), &adds).unwrap();
+                let _effects = queue.take_effects();
+            });
+            let mut checkpoint = Checkpoint::new([id].into(), 0, WriterOptions::default());
+            while !checkpoint.has_ended() {
+                let writes = checkpoint.next_chunk(&logs, &commit_queue);
+                stored.extend(writes.tombstones.iter().map(|stone| stone.rv));
+                for (_, rv) in writes.expired_tombstones {
+                    let expired = stored.iter().take_while(|stone| **stone <= rv).count();
+                    stored.drain(..expired.min(REMOVED_ROWS_MAX as usize));
+                }
+                for done in checkpoint.wrote(Duration::ZERO) {
+                    logs.get_mut(&id).unwrap().checkpoint_rv = done.rv;
+                }
+            }
+            assert!(stored.len() <= 2 * KEYS, "{} tombstones in round {round}", stored.len());
+        }
+    }
+
+    fn pop_of(max: usize) -> Pop {
+        Pop { max, max_bytes: usize::MAX, lease: None, worker: None, id: None, with_known: false }
+    }
+
+    fn add(key: &str) -> Call {
+        Call {
+            kind: DeltaKind::Added,
+            key: Key::new(key).unwrap(),
+            object: Some(Object::from_valid("{}")),
+            source: None,
+            delay: None,
+            final_state_unknown: false,
+            rate_limited: false,
+            trace: None,
+        }
     }
 }
