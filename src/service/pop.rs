@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::Error;
 use super::delivery::{Delivered, Delivery};
-use super::queue::{Handle, State};
+use super::queue::{Handle, Loss, State};
 use super::waiters::{Ticket, Waiter};
 use crate::engine::command::{Item, Pop, Settle, Settled};
 use crate::engine::time::Time;
@@ -127,7 +127,7 @@ impl Waiting<'_> {
             answer = &mut self.answer => {
                 self.ticket = None;
                 // The sender is dropped without an answer only after a panic.
-                return answer.unwrap_or_else(|_| Delivery::at_once(Err(Error::Broken)));
+                return answer.unwrap_or_else(|_| Delivery::at_once(Err(self.handle.error_of(Loss::Panic))));
             }
             () = tokio::time::sleep(wait) => {}
             () = shutdown.draining().cancelled() => {}

@@ -5,6 +5,7 @@
 //! has written its events.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -61,33 +62,47 @@ impl Handle {
     }
 
     /// Continues with the loaded queue, if this queue is still lost. Waiting pops get keys of the loaded state.
-    fn resume(self: &Arc<Self>, journal: &Journal, loaded: Loaded, epoch: Epoch, unclean: bool) {
-        let unlocked = {
-            let mut state = self.lock();
-            if state.deleted || state.lost.is_none() {
-                // Another recovery was faster, so this loaded state is older than the queue.
-                return;
-            }
-            let commit = journal.resume(&loaded, epoch);
-            if matches!(commit.outcome(), Some(Err(_))) {
-                // The journal has failed again, so the queue will be loaded again.
-                return;
-            }
-            let now = self.now();
-            let last_rv = loaded.last_rv;
-            let before = std::mem::replace(&mut state.queue, loaded.queue);
-            state.generation += 1;
-            state.lost = None;
-            state.queue.set_committed(last_rv);
-            state.commits.resume(last_rv, epoch, commit);
-            state.repeated.retain(|token| token.rv() <= last_rv);
+    ///
+    /// # Errors
+    /// That panicked, so the queue is lost again.
+    fn resume(
+        self: &Arc<Self>,
+        journal: &Journal,
+        loaded: Loaded,
+        epoch: Epoch,
+        unclean: bool,
+    ) -> Result<(), String> {
+        let mut state = self.lock();
+        if state.deleted || state.lost.is_none() {
+            // Another recovery was faster, so this loaded state is older than the queue.
+            return Ok(());
+        }
+        let commit = journal.resume(&loaded, epoch);
+        if matches!(commit.outcome(), Some(Err(_))) {
+            // The journal has failed again, so the queue will be loaded again.
+            return Ok(());
+        }
+        let now = self.now();
+        let last_rv = loaded.last_rv;
+        drop_in_background(std::mem::replace(&mut state.queue, loaded.queue));
+        state.generation += 1;
+        state.lost = None;
+        state.queue.set_committed(last_rv);
+        state.commits.resume(last_rv, epoch, commit);
+        state.repeated.retain(|token| token.rv() <= last_rv);
+        let resumed = catch_unwind(AssertUnwindSafe(|| {
             state.queue.recover(now, unclean);
-            drop_in_background(before);
             self.finish(&mut state, now)
+        }));
+        let Ok(unlocked) = resumed else {
+            self.lose_by_panic(state);
+            return Err(format!("queue {}: its recovery panicked", self.name()));
         };
+        drop(state);
         self.dispatch(unlocked);
         self.long_command_ended.notify_waiters();
         self.requests.wake();
+        Ok(())
     }
 }
 
@@ -218,10 +233,12 @@ impl Registry {
         for handle in self.handles() {
             let row = handle.journal().and_then(|(_, id)| rows.remove(id));
             match row {
-                Some(row) if handle.is_lost() => match load(journal, &row, &progress).await {
-                    Ok(loaded) => handle.resume(journal, loaded, epoch, self.is_unclean()),
-                    Err(error) => problems.push(problem(&row, &error)),
-                },
+                Some(row) if handle.is_lost() => {
+                    let loaded = load(journal, &row, &progress).await.map_err(|error| problem(&row, &error));
+                    let resumed =
+                        loaded.and_then(|loaded| handle.resume(journal, loaded, epoch, self.is_unclean()));
+                    problems.extend(resumed.err());
+                }
                 Some(_) => {}
                 // The commit that created the queue has failed.
                 None => self.discard(&handle),
@@ -279,7 +296,7 @@ impl Registry {
         let row = row.ok_or("it is not in the store")?;
         let loaded = load(journal, &row, &Arc::default()).await;
         let loaded = loaded.map_err(|error| problem(&row, &error))?;
-        handle.resume(journal, loaded, epoch, self.is_unclean());
+        handle.resume(journal, loaded, epoch, self.is_unclean())?;
         tracing::info!(queue = %handle.name(), "the queue is loaded again after a panic");
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! The task of a queue: it lets time pass, and carries out the requests of destructors.
 
 use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::queue::Handle;
@@ -44,13 +46,14 @@ pub(super) async fn run(handle: Arc<Handle>) {
     let mut resync: Option<BoxFuture<'_, ()>> = None;
     let mut resync_due = false;
     loop {
-        let (next, commit) = match handle.tick() {
-            Ok(tick) => {
+        // A panic loses the state of the queue. The task must outlive it, because the queue is loaded again.
+        let (next, commit) = match catch_unwind(AssertUnwindSafe(|| handle.tick())) {
+            Ok(Ok(tick)) => {
                 resync_due |= tick.resync_due;
                 (tick.next, tick.commit)
             }
             // No event reports that the journal has room again.
-            Err(Error::Journal(JournalError::Backlog { .. })) => {
+            Ok(Err(Error::Journal(JournalError::Backlog { .. }))) => {
                 tokio::select! {
                     biased;
                     () = tokio::time::sleep(BACKLOG_WAIT) => {}
@@ -59,8 +62,8 @@ pub(super) async fn run(handle: Arc<Handle>) {
                 continue;
             }
             // The recovery wakes the task once the queue is loaded again.
-            Err(Error::Journal(_)) => (None, None),
-            Err(_) => return,
+            Ok(Err(Error::Journal(_))) | Err(_) => (None, None),
+            Ok(Err(_)) => return,
         };
         if resync.is_none() && std::mem::take(&mut resync_due) {
             resync = Some(Box::pin(run_resync(&handle)));
@@ -86,7 +89,8 @@ async fn ended(resync: &mut Option<BoxFuture<'_, ()>>) {
 }
 
 async fn run_resync(handle: &Arc<Handle>) {
-    if let Err(error) = handle.resync(None).await
+    let resynced = AssertUnwindSafe(handle.resync(None)).catch_unwind().await;
+    if let Ok(Err(error)) = resynced
         && error != Error::QueueDeleted
     {
         tracing::warn!(queue = %handle.name(), %error, "the periodic resync failed");

@@ -104,7 +104,7 @@ impl Handle {
         lost.map_or(Ok(()), |loss| Err(self.error_of(loss)))
     }
 
-    fn error_of(&self, loss: Loss) -> Error {
+    pub(in crate::service) fn error_of(&self, loss: Loss) -> Error {
         match loss {
             Loss::Commit(error) => error.into(),
             Loss::Panic if self.journal().is_some() => journal::Error::OutcomeUnknown.into(),
@@ -200,7 +200,7 @@ impl Handle {
     }
 
     /// Gives up the state, which may be inconsistent because a change has panicked.
-    fn lose_by_panic(&self, mut state: MutexGuard<'_, State>) {
+    pub(in crate::service) fn lose_by_panic(&self, mut state: MutexGuard<'_, State>) {
         state.lost = Some(Loss::Panic);
         let error = self.error_of(Loss::Panic);
         let mut failed: Vec<_> = state.grants.drain(..).map(|grant| grant.reply).collect();

@@ -7,7 +7,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use deltaq::clock::Clock;
+use deltaq::engine::command::Progress;
 use deltaq::engine::config::Config;
+use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::id::{Rv, Slot};
+use deltaq::engine::snapshot::QueueState;
+use deltaq::journal::record::{self, Decoder, QueueRecord};
+use deltaq::journal::store::{QueueId, QueueRow, Reader, Writes};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
 use deltaq::service::{Error, Handle, Limits, Name, Registry};
@@ -18,6 +24,7 @@ use tower::ServiceExt;
 use super::commits::{Bench, api, pushed, read};
 use super::{keys, lease, object};
 use crate::harness::within;
+use crate::store::fake::Fault;
 
 fn queue(registry: &Registry) -> Arc<Handle> {
     registry.get(&Name::new("q").expect("a name")).expect("the queue")
@@ -32,7 +39,7 @@ async fn panic_in(handle: &Arc<Handle>) {
 async fn is_back(bench: &Bench) {
     within(async {
         while bench.call("POST", "/resume", &Value::Null).await.status() != 200 {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
     .await;
@@ -97,11 +104,85 @@ async fn a_queue_whose_reload_fails_is_loaded_once_the_journal_is_back() {
     let mut add = bench.call("POST", "/add", &object("lost"));
     assert!(pushed(&mut add).await.is_none());
     panic_in(&queue(&bench.registry)).await;
-    bench.journal.break_by(crate::store::fake::Fault::Refused);
+    bench.journal.break_by(Fault::Refused);
     assert_eq!(add.await.status(), 503);
     bench.journal.repair();
     is_back(&bench).await;
     assert_eq!(keys(&bench.post("/pop?max=9", &Value::Null).await), ["k"]);
+}
+
+#[tokio::test]
+async fn time_goes_on_in_a_queue_whose_task_panicked() {
+    let bench = Bench::with_queue().await;
+    let handle = queue(&bench.registry);
+    bench.post("/add?delay=5s", &object("a")).await;
+    let mut leaves = bench.call("POST", "/pop?wait=30s", &Value::Null);
+    assert!(pushed(&mut leaves).await.is_none());
+    // No number follows this one, so the next event panics.
+    let exhausted = handle.long_command(|queue, now| {
+        queue.apply(&Event { rv: Rv::MAX, at: now, kind: EventKind::Recovered });
+        Ok(Progress::Done(()))
+    });
+    exhausted.await.expect("a change");
+    bench.hand.advance(Duration::from_secs(6));
+    // The task removes the pop, and the delay elapses.
+    drop(leaves);
+    let newest = async || handle.read(|queue, _| queue.resource_version()).await;
+    within(async {
+        while newest().await.is_ok_and(|newest| newest == Rv::MAX) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    is_back(&bench).await;
+    assert_eq!(keys(&bench.post("/pop", &Value::Null).await), ["a"]);
+    bench.post("/add?delay=5s", &object("b")).await;
+    let [mut waits, mut leaves] = ["/pop?wait=30s"; 2].map(|call| bench.call("POST", call, &Value::Null));
+    assert!(pushed(&mut waits).await.is_none() && pushed(&mut leaves).await.is_none());
+    bench.hand.advance(Duration::from_secs(6));
+    drop(leaves);
+    assert_eq!(keys(&read(within(waits).await).await), ["b"]);
+}
+
+/// The row of the only queue, with another number of its newest event.
+async fn row_at(bench: &Bench, rv: Rv) -> QueueRow {
+    let row = bench.journal.queues().await.expect("rows").remove(0);
+    let QueueRecord { identity, state, .. } = Decoder::new().queue(&row).expect("a row in order");
+    record::queue_row(&identity, &QueueState { rv, ..state.expect("a live queue") })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_whose_reload_panics_is_loaded_later() {
+    let bench = Bench::with_queue().await;
+    let handle = queue(&bench.registry);
+    bench.post("/add", &json!([{"key": "a"}, {"key": "b"}])).await;
+    let ready =
+        handle.read(|queue, _| ["a", "b"].map(|key| queue.table().get(key).map(|entry| entry.state())));
+    let ready = ready.await.expect("the queue").map(|state| state.expect("a ready key"));
+    assert_eq!(keys(&bench.post("/pop?max=2&lease=1h", &Value::Null).await), ["a", "b"]);
+    let mut waits = bench.call("POST", "/pop?wait=30s&max=2", &Value::Null);
+    assert!(pushed(&mut waits).await.is_none());
+    panic_in(&handle).await;
+    // Only one number is left, and the waiting pop gets two keys.
+    let intact = row_at(&bench, 0).await;
+    let keys_of = (0..).map(Slot::new).zip(&ready);
+    let broken = Writes {
+        queues: vec![row_at(&bench, Rv::MAX - 1).await],
+        keys: keys_of.map(|(slot, state)| record::key_row(QueueId(1), slot, state)).collect(),
+        ..Writes::default()
+    };
+    bench.journal.put(broken).expect("rows");
+    assert_eq!(waits.await.status(), 503);
+    assert_eq!(bench.call("GET", "/items", &Value::Null).await.status(), 503);
+    let repaired = Writes { queues: vec![intact], ..Writes::default() };
+    bench.journal.remove_keys();
+    bench.journal.put(repaired).expect("rows");
+    is_back(&bench).await;
+    let items = read(bench.call("GET", "/items?state=leased", &Value::Null).await).await;
+    assert_eq!(keys(&items), ["a", "b"]);
+    // The recovery still runs.
+    panic_in(&handle).await;
+    is_back(&bench).await;
 }
 
 #[tokio::test]

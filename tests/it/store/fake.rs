@@ -148,6 +148,11 @@ impl FakeStore {
         self.disk.lock().apply(writes)
     }
 
+    /// Removes the rows of all keys.
+    pub(crate) fn remove_keys(&self) {
+        self.disk.lock().keys.clear();
+    }
+
     /// Waits until a planned fault has cut the power.
     pub(crate) async fn crashed(&self) {
         // The sender is part of `self`, so the wait can't fail.
