@@ -233,7 +233,8 @@ impl Registry {
         for handle in self.handles() {
             let row = handle.journal().and_then(|(_, id)| rows.remove(id));
             match row {
-                Some(row) if handle.is_lost() => {
+                // Events of a queue that has panicked may wait for their commit. `recover_panics` loads it after that commit.
+                Some(row) if handle.is_lost() && !handle.has_panicked() => {
                     let loaded = load(journal, &row, &progress).await.map_err(|error| problem(&row, &error));
                     let resumed =
                         loaded.and_then(|loaded| handle.resume(journal, loaded, epoch, self.is_unclean()));

@@ -13,10 +13,10 @@ use deltaq::engine::event::{Event, EventKind};
 use deltaq::engine::id::{Rv, Slot};
 use deltaq::engine::snapshot::QueueState;
 use deltaq::journal::record::{self, Decoder, QueueRecord};
-use deltaq::journal::store::{QueueId, QueueRow, Reader, Writes};
+use deltaq::journal::store::{Epoch, JournalRow, QueueId, QueueRow, Reader, Writes};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
-use deltaq::service::{Error, Handle, Limits, Name, Registry};
+use deltaq::service::{Creator, Error, Handle, Limits, Name, Registry};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -142,6 +142,44 @@ async fn time_goes_on_in_a_queue_whose_task_panicked() {
     bench.hand.advance(Duration::from_secs(6));
     drop(leaves);
     assert_eq!(keys(&read(within(waits).await).await), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_panics_while_another_is_damaged_keeps_its_uncommitted_changes() {
+    let bench = Bench::with_queue().await;
+    let name = Name::new("damaged").expect("a name");
+    let (damaged, _) = bench.registry.create(&name, Arc::default(), Creator::Operator).expect("a queue");
+    damaged.read(|_, _| ()).await.expect("a durable queue");
+    bench.journal.hold();
+    let mut paused = Box::pin(damaged.set_paused(true));
+    assert!((&mut paused).now_or_never().is_none());
+    bench.journal.break_by(Fault::Refused);
+    assert!(paused.await.is_err());
+    let row = JournalRow {
+        queue: QueueId(2),
+        epoch: Epoch(1),
+        prev_rv: 0,
+        first_rv: 1,
+        last_rv: 1,
+        at: damaged.now(),
+        format: 1,
+        events: "[]".to_owned(),
+        checksum: 0,
+    };
+    bench.journal.put(Writes { journal: vec![row], ..Writes::default() }).expect("a row");
+    bench.journal.repair();
+    is_back(&bench).await;
+    bench.journal.hold();
+    let mut add = bench.call("POST", "/add", &object("k"));
+    assert!(pushed(&mut add).await.is_none());
+    panic_in(&queue(&bench.registry)).await;
+    // The damaged queue is loaded again and again, and fails each time.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(damaged.read(|_, _| ()).await.is_err());
+    bench.journal.release();
+    assert_eq!(add.await.status(), 200);
+    is_back(&bench).await;
+    assert_eq!(keys(&bench.post("/pop?max=9", &Value::Null).await), ["k"]);
 }
 
 /// The row of the only queue, with another number of its newest event.
