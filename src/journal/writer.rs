@@ -238,9 +238,10 @@ impl<S: Store> Writer<S> {
             if !self.commit(batch).await {
                 return;
             }
+            // The batch may have deleted a queue, or released a queue that a later batch opens again as it was loaded. The
+            // chunk must not bring back its rows.
+            writes.retain(|queue| self.logs.contains_key(&queue));
         }
-        // These batches may have deleted a queue; its checkpoint must not bring it back.
-        writes.retain(|queue| self.logs.contains_key(&queue));
         let begun_us = self.clock.monotonic_us();
         if !self.write_or_recover(writes).await {
             return;

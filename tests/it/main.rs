@@ -14,6 +14,7 @@ mod crash;
 mod example;
 mod faults;
 mod harness;
+mod journal;
 mod limits;
 mod load;
 mod memory;

@@ -1,0 +1,111 @@
+//! The writer of the journal, on a fake store.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use deltaq::clock::Clock;
+use deltaq::engine::Queue;
+use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::time::Time;
+use deltaq::journal::record::Identity;
+use deltaq::journal::recovery::Loaded;
+use deltaq::journal::store::{Epoch, QueueId, Reader};
+use deltaq::journal::writer;
+use deltaq::journal::{Journal, Live, QueueMeta, WriterOptions};
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::{Incarnation, Name};
+
+use crate::harness::within;
+use crate::node::NoopObserver;
+use crate::store::fake::FakeStore;
+
+/// A queue that is released and loaded again right after a checkpoint has captured it.
+#[derive(Debug)]
+struct Reloaded {
+    queue: Mutex<Queue>,
+    journal: Journal,
+    epoch: Epoch,
+    /// The queue as it is loaded, and a large event of another queue.
+    next: Mutex<Option<(Loaded, QueueId, Event)>>,
+    captures: AtomicU32,
+}
+
+impl Live for Reloaded {
+    fn with(&self, look: &mut dyn FnMut(&mut Queue)) -> bool {
+        if self.captures.fetch_add(1, Ordering::Relaxed) > 1 {
+            return false;
+        }
+        look(&mut self.queue.lock().expect("no panic"));
+        if let Some((loaded, other, event)) = self.next.lock().expect("no panic").take() {
+            // The event fills the batch of the release, so the loaded queue is in a later batch.
+            let _released = self.journal.release(loaded.identity.id, self.epoch);
+            let _committed = self.journal.append(other, 0, vec![event], self.epoch);
+            let _resumed = self.journal.resume(&loaded, self.epoch);
+        }
+        true
+    }
+
+    fn lose(&self) {}
+}
+
+#[tokio::test]
+async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
+    let (store, clock) = (FakeStore::default(), Clock::system());
+    let opening = store.opening();
+    let epoch = opening.epoch;
+    let reader: Arc<dyn Reader> = Arc::new(store.clone());
+    let options = WriterOptions { growth_bytes_min: 0, ..WriterOptions::default() };
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    let opened = writer::open(
+        (store.clone(), reader, opening),
+        clock,
+        Arc::new(NoopObserver),
+        shutdown.cut().clone(),
+        options,
+    );
+    let (journal, writer, _) = opened.await.expect("an empty store");
+    let writing = shutdown.spawn_last("journal writer", writer.run());
+    let created_at = Time::from_micros(1);
+    let queue = || {
+        let mut queue = Queue::new(Arc::default(), 0, created_at);
+        queue.journaled();
+        queue
+    };
+    let meta = |name: &str| {
+        let name = Name::new(name).expect("a name");
+        QueueMeta { name, incarnation: Incarnation(1), created_at }
+    };
+    let (id, _) = journal.create(meta("q"), queue().queue_state(), epoch);
+    let (other, created) = journal.create(meta("other"), queue().queue_state(), epoch);
+    created.wait().await.expect("a commit");
+    let key = Key::new("k").expect("a key");
+    let mut captured = queue();
+    captured.seed_step(created_at, [(key.clone(), Object::from_valid("{}"), None)]);
+    let events = captured.take_effects().events;
+    let QueueMeta { name, incarnation, created_at } = meta("q");
+    let identity = Identity { id, version: 1, name, incarnation, created_at };
+    let loaded = Loaded { identity, queue: queue(), last_rv: 1, checkpoint_rv: 0, retained: Vec::new() };
+    let large = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(2 << 20)));
+    let large = Event { rv: 1, at: created_at, kind: EventKind::Seeded { key, object: large, owner: None } };
+    let live: Arc<dyn Live> = Arc::new(Reloaded {
+        queue: Mutex::new(captured),
+        journal: journal.clone(),
+        epoch,
+        next: Mutex::new(Some((loaded, other, large))),
+        captures: AtomicU32::new(0),
+    });
+    journal.attach(id, Arc::downgrade(&live));
+    journal.append(id, 0, events, epoch).wait().await.expect("a commit");
+    within(async {
+        while store.journal_rows_behind(other, 0).is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    journal.close(epoch);
+    within(writing).await.expect("the writer ends");
+    assert!(store.keys(id, 0, 9).await.expect("rows").is_empty());
+}
