@@ -224,6 +224,8 @@ impl Registry {
         epoch: Epoch,
     ) -> Result<Vec<String>, recovery::Error> {
         let begun_us = self.clock().monotonic_us();
+        // The tasks of intact queues wait for this. They must go on even if another queue can't be loaded.
+        self.handles().iter().for_each(|handle| handle.requests.wake());
         let reader = journal.reader().clone();
         let contents = on_own_thread(async move { recovery::contents(reader.as_ref()).await }).await?;
         journal.found_deleted(contents.deleted, epoch);
@@ -244,8 +246,6 @@ impl Registry {
                 // The commit that created the queue has failed.
                 None => self.discard(&handle),
             }
-            // The task of the queue waits for this.
-            handle.requests.wake();
         }
         // The commits that deleted these queues have failed.
         for row in rows.values() {

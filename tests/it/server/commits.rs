@@ -15,8 +15,9 @@ use deltaq::config::Settings;
 use deltaq::engine::event::{Ending, EventKind};
 use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
 use deltaq::journal::record::Decoder;
+use deltaq::journal::store::{QueueRow, Reader as _, Writes};
 use deltaq::lifecycle::Shutdown;
-use deltaq::service::Registry;
+use deltaq::service::{Creator, Name, Registry};
 use deltaq::spans::Spans;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -439,4 +440,26 @@ async fn settles_of_a_refused_pop_wait_for_their_commit() {
     bench.journal.release();
     let closed = read(pop.await).await;
     assert_eq!((&closed["code"], &closed["settled"]), (&json!("queue-closed"), &settled(&held, "ack", "ok")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_elapse_while_another_queue_cannot_be_loaded() {
+    let bench = Bench::with_queue().await;
+    bench.post("/add?delay=5s", &object("k")).await;
+    let name = Name::new("damaged").expect("a name");
+    let (damaged, _) = bench.registry.create(&name, Arc::default(), Creator::Operator).expect("a queue");
+    damaged.read(|_, _| ()).await.expect("a durable queue");
+    let [mut waits, mut leaves] = ["/pop?wait=30s"; 2].map(|call| bench.call("POST", call, &Value::Null));
+    assert!(pushed(&mut waits).await.is_none() && pushed(&mut leaves).await.is_none());
+    bench.journal.break_by(Fault::Refused);
+    assert!(damaged.set_paused(true).await.is_err());
+    // The task of the queue wakes up while the journal is down.
+    drop(leaves);
+    assert!(pushed(&mut waits).await.is_none());
+    let row = bench.journal.queues().await.expect("rows").remove(1);
+    let row = QueueRow { checksum: row.checksum ^ 1, ..row };
+    bench.journal.put(Writes { queues: vec![row], ..Writes::default() }).expect("a row");
+    bench.hand.advance(Duration::from_secs(6));
+    bench.journal.repair();
+    assert_eq!(keys(&read(waits.await).await), ["k"]);
 }
