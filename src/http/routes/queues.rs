@@ -89,9 +89,8 @@ pub(in crate::http) async fn list(
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
     if streams {
-        let of = state.clone();
-        let page = move |after| list_page(of.clone(), wanted.clone(), after, PAGE_DEFAULT);
-        return stream_pages(state, after, page).await;
+        let page = move |after| list_page(state.clone(), wanted.clone(), after, PAGE_DEFAULT);
+        return stream_pages(context, after, page).await;
     }
     Ok(Reply::of(&context, list_page(state, wanted, after, limit).await?).into_response())
 }

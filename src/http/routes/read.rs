@@ -9,12 +9,15 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltaq_types::{ItemDocument, KnownDocument, Page, SyncedDocument};
+use futures_util::stream;
 use serde::Serialize;
 
 use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
 use crate::engine::time::Time;
+use crate::http::access;
 use crate::http::call::ReadCall;
+use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
@@ -23,7 +26,6 @@ use crate::http::openapi::schemas::{ItemsAnswer, KnownAnswer};
 use crate::http::params::{nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
-use crate::http::state::AppState;
 use crate::http::wire::{self, STATES};
 use crate::service::{Handle, ItemFilter, ItemPosition, KnownFilter, ListedState, PageLimit};
 
@@ -61,7 +63,7 @@ fn wanted(item: &str) -> Option<(&str, f32)> {
 /// Streams a whole list, page by page, with one entry per line. The first page refuses a wrong request, before anything is
 /// sent.
 pub(super) async fn stream_pages<T, P, F>(
-    state: AppState,
+    context: Arc<RequestContext>,
     after: Option<String>,
     page: P,
 ) -> Result<Response, Problem>
@@ -71,17 +73,22 @@ where
     F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
 {
     let first = lines_of(page(after).await?);
-    let lines = futures_util::stream::unfold((Some(first), state, page), |(read, state, page)| async move {
+    let lines = stream::unfold((Some(first), context, page), |(read, context, page)| async move {
         // A list that fails in the middle ends the connection, so that the caller does not take a part for the whole.
         match read? {
-            Ok((text, None)) => Some((Ok(text), (None, state, page))),
+            Ok((text, None)) => Some((Ok(text), (None, context, page))),
             Ok((text, next)) => {
+                // A slow client may read for hours, and its token may be revoked meanwhile.
+                let checked = access::check_again(&context);
                 let read = page(next);
-                let read = async { lines_of(read.await.map_err(|problem| problem.detail().to_owned())?) };
-                let read = state.on_main_runtime(read).await;
-                Some((Ok(text), (Some(read), state, page)))
+                let read = async {
+                    let page = checked.and(read.await);
+                    lines_of(page.map_err(|problem| problem.detail().to_owned())?)
+                };
+                let read = context.state.on_main_runtime(read).await;
+                Some((Ok(text), (Some(read), context, page)))
             }
-            Err(why) => Some((Err(std::io::Error::other(why)), (None, state, page))),
+            Err(why) => Some((Err(std::io::Error::other(why)), (None, context, page))),
         }
     });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
@@ -113,7 +120,7 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), Stri
 )]
 pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.registry.get(&call.name()?)?;
-    let ReadCall { state, params, headers, context, .. } = call;
+    let ReadCall { params, headers, context, .. } = call;
     if let Some(key) = params.key("key")? {
         return Ok(one_item(&handle, &key).await?.into_response());
     }
@@ -127,7 +134,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let filter = Arc::new(filter);
     if streams {
         let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
-        return stream_pages(state, after, page).await;
+        return stream_pages(context, after, page).await;
     }
     Ok(Reply::of(&context, item_page(handle, filter, after, limit).await?).into_response())
 }
@@ -232,7 +239,7 @@ fn no_key(key: &Key, why: &str) -> Problem {
 )]
 pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.registry.get(&call.name()?)?;
-    let ReadCall { state, params, headers, context, .. } = call;
+    let ReadCall { params, headers, context, .. } = call;
     if let Some(key) = params.key("key")? {
         return one_known(&handle, &key, &headers).await;
     }
@@ -245,7 +252,7 @@ pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Prob
     let after = params.text("continue").map(str::to_owned);
     if streams {
         let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
-        return stream_pages(state, after, page).await;
+        return stream_pages(context, after, page).await;
     }
     Ok(Reply::of(&context, known_page(handle, filter, after, limit).await?).into_response())
 }

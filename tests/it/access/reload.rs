@@ -228,3 +228,23 @@ async fn waiting_for_a_kept_token(fixture: &Fixture, length: usize) -> Client {
     fixture.reload(&tokens).expect("the file is valid");
     client
 }
+
+#[tokio::test]
+async fn a_revoked_token_does_not_get_the_rest_of_a_list() {
+    let fixture = Fixture::with(&[root(), token("old", &Verb::ALL, "*")]).await;
+    let mut producer = fixture.service.client().await;
+    // Three pages, of which the first is larger than the buffers of a connection.
+    let text = "x".repeat(16 << 10);
+    let object = |key: u32| json!({"key": format!("{key:04}"), "text": text});
+    for batch in 0..3 {
+        let objects = (0..400).map(|key| object(400 * batch + key)).collect();
+        producer.call_as("root", "POST", "/v1/queues/q/add", &Value::Array(objects)).await.ok();
+    }
+    let mut reader = fixture.service.client_that_buffers(4_096).await;
+    let headers = [("authorization", "Bearer old"), ("accept", "application/x-ndjson")];
+    reader.send_text("GET", "/v1/queues/q/items", &headers, "").await;
+    let (status, headers) = reader.head().await.expect("a head");
+    assert_eq!(status, 200);
+    fixture.reload(&[root()]).expect("the file is valid");
+    assert!(reader.body(status, &headers).await.is_err(), "the list is cut off");
+}
