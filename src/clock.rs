@@ -58,7 +58,7 @@ impl Clock {
     #[must_use]
     pub fn monotonic_us(&self) -> u64 {
         match &self.source {
-            Source::System { started } => as_us(started.elapsed()),
+            Source::System { started } => whole_us(started.elapsed()),
             Source::Manual(readings) => readings.monotonic_us.load(Ordering::SeqCst),
         }
     }
@@ -80,7 +80,7 @@ impl Clock {
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the only module that reads the machine's clocks")]
 pub fn wall_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, as_us)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, whole_us)
 }
 
 /// Moves a clock made by [`Clock::manual`].
@@ -94,7 +94,7 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         for reading in [&self.readings.wall_us, &self.readings.monotonic_us] {
             let now_us = reading.load(Ordering::SeqCst);
-            reading.store(now_us.saturating_add(as_us(by)), Ordering::SeqCst);
+            reading.store(now_us.saturating_add(whole_us(by)), Ordering::SeqCst);
         }
     }
 
@@ -104,8 +104,9 @@ impl ManualClock {
     }
 }
 
-/// Whole microseconds, saturating: 64 bits last until the year 586524.
-fn as_us(duration: Duration) -> u64 {
+/// A duration in whole microseconds. A duration of more than 584,000 years saturates.
+#[must_use]
+pub fn whole_us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

@@ -13,6 +13,7 @@ use super::problem::{self, Code, Problem};
 use super::request_metrics::UNMATCHED;
 use crate::access;
 use crate::audit::{Class, Line};
+use crate::clock::whole_us;
 use crate::config::access::Verb;
 use crate::engine::excerpt::Excerpt;
 use crate::spans;
@@ -85,7 +86,7 @@ impl Observed {
         let context = &self.context;
         let counts = context.counts();
         let took = context.state.clock.since(context.begun_us);
-        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let took_us = whole_us(took);
         let route = context.route().unwrap_or(UNMATCHED);
         if let Some(status) = status {
             context.state.request_metrics.answered(context.method, route, status, took);

@@ -20,7 +20,7 @@ use super::queue_log::QueueLog;
 use super::recovery::{self, Contents, on_own_thread};
 use super::store::{self, Opening, QueueId, Reader, Store, Writes};
 use crate::causes::with_causes;
-use crate::clock::Clock;
+use crate::clock::{Clock, whole_us};
 use crate::engine::id::Rv;
 use crate::engine::time::Time;
 
@@ -154,11 +154,11 @@ impl<S: Store> Writer<S> {
         if writes_chunk {
             self.write_chunk().await;
             let took = self.clock.since(now_us);
-            self.next_chunk_us = now_us.saturating_add(micros(took * (1 + self.commit_share())));
+            self.next_chunk_us = now_us.saturating_add(whole_us(took * (1 + self.commit_share())));
         }
         let maintains = now_us >= self.next_upkeep_us;
         if maintains {
-            self.next_upkeep_us = now_us.saturating_add(micros(UPKEEP_PERIOD));
+            self.next_upkeep_us = now_us.saturating_add(whole_us(UPKEEP_PERIOD));
             self.upkeep().await;
         }
         writes_chunk || maintains || !idle
@@ -339,7 +339,8 @@ impl<S: Store> Writer<S> {
             self.growth += mem::take(&mut self.growth_covered);
             // The checkpoint may be what failed: it needs more room on the disk than commits do.
             self.checkpoint_wait = (self.checkpoint_wait * 2).clamp(CHECKPOINT_WAIT_MIN, CHECKPOINT_WAIT_MAX);
-            self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(micros(self.checkpoint_wait));
+            self.next_checkpoint_us =
+                self.clock.monotonic_us().saturating_add(whole_us(self.checkpoint_wait));
         }
         self.commit_queue.go_down(Error::from(error), batch);
         let mut wait = RETRY_MIN;
@@ -380,8 +381,4 @@ impl Drop for PanicGuard {
             self.0.go_down(Error::OutcomeUnknown, None);
         }
     }
-}
-
-fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

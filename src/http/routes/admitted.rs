@@ -26,7 +26,7 @@ pub(super) struct AdmissionRules {
     permits: Option<Arc<AdmissionPermits>>,
     account: Account,
     /// Longest wait for a permit. A Replace and a seed have no other timeout.
-    patience: Duration,
+    permit_timeout: Duration,
 }
 
 /// Reads a slice of the objects of a call.
@@ -59,18 +59,18 @@ impl AdmissionRules {
     }
 
     fn for_queue(state: &AppState, name: &Name, account: Account) -> Self {
-        let patience = state.limits.request_timeout;
+        let permit_timeout = state.limits.request_timeout;
         if let Some(handle) = state.registry.find(name) {
-            return Self::by(handle, account, patience);
+            return Self::by(handle, account, permit_timeout);
         }
         let config = state.registry.defaults().clone();
-        Self { config, handle: None, permits: None, account, patience }
+        Self { config, handle: None, permits: None, account, permit_timeout }
     }
 
-    fn by(handle: Arc<Handle>, account: Account, patience: Duration) -> Self {
+    fn by(handle: Arc<Handle>, account: Account, permit_timeout: Duration) -> Self {
         let config = handle.config();
         let permits = config.admission.is_some().then(|| handle.admission_permits(&config));
-        Self { config, handle: Some(handle), permits, account, patience }
+        Self { config, handle: Some(handle), permits, account, permit_timeout }
     }
 
     /// The rules for a call without objects, which needs no permit.
@@ -85,7 +85,7 @@ impl AdmissionRules {
 
     /// The present rules of the queue.
     pub(super) fn now(&self, handle: Arc<Handle>) -> Self {
-        Self::by(handle, self.account.clone(), self.patience)
+        Self::by(handle, self.account.clone(), self.permit_timeout)
     }
 
     /// The account that counts the bytes of the body.
@@ -102,36 +102,37 @@ impl AdmissionRules {
     /// the schema.
     pub(super) async fn each<C, T>(
         &self,
-        came: Arc<Vec<C>>,
+        received: Arc<Vec<C>>,
         read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem> + Clone + Send + 'static,
     ) -> Result<Vec<T>, Problem>
     where
         C: Send + Sync + 'static,
         T: Send + 'static,
     {
-        let mut all = Vec::with_capacity(came.len());
-        while all.len() < came.len() {
+        let mut all = Vec::with_capacity(received.len());
+        while all.len() < received.len() {
             if !all.is_empty() {
                 tokio::task::yield_now().await;
             }
             let (start, length) = (all.len(), self.slice_len());
             let grown = match &self.permits {
                 Some(permits) => {
-                    let (came, read, config) = (came.clone(), read.clone(), self.config.clone());
+                    let (received, read, config) = (received.clone(), read.clone(), self.config.clone());
                     let account = self.account.clone();
                     let work = move || {
                         // The bytes count until the work ends, also if its caller disconnects.
                         let _counted = account;
                         let mut some = Vec::new();
-                        read_some(&config, &came, start, length, &read, &mut some).map(|grown| (some, grown))
+                        read_some(&config, &received, start, length, &read, &mut some)
+                            .map(|grown| (some, grown))
                     };
-                    let turn = tokio::time::timeout(self.patience, permits.acquire()).await;
-                    let turn = turn.map_err(|_| Problem::timed_out(self.patience))??;
+                    let turn = tokio::time::timeout(self.permit_timeout, permits.acquire()).await;
+                    let turn = turn.map_err(|_| Problem::timed_out(self.permit_timeout))??;
                     let (some, grown) = run_blocking(turn, work).await?;
                     all.extend(some);
                     grown
                 }
-                None => read_some(&self.config, &came, start, length, &read, &mut all)?,
+                None => read_some(&self.config, &received, start, length, &read, &mut all)?,
             };
             self.account.reserve(grown)?;
         }
@@ -142,15 +143,15 @@ impl AdmissionRules {
 /// Adds the results of `read` for one slice to `all`. Returns the bytes that admission has added.
 fn read_some<C, T>(
     config: &Config,
-    came: &[C],
+    received: &[C],
     start: usize,
     length: usize,
     read: &impl Fn(&mut Reader<'_>, usize, &C) -> Result<T, Problem>,
     all: &mut Vec<T>,
 ) -> Result<usize, Problem> {
     let mut reader = Reader::new(config);
-    for (index, came) in came.iter().enumerate().skip(start).take(length) {
-        all.push(read(&mut reader, index, came)?);
+    for (index, received) in received.iter().enumerate().skip(start).take(length) {
+        all.push(read(&mut reader, index, received)?);
     }
     Ok(reader.grown)
 }
@@ -162,12 +163,15 @@ impl<'c> Reader<'c> {
     }
 
     /// The object after admission, and its key.
-    pub(super) fn admitted(&mut self, came: Scanned, object_use: ObjectUse) -> Result<Scanned, Problem> {
-        let Some(admission) = &self.config.admission else { return Ok(came) };
-        let object =
-            admission.admit(&came.object, object_use == ObjectUse::Stored, self.config.max_object_bytes)?;
-        let Some(object) = object else { return Ok(came) };
-        self.grown += object.as_str().len().saturating_sub(came.object.as_str().len());
+    pub(super) fn admitted(&mut self, received: Scanned, object_use: ObjectUse) -> Result<Scanned, Problem> {
+        let Some(admission) = &self.config.admission else { return Ok(received) };
+        let object = admission.admit(
+            &received.object,
+            object_use == ObjectUse::Stored,
+            self.config.max_object_bytes,
+        )?;
+        let Some(object) = object else { return Ok(received) };
+        self.grown += object.as_str().len().saturating_sub(received.object.as_str().len());
         object::scan(object.as_str(), &self.config.key).map_err(|_deep| Unfit::TooDeep.into())
     }
 
@@ -185,8 +189,8 @@ impl<'c> Reader<'c> {
         explicit: Option<&Key>,
         object_use: ObjectUse,
     ) -> Result<(Key, Object), Problem> {
-        let came = Scanned { object: parsed.object.clone(), key: parsed.key.clone() };
-        let taken = self.admitted(came, object_use)?;
+        let received = Scanned { object: parsed.object.clone(), key: parsed.key.clone() };
+        let taken = self.admitted(received, object_use)?;
         Ok((key_or_explicit(taken.key, explicit)?, taken.object))
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::super::params;
 use super::super::problem::{Code, Problem};
 use super::admission::Patch;
+use crate::clock::whole_us;
 use crate::config::Fault;
 use crate::config::queue as words;
 use crate::config::queue::QueueDefaults;
@@ -77,7 +78,7 @@ fn rate_limiter(limiter: &RateLimiter) -> deltaq_types::RateLimiter {
 }
 
 fn text(duration: Duration) -> DurationText {
-    DurationText::from_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+    DurationText::from_us(whole_us(duration))
 }
 
 /// The settings of the engine.

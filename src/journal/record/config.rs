@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
-use super::json::{Float, Text, is_default, micros};
+use super::json::{Float, Text, is_default};
 use crate::admission::{Admission, Error, Schema};
+use crate::clock::whole_us;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::key::{KeySpec, Pointer};
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
@@ -122,10 +123,10 @@ impl<'a> WireConfig<'a> {
             key: config.key.pointers().iter().map(part).collect(),
             known_objects: config.known_objects,
             emit_replaced: config.emit_replaced,
-            lease_us: micros(config.lease),
+            lease_us: whole_us(config.lease),
             max_failures: config.max_failures,
             rate_limiter: WireRateLimiter::of(&config.rate_limiter),
-            resync_period_us: config.resync_period.map(micros),
+            resync_period_us: config.resync_period.map(whole_us),
             max_keys: config.max_keys,
             max_object_bytes: config.max_object_bytes,
             max_deltas_per_key: config.max_deltas_per_key,
@@ -133,7 +134,7 @@ impl<'a> WireConfig<'a> {
             max_delete_percent: config.max_delete_percent.map(Float),
             max_deletes: config.max_deletes,
             retention: WireRetention {
-                age_us: config.retention.age.map(micros),
+                age_us: config.retention.age.map(whole_us),
                 bytes: config.retention.bytes,
             },
             schema: admission.and_then(Admission::schema).map(|schema| schema.as_raw()),
@@ -181,12 +182,12 @@ impl<'a> WireConfig<'a> {
 impl WireRateLimiter {
     fn of(limiter: &RateLimiter) -> Self {
         let exponential = |limiter: &ItemExponential| WireItemExponential {
-            base_us: micros(limiter.base),
-            max_us: micros(limiter.max),
+            base_us: whole_us(limiter.base),
+            max_us: whole_us(limiter.max),
         };
         let fast_slow = |limiter: &ItemFastSlow| WireItemFastSlow {
-            fast_us: micros(limiter.fast),
-            slow_us: micros(limiter.slow),
+            fast_us: whole_us(limiter.fast),
+            slow_us: whole_us(limiter.slow),
             max_fast: limiter.max_fast,
         };
         let bucket = |bucket: &Bucket| WireBucket { qps: Float(bucket.qps), burst: bucket.burst };
@@ -194,7 +195,7 @@ impl WireRateLimiter {
             item_exponential: limiter.item_exponential.as_ref().map(exponential),
             item_fast_slow: limiter.item_fast_slow.as_ref().map(fast_slow),
             bucket: limiter.bucket.as_ref().map(bucket),
-            max_wait_us: limiter.max_wait.map(micros),
+            max_wait_us: limiter.max_wait.map(whole_us),
             jitter: Float(limiter.jitter),
         }
     }

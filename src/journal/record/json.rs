@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
@@ -88,11 +87,6 @@ impl<'de> Deserialize<'de> for Float {
 /// Whether a field is left out: a reader then uses the default.
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// A span in whole microseconds, the unit of settings and of the engine; longer spans saturate.
-pub(super) fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The known object in `text`. Only the first byte is checked, because the row has a checksum.

@@ -4,6 +4,8 @@ use std::array::from_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::clock::whole_us;
+
 /// The counters of a histogram. The caller has the bounds of the buckets; one more bucket has no bound.
 #[derive(Debug)]
 pub(super) struct Durations<const BUCKETS: usize> {
@@ -36,7 +38,7 @@ impl<const BUCKETS: usize> Default for Distribution<BUCKETS> {
 impl<const BUCKETS: usize> Durations<BUCKETS> {
     /// Counts a duration in the first bucket that holds it.
     pub(super) fn record(&self, bounds_us: &[u64; BUCKETS], took: Duration) {
-        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let took_us = whole_us(took);
         let bucket = bounds_us.partition_point(|bound| *bound < took_us);
         self.counts.get(bucket).unwrap_or(&self.beyond).fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(took_us, Ordering::Relaxed);
