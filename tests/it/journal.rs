@@ -1,7 +1,7 @@
 //! The writer of the journal, on a fake store.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use deltaq::clock::Clock;
@@ -17,6 +17,7 @@ use deltaq::journal::writer;
 use deltaq::journal::{Journal, Live, QueueMeta, WriterOptions};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Incarnation, Name};
+use parking_lot::Mutex;
 
 use crate::harness::within;
 use crate::node::NoopObserver;
@@ -38,8 +39,8 @@ impl Live for Reloaded {
         if self.captures.fetch_add(1, Ordering::Relaxed) > 1 {
             return false;
         }
-        look(&mut self.queue.lock().expect("no panic"));
-        if let Some((loaded, other, event)) = self.next.lock().expect("no panic").take() {
+        look(&mut self.queue.lock());
+        if let Some((loaded, other, event)) = self.next.lock().take() {
             // The event fills the batch of the release, so the loaded queue is in a later batch.
             let _released = self.journal.release(loaded.identity.id, self.epoch);
             let _committed = self.journal.append(other, 0, vec![event], self.epoch);

@@ -12,6 +12,7 @@ use deltaq::engine::config::Config;
 use deltaq::engine::event::{Event, EventKind};
 use deltaq::engine::id::{Rv, Slot};
 use deltaq::engine::snapshot::QueueState;
+use deltaq::engine::table::Entry;
 use deltaq::journal::record::{self, Decoder, QueueRecord};
 use deltaq::journal::store::{Epoch, JournalRow, QueueId, QueueRow, Reader, Writes};
 use deltaq::lifecycle::Shutdown;
@@ -194,8 +195,7 @@ async fn a_queue_whose_reload_panics_is_loaded_later() {
     let bench = Bench::with_queue().await;
     let handle = queue(&bench.registry);
     bench.post("/add", &json!([{"key": "a"}, {"key": "b"}])).await;
-    let ready =
-        handle.read(|queue, _| ["a", "b"].map(|key| queue.table().get(key).map(|entry| entry.state())));
+    let ready = handle.read(|queue, _| ["a", "b"].map(|key| queue.table().get(key).map(Entry::state)));
     let ready = ready.await.expect("the queue").map(|state| state.expect("a ready key"));
     assert_eq!(keys(&bench.post("/pop?max=2&lease=1h", &Value::Null).await), ["a", "b"]);
     let mut waits = bench.call("POST", "/pop?wait=30s&max=2", &Value::Null);
