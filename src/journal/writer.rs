@@ -233,13 +233,14 @@ impl<S: Store> Writer<S> {
     async fn write_chunk(&mut self) {
         let Some(checkpoint) = &mut self.checkpoint else { return };
         let mut writes = checkpoint.next_chunk(&self.logs, &self.commit_queue);
+        // A queue may have been deleted after its rows were captured for an earlier chunk, and must not come back.
+        writes.retain(|queue| self.logs.contains_key(&queue));
         for _ in 0..self.commit_queue.len() {
             let Some(batch) = self.commit_queue.take() else { break };
             if !self.commit(batch).await {
                 return;
             }
-            // The batch may have deleted a queue, or released a queue that a later batch opens again as it was loaded. The
-            // chunk must not bring back its rows.
+            // The batch may have deleted a queue, too, or released a queue that a later batch opens again as it was loaded.
             writes.retain(|queue| self.logs.contains_key(&queue));
         }
         let begun_us = self.clock.monotonic_us();
