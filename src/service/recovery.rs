@@ -235,8 +235,11 @@ impl Registry {
         for handle in self.handles() {
             let row = handle.journal().and_then(|(_, id)| rows.remove(id));
             match row {
-                // Events of a queue that has panicked may wait for their commit. `recover_panics` loads it after that commit.
-                Some(row) if handle.is_lost() && !handle.has_panicked() => {
+                // Events of a queue that has panicked may wait for their commit.
+                Some(_) if handle.is_lost() && handle.has_panicked() => {
+                    problems.extend(self.reload_panicked(journal, &handle).await.err());
+                }
+                Some(row) if handle.is_lost() => {
                     let loaded = load(journal, &row, &progress).await.map_err(|error| problem(&row, &error));
                     let resumed =
                         loaded.and_then(|loaded| handle.resume(journal, loaded, epoch, self.is_unclean()));
