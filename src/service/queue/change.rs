@@ -4,6 +4,7 @@
 //! again, and waiting pops keep their place. Without a journal there is nothing to load, so the queue stays broken.
 
 use std::collections::HashSet;
+use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -20,6 +21,10 @@ use crate::service::delivery::{Delivered, Delivery, Grant, Reply};
 use crate::service::requests::{OpenRequests, Undelivered};
 use crate::service::unused::UnusedQueue;
 use crate::service::waiters::Waiters;
+
+/// How often a thread tries to take the lock before it sleeps. Most changes take about a microsecond. The mutex on its own
+/// soon calls `sched_yield` instead, which with 64 connections costs a tenth of the throughput.
+const LOCK_TRIES: usize = 500;
 
 /// Up to this many keys, debug builds check every invariant of a queue after every change.
 const CHECKED_KEYS_MAX: usize = 64;
@@ -72,6 +77,12 @@ pub(in crate::service) struct Unlocked {
 impl Handle {
     /// The lock, whatever the condition of the queue is.
     pub(in crate::service) fn lock(&self) -> MutexGuard<'_, State> {
+        for _ in 0..LOCK_TRIES {
+            if let Some(state) = self.state.try_lock() {
+                return state;
+            }
+            spin_loop();
+        }
         self.state.lock()
     }
 
