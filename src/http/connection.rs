@@ -9,6 +9,7 @@ mod tests;
 pub mod threads;
 mod timeouts;
 pub mod tls;
+mod transport;
 
 use std::convert::Infallible;
 use std::io;
@@ -26,7 +27,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use metrics::Gauge;
 use sha2::{Digest as _, Sha256};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
@@ -41,6 +41,7 @@ use self::stream::ConnectionStream;
 use self::threads::{Thread, Threads};
 use self::timeouts::Timeouts;
 use self::tls::Tls;
+use self::transport::Transport;
 use super::context::{Connection, Peer};
 use super::delivery::Outbox;
 use super::origin::URI_BYTES_MAX;
@@ -262,12 +263,7 @@ impl ConnectionServer {
         }
     }
 
-    async fn run<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        self,
-        stream: S,
-        address: SocketAddr,
-        certificate: Option<[u8; 32]>,
-    ) {
+    async fn run(self, stream: impl Transport, address: SocketAddr, certificate: Option<[u8; 32]>) {
         let Self { api, limits, timeouts, closing, cut } = self;
         let (outbox, exchanges) = (Outbox::default(), Exchanges::default());
         let stream = ConnectionStream::new(stream, timeouts.clone(), outbox.clone(), exchanges.clone());

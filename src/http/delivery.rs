@@ -24,6 +24,11 @@ impl Outbox {
         written.iter_mut().for_each(Delivered::confirm);
     }
 
+    /// Whether a buffered reply has leases that are undone unless the reply is written.
+    pub(super) fn holds_leases(&self) -> bool {
+        self.0.lock().iter().any(Delivered::holds_leases)
+    }
+
     fn take_over(&self, delivered: Delivered) {
         self.0.lock().push(delivered);
     }

@@ -32,6 +32,12 @@ impl Delivered {
         Self { items, commit: Commit::done(), undo: None }
     }
 
+    /// Whether dropping this returns keys to the queue.
+    #[must_use]
+    pub fn holds_leases(&self) -> bool {
+        self.undo.is_some()
+    }
+
     /// Records that the keys have reached the caller, as far as the server can tell.
     pub fn confirm(&mut self) {
         self.undo = None;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::Error;
-use super::delivery::{Delivered, Delivery};
+use super::delivery::{Delivered, Delivery, Reply};
 use super::queue::{Handle, Loss, State};
 use super::waiters::{Ticket, Waiter};
 use crate::engine::command::{Item, Pop, Settle, Settled};
@@ -96,6 +96,8 @@ impl Handle {
                 Ok(_) => {}
             }
         } else if call.wait.is_zero() {
+            let given_up = state.waiters.give_up(call.pop.id.as_ref());
+            state.end_replaced(given_up);
             return Arrival::Fresh(Vec::new());
         }
         let limit = self.context.max_waiters;
@@ -104,11 +106,18 @@ impl Handle {
         }
         let (reply, answer) = oneshot::channel();
         let (ticket, replaced) = state.waiters.join(Waiter { pop: call.pop.clone(), reply });
+        state.end_replaced(replaced);
+        Arrival::Waits(ticket, answer)
+    }
+}
+
+impl State {
+    /// Answers a waiting pop that its client has repeated: it gets no keys.
+    fn end_replaced(&self, replaced: Option<Waiter<Reply>>) {
         if let Some(replaced) = replaced {
-            let commit = state.commits.newest.clone();
+            let commit = self.commits.newest.clone();
             let _disconnected = replaced.reply.send(Delivery { items: Ok(Delivered::default()), commit });
         }
-        Arrival::Waits(ticket, answer)
     }
 }
 

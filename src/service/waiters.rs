@@ -64,6 +64,12 @@ impl<R> Waiters<R> {
         }
     }
 
+    /// Removes the waiting pop with this id: its client has repeated it without a wait.
+    pub(super) fn give_up(&mut self, id: Option<&Arc<str>>) -> Option<Waiter<R>> {
+        let position = self.ids.remove(id?)?;
+        self.queued.remove(&position).map(|(_, waiter)| waiter)
+    }
+
     /// Removes the pop that has waited longest.
     pub(super) fn next(&mut self) -> Option<Waiter<R>> {
         let next = self.queued.pop_first().map(|(_, held)| held);

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::exchange::Exchanges;
 use super::timeouts::Timeouts;
+use super::transport::Transport;
 use crate::http::delivery::Outbox;
 use crate::http::problem::{self, Problem};
 
@@ -63,13 +64,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ConnectionStream<S> {
+impl<S: Transport> AsyncWrite for ConnectionStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
+        if this.outbox.holds_leases() && this.stream.is_closed_by_peer() {
+            // Nobody reads the reply. The leases in the outbox are undone when the connection ends.
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         if this.replacement.is_none() && this.exchanges.are_finished() {
             this.replacement = Some(Replacement::of(buffer));
         }

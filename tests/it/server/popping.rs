@@ -1,6 +1,10 @@
 //! Waiting pops, and clients that disconnect.
 
+use std::io::Write as _;
+use std::net::Shutdown;
+
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
 use super::{QUEUE, keys, lease, listed, object, objects, status, take, waiters};
 use crate::harness::{Client, Service};
@@ -47,6 +51,43 @@ async fn a_disconnected_waiting_pop_gets_no_keys() {
     service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
     let popped = second.reply().await.ok();
     assert_eq!((keys(&popped), &popped["items"][0]["attempt"]), (vec!["k"], &json!(1)));
+}
+
+/// Sends requests and closes the sending side before the server accepts the connection: the server accepts on the thread of
+/// the test, which does not yield here.
+fn send_and_close(service: &Service, requests: &str) -> Client {
+    let mut stream = std::net::TcpStream::connect(service.api).expect("the server listens");
+    stream.write_all(requests.as_bytes()).expect("the requests fit the buffers");
+    stream.shutdown(Shutdown::Write).expect("an open connection");
+    stream.set_nonblocking(true).expect("a socket option");
+    Client::over(TcpStream::from_std(stream).expect("a runtime"))
+}
+
+#[tokio::test]
+async fn a_pop_whose_client_has_closed_before_the_reply_takes_no_lease() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    let pop = format!("POST {QUEUE}/pop?id=one HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}");
+    let pipelined = format!("{pop}GET /v1/info HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    for requests in [pop, pipelined] {
+        send_and_close(&service, &requests).closed().await;
+        let popped = service.post(&format!("{QUEUE}/pop?wait=20s"), &Value::Null).await.ok();
+        assert_eq!((keys(&popped), &popped["items"][0]["attempt"]), (vec!["k"], &json!(1)));
+        let settle = json!({"settle": [{"lease": lease(&popped, 0), "as": "ack"}]});
+        service.post(&format!("{QUEUE}/settle"), &settle).await.ok();
+        service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_without_wait_ends_the_waiting_pop() {
+    let service = Service::start().await;
+    let mut first = waiting(&service, "&id=one", 1).await;
+    let none = service.post(&format!("{QUEUE}/pop?id=one"), &Value::Null).await.ok();
+    assert_eq!(keys(&none), Vec::<&str>::new());
+    service.post(&format!("{QUEUE}/add"), &object("k")).await.ok();
+    assert_eq!(status(&service, "ready").await, 1, "the first pop takes no late lease");
+    assert_eq!(keys(&first.reply().await.ok()), Vec::<&str>::new());
 }
 
 #[tokio::test]
