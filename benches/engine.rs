@@ -14,7 +14,7 @@ use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, Pop, Settle};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::id::Token;
+use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::key::{Key, KeySpec};
 use deltaq::engine::object::{self, Object};
 use deltaq::engine::time::Time;
@@ -123,7 +123,7 @@ impl Bench {
     fn new(known_objects: bool) -> Self {
         let config = Config { known_objects, ..Config::default() };
         let now_us = 1_700_000_000_000_000;
-        let queue = Queue::new(Arc::new(config), 0, Time::from_micros(now_us));
+        let queue = Queue::new(Arc::new(config), Rv::ZERO, Time::from_micros(now_us));
         Self { queue, now_us, clock: Clock::system() }
     }
 

@@ -137,6 +137,7 @@ impl fmt::Display for LeaseId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::id::Rv;
 
     #[test]
     fn names_follow_their_pattern() {
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn lease_ids_round_trip_and_nothing_else_parses() {
-        let id = LeaseId { incarnation: Incarnation(0x6f2c), token: Token::new(1042) };
+        let id = LeaseId { incarnation: Incarnation(0x6f2c), token: Token::new(Rv::new(1042)) };
         assert_eq!(id.to_string(), "00006f2c-1042");
         assert_eq!(LeaseId::parse("00006f2c-1042"), Some(id));
         for bad in ["6f2c-1042", "00006f2c-+1042", "00006f2c-01042", "00006F2C-1042", "-", "x", ""] {

@@ -2,6 +2,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::engine::id::Rv;
 use crate::engine::object::scan;
 
 fn pointers(texts: &[&str]) -> Vec<Pointer> {
@@ -558,7 +559,7 @@ fn a_command_that_was_read_by_other_rules_is_refused() {
 
     let by = |admission| Arc::new(Config { admission, ..Config::default() });
     let (plain, pruning) = (by(None), by(Some(Arc::new(admission("", &["/a"])))));
-    let queue = Queue::new(pruning.clone(), 0, Time::default());
+    let queue = Queue::new(pruning.clone(), Rv::ZERO, Time::default());
     assert_eq!(queue.check_config(&plain), Err(Refusal::ConfigChanged));
     assert_eq!(queue.check_config(&by(Some(Arc::new(admission("{}", &[]))))), Err(Refusal::ConfigChanged));
     assert_eq!(queue.check_config(&by(Some(Arc::new(admission("", &["/a"]))))), Ok(()));

@@ -103,7 +103,7 @@ impl State {
     fn try_apply(&mut self, event: &Event, scope: Scope) -> Result<Applied, Reason> {
         let follows = match event.kind {
             EventKind::Recovered => event.rv > self.rv,
-            _ => self.rv.checked_add(1) == Some(event.rv),
+            _ => event.rv.follows(self.rv),
         };
         if !follows {
             return Err("its number does not follow that of the event before");
@@ -222,7 +222,7 @@ impl State {
             return Err("the key's newest delta is a deletion that makes this one superfluous");
         };
         if *origin == Origin::InitialReplace {
-            let pending = entry.initial_pending.replace(NonZero::new(id.rv).ok_or("its number is 0")?);
+            let pending = entry.initial_pending.replace(NonZero::new(id.rv.get()).ok_or("its number is 0")?);
             self.initial_pending += usize::from(pending.is_none());
         }
         let got_work = match due {
@@ -327,7 +327,7 @@ impl State {
                 let covered_by = schedule_state.lease().map(|lease| lease.token);
                 if entry
                     .initial_pending
-                    .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token.rv()))
+                    .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token.rv().get()))
                 {
                     entry.initial_pending = None;
                     self.initial_pending -= 1;
@@ -358,7 +358,7 @@ impl State {
         let mut applied = Applied::default();
         match ending {
             Ending::Acked => {
-                ends_pending = entry.initial_pending.is_some_and(|pending| pending.get() < token.rv());
+                ends_pending = entry.initial_pending.is_some_and(|pending| pending.get() < token.rv().get());
                 if self.config.known_objects {
                     let newest = leased.into_newest();
                     let newest = newest.filter(|delta| delta.kind != DeltaKind::Deleted);

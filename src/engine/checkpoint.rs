@@ -12,8 +12,6 @@
 //! - a key that is removed during a checkpoint is in `removed` even without a row: after that checkpoint, replay may start
 //!   at an event of this key.
 
-use std::num::NonZero;
-
 use super::id::{Rv, Slot};
 use super::key::Key;
 use super::snapshot::{CheckpointChunk, KeyState, RemovedKey};
@@ -166,7 +164,7 @@ impl Entry {
             waiting: self.waiting.to_vec(),
             leased: self.leased.to_vec(),
             schedule_state: self.schedule_state.clone(),
-            initial_pending: self.initial_pending.map(NonZero::get),
+            initial_pending: self.initial_pending.map(|pending| Rv::new(pending.get())),
         }
     }
 

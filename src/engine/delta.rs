@@ -388,13 +388,13 @@ mod tests {
     fn list(deltas: &[(DeltaKind, bool)]) -> Deltas {
         let mut list = Deltas::default();
         for (rv, (kind, tombstone)) in (1..).zip(deltas) {
-            list.append(delta(*kind, rv, *tombstone), false, NO_CAP);
+            list.append(delta(*kind, Rv::new(rv), *tombstone), false, NO_CAP);
         }
         list
     }
 
-    fn rvs(list: &Deltas) -> Vec<Rv> {
-        list.iter().map(|delta| delta.rv).collect()
+    fn rvs(list: &Deltas) -> Vec<u64> {
+        list.iter().map(|delta| delta.rv.get()).collect()
     }
 
     #[test]
@@ -431,8 +431,8 @@ mod tests {
         for (older_is_tombstone, left) in [(false, vec![1, 2, 11]), (true, vec![1, 10, 11])] {
             let leased = list(&[(Added, false), (Deleted, older_is_tombstone)]);
             let mut waiting = Deltas::default();
-            waiting.append(delta(Deleted, 10, false), false, NO_CAP);
-            waiting.append(delta(Added, 11, false), false, NO_CAP);
+            waiting.append(delta(Deleted, Rv::new(10), false), false, NO_CAP);
+            waiting.append(delta(Added, Rv::new(11), false), false, NO_CAP);
             waiting.put_back(leased, false, NO_CAP);
             assert_eq!(rvs(&waiting), left);
         }
@@ -442,7 +442,11 @@ mod tests {
     fn the_cap_merges_the_second_and_third_oldest() {
         let mut list = Deltas::default();
         for rv in 1..=6 {
-            list.append(delta(DeltaKind::Updated, rv, false), false, Cap { deltas: 3, bytes: usize::MAX });
+            list.append(
+                delta(DeltaKind::Updated, Rv::new(rv), false),
+                false,
+                Cap { deltas: 3, bytes: usize::MAX },
+            );
         }
         assert_eq!(rvs(&list), [1, 5, 6]);
         let coalesced: Vec<u32> = list.iter().map(|delta| delta.coalesced).collect();
@@ -450,7 +454,7 @@ mod tests {
 
         let mut list = Deltas::default();
         for rv in 1..=4 {
-            list.append(delta(DeltaKind::Updated, rv, false), false, Cap { deltas: 9, bytes: 1 });
+            list.append(delta(DeltaKind::Updated, Rv::new(rv), false), false, Cap { deltas: 9, bytes: 1 });
         }
         assert_eq!(rvs(&list), [1, 4], "two always stay");
         assert_eq!(list.bytes(), 4);
@@ -461,11 +465,11 @@ mod tests {
         use DeltaKind::{Added, Deleted, Updated};
         let mut list = Deltas::default();
         for (rv, kind) in [(1, Added), (2, Updated), (3, Deleted), (4, Deleted)] {
-            list.append(delta(kind, rv, false), true, NO_CAP);
+            list.append(delta(kind, Rv::new(rv), false), true, NO_CAP);
         }
         assert_eq!(rvs(&list), [3]);
         let mut newer = Deltas::default();
-        newer.append(delta(Added, 5, false), true, NO_CAP);
+        newer.append(delta(Added, Rv::new(5), false), true, NO_CAP);
         newer.put_back(list, true, NO_CAP);
         assert_eq!(rvs(&newer), [5]);
     }

@@ -1,13 +1,80 @@
 //! The numbers and names in a queue, each with a type of its own, so that the compiler tells them apart.
 
 use std::fmt;
+use std::num::ParseIntError;
 use std::ops::Deref;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 /// The number of an event of a queue.
-pub type Rv = u64;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Rv(u64);
+
+impl Rv {
+    /// The number before that of the first event. No event has this number.
+    pub const ZERO: Self = Self(0);
+    /// The last possible number.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The event with this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number, for replies, rows and metrics.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The next number.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// The number `count` above this one.
+    #[must_use]
+    pub const fn plus(self, count: u64) -> Self {
+        Self(self.0 + count)
+    }
+
+    /// How many numbers this one is above `earlier`; 0 if it is not above.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Whether this number is the next one after `before`.
+    #[must_use]
+    pub fn follows(self, before: Self) -> bool {
+        before.0.checked_add(1) == Some(self.0)
+    }
+}
+
+impl From<Rv> for u64 {
+    fn from(rv: Rv) -> Self {
+        rv.0
+    }
+}
+
+impl FromStr for Rv {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.parse().map(Self)
+    }
+}
+
+impl fmt::Display for Rv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// The fencing token of a lease: the number of the event that created the lease. Tokens of a queue only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

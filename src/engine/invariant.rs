@@ -1,7 +1,5 @@
 //! The invariants of a queue, checked across all of its parts.
 
-use std::num::NonZero;
-
 use super::delta::Deltas;
 use super::id::{Rv, Slot};
 use super::queue::Queue;
@@ -141,22 +139,22 @@ impl Queue {
 fn newest_number(entry: &Entry) -> Rv {
     let schedule_state = &entry.schedule_state;
     let place = match &schedule_state.place {
-        Place::Idle | Place::Parked => 0,
+        Place::Idle | Place::Parked => Rv::ZERO,
         Place::Ready(position) => position.rv,
         Place::Leased(lease) => {
-            let dropped = lease.dropped_delay.map_or(0, |delay| delay.rv);
+            let dropped = lease.dropped_delay.map_or(Rv::ZERO, |delay| delay.rv);
             lease.token.rv().max(lease.former.rv).max(dropped)
         }
     };
-    let newest = |deltas: &Deltas| deltas.newest().map_or(0, |delta| delta.rv);
+    let newest = |deltas: &Deltas| deltas.newest().map_or(Rv::ZERO, |delta| delta.rv);
     let numbers = [
         place,
         newest(&entry.waiting),
         newest(&entry.leased),
-        entry.known.as_ref().map_or(0, |known| known.rv),
-        entry.initial_pending.map_or(0, NonZero::get),
-        schedule_state.delay().map_or(0, |delay| delay.rv),
-        schedule_state.failure_expiry().map_or(0, |(_, rv)| rv),
+        entry.known.as_ref().map_or(Rv::ZERO, |known| known.rv),
+        entry.initial_pending.map_or(Rv::ZERO, |pending| Rv::new(pending.get())),
+        schedule_state.delay().map_or(Rv::ZERO, |delay| delay.rv),
+        schedule_state.failure_expiry().map_or(Rv::ZERO, |(_, rv)| rv),
     ];
     numbers.into_iter().max().unwrap_or_default()
 }

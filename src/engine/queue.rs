@@ -237,7 +237,7 @@ impl Queue {
     /// As [`emit`](Self::emit), for an event whose key has this slot, or none yet. The hash lookup costs as much as the rest of
     /// many events.
     pub(super) fn emit_at(&mut self, now: Time, slot: Option<Slot>, kind: EventKind) {
-        let rv = self.state.rv + 1;
+        let rv = self.state.rv.next();
         self.emit_as(rv, now, slot, kind);
     }
 

@@ -55,7 +55,7 @@ impl Restore {
             leased: from.leased.into(),
             known: from.known.map(Box::new),
             schedule_state: from.schedule_state,
-            initial_pending: from.initial_pending.and_then(NonZero::new),
+            initial_pending: from.initial_pending.and_then(|pending| NonZero::new(pending.get())),
             changed: from.rv,
         };
         self.state.table.put(slot, entry)?;
@@ -93,7 +93,7 @@ impl Queue {
     pub fn recover(&mut self, now: Time, unclean: bool) {
         let now = now.max(self.last_at());
         if unclean {
-            let rv = self.resource_version() + RECOVERY_SKIP_EVENTS;
+            let rv = self.resource_version().plus(RECOVERY_SKIP_EVENTS);
             self.emit_as(rv, now, None, EventKind::Recovered);
         }
         for (key, deadline) in self.short_leases(now) {

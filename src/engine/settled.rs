@@ -78,25 +78,27 @@ impl SettledLeases {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::id::Rv;
+
+    fn token(number: u64) -> Token {
+        Token::new(Rv::new(number))
+    }
 
     #[test]
     fn every_outcome_is_found_and_the_oldest_is_dropped() {
         let mut settled = SettledLeases::default();
         let outcomes =
             [Outcome::Acked, Outcome::Nacked, Outcome::Released, Outcome::Rejected, Outcome::Expired];
-        for (token, outcome) in (1..).map(Token::new).zip(outcomes) {
+        for (token, outcome) in (1..).map(token).zip(outcomes) {
             settled.insert(token, outcome);
             assert_eq!(settled.get(token), outcome);
         }
-        assert_eq!(settled.get(Token::new(9)), Outcome::Unknown);
-        for token in (100..).map(Token::new).take(SETTLED_LEASES_MAX - 4) {
+        assert_eq!(settled.get(token(9)), Outcome::Unknown);
+        for token in (100..).map(token).take(SETTLED_LEASES_MAX - 4) {
             settled.insert(token, Outcome::Acked);
         }
-        assert_eq!(
-            (settled.get(Token::new(1)), settled.get(Token::new(2))),
-            (Outcome::Unknown, Outcome::Nacked)
-        );
+        assert_eq!((settled.get(token(1)), settled.get(token(2))), (Outcome::Unknown, Outcome::Nacked));
         assert_eq!(settled.len(), SETTLED_LEASES_MAX);
-        assert_eq!(settled.iter().next(), Some((Token::new(2), Outcome::Nacked)));
+        assert_eq!(settled.iter().next(), Some((token(2), Outcome::Nacked)));
     }
 }

@@ -246,13 +246,13 @@ mod tests {
     /// Commits wait for a chunk, so it must stay short however large the objects are.
     #[test]
     fn a_chunk_of_large_objects_has_few_rows() {
-        let mut queue = Queue::new(Arc::default(), 0, Time::from_micros(1));
+        let mut queue = Queue::new(Arc::default(), Rv::ZERO, Time::from_micros(1));
         queue.journaled();
         let object = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(100 * ROW_BYTES)));
         let seeds = (0..100).map(|key: u32| (Key::new(&key.to_string()).unwrap(), object.clone(), None));
         queue.seed_step(Time::from_micros(2), seeds);
         let id = QueueId(1);
-        let logs = QueueLogs::from([(id, QueueLog::new(identity(id), 0, queue.config().retention))]);
+        let logs = QueueLogs::from([(id, QueueLog::new(identity(id), Rv::ZERO, queue.config().retention))]);
         let live: Arc<dyn Live> = Arc::new(Running(Mutex::new(queue)));
         let commit_queue = CommitQueue::new(Numbers::default(), Epoch::default(), usize::MAX);
         commit_queue.attach(id, Arc::downgrade(&live));
@@ -272,14 +272,15 @@ mod tests {
     fn tombstones_of_short_lived_keys_do_not_accumulate() {
         const KEYS: usize = 3 * REMOVED_ROWS_MAX as usize;
         let config = Config { known_objects: false, ..Config::default() };
-        let mut queue = Queue::new(Arc::new(config), 0, Time::from_micros(1));
+        let mut queue = Queue::new(Arc::new(config), Rv::ZERO, Time::from_micros(1));
         queue.journaled();
         let id = QueueId(1);
         let live = Arc::new(Running(Mutex::new(queue)));
         let registered: Arc<dyn Live> = live.clone();
         let commit_queue = CommitQueue::new(Numbers::default(), Epoch::default(), usize::MAX);
         commit_queue.attach(id, Arc::downgrade(&registered));
-        let mut logs = QueueLogs::from([(id, QueueLog::new(identity(id), 0, Config::default().retention))]);
+        let mut logs =
+            QueueLogs::from([(id, QueueLog::new(identity(id), Rv::ZERO, Config::default().retention))]);
         let mut stored: Vec<Rv> = Vec::new();
         for round in 0..6 {
             live.with(&mut |queue| {

@@ -82,7 +82,7 @@ impl QueueLog {
 
     /// How many events a replay would apply.
     pub(super) fn lag(&self) -> u64 {
-        self.last_rv.saturating_sub(self.checkpoint_rv)
+        self.last_rv.since(self.checkpoint_rv)
     }
 
     /// Adds a committed row.

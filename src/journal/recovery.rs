@@ -266,7 +266,7 @@ fn check_link(queue: &QueueRow, row: &JournalRow, last_rv: Rv, before: Option<Ep
         return Ok(());
     }
     if row.prev_rv > last_rv {
-        return Err(Error::Gap { queue, after: last_rv + 1, before: row.prev_rv, next: row.first_rv });
+        return Err(Error::Gap { queue, after: last_rv.next(), before: row.prev_rv, next: row.first_rv });
     }
     let rule = format!("the journal row from event {} on goes back behind event {last_rv}", row.first_rv);
     Err(Error::Inconsistent { queue, rule })
@@ -287,20 +287,20 @@ mod tests {
             incarnation: 1,
             created_at: time,
             deleted: false,
-            rv: 3,
+            rv: Rv::new(3),
             state: String::new(),
             format: 1,
             checksum: 0,
         };
         let check = |prev_rv, epoch, last_rv, before: Option<u64>| {
+            let (prev_rv, last_rv) = (Rv::new(prev_rv), Rv::new(last_rv));
             let (queue_id, epoch, events) = (QueueId(1), Epoch(epoch), String::new());
-            let (first_rv, row_last_rv) = (prev_rv + 1, prev_rv + 2);
             let row = JournalRow {
                 queue: queue_id,
                 epoch,
                 prev_rv,
-                first_rv,
-                last_rv: row_last_rv,
+                first_rv: prev_rv.next(),
+                last_rv: prev_rv.plus(2),
                 at: time,
                 format: 1,
                 events,

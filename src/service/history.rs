@@ -32,7 +32,7 @@ impl Handle {
         let resource_version = self.read(|queue, _| queue.resource_version()).await?;
         let mut history = History { events: Vec::new(), next: None, resource_version };
         let Some((journal, id)) = self.journal() else { return Ok(history) };
-        let top = resource_version + 1;
+        let top = resource_version.next();
         let before = before.unwrap_or(top).min(top);
         let unreadable = |error: &dyn std::error::Error| {
             tracing::error!(queue = %self.name(), error = with_causes(error), "a history can't be read");

@@ -56,7 +56,7 @@ impl ItemPosition {
     /// The position before the first item in this state.
     #[must_use]
     pub fn start(state: ListedState) -> Self {
-        Self { state, at: Time::default(), rv: 0, key: None }
+        Self { state, at: Time::default(), rv: Rv::ZERO, key: None }
     }
 }
 

@@ -294,7 +294,7 @@ impl Handle {
         state.commits.newest = commit.clone();
         let waiters = state.waiters.take_all();
         self.context.metrics.absorb(&mut state.counters);
-        let empty = Queue::new(state.queue.config().clone(), 0, self.now());
+        let empty = Queue::new(state.queue.config().clone(), Rv::ZERO, self.now());
         let content = std::mem::replace(&mut state.queue, empty);
         drop(state);
         for waiter in waiters {

@@ -118,7 +118,7 @@ impl Registry {
         shutdown: Shutdown,
         metrics: Metrics,
     ) -> Self {
-        let floor = journal.as_ref().map_or(0, Journal::floor);
+        let floor = journal.as_ref().map_or(Rv::ZERO, Journal::floor);
         let Epoch(epoch) =
             journal.as_ref().map(|journal| journal.health().borrow().epoch).unwrap_or_default();
         Self {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use deltaq::clock::Clock;
 use deltaq::engine::Queue;
 use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
@@ -43,7 +44,7 @@ impl Live for Reloaded {
         if let Some((loaded, other, event)) = self.next.lock().take() {
             // The event fills the batch of the release, so the loaded queue is in a later batch.
             let _released = self.journal.release(loaded.identity.id, self.epoch);
-            let _committed = self.journal.append(other, 0, vec![event], self.epoch);
+            let _committed = self.journal.append(other, Rv::ZERO, vec![event], self.epoch);
             let _resumed = self.journal.resume(&loaded, self.epoch);
         }
         true
@@ -71,7 +72,7 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
     let writing = shutdown.spawn_last("journal writer", writer.run());
     let created_at = Time::from_micros(1);
     let queue = || {
-        let mut queue = Queue::new(Arc::default(), 0, created_at);
+        let mut queue = Queue::new(Arc::default(), Rv::ZERO, created_at);
         queue.journaled();
         queue
     };
@@ -88,9 +89,16 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
     let events = captured.take_effects().events;
     let QueueMeta { name, incarnation, created_at } = meta("q");
     let identity = Identity { id, version: 1, name, incarnation, created_at };
-    let loaded = Loaded { identity, queue: queue(), last_rv: 1, checkpoint_rv: 0, retained: Vec::new() };
+    let loaded = Loaded {
+        identity,
+        queue: queue(),
+        last_rv: Rv::new(1),
+        checkpoint_rv: Rv::ZERO,
+        retained: Vec::new(),
+    };
     let large = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(2 << 20)));
-    let large = Event { rv: 1, at: created_at, kind: EventKind::Seeded { key, object: large, owner: None } };
+    let large =
+        Event { rv: Rv::new(1), at: created_at, kind: EventKind::Seeded { key, object: large, owner: None } };
     let live: Arc<dyn Live> = Arc::new(Reloaded {
         queue: Mutex::new(captured),
         journal: journal.clone(),
@@ -99,9 +107,9 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
         captures: AtomicU32::new(0),
     });
     journal.attach(id, Arc::downgrade(&live));
-    journal.append(id, 0, events, epoch).wait().await.expect("a commit");
+    journal.append(id, Rv::ZERO, events, epoch).wait().await.expect("a commit");
     within(async {
-        while store.journal_rows_behind(other, 0).is_empty() {
+        while store.journal_rows_behind(other, Rv::ZERO).is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })

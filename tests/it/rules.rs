@@ -11,7 +11,7 @@ use deltaq::engine::command::{
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::{Delta, DeltaKind};
 use deltaq::engine::event::Event;
-use deltaq::engine::id::Token;
+use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
@@ -169,8 +169,8 @@ impl Fixture {
         let (config, now_ms) = (config(change), START_MS);
         let start = Time::from_micros(now_ms * 1_000);
         Self {
-            queue: Queue::new(config.clone(), 0, start),
-            rebuilt: Queue::new(config, 0, start),
+            queue: Queue::new(config.clone(), Rv::ZERO, start),
+            rebuilt: Queue::new(config, Rv::ZERO, start),
             events: Vec::new(),
             counters: Counters::default(),
             resyncs_due: 0,
@@ -204,7 +204,8 @@ impl Fixture {
 
     /// Restarts the process after a crash.
     fn crash(&mut self) {
-        let mut rebuilt = Queue::new(self.queue.config().clone(), 0, Time::from_micros(START_MS * 1_000));
+        let mut rebuilt =
+            Queue::new(self.queue.config().clone(), Rv::ZERO, Time::from_micros(START_MS * 1_000));
         for event in &self.events {
             rebuilt.apply(event);
         }

@@ -112,13 +112,13 @@ macro_rules! suite {
 pub(crate) use suite;
 
 /// A row whose events name the key.
-fn journal_row(queue: u32, rvs: std::ops::RangeInclusive<Rv>, key: &str) -> JournalRow {
+fn journal_row(queue: u32, rvs: std::ops::RangeInclusive<u64>, key: &str) -> JournalRow {
     JournalRow {
         queue: QueueId(queue),
         epoch: Epoch(9),
-        prev_rv: rvs.start() - 1,
-        first_rv: *rvs.start(),
-        last_rv: *rvs.end(),
+        prev_rv: Rv::new(rvs.start() - 1),
+        first_rv: Rv::new(*rvs.start()),
+        last_rv: Rv::new(*rvs.end()),
         at: Time::from_micros(1_000 + rvs.end()),
         format: 1,
         events: format!("[{{\"rv\":{},\"key\":{}}}]", rvs.end(), serde_json::Value::from(key)),
@@ -131,13 +131,13 @@ fn journal_rows(queue: u32, count: u64) -> Vec<JournalRow> {
     (1..=count).map(|rv| journal_row(queue, rv..=rv, "a")).collect()
 }
 
-fn key_row(queue: u32, slot: u32, key: &str, rv: Rv) -> KeyRow {
+fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
     KeyRow {
         queue: QueueId(queue),
         slot,
         key: key.into(),
-        rv,
-        known_rv: Some(rv),
+        rv: Rv::new(rv),
+        known_rv: Some(Rv::new(rv)),
         known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
         owner: Some("source".into()),
         item: Some("{}".to_owned()),
@@ -146,8 +146,8 @@ fn key_row(queue: u32, slot: u32, key: &str, rv: Rv) -> KeyRow {
     }
 }
 
-fn tombstone_row(queue: u32, slot: u32, key: &str, rv: Rv) -> TombstoneRow {
-    TombstoneRow { queue: QueueId(queue), slot, key: key.into(), rv, checksum: 5 }
+fn tombstone_row(queue: u32, slot: u32, key: &str, rv: u64) -> TombstoneRow {
+    TombstoneRow { queue: QueueId(queue), slot, key: key.into(), rv: Rv::new(rv), checksum: 5 }
 }
 
 fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
@@ -158,7 +158,7 @@ fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
         incarnation: 1,
         created_at: Time::from_micros(7),
         deleted: false,
-        rv: 3,
+        rv: Rv::new(3),
         state: "{\"paused\":false}".to_owned(),
         format: 1,
         checksum: 6,
@@ -174,9 +174,9 @@ async fn keys(reader: &Arc<dyn Reader>, queue: u32) -> Vec<KeyRow> {
 }
 
 async fn all_rows(reader: &Arc<dyn Reader>, queue: u32) -> Vec<JournalRow> {
-    reader.journal(QueueId(queue), 0, usize::MAX).await.unwrap()
+    reader.journal(QueueId(queue), Rv::ZERO, usize::MAX).await.unwrap()
 }
 
-async fn rvs(reader: &Arc<dyn Reader>, queue: u32) -> Vec<Rv> {
-    all_rows(reader, queue).await.iter().map(|row| row.last_rv).collect()
+async fn rvs(reader: &Arc<dyn Reader>, queue: u32) -> Vec<u64> {
+    all_rows(reader, queue).await.iter().map(|row| row.last_rv.get()).collect()
 }

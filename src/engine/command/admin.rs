@@ -163,11 +163,12 @@ fn waits(entry: &Entry) -> bool {
 
 /// The newest event that gave the key work.
 fn newest_work(entry: &Entry) -> Rv {
-    let delta = entry.waiting.newest().map_or(0, |delta| delta.rv);
+    let delta = entry.waiting.newest().map_or(Rv::ZERO, |delta| delta.rv);
     let position = match &entry.schedule_state.place {
         Place::Ready(position) if entry.waiting.is_empty() => position.rv,
-        _ => 0,
+        _ => Rv::ZERO,
     };
-    let delay = entry.schedule_state.delay().filter(|_| entry.waiting.is_empty()).map_or(0, |delay| delay.rv);
+    let delay =
+        entry.schedule_state.delay().filter(|_| entry.waiting.is_empty()).map_or(Rv::ZERO, |delay| delay.rv);
     delta.max(position).max(delay)
 }

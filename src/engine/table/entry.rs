@@ -23,8 +23,8 @@ pub struct Entry {
     pub known: Option<Box<Known>>,
     /// What the schedule knows of the key.
     pub schedule_state: ScheduleState,
-    /// The delta of the initial list that is not acknowledged yet, if the key has one.
-    pub initial_pending: Option<NonZero<Rv>>,
+    /// The number of the delta of the initial list that is not acknowledged yet, if the key has one.
+    pub initial_pending: Option<NonZero<u64>>,
     /// The newest event of the key.
     pub changed: Rv,
 }
@@ -38,7 +38,7 @@ impl Entry {
             known: None,
             schedule_state: ScheduleState::default(),
             initial_pending: None,
-            changed: 0,
+            changed: Rv::ZERO,
         }
     }
 

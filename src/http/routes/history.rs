@@ -58,6 +58,6 @@ async fn page(call: &ReadCall, key: &Key) -> Result<Page<EventDocument>, Problem
     Ok(Page {
         items: history.events.iter().filter_map(|event| wire::event(&handle, event, moment)).collect(),
         next: history.next.map(|rv| cursor::encode(List::History, handle.incarnation(), &rv.to_string())),
-        resource_version: history.resource_version,
+        resource_version: history.resource_version.get(),
     })
 }

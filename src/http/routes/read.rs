@@ -13,6 +13,7 @@ use futures_util::stream;
 use serde::Serialize;
 
 use crate::engine::excerpt::Excerpt;
+use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::engine::time::Time;
 use crate::http::access;
@@ -177,7 +178,7 @@ fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
     let position = state.zip(at).zip(rv).zip(key).map(|(((state, at), rv), key)| ItemPosition {
         state,
         at: Time::from_micros(at),
-        rv,
+        rv: Rv::new(rv),
         key: Key::new(key).ok(),
     });
     position.ok_or_else(cursor::expired)
@@ -195,7 +196,7 @@ async fn item_page(
     let page = handle.items(&filter, after, page_limit(limit)).await?;
     let items = page.entries.iter().map(|key| wire::item(&handle, key, page.moment)).collect();
     let next = page.next.map(|position| encode(&handle, &position));
-    Ok(Page { items, next, resource_version: page.resource_version })
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
 fn page_limit(entries: u64) -> PageLimit {
@@ -267,7 +268,7 @@ async fn known_page(
     let page = handle.known_objects(&filter, after, page_limit(limit)).await?;
     let items = page.entries.iter().map(|(key, known)| wire::known(key, known)).collect();
     let next = page.next.map(|key| cursor::encode(List::Known, handle.incarnation(), key.as_str()));
-    Ok(Page { items, next, resource_version: page.resource_version })
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
 /// One known object.

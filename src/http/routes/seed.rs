@@ -43,7 +43,7 @@ pub(in crate::http) async fn seed(
     let queued = seeds.len() as u64;
     let handle = state.registry.get_or_create(&name, FirstCommand::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
-    Ok(Reply::of(&context, Produced { resource_version, queued, ignored: 0 }))
+    Ok(Reply::of(&context, Produced { resource_version: resource_version.get(), queued, ignored: 0 }))
 }
 
 /// Reads the objects of a seed. The first wrong object ends the reading.

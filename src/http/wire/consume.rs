@@ -14,7 +14,7 @@ use crate::service::Moment;
 pub fn delta(delta: &Delta, moment: Moment) -> DeltaDocument {
     DeltaDocument {
         kind: delta_type(delta.kind),
-        resource_version: delta.rv,
+        resource_version: delta.rv.get(),
         queued_at: timestamp(moment.wall(delta.queued_at)),
         object: raw(&delta.object),
         final_state_unknown: delta.final_state_unknown,

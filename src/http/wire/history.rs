@@ -15,7 +15,7 @@ use crate::service::{Handle, Moment};
 #[must_use]
 pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocument> {
     let timestamp = |at| timestamp(moment.wall(at));
-    let document = EventDocument::new(event.rv, timestamp(event.at), name(&event.kind)?);
+    let document = EventDocument::new(event.rv.get(), timestamp(event.at), name(&event.kind)?);
     let lease = |token| Some(handle.lease_id(token).to_string());
     let document = match &event.kind {
         EventKind::Appended(Appended { delta, final_state_unknown, provenance, due, object, .. }) => {

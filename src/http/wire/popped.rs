@@ -70,8 +70,8 @@ impl Reply<'_> {
         self.string("{\"key\":", item.key.as_str());
         self.raw(",\"lease\":{\"id\":\"");
         self.text.push_str(&self.incarnation);
-        self.number("-", item.token.rv());
-        self.number("\",\"token\":", item.token.rv());
+        self.number("-", item.token.rv().get());
+        self.number("\",\"token\":", item.token.rv().get());
         self.raw(",\"expires_at\":\"");
         self.deadlines.millis(self.moment.wall(item.deadline).as_micros(), &mut self.text);
         self.number("\",\"expires_in_ms\":", millis(item.deadline.since(self.moment.now)));
@@ -90,7 +90,7 @@ impl Reply<'_> {
     fn delta(&mut self, delta: &Delta) {
         self.raw("{\"type\":\"");
         self.raw(delta.kind.as_str());
-        self.number("\",\"resource_version\":", delta.rv);
+        self.number("\",\"resource_version\":", delta.rv.get());
         self.raw(",\"queued_at\":\"");
         self.queued.millis(self.moment.wall(delta.queued_at).as_micros(), &mut self.text);
         self.raw("\",\"object\":");
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::engine::delta::DeltaKind;
     use crate::engine::delta::Provenance;
-    use crate::engine::id::{Source, Token};
+    use crate::engine::id::{Rv, Source, Token};
     use crate::engine::key::Key;
     use crate::engine::known::Known;
     use crate::engine::object::Object;
@@ -172,7 +172,7 @@ mod tests {
         Delta {
             kind: DeltaKind::Replaced,
             object: Object::from_valid("{\"key\": 1.50}"),
-            rv: 7,
+            rv: Rv::new(7),
             queued_at: Time::from_micros(at_us),
             final_state_unknown: source.is_some(),
             coalesced: u32::from(source.is_some()),
@@ -189,7 +189,7 @@ mod tests {
             key: item.key.as_str().to_owned(),
             lease: LeaseDocument {
                 id: LeaseId { incarnation: INCARNATION, token: item.token }.to_string(),
-                token: item.token.rv(),
+                token: item.token.rv().get(),
                 expires_at: timestamp(moment.wall(item.deadline)),
                 expires_in_ms: millis(item.deadline.since(moment.now)),
             },
@@ -205,12 +205,16 @@ mod tests {
     fn the_text_equals_the_serialized_document() {
         let item = |key: &str, deltas: Vec<Delta>| Item {
             key: Key::new(key).unwrap(),
-            token: Token::new(u64::MAX),
+            token: Token::new(Rv::MAX),
             deadline: Time::from_micros(1_795_298_400_001_999),
             attempt: 3,
             failures: 2,
             is_in_initial_list: !deltas.is_empty(),
-            known: (deltas.len() > 1).then(|| Known { object: deltas[0].object.clone(), rv: 1, owner: None }),
+            known: (deltas.len() > 1).then(|| Known {
+                object: deltas[0].object.clone(),
+                rv: Rv::new(1),
+                owner: None,
+            }),
             deltas,
             waited: Duration::ZERO,
         };

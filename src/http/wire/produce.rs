@@ -8,7 +8,7 @@ use crate::engine::{command, event};
 #[must_use]
 pub fn produced(produced: command::Produced) -> Produced {
     let command::Produced { resource_version, queued, ignored } = produced;
-    Produced { resource_version, queued, ignored }
+    Produced { resource_version: resource_version.get(), queued, ignored }
 }
 
 /// The reply to a Replace.
@@ -16,7 +16,7 @@ pub fn produced(produced: command::Produced) -> Produced {
 pub fn replaced(replaced: command::Replaced) -> Replaced {
     let counts = counts(replaced.counts);
     let queued = counts.replaced + counts.deleted;
-    Replaced { resource_version: replaced.resource_version, queued, ignored: 0, counts }
+    Replaced { resource_version: replaced.resource_version.get(), queued, ignored: 0, counts }
 }
 
 /// The counts of a Replace.

@@ -32,7 +32,7 @@ fn status(status: &Status, waiters: usize, moment: Moment) -> QueueStatus {
         waiters: waiters as u64,
         has_synced: status.has_synced,
         initial_remaining: status.initial_remaining as u64,
-        resource_version: status.resource_version,
+        resource_version: status.resource_version.get(),
         oldest_ready_age_ms: status.oldest_ready_age.map_or(0, millis),
         paused: status.paused,
         closed: status.closed,

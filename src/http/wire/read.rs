@@ -18,7 +18,7 @@ pub fn known(key: &Key, known: &Known) -> KnownDocument {
     KnownDocument {
         key: key.as_str().to_owned(),
         source: known.owner.as_deref().map(str::to_owned),
-        resource_version: known.rv,
+        resource_version: known.rv.get(),
         object: raw(&known.object),
     }
 }
@@ -50,7 +50,7 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
 fn lease(handle: &Handle, lease: &Lease, moment: Moment) -> ItemLease {
     ItemLease {
         id: handle.lease_id(lease.token).to_string(),
-        token: lease.token.rv(),
+        token: lease.token.rv().get(),
         worker: lease.worker.as_deref().map(str::to_owned),
         expires_at: timestamp(moment.wall(lease.deadline)),
         expires_in_ms: millis(lease.deadline.since(moment.now)),

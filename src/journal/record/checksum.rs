@@ -49,7 +49,7 @@ pub(super) fn of_journal_row(row: &JournalRow) -> u32 {
 /// The checksum of the row's other columns.
 pub(super) fn of_key_row(row: &KeyRow) -> u32 {
     let sum = Sum::new(b'k').number(row.queue.0).number(row.slot).text(&row.key).number(row.rv);
-    let sum = sum.optional_number(row.known_rv).optional_text(row.known_object.as_deref());
+    let sum = sum.optional_number(row.known_rv.map(u64::from)).optional_text(row.known_object.as_deref());
     let sum = sum.optional_text(row.owner.as_deref()).optional_text(row.item.as_deref());
     sum.number(row.format).0
 }

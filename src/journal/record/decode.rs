@@ -156,7 +156,7 @@ fn check_order(row: &JournalRow, events: &[Event]) -> Result<(), String> {
     }
     for (before, event) in events.iter().zip(events.iter().skip(1)) {
         let skips = event.kind == EventKind::Recovered && event.rv > before.rv;
-        if before.rv.checked_add(1) != Some(event.rv) && !skips {
+        if !event.rv.follows(before.rv) && !skips {
             return Err(format!("event {} follows event {}", event.rv, before.rv));
         }
     }

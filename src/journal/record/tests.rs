@@ -11,7 +11,7 @@ use super::*;
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::Event;
 use crate::engine::event::{Appended, EventKind, Origin};
-use crate::engine::id::Slot;
+use crate::engine::id::{Rv, Slot};
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
 use crate::engine::snapshot::KeyState;
@@ -19,7 +19,7 @@ use crate::engine::time::Time;
 use crate::journal::store::{Epoch, JournalRow, KeyRow, QueueId};
 
 fn one_row(events: &[Event]) -> JournalRow {
-    let mut rows = journal_rows(QueueId(3), Epoch(812), 9, events);
+    let mut rows = journal_rows(QueueId(3), Epoch(812), Rv::new(9), events);
     assert_eq!(rows.len(), 1);
     rows.remove(0)
 }
@@ -56,7 +56,7 @@ fn every_event_is_read_back() {
     let events = samples::events(10, samples::kinds());
     assert_eq!(Decoder::new().events(&one_row(&events)), Ok(events.clone()));
     for mut event in events {
-        event.rv = u64::MAX;
+        event.rv = Rv::MAX;
         event.at = Time::from_micros(u64::MAX);
         let row = one_row(std::slice::from_ref(&event));
         assert_eq!(Decoder::new().events(&row), Ok(vec![event]));
@@ -114,7 +114,7 @@ fn the_form_of_records_is_known() {
 
 #[test]
 fn a_common_event_is_short() {
-    let event = Event { rv: 1042, at: samples::at(0), kind: appended("{\"a\": 1}") };
+    let event = Event { rv: Rv::new(1042), at: samples::at(0), kind: appended("{\"a\": 1}") };
     assert_eq!(
         one_row(&[event]).events,
         concat!(
@@ -145,9 +145,9 @@ fn long_lists_are_split_by_bytes() {
     let events = samples::events(10, samples::kinds());
     let whole = one_row(&events).events.len();
     for bytes_max in [1, 100, 200, 500, 1_000, whole - 1, whole] {
-        let rows = split(QueueId(3), Epoch(812), 9, &events, bytes_max);
+        let rows = split(QueueId(3), Epoch(812), Rv::new(9), &events, bytes_max);
         assert_eq!(rows.len() == 1, bytes_max == whole, "{bytes_max}");
-        let (mut decoder, mut read, mut prev_rv) = (Decoder::new(), Vec::new(), 9);
+        let (mut decoder, mut read, mut prev_rv) = (Decoder::new(), Vec::new(), Rv::new(9));
         for row in &rows {
             assert_eq!((row.epoch, row.prev_rv, row.queue), (Epoch(812), prev_rv, QueueId(3)));
             let part = decoder.events(row).unwrap();
@@ -165,16 +165,16 @@ fn long_lists_are_split_by_bytes() {
             assert!(pair[0].events.len() + first > bytes_max, "{bytes_max}");
         }
     }
-    assert_eq!(split(QueueId(3), Epoch(812), 9, &[], 100), []);
+    assert_eq!(split(QueueId(3), Epoch(812), Rv::new(9), &[], 100), []);
 }
 
 #[test]
 fn a_row_is_at_most_a_mebibyte_unless_one_event_is_more() {
     let object = |bytes: usize| appended(&format!("{{\"a\":\"{}\"}}", "x".repeat(bytes)));
     let events = samples::events(10, vec![object(600_000), object(600_000), object(2_000_000), object(1)]);
-    let rows = journal_rows(QueueId(3), Epoch(1), 9, &events);
+    let rows = journal_rows(QueueId(3), Epoch(1), Rv::new(9), &events);
     assert_eq!(
-        rows.iter().map(|row| (row.first_rv, row.last_rv)).collect::<Vec<_>>(),
+        rows.iter().map(|row| (row.first_rv.get(), row.last_rv.get())).collect::<Vec<_>>(),
         [(10, 10), (11, 11), (12, 12), (13, 13)]
     );
     assert!(rows[2].events.len() > ROW_BYTES_MAX);
@@ -258,9 +258,9 @@ fn events_out_of_order_are_refused() {
         row.checksum = checksum::of_journal_row(&row);
         reason(&row)
     };
-    assert_eq!(refused(|row| row.prev_rv = 10), "event 10 follows event 10");
-    assert_eq!(refused(|row| row.first_rv = 9), "it holds events 10 to 12");
-    assert_eq!(refused(|row| row.last_rv = 13), "it holds events 10 to 12");
+    assert_eq!(refused(|row| row.prev_rv = Rv::new(10)), "event 10 follows event 10");
+    assert_eq!(refused(|row| row.first_rv = Rv::new(9)), "it holds events 10 to 12");
+    assert_eq!(refused(|row| row.last_rv = Rv::new(13)), "it holds events 10 to 12");
     assert!(
         refused(|row| row.at = samples::at(1)).starts_with("its last event is of the time 1763704802000000")
     );

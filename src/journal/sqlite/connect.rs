@@ -14,6 +14,7 @@ use super::files::Paths;
 use super::mark::Reached;
 use super::sql;
 use super::sync::Sync;
+use crate::engine::id::Rv;
 use crate::journal::store::{Epoch, Error, Numbers, Opening, REMEDY};
 
 /// The application id in the header of the database: "delq".
@@ -219,7 +220,7 @@ pub(super) async fn epoch(connection: &mut SqliteConnection) -> Result<Epoch, sq
 fn state_of(row: &SqliteRow) -> Result<State, sqlx::Error> {
     let number = |index| row.try_get_unchecked::<i64, usize>(index).map(i64::cast_unsigned);
     let queue = row.try_get_unchecked(2)?;
-    let numbers = Numbers { queue, version: number(3)?, floor: number(4)? };
+    let numbers = Numbers { queue, version: number(3)?, floor: Rv::new(number(4)?) };
     let epoch = Epoch(number(5)?);
     let opening = Opening { clean: number(0)? != 0, numbers, epoch };
     Ok(State { opening, reached: Reached { row: number(1)?.saturating_sub(1), version: numbers.version } })

@@ -6,6 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row};
 
 use super::write::slot_of;
+use crate::engine::id::Rv;
 use crate::engine::time::Time;
 use crate::journal::store::{Epoch, JournalRow, KeyRow, QueueId, QueueRow, Segment, TombstoneRow};
 
@@ -20,6 +21,10 @@ fn column<'r, T: Decode<'r, sqlx::Sqlite>>(row: &'r SqliteRow, index: usize) -> 
 /// An unsigned number that was stored bit for bit.
 pub(super) fn number(row: &SqliteRow, index: usize) -> Read<u64> {
     column(row, index).map(i64::cast_unsigned)
+}
+
+pub(super) fn rv(row: &SqliteRow, index: usize) -> Read<Rv> {
+    number(row, index).map(Rv::new)
 }
 
 fn shared(row: &SqliteRow, index: usize) -> Read<Arc<str>> {
@@ -38,9 +43,9 @@ pub(super) fn journal_row(row: &SqliteRow) -> Read<JournalRow> {
     Ok(JournalRow {
         queue: QueueId(column(row, 0)?),
         epoch: Epoch(number(row, 1)?),
-        prev_rv: number(row, 2)?,
-        first_rv: number(row, 3)?,
-        last_rv: number(row, 4)?,
+        prev_rv: rv(row, 2)?,
+        first_rv: rv(row, 3)?,
+        last_rv: rv(row, 4)?,
         at: time(row, 5)?,
         format: column(row, 6)?,
         checksum: column(row, 7)?,
@@ -52,8 +57,8 @@ pub(super) fn key_row(queue: QueueId, row: &SqliteRow) -> Read<KeyRow> {
     Ok(KeyRow {
         queue,
         slot: slot_of(column(row, 0)?),
-        rv: number(row, 1)?,
-        known_rv: column::<Option<i64>>(row, 2)?.map(i64::cast_unsigned),
+        rv: rv(row, 1)?,
+        known_rv: column::<Option<i64>>(row, 2)?.map(|rv| Rv::new(rv.cast_unsigned())),
         format: column(row, 3)?,
         checksum: column(row, 4)?,
         key: shared(row, 5)?,
@@ -67,7 +72,7 @@ pub(super) fn tombstone_row(queue: QueueId, row: &SqliteRow) -> Read<TombstoneRo
     Ok(TombstoneRow {
         queue,
         slot: column(row, 0)?,
-        rv: number(row, 1)?,
+        rv: rv(row, 1)?,
         checksum: column(row, 2)?,
         key: shared(row, 3)?,
     })
@@ -81,7 +86,7 @@ pub(super) fn queue_row(row: &SqliteRow) -> Read<QueueRow> {
         incarnation: column(row, 3)?,
         created_at: time(row, 4)?,
         deleted: column(row, 5)?,
-        rv: number(row, 6)?,
+        rv: rv(row, 6)?,
         format: column(row, 7)?,
         checksum: column(row, 8)?,
         state: column(row, 9)?,
@@ -90,10 +95,10 @@ pub(super) fn queue_row(row: &SqliteRow) -> Read<QueueRow> {
 
 /// The size of one row.
 pub(super) fn segment(row: &SqliteRow) -> Read<Segment> {
-    Ok(Segment { last_rv: number(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
+    Ok(Segment { last_rv: rv(row, 0)?, at: time(row, 1)?, bytes: number(row, 2)? })
 }
 
 /// The event before a row, and the bytes of its events.
-pub(super) fn extent(row: &SqliteRow) -> Read<(u64, u64)> {
-    Ok((number(row, 0)?, number(row, 1)?))
+pub(super) fn extent(row: &SqliteRow) -> Read<(Rv, u64)> {
+    Ok((rv(row, 0)?, number(row, 1)?))
 }

@@ -290,7 +290,7 @@ impl Snapshot for SqliteSnapshot {
 
     fn journal<'a>(&'a self, visit: Visitor<'a, Found<Placed>>) -> Visiting<'a> {
         let read = |row: &SqliteRow| {
-            let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::number(row, 4)?);
+            let (queue, last_rv) = (QueueId(row.try_get_unchecked(0)?), rows::rv(row, 4)?);
             Ok(Placed { queue, last_rv, row: rows::journal_row(row).map_err(|error| unreadable(&error)) })
         };
         Box::pin(self.scan(&sql::SCAN_JOURNAL, read, visit))
@@ -312,9 +312,9 @@ impl Snapshot for SqliteSnapshot {
     fn links<'a>(&'a self, queue: QueueId, visit: Visitor<'a, Link>) -> Visiting<'a> {
         let query = sqlx::query(sql::LINKS).bind(queue.0);
         let each = move |(): &mut (), row: SqliteRow| {
-            let number = |index| rows::number(&row, index);
+            let rv = |index| rows::rv(&row, index);
             let id = row.try_get_unchecked(0)?;
-            visit(Link { id, prev_rv: number(1)?, first_rv: number(2)?, last_rv: number(3)? });
+            visit(Link { id, prev_rv: rv(1)?, first_rv: rv(2)?, last_rv: rv(3)? });
             Ok(true)
         };
         Box::pin(self.reader.some("follow the journal", query, each))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::engine::id::Rv;
 use crate::engine::time::Time;
 use crate::journal::snapshot::Snapshot as _;
 use crate::journal::store::{Holder, JournalRow, KeyRow, QueueId, QueueRow, Reader};
@@ -92,9 +93,9 @@ pub(super) fn journal_row(queue: u32, rvs: std::ops::RangeInclusive<u64>) -> Jou
     JournalRow {
         queue: QueueId(queue),
         epoch: Epoch(1),
-        prev_rv: rvs.start() - 1,
-        first_rv: *rvs.start(),
-        last_rv: *rvs.end(),
+        prev_rv: Rv::new(rvs.start() - 1),
+        first_rv: Rv::new(*rvs.start()),
+        last_rv: Rv::new(*rvs.end()),
         at: Time::from_micros(1_000 + rvs.end()),
         format: 1,
         events: "[]".to_owned(),
@@ -107,8 +108,8 @@ pub(super) fn key_row(queue: u32, slot: u32, key: &str, rv: u64) -> KeyRow {
         queue: QueueId(queue),
         slot,
         key: key.into(),
-        rv,
-        known_rv: Some(rv),
+        rv: Rv::new(rv),
+        known_rv: Some(Rv::new(rv)),
         known_object: Some(format!("{{\"name\":\"{key}\"}}").into()),
         owner: Some("source".into()),
         item: Some("{}".to_owned()),
@@ -125,7 +126,7 @@ fn queue_row(id: u32, version: u64, name: &str) -> QueueRow {
         incarnation: 1,
         created_at: Time::from_micros(7),
         deleted: false,
-        rv: 3,
+        rv: Rv::new(3),
         state: "{}".to_owned(),
         format: 1,
         checksum: 6,
@@ -139,7 +140,7 @@ fn rows(rvs: std::ops::RangeInclusive<u64>) -> Writes {
 }
 
 async fn last_rv(reader: &SqliteReader) -> Option<u64> {
-    reader.journal(QueueId(1), 0, usize::MAX).await.unwrap().last().map(|row| row.last_rv)
+    reader.journal(QueueId(1), Rv::ZERO, usize::MAX).await.unwrap().last().map(|row| row.last_rv.get())
 }
 
 fn copy_folder(from: &Path, to: &Path) {

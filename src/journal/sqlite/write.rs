@@ -34,10 +34,13 @@ pub(super) fn slot_of(id: i64) -> u32 {
 /// Refuses numbers from 2^63 on, which SQLite's signed integers would order differently. Times are exempt: no
 /// statement orders by them, and the largest time is used.
 pub(super) fn check(writes: &Writes) -> Result<(), Error> {
-    let journal = writes.journal.iter().flat_map(|row| [row.epoch.0, row.prev_rv, row.first_rv, row.last_rv]);
-    let queues = writes.queues.iter().flat_map(|row| [row.version, row.rv]);
-    let tombstones = writes.tombstones.iter().map(|row| row.rv);
-    let keys = writes.keys.iter().flat_map(|row| [row.rv, row.known_rv.unwrap_or_default()]);
+    let journal = writes
+        .journal
+        .iter()
+        .flat_map(|row| [row.epoch.0, row.prev_rv.get(), row.first_rv.get(), row.last_rv.get()]);
+    let queues = writes.queues.iter().flat_map(|row| [row.version, row.rv.get()]);
+    let tombstones = writes.tombstones.iter().map(|row| row.rv.get());
+    let keys = writes.keys.iter().flat_map(|row| [row.rv.get(), row.known_rv.unwrap_or_default().get()]);
     match journal.chain(queues).chain(tombstones).chain(keys).find(|number| *number > i64::MAX as u64) {
         None => Ok(()),
         Some(number) => Err(Error::Failed { doing: format!("write the number {number}"), source: None }),
@@ -186,8 +189,8 @@ async fn sweep(connection: &mut SqliteConnection, queue: QueueId, rows: u32) -> 
 }
 
 /// The number as a bound for columns whose numbers are below 2^63.
-pub(super) fn bound(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+pub(super) fn bound(number: impl Into<u64>) -> i64 {
+    i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
 
 async fn in_chunks<T>(
@@ -208,28 +211,31 @@ async fn in_chunks<T>(
 
 fn bind_journal(query: Query, (id, row): (u64, JournalRow)) -> Query {
     let JournalRow { queue, epoch, prev_rv, first_rv, last_rv, at, format, events, checksum } = row;
-    let query =
-        query.bind(id.cast_signed()).bind(queue.0).bind(epoch.0.cast_signed()).bind(prev_rv.cast_signed());
-    let query = query.bind(first_rv.cast_signed()).bind(last_rv.cast_signed());
+    let query = query
+        .bind(id.cast_signed())
+        .bind(queue.0)
+        .bind(epoch.0.cast_signed())
+        .bind(prev_rv.get().cast_signed());
+    let query = query.bind(first_rv.get().cast_signed()).bind(last_rv.get().cast_signed());
     query.bind(at.as_micros().cast_signed()).bind(format).bind(checksum).bind(events)
 }
 
 fn bind_queue(query: Query, row: QueueRow) -> Query {
     let QueueRow { id, version, name, incarnation, created_at, deleted, rv, state, format, checksum } = row;
     let query = query.bind(id.0).bind(version.cast_signed()).bind(name).bind(incarnation);
-    let query = query.bind(created_at.as_micros().cast_signed()).bind(deleted).bind(rv.cast_signed());
+    let query = query.bind(created_at.as_micros().cast_signed()).bind(deleted).bind(rv.get().cast_signed());
     query.bind(format).bind(checksum).bind(state)
 }
 
 fn bind_tombstone(query: Query, row: TombstoneRow) -> Query {
     let TombstoneRow { queue, slot, key, rv, checksum } = row;
-    query.bind(queue.0).bind(slot).bind(rv.cast_signed()).bind(checksum).bind(key)
+    query.bind(queue.0).bind(slot).bind(rv.get().cast_signed()).bind(checksum).bind(key)
 }
 
 fn bind_key(query: Query, row: KeyRow) -> Query {
     let KeyRow { queue, slot, key, rv, known_rv, known_object, owner, item, format, checksum } = row;
-    let query = query.bind(key_id(queue, slot)).bind(rv.cast_signed());
-    let query = query.bind(known_rv.map(u64::cast_signed)).bind(format).bind(checksum);
+    let query = query.bind(key_id(queue, slot)).bind(rv.get().cast_signed());
+    let query = query.bind(known_rv.map(|rv| rv.get().cast_signed())).bind(format).bind(checksum);
     query.bind(key).bind(owner).bind(item).bind(known_object)
 }
 
@@ -238,6 +244,7 @@ mod tests {
     use sqlx::Connection as _;
 
     use super::*;
+    use crate::engine::id::Rv;
     use crate::journal::sqlite::tests::{journal_row, key_row};
 
     #[tokio::test]
@@ -273,8 +280,8 @@ mod tests {
         assert!(bytes(&Writes { keys, ..none.clone() }) >= 100 * PAGE_BYTES);
         let queue = QueueId(1);
         for removal in [
-            Writes { expired_tombstones: vec![(queue, 1)], ..none.clone() },
-            Writes { trimmed: vec![(queue, 1)], ..none.clone() },
+            Writes { expired_tombstones: vec![(queue, Rv::new(1))], ..none.clone() },
+            Writes { trimmed: vec![(queue, Rv::new(1))], ..none.clone() },
             Writes { swept: vec![(queue, 1)], ..none.clone() },
         ] {
             assert!(bytes(&removal) >= REMOVAL_BYTES, "{removal:?}");

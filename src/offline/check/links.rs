@@ -51,7 +51,7 @@ impl Examiner<'_> {
         if prev_rv > last_rv {
             let what = format!(
                 "table journal, id {id}: events {} to {prev_rv} are missing before journal row {id} (events {first_rv} to {to})",
-                last_rv + 1
+                last_rv.next()
             );
             self.damage(Some(queue), severity, &what);
         } else if prev_rv < last_rv {

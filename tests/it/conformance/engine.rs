@@ -9,7 +9,7 @@ use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, How, Pop, Progress, Replace, Settle};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::{Delta as EngineDelta, DeltaKind};
-use deltaq::engine::id::Token;
+use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::{Object, scan};
 use deltaq::engine::refusal::Refusal;
@@ -37,7 +37,11 @@ impl EngineFifo {
         let (known_objects, emit_replaced) = (options.known_objects, options.emit_replaced);
         let config = Arc::new(Config { known_objects, emit_replaced, lease: LEASE, ..Config::default() });
         let now = Time::from_micros(1);
-        Self { queue: Queue::new(config.clone(), 0, now), rebuilt: Queue::new(config, 0, now), now }
+        Self {
+            queue: Queue::new(config.clone(), Rv::ZERO, now),
+            rebuilt: Queue::new(config, Rv::ZERO, now),
+            now,
+        }
     }
 
     /// The instant of the next command.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use deltaq::engine::command::{Call, How, Pop, Settle, Settled};
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::id::Token;
+use deltaq::engine::id::{Rv, Token};
 use deltaq::engine::key::Key;
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
 use deltaq::engine::refusal::Refusal;
@@ -119,8 +119,8 @@ impl Workqueue {
             ..Config::default()
         });
         Self {
-            queue: Queue::new(config.clone(), 0, Time::default()),
-            rebuilt: Queue::new(config, 0, Time::default()),
+            queue: Queue::new(config.clone(), Rv::ZERO, Time::default()),
+            rebuilt: Queue::new(config, Rv::ZERO, Time::default()),
             now: Time::default(),
             tick: Duration::from_micros(options.tick_us),
             processing: HashMap::new(),

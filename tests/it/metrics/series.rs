@@ -10,6 +10,7 @@ use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, Pop};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
@@ -207,7 +208,7 @@ async fn queues_past_the_limit_share_their_series() {
 /// A queue with one key that was added at `added_s` and leased at `popped_s`, and ready keys added at `ready`.
 fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Queue {
     let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
-    let mut queue = Queue::new(config.clone(), 0, Time::default());
+    let mut queue = Queue::new(config.clone(), Rv::ZERO, Time::default());
     let add = |queue: &mut Queue, key: &str, seconds: u64| {
         let object = Object::from_valid(&json!({"key": key}).to_string());
         let call = Call {
@@ -236,8 +237,11 @@ fn queue(config: &Arc<Config>, added_s: u64, popped_s: u64, ready: &[u64]) -> Qu
 fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
     let config = Arc::new(Config::default());
     let metrics = Metrics::new(0).expect("metrics");
-    let mut queues =
-        [queue(&config, 1, 4, &[5, 6]), queue(&config, 2, 3, &[7]), Queue::new(config, 0, Time::default())];
+    let mut queues = [
+        queue(&config, 1, 4, &[5, 6]),
+        queue(&config, 2, 3, &[7]),
+        Queue::new(config, Rv::ZERO, Time::default()),
+    ];
     let slots = ["x", "y", "z"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
     let mut page = || {
         let now = Time::from_micros(10_000_000);

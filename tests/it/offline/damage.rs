@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use deltaq::engine::id::Slot;
+use deltaq::engine::id::{Rv, Slot};
 use deltaq::engine::key::Key;
 use deltaq::engine::snapshot::RemovedKey;
 use deltaq::engine::time::Time;
@@ -23,14 +23,14 @@ const PRICES: QueueId = QueueId(1);
 /// A store with rows in every table, including tombstones and a deleted queue.
 async fn store(scratch: &Scratch, name: &str) -> PathBuf {
     let folder = full_store(scratch, name);
-    let gone = RemovedKey { key: Key::new("gone").expect("a key"), slot: Slot::new(70), rv: 8 };
+    let gone = RemovedKey { key: Key::new("gone").expect("a key"), slot: Slot::new(70), rv: Rv::new(8) };
     let TombstoneRow { queue, slot, key, rv, checksum } = record::tombstone(PRICES, &gone);
     let text = format!("INSERT INTO tombstones VALUES ({queue}, {slot}, {rv}, {checksum}, '{key}')");
     change(&folder, &text).await;
     // A server removes the row of a deleted queue within seconds, so the test inserts one.
     let (id, name, created_at) = (QueueId(9), Name::new("old").expect("a name"), Time::from_micros(1));
     let old = Identity { id, version: 9, name, incarnation: Incarnation(1), created_at };
-    let row = record::deleted_queue_row(&old, 2);
+    let row = record::deleted_queue_row(&old, Rv::new(2));
     let text = format!(
         "INSERT INTO queues VALUES ({}, {}, '{}', {}, {}, 1, {}, {}, {}, '{}')",
         row.id,
@@ -340,8 +340,10 @@ async fn a_key_that_stands_twice_is_found_with_both_places() {
     let mut connection = open(&bad).await;
     let insert = "INSERT INTO keys (id, rv, known_rv, format, checksum, key, owner, item, known_object) \
                   VALUES ((1 << 32) + ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    let query =
-        sqlx::query(insert).bind(slot.get() + 40).bind(rv.cast_signed()).bind(known_rv.map(u64::cast_signed));
+    let query = sqlx::query(insert)
+        .bind(slot.get() + 40)
+        .bind(rv.get().cast_signed())
+        .bind(known_rv.map(|rv| rv.get().cast_signed()));
     let query = query.bind(format).bind(checksum).bind(&*key).bind(owner.as_deref()).bind(item);
     query.bind(known_object.as_deref()).execute(&mut connection).await.expect("a row");
     connection.close().await.expect("a database");

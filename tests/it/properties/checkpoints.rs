@@ -43,7 +43,7 @@ impl Checkpoints {
     pub(crate) fn new(queue: &mut Queue) -> Self {
         queue.journaled();
         let start = Rows { queue: queue.queue_state(), keys: BTreeMap::new(), graves: Vec::new() };
-        Self { start, needed: 0, writes: Vec::new(), running: None, hits: BTreeMap::new() }
+        Self { start, needed: Rv::ZERO, writes: Vec::new(), running: None, hits: BTreeMap::new() }
     }
 
     /// Runs the next part of a checkpoint: its beginning, a chunk in up to `pieces` transactions each for the removed and the changed
@@ -124,7 +124,7 @@ impl Checkpoints {
         let mut queue = restore.finish()?;
         let is_behind = |event: &&Event| event.rv > rows.queue.rv;
         for event in events.iter().filter(is_behind) {
-            let floor = event.kind.key().map_or(0, |key| floor(key.as_str()));
+            let floor = event.kind.key().map_or(Rv::ZERO, |key| floor(key.as_str()));
             let row = event.kind.key().and_then(|key| rows.keys.values().find(|row| row.key == *key));
             let hit = match event.kind.key() {
                 None => "an event of the queue is replayed",
@@ -132,7 +132,7 @@ impl Checkpoints {
                 Some(_) if row.is_some_and(|row| event.rv <= row.rv) => {
                     "an event that a row has seen is ignored"
                 }
-                Some(_) if floor > 0 => "a key that was gone comes back",
+                Some(_) if floor > Rv::ZERO => "a key that was gone comes back",
                 Some(_) => "an event of a key is replayed",
             };
             self.hit(hit);

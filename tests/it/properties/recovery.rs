@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use deltaq::engine::config::Mode;
+use deltaq::engine::id::Rv;
 use fastrand::Rng;
 
 use super::checkpoints::Checkpoints;
@@ -97,7 +98,7 @@ impl Case {
     fn crash(&mut self, writes: usize, steps: usize, unclean: bool) -> Result<(), Difference> {
         let back = steps % self.saved_states.len();
         let saved = self.saved_states.drain(..).nth(back).expect("at least one state is saved");
-        let rv = self.world.events[..saved.events].last().map_or(0, |event| event.rv);
+        let rv = self.world.events[..saved.events].last().map_or(Rv::ZERO, |event| event.rv);
         let written = self.checkpoints.written_by(rv);
         let writes = written - writes % (written + 1);
         let engine = self.rebuild(writes, saved.events)?;

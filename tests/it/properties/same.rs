@@ -83,7 +83,7 @@ pub(super) fn same_deltas<'a>(
     let equal = |(engine, model): (&&Delta, &model::ModelDelta)| {
         engine.kind == model.kind
             && engine.object.as_str() == OBJECTS[usize::from(model.content)].0
-            && engine.rv == model.rv
+            && engine.rv.get() == model.rv
             && engine.queued_at.as_micros() == model.queued_at
             && engine.provenance.source().map(|source| &**source) == model.source
             && engine.provenance.owner().map(|owner| &**owner) == model.owner
@@ -98,14 +98,14 @@ pub(super) fn same_deltas<'a>(
 }
 
 pub(super) fn same_known(engine: Option<&Known>, model: Option<model::ModelKnown>) -> Result<(), Difference> {
-    let engine = engine.map(|known| (known.object.as_str(), known.rv, known.owner.as_deref()));
+    let engine = engine.map(|known| (known.object.as_str(), known.rv.get(), known.owner.as_deref()));
     let model = model.map(|known| (OBJECTS[usize::from(known.content)].0, known.rv, known.owner));
     same("known", engine, model)
 }
 
 pub(super) fn same_item(engine: &Item, model: &model::ModelItem) -> Result<(), Difference> {
     same("popped key", engine.key.as_str(), model.key)?;
-    same("token", engine.token.rv(), model.token)?;
+    same("token", engine.token.rv().get(), model.token)?;
     same("deadline", engine.deadline.as_micros(), model.deadline)?;
     same("attempt", engine.attempt, model.attempt)?;
     same("failures", engine.failures, model.failures)?;
@@ -125,7 +125,7 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same_known(entry.known.as_deref(), item.known)?;
     let schedule_state = &entry.schedule_state;
     same_place(&schedule_state.place, &item.place)?;
-    let delay = schedule_state.delay().map(|delay| (delay.due.as_micros(), delay.rv));
+    let delay = schedule_state.delay().map(|delay| (delay.due.as_micros(), delay.rv.get()));
     same("delay", delay, item.delay.map(|delay| (delay.due, delay.rv)))?;
     same("failures", schedule_state.failures, item.failures)?;
     same("attempt", schedule_state.attempt, item.attempt)?;
@@ -139,12 +139,12 @@ pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Dif
     let equal = match (engine, model) {
         (Place::Idle, model::Place::Idle) | (Place::Parked, model::Place::Parked) => true,
         (Place::Ready(engine), model::Place::Ready(model)) => {
-            engine.rv == model.rv
+            engine.rv.get() == model.rv
                 && engine.since.as_micros() == model.since
                 && engine.added.as_micros() == model.added
         }
         (Place::Leased(engine), model::Place::Leased(model)) => {
-            engine.token.rv() == model.token
+            engine.token.rv().get() == model.token
                 && engine.deadline.as_micros() == model.deadline
                 && engine.since.as_micros() == model.since
                 && model::micros(engine.length) == model.length

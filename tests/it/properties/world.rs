@@ -7,7 +7,7 @@ use std::time::Duration;
 use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, ReplaceId, Settle, Settled};
 use deltaq::engine::config::Mode;
 use deltaq::engine::event::{Event, EventKind};
-use deltaq::engine::id::{Source, Token, Worker};
+use deltaq::engine::id::{Rv, Source, Token, Worker};
 use deltaq::engine::key::Key;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
@@ -40,8 +40,12 @@ fn label(label: Label) -> Option<Arc<str>> {
     label.map(Arc::from)
 }
 
+fn token_of(number: u64) -> Token {
+    Token::new(Rv::new(number))
+}
+
 fn leases_of(tokens: &[u64]) -> Vec<Token> {
-    tokens.iter().copied().map(Token::new).collect()
+    tokens.iter().copied().map(token_of).collect()
 }
 
 fn time(at: Micros) -> Time {
@@ -50,7 +54,7 @@ fn time(at: Micros) -> Time {
 
 /// A queue before its first event.
 fn empty(setup: Setup) -> Queue {
-    let queue = Queue::new(setup.config(), 0, time(START));
+    let queue = Queue::new(setup.config(), Rv::ZERO, time(START));
     if setup.auto_created { queue.auto_created() } else { queue }
 }
 
@@ -197,7 +201,7 @@ impl World {
         let answer = |(queued, ignored)| (self.model.rv, queued, ignored);
         same_result(
             "produce",
-            engine.map(|produced| (produced.resource_version, produced.queued, produced.ignored)),
+            engine.map(|produced| (produced.resource_version.get(), produced.queued, produced.ignored)),
             model.map(answer),
         )
     }
@@ -232,8 +236,8 @@ impl World {
         if !matches!(engine, Ok(Progress::More | Progress::NotYet)) {
             self.jobs.remove(at);
         }
-        let engine =
-            engine.map(|progress| step_of(progress, |done| (done.resource_version, replaced(done.counts))));
+        let engine = engine
+            .map(|progress| step_of(progress, |done| (done.resource_version.get(), replaced(done.counts))));
         let rv = self.model.rv;
         same_result("Replace", engine, model.map(|step| step.map(|counts| (rv, counts))))
     }
@@ -279,10 +283,8 @@ impl World {
         };
         let settles: Vec<(u64, How)> =
             settles.iter().map(|(lease, act)| (self.token(*lease), how(*act))).collect();
-        let converted: Vec<Settle> = settles
-            .iter()
-            .map(|(token, how)| Settle { token: Token::new(*token), how: how.clone() })
-            .collect();
+        let converted: Vec<Settle> =
+            settles.iter().map(|(token, how)| Settle { token: token_of(*token), how: how.clone() }).collect();
         let engine = self.engine.settle(time(self.now), &converted);
         let engine: Vec<model::ModelSettled> = engine
             .into_iter()
@@ -405,9 +407,10 @@ impl World {
         let effects = self.engine.take_effects();
         self.resync_due |= effects.resync_due;
         for event in effects.events {
-            let (rv, at) = self.events.last().map_or((0, time(START)), |last| (last.rv, last.at));
-            let skips = matches!(event.kind, EventKind::Recovered) && event.rv == rv + RECOVERY_SKIP_EVENTS;
-            if !(event.rv == rv + 1 || skips) || event.at < at {
+            let (rv, at) = self.events.last().map_or((Rv::ZERO, time(START)), |last| (last.rv, last.at));
+            let skips =
+                matches!(event.kind, EventKind::Recovered) && event.rv == rv.plus(RECOVERY_SKIP_EVENTS);
+            if !(event.rv == rv.next() || skips) || event.at < at {
                 return Err(format!("event {event:?} after rv {rv} at {at:?}"));
             }
             self.rebuilt.apply(&event);
@@ -434,7 +437,7 @@ impl World {
         if let Some(token) = self.tokens.get(self.events.len() % self.tokens.len().max(1))
             && self.model.leased_key(*token).is_none()
         {
-            same("outcome", self.engine.outcome(Token::new(*token)), self.model.outcome(*token))?;
+            same("outcome", self.engine.outcome(token_of(*token)), self.model.outcome(*token))?;
         }
         Ok(())
     }
@@ -464,11 +467,12 @@ impl World {
         }
         delays.sort_unstable();
         leases.sort_unstable();
-        let delayed = schedule.delayed_after((Time::default(), 0));
-        let delayed = delayed.map(|(at, rv, slot)| (at.as_micros(), *rv, name(*slot)));
+        let delayed = schedule.delayed_after((Time::default(), Rv::ZERO));
+        let delayed = delayed.map(|(at, rv, slot)| (at.as_micros(), rv.get(), name(*slot)));
         same("delayed", delayed.collect(), delays)?;
         let by_deadline = schedule.leased_after((Time::default(), Token::default()));
-        let by_deadline = by_deadline.map(|(at, token, slot)| (at.as_micros(), token.rv(), name(*slot)));
+        let by_deadline =
+            by_deadline.map(|(at, token, slot)| (at.as_micros(), token.rv().get(), name(*slot)));
         same("leased", by_deadline.collect(), leases)?;
         let parked: Vec<&str> = schedule.parked_from(Bound::Unbounded).map(|(key, _)| key.as_str()).collect();
         same("parked", parked, self.model.parked())
@@ -492,7 +496,7 @@ impl World {
             return Err(String::from("has_synced became false again"));
         }
         same("initial_remaining", status.initial_remaining, model.initial_remaining())?;
-        same("rv", status.resource_version, model.rv)?;
+        same("rv", status.resource_version.get(), model.rv)?;
         same("auto_created", self.engine.is_auto_created(), model.auto_created)?;
         let flags = [status.paused, status.closed, status.drained];
         same("paused, closed, drained", flags, [model.paused, model.closed, model.is_drained()])?;

@@ -1,6 +1,7 @@
 //! Leases: each is settled once, by its holder.
 
 use deltaq::engine::command::{Extended, How, Outcome, Settled};
+use deltaq::engine::id::Rv;
 use deltaq::engine::limits::SETTLED_LEASES_MAX;
 
 use super::*;
@@ -14,9 +15,12 @@ fn a_forged_token_is_stale_and_unknown() {
     let mut fixture = Fixture::new();
     fixture.call(added("a", 1));
     let item = fixture.pop();
-    assert_eq!(fixture.settle(Token::new(item.token.rv() + 1), How::Ack), stale(Outcome::Unknown));
-    assert_eq!(fixture.settle(Token::new(item.token.rv() - 1), How::Ack), stale(Outcome::Unknown));
-    assert_eq!(fixture.settle(Token::new(u64::MAX), nack()), stale(Outcome::Unknown));
+    assert_eq!(fixture.settle(Token::new(item.token.rv().next()), How::Ack), stale(Outcome::Unknown));
+    assert_eq!(
+        fixture.settle(Token::new(Rv::new(item.token.rv().get() - 1)), How::Ack),
+        stale(Outcome::Unknown)
+    );
+    assert_eq!(fixture.settle(Token::new(Rv::MAX), nack()), stale(Outcome::Unknown));
     assert_eq!(fixture.place("a"), "leased");
 }
 
@@ -66,7 +70,7 @@ fn each_settle_of_a_call_is_independent() {
     let settle = |token, how| Settle { token, how };
     let settles = [
         settle(a.token, How::Ack),
-        settle(Token::new(77), How::Ack),
+        settle(Token::new(Rv::new(77)), How::Ack),
         settle(a.token, How::Ack),
         settle(b.token, nack()),
     ];
@@ -81,7 +85,7 @@ fn each_settle_of_a_call_is_independent() {
 
 #[test]
 fn only_the_outcomes_of_the_last_settled_leases_are_remembered() {
-    let mut queue = Queue::new(config(|_| {}), 0, Time::default());
+    let mut queue = Queue::new(config(|_| {}), Rv::ZERO, Time::default());
     let add = [added("a", 1).0];
     let pop = Pop { max: 1, max_bytes: 1, lease: None, worker: None, id: None, with_known: false };
     let mut tokens = Vec::new();
@@ -213,7 +217,7 @@ fn an_uncommitted_lease_does_not_delay_the_expiry_of_others() {
         fixture.queue.pop(fixture.now(), &pop).expect("the queue is open")[0].token
     };
     let (a, _) = (pop(&mut fixture, 200), pop(&mut fixture, 300));
-    let b = Token::new(a.rv() + 1);
+    let b = Token::new(a.rv().next());
     fixture.queue.set_committed(b.rv());
     pop(&mut fixture, 100);
     fixture.now_ms += 1_000;
@@ -274,7 +278,7 @@ fn a_clock_that_jumps_ahead_triggers_each_deadline_once() {
     let rv = fixture.queue.resource_version();
     fixture.wait(365 * 86_400_000);
     // An expiry, the end of its backoff, a delay, and one Resync for all missed ones.
-    assert_eq!(fixture.queue.resource_version(), rv + 4);
+    assert_eq!(fixture.queue.resource_version(), rv.plus(4));
     assert_eq!(fixture.ready_queue(), ["b", "a"]);
     assert_eq!(fixture.resyncs_due, 1);
 }

@@ -1,6 +1,7 @@
 //! The cap on a list of deltas, and room for keys.
 
 use super::*;
+use deltaq::engine::id::Rv;
 
 #[test]
 fn above_the_cap_the_second_and_third_oldest_delta_are_merged() {
@@ -20,7 +21,7 @@ fn a_merged_delta_has_the_type_object_and_version_of_the_newer_one() {
     fixture.produce([added("a", 1), deleted("a"), added("a", 3).from("erp")]).expect("no refusal");
     assert_eq!(fixture.waiting("a"), "Added 1, Added 3+1");
     assert_eq!(fixture.owner("a"), Some("erp"));
-    assert_eq!(fixture.pop().deltas[1].rv, 3);
+    assert_eq!(fixture.pop().deltas[1].rv, Rv::new(3));
 }
 
 #[test]

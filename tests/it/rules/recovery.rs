@@ -3,7 +3,7 @@
 use deltaq::engine::Restore;
 use deltaq::engine::command::Outcome;
 use deltaq::engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded};
-use deltaq::engine::id::Slot;
+use deltaq::engine::id::{Rv, Slot};
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::snapshot::{KeyState, RemovedKey};
 
@@ -48,7 +48,7 @@ impl Journaled {
         self.fixture.queue = self.store.recover(writes, &events).expect("the rows are consistent");
         self.store.cut(writes).expect("the rows are consistent");
         let start = Time::from_micros(START_MS * 1_000);
-        self.fixture.rebuilt = Queue::new(self.fixture.queue.config().clone(), 0, start);
+        self.fixture.rebuilt = Queue::new(self.fixture.queue.config().clone(), Rv::ZERO, start);
         for event in &events {
             self.fixture.rebuilt.apply(event);
         }
@@ -129,7 +129,7 @@ fn no_token_is_issued_twice_after_an_unclean_stop() {
     let lost = journaled.fixture.pop();
     journaled.restart(1, events, true);
     assert_eq!(journaled.fixture.events[events].kind, EventKind::Recovered);
-    assert_eq!(journaled.fixture.queue.resource_version(), rv + RECOVERY_SKIP_EVENTS);
+    assert_eq!(journaled.fixture.queue.resource_version(), rv.plus(RECOVERY_SKIP_EVENTS));
     assert_eq!(RECOVERY_SKIP_EVENTS, 1_048_576);
     assert_eq!(journaled.fixture.settle(lost.token, How::Ack), Settled::Stale { outcome: Outcome::Unknown });
     let again = journaled.fixture.pop();
@@ -143,8 +143,8 @@ fn event_numbers_continue_after_a_clean_stop() {
     journaled.fixture.call(added("a", 1));
     journaled.checkpoint();
     journaled.restart(1, 1, false);
-    assert_eq!(journaled.fixture.queue.resource_version(), 1);
-    assert_eq!(journaled.fixture.pop().token, Token::new(2));
+    assert_eq!(journaled.fixture.queue.resource_version(), Rv::new(1));
+    assert_eq!(journaled.fixture.pop().token, Token::new(Rv::new(2)));
 }
 
 #[test]
@@ -266,9 +266,9 @@ fn a_tombstone_row_covers_all_events_up_to_the_removal() {
         kind: EventKind::Queued(Queued { key: key("a"), due: None, rate_limited: false }),
     };
     let mut queue = Restore::new(before).finish().expect("no rows, no conflict");
-    queue.replay(&again(3), 3).expect("the event fits");
+    queue.replay(&again(Rv::new(3)), Rv::new(3)).expect("the event fits");
     assert!(queue.table().is_empty(), "an ignored event creates no entry");
-    queue.replay(&again(4), 3).expect("the event fits");
+    queue.replay(&again(Rv::new(4)), Rv::new(3)).expect("the event fits");
     assert_eq!(queue.table().len(), 1);
 }
 
@@ -401,7 +401,7 @@ fn misfits() -> [(u64, EventKind, &'static str); 9] {
         (2, EventKind::Leased(leased), "the key is not ready"),
         (
             2,
-            EventKind::Settled { key: a(), token: Token::new(1), ending: Ending::Acked },
+            EventKind::Settled { key: a(), token: Token::new(Rv::new(1)), ending: Ending::Acked },
             "the key does not have this lease",
         ),
         (2, EventKind::Extended { key: a(), deadline }, "the key does not have this lease"),
@@ -419,7 +419,7 @@ fn misfits() -> [(u64, EventKind, &'static str); 9] {
 fn queue_with_a_ready_key() -> Queue {
     let mut fixture = Fixture::in_mode(Mode::Keys);
     fixture.produce([queued("a")]).expect("no refusal");
-    assert_eq!(fixture.queue.resource_version(), 1);
+    assert_eq!(fixture.queue.resource_version(), Rv::new(1));
     fixture.queue
 }
 
@@ -428,8 +428,9 @@ fn replay_refuses_an_event_that_does_not_fit_and_names_it() {
     for (rv, kind, reason) in misfits() {
         let mut queue = queue_with_a_ready_key();
         let at = Time::from_micros(START_MS * 1_000);
-        let misfit = queue.replay(&Event { rv, at, kind: kind.clone() }, 0).expect_err(reason);
-        assert_eq!((misfit.rv, misfit.reason), (rv, reason));
+        let misfit =
+            queue.replay(&Event { rv: Rv::new(rv), at, kind: kind.clone() }, Rv::ZERO).expect_err(reason);
+        assert_eq!((misfit.rv.get(), misfit.reason), (rv, reason));
         let named = kind.key().map_or(String::new(), |key| format!(" of key \"{key}\""));
         let text =
             format!("event {rv} ({}{named}) does not fit the state of the queue: {reason}", misfit.event);
@@ -444,5 +445,5 @@ fn apply_panics_on_an_event_that_does_not_fit() {
     let mut queue = queue_with_a_ready_key();
     let at = Time::from_micros(START_MS * 1_000);
     let kind = EventKind::Extended { key: key("a"), deadline: at };
-    queue.apply(&Event { rv: 2, at, kind });
+    queue.apply(&Event { rv: Rv::new(2), at, kind });
 }

@@ -1,6 +1,7 @@
 //! Replace, and calls during a Replace.
 
 use super::*;
+use deltaq::engine::id::Rv;
 
 /// A queue with known keys and an accepted Replace.
 fn accepted_replace(names: &[&str], next: &[(&str, u32)]) -> (Fixture, ReplaceId) {
@@ -252,7 +253,7 @@ fn one_invalid_item_refuses_the_whole_list() {
     let mut fixture = Fixture::with(|config| config.max_object_bytes = 8);
     let refusal = fixture.queue.accept_replace(fixture.now(), list(&[("a", 1), ("b", 1_000_000)]));
     assert!(matches!(refusal, Err(Refusal::ObjectTooLarge { index: 1, .. })));
-    assert_eq!((fixture.queue.resource_version(), fixture.place("a")), (0, "absent"));
+    assert_eq!((fixture.queue.resource_version(), fixture.place("a")), (Rv::ZERO, "absent"));
 }
 
 #[test]

@@ -159,9 +159,9 @@ async fn a_queue_that_panics_while_another_is_damaged_keeps_its_uncommitted_chan
     let row = JournalRow {
         queue: QueueId(2),
         epoch: Epoch(1),
-        prev_rv: 0,
-        first_rv: 1,
-        last_rv: 1,
+        prev_rv: Rv::ZERO,
+        first_rv: Rv::new(1),
+        last_rv: Rv::new(1),
         at: damaged.now(),
         format: 1,
         events: "[]".to_owned(),
@@ -202,10 +202,10 @@ async fn a_queue_whose_reload_panics_is_loaded_later() {
     assert!(pushed(&mut waits).await.is_none());
     panic_in(&handle).await;
     // Only one number is left, and the waiting pop gets two keys.
-    let intact = row_at(&bench, 0).await;
+    let intact = row_at(&bench, Rv::ZERO).await;
     let keys_of = (0..).map(Slot::new).zip(&ready);
     let broken = Writes {
-        queues: vec![row_at(&bench, Rv::MAX - 1).await],
+        queues: vec![row_at(&bench, Rv::new(u64::MAX - 1)).await],
         keys: keys_of.map(|(slot, state)| record::key_row(QueueId(1), slot, state)).collect(),
         ..Writes::default()
     };

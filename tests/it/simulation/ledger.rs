@@ -293,7 +293,7 @@ impl Held {
         let last = item.deltas.last().filter(|delta| delta.kind != DeltaKind::Deleted);
         Self {
             objects: item.deltas.iter().filter_map(carried).collect(),
-            first_rv: item.deltas.first().map_or(0, |delta| delta.rv),
+            first_rv: item.deltas.first().map_or(Rv::ZERO, |delta| delta.rv),
             result: last.and_then(|delta| number(delta.object.as_str())),
             deadline_us: item.deadline.as_micros(),
             acked: Acked::No,

@@ -13,6 +13,7 @@ use deltaq::engine::command::{Call, ObjectList, Pop, Progress, Replace};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
@@ -111,7 +112,7 @@ async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicB
 }
 
 fn paused(rv: u64) -> Event {
-    Event { rv, at: Time::from_micros(1), kind: EventKind::Paused }
+    Event { rv: Rv::new(rv), at: Time::from_micros(1), kind: EventKind::Paused }
 }
 
 fn pop(lease: Duration, wait: Duration) -> PopCall {
@@ -251,7 +252,7 @@ fn a_queue_that_is_loaded_again_after_an_unclean_end_skips_numbers_again() {
         let registry = start_until(&world, &disk, journal::WriterOptions::default(), &shutdown).await;
         tokio::time::sleep(SECOND * 10).await;
         assert_eq!(registry.journal().expect("it has one").check(), Ok(Epoch(3)));
-        assert!(rv(&registry).await >= before + (1 << 20));
+        assert!(rv(&registry).await >= before.plus(1 << 20));
     });
     // The node stops before the queue is loaded again.
     let disk = disk.restarted();
@@ -322,14 +323,14 @@ fn events_that_follow_lost_events_are_refused() {
         tokio::time::sleep(SECOND * 10).await;
         assert_eq!(journal.check(), Ok(Epoch(before.0 + 1)));
         let id = disk.memory.queues().await.expect("the queues")[0].id;
-        let commit = journal.append(id, 1, vec![paused(2)], before);
+        let commit = journal.append(id, Rv::new(1), vec![paused(2)], before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
         let (name, created_at) = (Name::new("other").expect("it is a name"), Time::from_micros(1));
         let meta = QueueMeta { name, incarnation: handle.incarnation(), created_at };
-        let state = Queue::new(Arc::default(), 0, created_at).queue_state();
+        let state = Queue::new(Arc::default(), Rv::ZERO, created_at).queue_state();
         let (other, commit) = journal.create(meta.clone(), state, before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
-        let commit = journal.delete(other, meta, 1, before);
+        let commit = journal.delete(other, meta, Rv::new(1), before);
         assert_eq!(commit.outcome(), Some(Err(journal::Error::OutcomeUnknown)));
     });
 }
@@ -349,7 +350,7 @@ fn a_deleted_queue_leaves_only_the_floor_of_numbers() {
     };
     let newest = on_a_runtime(&world, async {
         let registry = start(&world, &disk, journal::WriterOptions::default()).await;
-        let mut newest = 0;
+        let mut newest = Rv::ZERO;
         for name in ["q", "q", "other", "q"] {
             let handle = queue_named(&registry, name);
             add(&handle, "a").await.expect("it is added");
@@ -368,14 +369,14 @@ fn a_deleted_queue_leaves_only_the_floor_of_numbers() {
     on_a_runtime(&world, async {
         let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         let rv = rv(&queue(&registry)).await;
-        assert!((newest..newest + 9).contains(&rv), "{rv} follows {newest}");
-        let queues = vec![record::deleted_queue_row(&old, newest + 9)];
+        assert!((newest..newest.plus(9)).contains(&rv), "{rv} follows {newest}");
+        let queues = vec![record::deleted_queue_row(&old, newest.plus(9))];
         disk.memory.put(Writes { queues, ..Writes::default() }).expect("it is written");
     });
     on_a_runtime(&world, async {
         let registry = start(&world, &disk, journal::WriterOptions::default()).await;
         assert_eq!(rows().await, [(5, false)]);
-        assert!(rv(&queue_named(&registry, "new")).await >= newest + 9);
+        assert!(rv(&queue_named(&registry, "new")).await >= newest.plus(9));
     });
 }
 
@@ -439,7 +440,7 @@ fn a_failing_store_does_not_delay_the_end_of_the_process() {
             let (journal, writing) = written_by(&world, &memory).await;
             tokio::time::sleep(SECOND).await;
             memory.break_by(Fault::Full);
-            let lost = journal.append(QueueId(1), 0, vec![paused(1)], Epoch(1));
+            let lost = journal.append(QueueId(1), Rv::ZERO, vec![paused(1)], Epoch(1));
             assert_eq!(lost.wait().await, Err(journal::Error::DiskFull));
             journal.close(Epoch(1));
             let ended = tokio::time::timeout(SECOND * 5, writing).await;
@@ -456,7 +457,7 @@ fn no_call_waits_for_a_writer_that_has_panicked() {
         let memory = FakeStore::default();
         memory.fault_by_rows(|writes| (!writes.journal.is_empty()).then_some(Fault::Panic));
         let (journal, writing) = written_by(&world, &memory).await;
-        let append = || journal.append(QueueId(1), 0, vec![paused(1)], Epoch(1));
+        let append = || journal.append(QueueId(1), Rv::ZERO, vec![paused(1)], Epoch(1));
         let (first, second) = (append(), append());
         let outcomes = tokio::time::timeout(SECOND, async { (first.wait().await, second.wait().await) });
         let unknown = Err(journal::Error::OutcomeUnknown);

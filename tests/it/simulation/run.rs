@@ -149,7 +149,7 @@ impl Run {
             let mut rv = Rv::MAX;
             let _is_there = handle.with(&mut |queue| rv = queue.resource_version());
             // Later commits are behind the skip.
-            if rv < RECOVERY_SKIP_EVENTS || rv < last_rv {
+            if rv < Rv::new(RECOVERY_SKIP_EVENTS) || rv < last_rv {
                 return Err(format!("{} goes on from {rv} after an unclean end", setup.name));
             }
         }

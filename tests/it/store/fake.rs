@@ -295,7 +295,7 @@ impl Disk {
 
     /// The journal of a queue, oldest first.
     fn journal_of(&self, queue: QueueId) -> impl DoubleEndedIterator<Item = &JournalRow> {
-        self.journal.range((queue, 0)..=(queue, Rv::MAX)).map(|(_, row)| row)
+        self.journal.range((queue, Rv::ZERO)..=(queue, Rv::MAX)).map(|(_, row)| row)
     }
 
     /// Removes the oldest rows of a queue up to an event, up to both bounds.

@@ -33,7 +33,7 @@ pub(crate) async fn the_journal_comes_in_pages(place: &impl Place) {
     let mut all = rows.clone();
     all.insert(5, journal_row(2, 1..=1, "a"));
     store.write(journal(all)).await.unwrap();
-    let page = async |after, bytes| reader.journal(QueueId(1), after, bytes).await.unwrap();
+    let page = async |after, bytes| reader.journal(QueueId(1), Rv::new(after), bytes).await.unwrap();
     assert_eq!(page(0, 300).await, rows[..3]);
     assert_eq!(page(6, 300).await, rows[3..4], "the next one is too large");
     assert_eq!(page(8, 300).await, rows[4..5], "one comes whatever its size");
@@ -41,7 +41,7 @@ pub(crate) async fn the_journal_comes_in_pages(place: &impl Place) {
     assert_eq!(page(10, 0).await, rows[5..6]);
     assert_eq!(page(14, usize::MAX).await, rows[7..]);
     assert_eq!(page(20, usize::MAX).await, []);
-    assert_eq!(page(Rv::MAX, usize::MAX).await, []);
+    assert_eq!(page(u64::MAX, usize::MAX).await, []);
     store.close().await;
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn the_journal_starts_within_a_row(place: &impl Place) {
     store.write(journal(rows.clone())).await.unwrap();
     for (after, first) in [(0, 0), (3, 0), (4, 0), (5, 0), (6, 1), (7, 1), (8, 1), (9, 2), (10, 3), (11, 3)] {
         assert_eq!(
-            reader.journal(QueueId(1), after, usize::MAX).await.unwrap(),
+            reader.journal(QueueId(1), Rv::new(after), usize::MAX).await.unwrap(),
             rows[first..],
             "after {after}"
         );
@@ -82,22 +82,22 @@ pub(crate) async fn history_is_paged_newest_first(place: &impl Place) {
         assert!(expected.contains(&pages), "{pages} pages of {some} bytes");
     }
     for (from, first) in [(11, 24), (12, 24), (13, 23), (1, 29), (0, 30)] {
-        let page = reader.history(QueueId(1), from, usize::MAX).await.unwrap();
+        let page = reader.history(QueueId(1), Rv::new(from), usize::MAX).await.unwrap();
         assert_eq!(page, (wanted[first..].to_vec(), None), "from {from}");
     }
     assert_eq!(reader.history(QueueId(2), Rv::MAX, usize::MAX).await.unwrap(), (Vec::new(), None));
     // Numbers may skip between two rows.
-    let skipped = JournalRow { prev_rv: 60, ..journal_row(1, 100..=101, "a") };
+    let skipped = JournalRow { prev_rv: Rv::new(60), ..journal_row(1, 100..=101, "a") };
     store.write(journal(vec![skipped.clone()])).await.unwrap();
     for (from, first) in
         [(60, &wanted[0]), (80, &wanted[0]), (99, &wanted[0]), (100, &skipped), (101, &skipped)]
     {
-        let (page, _) = reader.history(QueueId(1), from, 0).await.unwrap();
+        let (page, _) = reader.history(QueueId(1), Rv::new(from), 0).await.unwrap();
         assert_eq!(page.first(), Some(first), "from {from}");
     }
     for after in [60, 80, 100] {
         assert_eq!(
-            reader.journal(QueueId(1), after, 0).await.unwrap(),
+            reader.journal(QueueId(1), Rv::new(after), 0).await.unwrap(),
             std::slice::from_ref(&skipped),
             "after {after}"
         );
@@ -115,7 +115,8 @@ pub(crate) async fn segments_cover_the_journal(place: &impl Place) {
     let mut rows: Vec<_> = rows.collect();
     rows.push(journal_row(2, 1..=1, "a"));
     store.write(journal(rows)).await.unwrap();
-    let segment = |n: u64, bytes| Segment { last_rv: n * 5, at: Time::from_micros(1_000 + n * 5), bytes };
+    let segment =
+        |n: u64, bytes| Segment { last_rv: Rv::new(n * 5), at: Time::from_micros(1_000 + n * 5), bytes };
     assert_eq!(
         reader.segments(QueueId(1), 250).await.unwrap(),
         [segment(3, 250), segment(4, 1_000), segment(6, 250), segment(7, 1), segment(8, 250), segment(9, 3)]

@@ -10,7 +10,10 @@ pub(crate) async fn expired_tombstones_are_removed(place: &impl Place) {
     all.push(other.clone());
     store.write(Writes { tombstones: all, ..Writes::default() }).await.unwrap();
     store
-        .write(Writes { expired_tombstones: vec![(QueueId(1), 3), (QueueId(7), 9)], ..Writes::default() })
+        .write(Writes {
+            expired_tombstones: vec![(QueueId(1), Rv::new(3)), (QueueId(7), Rv::new(9))],
+            ..Writes::default()
+        })
         .await
         .unwrap();
     assert_eq!(reader.tombstones(QueueId(1)).await.unwrap(), stones[3..]);
@@ -32,13 +35,13 @@ pub(crate) async fn trimmed_rows_are_removed(place: &impl Place) {
         journal_row(1, 7..=7, "a"),
     ];
     store.write(journal(rows)).await.unwrap();
-    let trim = |rv| Writes { trimmed: vec![(QueueId(1), rv)], ..Writes::default() };
+    let trim = |rv| Writes { trimmed: vec![(QueueId(1), Rv::new(rv))], ..Writes::default() };
     // A row stays while any of its events is retained.
     store.write(trim(2)).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [3, 6, 7]);
     store.write(trim(5)).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [6, 7]);
-    store.write(trim(Rv::MAX)).await.unwrap();
+    store.write(trim(u64::MAX)).await.unwrap();
     assert_eq!(rvs(&reader, 1).await, [0; 0]);
     assert_eq!(rvs(&reader, 2).await, [1]);
     store.close().await;
@@ -53,8 +56,8 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     };
     store.write(writes).await.unwrap();
     let remove = Writes {
-        trimmed: vec![(QueueId(1), most + 1)],
-        expired_tombstones: vec![(QueueId(1), most + 1)],
+        trimmed: vec![(QueueId(1), Rv::new(most + 1))],
+        expired_tombstones: vec![(QueueId(1), Rv::new(most + 1))],
         ..Writes::default()
     };
     store.write(remove.clone()).await.unwrap();
@@ -68,7 +71,7 @@ pub(crate) async fn one_write_removes_a_bounded_number_of_rows(place: &impl Plac
     let large = |id| JournalRow { events: events.clone(), ..journal_row(2, id..=id, "a") };
     let next = most + 3;
     store.write(journal((next..next + 3).map(large).collect())).await.unwrap();
-    let trim = Writes { trimmed: vec![(QueueId(2), next + 1)], ..Writes::default() };
+    let trim = Writes { trimmed: vec![(QueueId(2), Rv::new(next + 1))], ..Writes::default() };
     for left in [2, 1, 1] {
         store.write(trim.clone()).await.unwrap();
         assert_eq!(rvs(&reader, 2).await.len(), left);
@@ -131,12 +134,12 @@ pub(crate) async fn numbers_of_forgotten_queues_are_retained(place: &impl Place)
         store.close().await;
         opening.numbers
     };
-    let gone = |id: u32, rv| QueueRow { deleted: true, rv, ..queue_row(id, id.into(), "gone") };
+    let gone = |id: u32, rv| QueueRow { deleted: true, rv: Rv::new(rv), ..queue_row(id, id.into(), "gone") };
     let (mut store, _, _) = place.open().await;
-    let queues = vec![gone(1, 70), QueueRow { rv: 90, ..queue_row(2, 2, "live") }, gone(5, 30)];
+    let queues = vec![gone(1, 70), QueueRow { rv: Rv::new(90), ..queue_row(2, 2, "live") }, gone(5, 30)];
     store.write(Writes { queues, ..Writes::default() }).await.unwrap();
     store.close().await;
-    let expected = Numbers { queue: 5, version: 5, floor: 70 };
+    let expected = Numbers { queue: 5, version: 5, floor: Rv::new(70) };
     assert_eq!(numbers().await, expected, "a live queue counts on for itself");
     let (mut store, _, _) = place.open().await;
     for forgotten in [vec![QueueId(1)], vec![QueueId(5)]] {
@@ -148,5 +151,5 @@ pub(crate) async fn numbers_of_forgotten_queues_are_retained(place: &impl Place)
     store.write(Writes { queues: vec![gone(6, 40)], ..Writes::default() }).await.unwrap();
     store.write(Writes { forgotten: vec![QueueId(6)], ..Writes::default() }).await.unwrap();
     store.close().await;
-    assert_eq!(numbers().await, Numbers { queue: 6, version: 6, floor: 70 }, "none of them falls");
+    assert_eq!(numbers().await, Numbers { queue: 6, version: 6, floor: Rv::new(70) }, "none of them falls");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::samples;
-use crate::engine::id::Slot;
+use crate::engine::id::{Rv, Slot};
 use crate::engine::time::Time;
 use crate::journal::record::{self, Decoder, Error, checksum, journal_rows, key_row, queue_row};
 use crate::journal::store::{Epoch, QueueId};
@@ -67,17 +67,21 @@ fn low(number: u64) -> u32 {
     u32::try_from(number).unwrap()
 }
 
+fn flip(rv: Rv, mask: u64) -> Rv {
+    Rv::new(rv.get() ^ mask)
+}
+
 #[test]
 fn damage_to_a_journal_row_is_found() {
     let events = samples::events(10, samples::kinds().split_off(1));
-    let mut damage = Damage::new(journal_rows(QueueId(3), Epoch(812), 9, &events).remove(0));
+    let mut damage = Damage::new(journal_rows(QueueId(3), Epoch(812), Rv::new(9), &events).remove(0));
     let text = damage.row.events.clone();
     damage.text(&text, |row, text| row.events = text);
     damage.number(64, |row, mask| row.epoch.0 ^= mask);
     damage.number(32, |row, mask| row.queue.0 ^= low(mask));
-    damage.number(64, |row, mask| row.prev_rv ^= mask);
-    damage.number(64, |row, mask| row.first_rv ^= mask);
-    damage.number(64, |row, mask| row.last_rv ^= mask);
+    damage.number(64, |row, mask| row.prev_rv = flip(row.prev_rv, mask));
+    damage.number(64, |row, mask| row.first_rv = flip(row.first_rv, mask));
+    damage.number(64, |row, mask| row.last_rv = flip(row.last_rv, mask));
     damage.number(64, |row, mask| {
         row.at = Time::from_micros(row.at.as_micros() ^ mask);
     });
@@ -96,8 +100,8 @@ fn damage_to_a_key_row_is_found() {
     damage.text(&row.item.unwrap(), |row, text| row.item = Some(text));
     damage.number(32, |row, mask| row.queue.0 ^= low(mask));
     damage.number(32, |row, mask| row.slot ^= low(mask));
-    damage.number(64, |row, mask| row.rv ^= mask);
-    damage.number(64, |row, mask| row.known_rv = row.known_rv.map(|rv| rv ^ mask));
+    damage.number(64, |row, mask| row.rv = flip(row.rv, mask));
+    damage.number(64, |row, mask| row.known_rv = row.known_rv.map(|rv| flip(rv, mask)));
     damage.number(32, |row, mask| row.format ^= low(mask));
     damage.number(32, |row, mask| row.checksum ^= low(mask));
     damage.with(|row| row.known_rv = None);
@@ -116,7 +120,7 @@ fn damage_to_a_tombstone_row_is_found() {
     damage.text(&key, |row, text| row.key = text.into());
     damage.number(32, |row, mask| row.queue.0 ^= low(mask));
     damage.number(32, |row, mask| row.slot ^= low(mask));
-    damage.number(64, |row, mask| row.rv ^= mask);
+    damage.number(64, |row, mask| row.rv = flip(row.rv, mask));
     damage.number(32, |row, mask| row.checksum ^= low(mask));
     damage.must_be_found(|row| Decoder::new().tombstone(row));
 }
@@ -134,7 +138,7 @@ fn damage_to_a_queue_row_is_found() {
         row.created_at = Time::from_micros(row.created_at.as_micros() ^ mask);
     });
     damage.with(|row| row.deleted = true);
-    damage.number(64, |row, mask| row.rv ^= mask);
+    damage.number(64, |row, mask| row.rv = flip(row.rv, mask));
     damage.number(32, |row, mask| row.format ^= low(mask));
     damage.number(32, |row, mask| row.checksum ^= low(mask));
     damage.must_be_found(|row| Decoder::new().queue(row));
@@ -143,7 +147,7 @@ fn damage_to_a_queue_row_is_found() {
 #[test]
 fn the_error_names_the_damaged_row() {
     let events = samples::events(10, samples::kinds());
-    let mut row = journal_rows(QueueId(3), Epoch(812), 9, &events).remove(0);
+    let mut row = journal_rows(QueueId(3), Epoch(812), Rv::new(9), &events).remove(0);
     let checksum = row.checksum;
     row.checksum ^= 1;
     let last = row.last_rv;
@@ -156,11 +160,11 @@ fn the_error_names_the_damaged_row() {
         )
     );
     let mut row = record::tombstone(QueueId(3), &samples::removed());
-    row.rv += 1;
+    row.rv = row.rv.next();
     let message = Decoder::new().tombstone(&row).unwrap_err().to_string();
     assert!(message.starts_with("tombstone row 7 (queue 3, key \"sku-1\"): damaged"), "{message}");
     let mut row = queue_row(&samples::identity(), &samples::queue_states()[0]);
-    row.rv += 1;
+    row.rv = row.rv.next();
     let message = Decoder::new().queue(&row).unwrap_err().to_string();
     assert!(message.starts_with("queue row 3 (name \"prices\"): damaged"), "{message}");
 }

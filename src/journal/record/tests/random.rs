@@ -16,7 +16,7 @@ use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
-use crate::engine::id::{Slot, Token};
+use crate::engine::id::{Rv, Slot, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
@@ -52,6 +52,10 @@ impl Dice {
         self.0.u64(..) >> shift
     }
 
+    fn rv(&mut self) -> Rv {
+        Rv::new(self.number())
+    }
+
     fn trace(&mut self) -> Trace {
         let (trace, parent) = (self.0.u128(1..), self.0.u64(1..));
         let text = format!("00-{trace:032x}-{parent:016x}-{:02x}", self.0.u8(..));
@@ -76,7 +80,7 @@ impl Dice {
     }
 
     fn token(&mut self) -> Token {
-        Token::new(self.number())
+        Token::new(self.rv())
     }
 
     fn text(&mut self) -> Arc<str> {
@@ -204,7 +208,7 @@ impl Dice {
     fn events(&mut self) -> Vec<Event> {
         let first = self.number().clamp(1, u64::MAX - 8);
         let count = self.0.u64(1..8);
-        let event = |rv| Event { rv, at: self.time(), kind: self.event_kind() };
+        let event = |rv| Event { rv: Rv::new(rv), at: self.time(), kind: self.event_kind() };
         (first..first + count).map(event).collect()
     }
 
@@ -212,7 +216,7 @@ impl Dice {
         Delta {
             kind: self.kind(),
             object: self.object(),
-            rv: self.number(),
+            rv: self.rv(),
             queued_at: self.time(),
             provenance: self.provenance(),
             final_state_unknown: self.0.bool(),
@@ -222,11 +226,11 @@ impl Dice {
 
     fn turn(&mut self) -> ReadyPosition {
         let since = self.time();
-        ReadyPosition { rv: self.number(), since, added: self.maybe(Self::time).unwrap_or(since) }
+        ReadyPosition { rv: self.rv(), since, added: self.maybe(Self::time).unwrap_or(since) }
     }
 
     fn delay(&mut self) -> Delay {
-        Delay { due: self.time(), rv: self.number() }
+        Delay { due: self.time(), rv: self.rv() }
     }
 
     fn lease(&mut self) -> Lease {
@@ -255,7 +259,7 @@ impl Dice {
         let backoff = Backoff {
             delay: self.maybe(Self::delay),
             last_error: self.maybe(Self::text),
-            failure_expiry: self.maybe(|dice| (dice.time(), dice.number())),
+            failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
         };
         ScheduleState::new(place, failures, attempt, backoff)
     }
@@ -263,16 +267,16 @@ impl Dice {
     fn key_state(&mut self) -> KeyState {
         KeyState {
             key: self.key(),
-            rv: self.number(),
+            rv: self.rv(),
             known: self.maybe(|dice| Known {
                 object: dice.object(),
-                rv: dice.number(),
+                rv: dice.rv(),
                 owner: dice.maybe(Self::name),
             }),
             waiting: self.list(Self::delta),
             leased: self.list(Self::delta),
             schedule_state: self.schedule_state(),
-            initial_pending: self.maybe(Self::number),
+            initial_pending: self.maybe(Self::rv),
         }
     }
 
@@ -326,7 +330,7 @@ impl Dice {
     fn queue_state(&mut self) -> QueueState {
         let outcomes = [Outcome::Acked, Outcome::Nacked, Outcome::Expired];
         QueueState {
-            rv: self.number(),
+            rv: self.rv(),
             last_at: self.time(),
             config: Arc::new(self.config()),
             auto_created: self.0.bool(),
@@ -359,7 +363,7 @@ fn random_events_are_read_back() {
     let mut seen = BTreeSet::new();
     for seed in 0..STATES {
         let events = Dice(Rng::with_seed(seed)).events();
-        let rows = journal_rows(QueueId(1), Epoch(2), events[0].rv - 1, &events);
+        let rows = journal_rows(QueueId(1), Epoch(2), Rv::new(events[0].rv.get() - 1), &events);
         assert_eq!(rows.len(), 1, "seed {seed}");
         seen.extend(types(&events));
         assert_eq!(decoder.events(&rows[0]), Ok(events), "seed {seed}");

@@ -12,7 +12,7 @@ use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
-use crate::engine::id::{Slot, Source, Token};
+use crate::engine::id::{Rv, Slot, Source, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
@@ -124,7 +124,7 @@ pub(super) fn kinds() -> Vec<EventKind> {
     ]);
     kinds.extend(endings().into_iter().map(|ending| EventKind::Settled {
         key: key(),
-        token: Token::new(25),
+        token: Token::new(Rv::new(25)),
         ending,
     }));
     kinds.extend([
@@ -167,7 +167,7 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     let mut events = Vec::new();
     for (kind, second) in kinds.into_iter().zip(0..) {
         rv += if kind == EventKind::Recovered { 1 << 20 } else { 1 };
-        events.push(Event { rv, at: at(second), kind });
+        events.push(Event { rv: Rv::new(rv), at: at(second), kind });
     }
     events
 }
@@ -222,7 +222,7 @@ pub(super) fn delta(rv: u64, kind: DeltaKind) -> Delta {
     Delta {
         kind,
         object: Object::from_valid(r#"{"key":"sku-1","price":12.50}"#),
-        rv,
+        rv: Rv::new(rv),
         queued_at: at(rv),
         final_state_unknown: false,
         coalesced: 0,
@@ -235,8 +235,8 @@ pub(super) fn key_states() -> Vec<KeyState> {
     let object = Object::from_valid(ODD_OBJECT);
     let plain = KeyState {
         key: key(),
-        rv: 42,
-        known: Some(Known { object, rv: 40, owner: Some("erp".into()) }),
+        rv: Rv::new(42),
+        known: Some(Known { object, rv: Rv::new(40), owner: Some("erp".into()) }),
         waiting: Vec::new(),
         leased: Vec::new(),
         schedule_state: ScheduleState::default(),
@@ -246,7 +246,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
         schedule_state: ScheduleState::new(place, 0, 0, Backoff::default()),
         ..plain.clone()
     };
-    let turn = ReadyPosition { rv: 42, since: at(42), added: at(42) };
+    let turn = ReadyPosition { rv: Rv::new(42), since: at(42), added: at(42) };
     let tombstone = Delta {
         provenance: Provenance::new(Some("erp".into()), None, None),
         final_state_unknown: true,
@@ -258,7 +258,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
     vec![
         plain.clone(),
         KeyState { known: None, ..plain.clone() },
-        KeyState { initial_pending: Some(40), ..plain.clone() },
+        KeyState { initial_pending: Some(Rv::new(40)), ..plain.clone() },
         KeyState { waiting: vec![delta(42, DeltaKind::Added)], known: None, ..with(Place::Ready(turn)) },
         KeyState {
             waiting: vec![delta(41, DeltaKind::Updated), tombstone],
@@ -268,7 +268,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
         KeyState {
             waiting: vec![delta(42, DeltaKind::Sync)],
             leased: vec![delta(40, DeltaKind::Replaced), delta(41, DeltaKind::Updated)],
-            initial_pending: Some(40),
+            initial_pending: Some(Rv::new(40)),
             ..with(Place::Leased(Box::new(full)))
         },
         with(Place::Parked),
@@ -278,9 +278,9 @@ pub(super) fn key_states() -> Vec<KeyState> {
                 3,
                 4,
                 Backoff {
-                    delay: Some(Delay { due: at(60), rv: 42 }),
+                    delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
                     last_error: Some("HTTP 500: \"no\"".into()),
-                    failure_expiry: Some((at(86_442), 42)),
+                    failure_expiry: Some((at(86_442), Rv::new(42))),
                 },
             ),
             known: None,
@@ -300,7 +300,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
 /// A lease with only its required fields, and one with all fields.
 fn leases(turn: ReadyPosition) -> [Lease; 2] {
     let bare = Lease {
-        token: Token::new(42),
+        token: Token::new(Rv::new(42)),
         deadline: at(72),
         since: at(42),
         length: Duration::from_secs(30),
@@ -313,8 +313,8 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
     let full = Lease {
         worker: Some("worker-1".into()),
         pop_id: Some("p-77".into()),
-        former: ReadyPosition { rv: 41, since: at(41), added: at(39) },
-        dropped_delay: Some(Delay { due: at(50), rv: 39 }),
+        former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
+        dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
         new_change: Some(at(43)),
         ..bare.clone()
     };
@@ -324,7 +324,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
 /// A new queue, and one with all fields.
 pub(super) fn queue_states() -> Vec<QueueState> {
     let new = QueueState {
-        rv: 9,
+        rv: Rv::new(9),
         last_at: at(0),
         config: Arc::new(Config::default()),
         auto_created: true,
@@ -354,14 +354,14 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         (17, Outcome::Acked),
     ];
     let full = QueueState {
-        rv: u64::MAX,
+        rv: Rv::MAX,
         last_at: at(42),
         config: Arc::new(full_config()),
         auto_created: false,
         paused: true,
         closed: true,
         initial: InitialList::Aborted { populated: true },
-        settled: outcomes.map(|(token, outcome)| (Token::new(token), outcome)).to_vec(),
+        settled: outcomes.map(|(token, outcome)| (Token::new(Rv::new(token)), outcome)).to_vec(),
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         next_resync: Some(at(129_600)),
         last_replace: Some(replace),
@@ -393,5 +393,5 @@ pub(super) fn identity() -> Identity {
 }
 
 pub(super) fn removed() -> RemovedKey {
-    RemovedKey { key: key(), slot: Slot::new(7), rv: 44 }
+    RemovedKey { key: key(), slot: Slot::new(7), rv: Rv::new(44) }
 }

@@ -1,6 +1,7 @@
 //! Permissions, the lock, and what is refused at a start.
 
 use super::*;
+use crate::engine::id::Rv;
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -161,7 +162,7 @@ async fn no_bit_of_an_index_can_hide_a_row() {
             fs::write(scratch.file("deltaq.db"), bad).unwrap();
             match Sqlite::open(&scratch.data(), Sync::Full).await {
                 Ok((store, reader, _)) => {
-                    let found = reader.journal(QueueId(1), 0, usize::MAX).await.unwrap();
+                    let found = reader.journal(QueueId(1), Rv::ZERO, usize::MAX).await.unwrap();
                     assert_eq!(found, rows(1..=4).journal, "bit {bit} of byte {at}");
                     store.close().await;
                 }

@@ -1,6 +1,7 @@
 //! Lost, restored and moved files; failed writes.
 
 use super::*;
+use crate::engine::id::Rv;
 
 /// A store with rows 1 to 9, and a copy of its folder from the time of row 5.
 async fn with_older_copy(sync: Sync) -> (Scratch, PathBuf) {
@@ -121,7 +122,7 @@ async fn the_mark_outlasts_the_removal_of_all_rows() {
     let (scratch, older) = with_older_copy(Sync::Full).await;
     for _ in 0..2 {
         let (mut store, reader, _) = scratch.open().await;
-        store.write(Writes { trimmed: vec![(QueueId(1), 9)], ..Writes::default() }).await.unwrap();
+        store.write(Writes { trimmed: vec![(QueueId(1), Rv::new(9))], ..Writes::default() }).await.unwrap();
         assert_eq!((store.last_row(), last_rv(&reader).await), (9, None));
         store.close().await;
     }
@@ -302,7 +303,7 @@ async fn numbers_that_sqlite_cannot_order_are_refused_before_anything_happens() 
     let scratch = Scratch::new();
     let (mut store, reader, _) = scratch.open().await;
     let row = journal_row(1, 1..=1);
-    let large = JournalRow { last_rv: 1 << 63, ..row };
+    let large = JournalRow { last_rv: Rv::new(1 << 63), ..row };
     let refused = store.write(Writes { journal: vec![large], ..Writes::default() }).await;
     assert!(refused.unwrap_err().to_string().contains("9223372036854775808"));
     store.write(rows(1..=1)).await.unwrap();

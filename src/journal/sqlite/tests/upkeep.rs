@@ -1,6 +1,7 @@
 //! The files stay bounded.
 
 use super::*;
+use crate::engine::id::Rv;
 use KeyRow;
 
 const MIB: u64 = 1 << 20;
@@ -23,7 +24,7 @@ async fn the_wal_stays_bounded_under_readers() {
         let reader = Arc::clone(&reader);
         async move {
             for after in (0..100).cycle() {
-                reader.journal(QueueId(1), after, 100_000).await.unwrap();
+                reader.journal(QueueId(1), Rv::new(after), 100_000).await.unwrap();
             }
         }
     };

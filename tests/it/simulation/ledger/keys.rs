@@ -51,7 +51,7 @@ impl KeyHistory {
         let token = item.token.rv();
         self.leases.insert(token, Held::of(item));
         let before = self.leases.range(..token).next_back().map(|(first, held)| (*first, held, token));
-        let behind = self.leases.range(token + 1..).next();
+        let behind = self.leases.range(token.next()..).next();
         let own = behind.and_then(|(later, _)| Some((token, self.leases.get(&token)?, *later)));
         for (first, held, second) in before.into_iter().chain(own) {
             if !held.may_have_ended(shown.now_us) {
@@ -143,7 +143,7 @@ impl KeyHistory {
 
     /// Whether a lease behind `floor` may have been acknowledged.
     fn acknowledged_behind(&self, floor: Rv) -> bool {
-        self.leases.range(floor + 1..).any(|(_, held)| held.acked != Acked::No)
+        self.leases.range(floor.next()..).any(|(_, held)| held.acked != Acked::No)
     }
 
     /// Checks that leases that can't have ended are live.
@@ -170,7 +170,7 @@ impl KeyHistory {
         }
         let newest = self.leases.iter().rev().find(|(_, held)| held.acked == Acked::Yes);
         let sure = newest.and_then(|(_, held)| held.result).filter(|_| knows);
-        let behind = self.leases.range(newest.map_or(0, |(token, _)| token + 1)..);
+        let behind = self.leases.range(newest.map_or(Rv::ZERO, |(token, _)| token.next())..);
         let mut may_be = behind.filter(|(_, held)| knows && held.acked == Acked::Maybe);
         if view.known == sure || may_be.any(|(_, held)| held.result == view.known) {
             return Ok(());

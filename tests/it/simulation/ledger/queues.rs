@@ -44,7 +44,7 @@ impl Ledger {
     /// A caller sends a call.
     pub(crate) fn asks(&mut self, queue: &QueueRef) -> Asked {
         let moment = self.next_moment();
-        let floor = self.names.get(&queue.0).map_or(0, |name| name.high);
+        let floor = self.names.get(&queue.0).map_or(Rv::ZERO, |name| name.high);
         Asked { queue: queue.clone(), moment, floor }
     }
 
