@@ -32,19 +32,13 @@ def documents(context, response):
     return [json.loads(line) for line in response.content.splitlines()]
 
 
-def is_too_long(lease):
-    """Whether a lease id has more than 256 bytes; a document could only limit characters."""
-    return isinstance(lease, str) and len(lease.encode(errors="surrogatepass")) > 256
-
-
 def settles_contradict(settles):
-    """Whether a lease appears twice or is too long, or a field is not allowed for its way of settling."""
+    """Whether a lease appears twice, or a field is not allowed for its way of settling."""
     if not isinstance(settles, list) or not all(isinstance(settle, dict) for settle in settles):
         return False
     leases = [json.dumps(settle.get("lease")) for settle in settles]
     return len(leases) != len(set(leases)) or any(
-        is_too_long(settle.get("lease"))
-        or (settle.get("delay") is not None and settle.get("as") != "nack")
+        (settle.get("delay") is not None and settle.get("as") != "nack")
         or (settle.get("error") is not None and settle.get("as") not in ("nack", "reject"))
         for settle in settles
     )

@@ -102,6 +102,7 @@ pub struct SettleBody {
 #[serde(deny_unknown_fields)]
 pub struct SettleCall {
     /// The id of the lease.
+    #[schema(value_type = terms::LeaseId)]
     pub lease: String,
     /// How the lease is settled.
     #[serde(rename = "as", deserialize_with = "strict::word")]
@@ -149,7 +150,7 @@ impl SettleAs {
 pub struct LeasesBody {
     /// The ids of the leases. A lease may appear once.
     #[serde(deserialize_with = "strict::texts")]
-    #[schema(value_type = Vec<String>, max_items = 10_000)]
+    #[schema(value_type = Vec<terms::LeaseId>, max_items = 10_000)]
     pub leases: Vec<String>,
     /// Only with nack: how long the keys wait; a [duration](crate::duration).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,7 +192,7 @@ pub struct SettledList {
 pub struct ExtendBody {
     /// The ids of the leases. A lease may appear once.
     #[serde(deserialize_with = "strict::texts")]
-    #[schema(value_type = Vec<String>, max_items = 10_000)]
+    #[schema(value_type = Vec<terms::LeaseId>, max_items = 10_000)]
     pub leases: Vec<String>,
     /// The time from now to the new deadline, a [duration](crate::duration); by default the queue's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ use super::RawObject;
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 1_024;
-/// Longest name of a source, worker or pop, in bytes.
+/// Longest name of a source, worker or pop, and longest id of a lease, in bytes.
 pub const LABEL_BYTES_MAX: usize = 256;
 /// Longest error of a nack or reject, in bytes.
 pub const ERROR_BYTES_MAX: usize = 4_096;
@@ -45,6 +45,8 @@ terms! {
     Key = text().pattern(Some(PLAIN)).min_length(Some(1)).max_length(Some(KEY_BYTES_MAX)).examples(["sku-1"]);
     /// The name of a source, worker or pop: text without control characters, 1 to 256 bytes long in UTF-8.
     Label = text().pattern(Some(PLAIN)).min_length(Some(1)).max_length(Some(LABEL_BYTES_MAX));
+    /// The id of a lease, as a pop returned it; at most 256 bytes long in UTF-8.
+    LeaseId = text().max_length(Some(LABEL_BYTES_MAX));
     /// The reason for which work failed; at most 4,096 bytes long in UTF-8.
     Failure = text().max_length(Some(ERROR_BYTES_MAX));
     /// A duration: a whole number and one of us, ms, s, m, h, d.
