@@ -47,6 +47,19 @@ const SETTINGS_BYTES_MAX: usize = 512 << 10;
 /// Memory of an object in a list, without its text.
 pub(super) const HELD_BYTES_PER_OBJECT: usize = 256;
 
+/// The headers that determine how a body is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BodyHead {
+    format: Format,
+    encoding: Option<Encoding>,
+}
+
+impl BodyHead {
+    pub(super) fn of(head: &Head<'_>, kind: BodyKind) -> Result<Self, Problem> {
+        Ok(Self { format: format_of(head)?, encoding: encoding_of(head, kind)? })
+    }
+}
+
 /// A body that has not been read.
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -121,9 +134,7 @@ impl Account {
 impl Incoming {
     /// The body of a request.
     pub(super) fn of(request: Request, context: &Arc<RequestContext>) -> Result<Self, Problem> {
-        let head = Head::of(request.headers());
-        let format = format_of(&head)?;
-        let encoding = encoding_of(&head, kind_of(context))?;
+        let BodyHead { format, encoding } = context.body_head.clone()?;
         let account = Account(Arc::clone(context));
         let body = request.into_body();
         let length = body.size_hint().exact().filter(|_| encoding.is_none());
@@ -206,7 +217,7 @@ impl Incoming {
 
     /// The same with its reason.
     fn bound(&self) -> (usize, &'static str) {
-        let own = match kind_of(&self.account.0) {
+        let own = match self.account.0.body_kind() {
             BodyKind::Ignored | BodyKind::Empty => (NO_BODY_BYTES_MAX, "this call takes no body"),
             BodyKind::Settings => (SETTINGS_BYTES_MAX, "the largest settings of a queue"),
             BodyKind::Document | BodyKind::Objects => (usize::MAX, ""),
@@ -314,10 +325,6 @@ fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
             format!("content-type {}: send application/json or application/x-ndjson in UTF-8", Excerpt(text));
         Problem::new(Code::UnsupportedMediaType, detail)
     })
-}
-
-fn kind_of(context: &RequestContext) -> BodyKind {
-    context.operation().map_or(BodyKind::Ignored, |operation| operation.body)
 }
 
 /// The encoding of a compressed body. Only bodies with objects may be compressed: other bodies are short.

@@ -18,8 +18,11 @@ use super::state::AppState;
 use crate::engine::key::Key;
 use crate::name::Name;
 
+/// The query parameters of a request, or the problem that one of them has.
+pub(super) type Query = Result<Params, Problem>;
+
 /// The handler of an operation.
-pub(super) type Handler = fn(Arc<RequestContext>, Request) -> ResponseFuture;
+pub(super) type Handler = fn(Arc<RequestContext>, Request, Query) -> ResponseFuture;
 
 /// The response of a handler.
 pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
@@ -45,20 +48,20 @@ pub(super) struct ReadCall {
 }
 
 impl QueueCall {
-    fn of(context: Arc<RequestContext>, request: Request) -> Result<Self, Problem> {
+    fn of(context: Arc<RequestContext>, request: Request, query: Query) -> Result<Self, Problem> {
         let name = queue_name(context.queue_name(), request.uri().path())?;
-        let params = context.params(request.uri())?;
+        let params = query?;
         let incoming = Incoming::of(request, &context)?;
         Ok(Self { state: context.state.clone(), name, params, incoming, context })
     }
 }
 
 impl ReadCall {
-    fn of(context: Arc<RequestContext>, request: Request) -> Result<Self, Problem> {
+    fn of(context: Arc<RequestContext>, request: Request, query: Query) -> Result<Self, Problem> {
         if context.operation().is_some_and(Operation::names_queue) {
             queue_name(context.queue_name(), request.uri().path())?;
         }
-        let params = context.params(request.uri())?;
+        let params = query?;
         let (parts, _body) = request.into_parts();
         Ok(Self { state: context.state.clone(), params, headers: parts.headers, context, uri: parts.uri })
     }
@@ -78,9 +81,10 @@ impl ReadCall {
 pub(super) fn with_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,
     request: Request,
+    query: Query,
     handler: impl FnOnce(QueueCall) -> F,
 ) -> ResponseFuture {
-    match QueueCall::of(context, request) {
+    match QueueCall::of(context, request, query) {
         Ok(call) => boxed(handler(call)),
         Err(problem) => boxed(ready(problem)),
     }
@@ -90,9 +94,10 @@ pub(super) fn with_body<T: IntoResponse + 'static, F: Future<Output = T> + Send 
 pub(super) fn without_body<T: IntoResponse + 'static, F: Future<Output = T> + Send + 'static>(
     context: Arc<RequestContext>,
     request: Request,
+    query: Query,
     handler: impl FnOnce(ReadCall) -> F,
 ) -> ResponseFuture {
-    match ReadCall::of(context, request) {
+    match ReadCall::of(context, request, query) {
         Ok(call) => boxed(handler(call)),
         Err(problem) => boxed(ready(problem)),
     }

@@ -11,10 +11,12 @@ use axum::http::{HeaderName, Uri};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::body::BodyHead;
+use super::call::Query;
 use super::delivery::Outbox;
 use super::head::Head;
 use super::in_flight::{Applicant, Permit, ReplyBytes};
-use super::operation::{Class, Operation, Target};
+use super::operation::{BodyKind, Class, Operation, Target};
 use super::params::Params;
 use super::problem::Problem;
 use super::request_metrics::UNKNOWN;
@@ -75,6 +77,8 @@ pub(super) struct RequestContext {
     pub(super) is_authorized: AtomicBool,
     /// The trace context of the caller.
     pub(super) parent: Option<TraceContext>,
+    /// How the body is read; the problem of its headers concerns only operations that have a body.
+    pub(super) body_head: Result<BodyHead, Problem>,
     /// The traces of the delivered deltas, if spans are sent.
     pub(super) links: OnceLock<Vec<TraceContext>>,
     /// The counts for the log, once they are known.
@@ -93,13 +97,14 @@ impl RequestContext {
     /// The context of a request that begins.
     pub(super) fn of(
         request: &Request,
+        head: &Head<'_>,
         target: Target,
         connection: Option<Connection>,
         state: AppState,
     ) -> Arc<Self> {
-        let head = Head::of(request.headers());
+        let body_kind = target.operation.map_or(BodyKind::Ignored, |operation| operation.body);
         Arc::new(Self {
-            id: request_id(&head, &state),
+            id: request_id(head, &state),
             begun_us: state.clock.monotonic_us(),
             method: method_label(request.method().as_str()),
             target,
@@ -109,6 +114,7 @@ impl RequestContext {
             expired: OnceLock::new(),
             is_authorized: AtomicBool::new(false),
             parent: trace::context_of(head.traceparent),
+            body_head: BodyHead::of(head, body_kind),
             links: OnceLock::new(),
             counts: OnceLock::new(),
             body_bytes: AtomicUsize::new(0),
@@ -207,13 +213,18 @@ impl RequestContext {
         self.target.operation
     }
 
+    /// The body of the operation.
+    pub(super) fn body_kind(&self) -> BodyKind {
+        self.operation().map_or(BodyKind::Ignored, |operation| operation.body)
+    }
+
     /// The methods that the path takes, if the request has another one.
     pub(super) fn allow(&self) -> Option<&str> {
         self.target.allow.as_deref()
     }
 
     /// The query parameters, which the operation must know.
-    pub(super) fn params(&self, uri: &Uri) -> Result<Params, Problem> {
+    pub(super) fn query(&self, uri: &Uri) -> Query {
         Params::of(uri.query())?.among(self.operation().map_or(&[], |operation| operation.query))
     }
 

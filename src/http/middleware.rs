@@ -14,15 +14,15 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use http_body::Body as _;
-use percent_encoding::percent_decode_str;
 
 use super::access;
 use super::body_drain::BodyDrain;
-use super::call::{Handler, ResponseFuture, boxed};
+use super::call::{Handler, Query, ResponseFuture, boxed};
 use super::context::{Connection, RequestContext};
 use super::head::Head;
 use super::operation::{Class, Operation, Target};
 use super::origin::{self, Allowed};
+use super::params::Params;
 use super::problem::{self, Code, Problem};
 use super::state::AppState;
 use super::telemetry::{self, Observed};
@@ -36,10 +36,12 @@ pub(super) async fn answer(
     connection: Option<Connection>,
     request: Request,
 ) -> Response {
-    let context = RequestContext::of(&request, target, connection, state);
+    let head = Head::of(request.headers());
+    let context = RequestContext::of(&request, &head, target, connection, state);
+    let checked = check_head(&context, &request, &head);
     let mut observed = Observed::begin(context.clone());
     // A panic leaves no half-done change: a queue whose change panics is loaded again.
-    let response = AssertUnwindSafe(pass(&context, handler, request)).catch_unwind().await;
+    let response = AssertUnwindSafe(pass(&context, handler, request, checked)).catch_unwind().await;
     observed.end(response.unwrap_or_else(|_| telemetry::rendered(&context, telemetry::panicked(&context))))
 }
 
@@ -47,15 +49,17 @@ async fn pass(
     context: &Arc<RequestContext>,
     handler: Option<Handler>,
     request: Request,
+    checked: Result<(), Problem>,
 ) -> (Response, Option<Code>) {
-    if let Err(problem) = admit(context, &request, &Head::of(request.headers())) {
+    if let Err(problem) = checked.and_then(|()| admit(context, &request)) {
         let (response, code) = telemetry::rendered(context, problem.into_response());
         return (BodyDrain::whole(request).finish(response).await, code);
     }
-    let wait = wait_of(context, request.uri().query());
+    let query = context.query(request.uri());
+    let wait = query.as_ref().map_or(Duration::ZERO, |params| wait_of(context, params));
     let is_head = request.method() == Method::HEAD;
     let (request, body_drain) = BodyDrain::watch(request);
-    let response = in_time(context, wait, context.run(dispatch(context, handler, request))).await;
+    let response = in_time(context, wait, context.run(dispatch(context, handler, request, query))).await;
     // A problem is rendered while the request still has its permit.
     let (response, code) = telemetry::rendered(context, response);
     let response = if is_head { without_body(response) } else { response };
@@ -69,9 +73,14 @@ async fn pass(
 }
 
 /// The response of the handler, or a refusal of a request that has none.
-fn dispatch(context: &Arc<RequestContext>, handler: Option<Handler>, request: Request) -> ResponseFuture {
+fn dispatch(
+    context: &Arc<RequestContext>,
+    handler: Option<Handler>,
+    request: Request,
+    query: Query,
+) -> ResponseFuture {
     if let Some(handler) = handler {
-        return handler(context.clone(), request);
+        return handler(context.clone(), request, query);
     }
     let Some(allow) = context.allow().and_then(|allow| HeaderValue::from_str(allow).ok()) else {
         return boxed(ready(telemetry::not_found(request.uri().path())));
@@ -88,11 +97,16 @@ fn without_body(response: Response) -> Response {
     Response::from_parts(parts, Body::empty())
 }
 
-/// Checks the size of the head, the origin, the permission and the in-flight limit.
-fn admit(context: &RequestContext, request: &Request, head: &Head<'_>) -> Result<(), Problem> {
+/// Checks the size of the head and the origin.
+fn check_head(context: &RequestContext, request: &Request, head: &Head<'_>) -> Result<(), Problem> {
+    let limits = &context.state.limits;
+    origin::check_head(request.uri(), head, limits)?;
+    origin::check_site(request, head, context.connection.is_some(), Allowed::of(limits))
+}
+
+/// Checks the permission and the in-flight limit.
+fn admit(context: &RequestContext, request: &Request) -> Result<(), Problem> {
     let state = &context.state;
-    origin::check_head(request.uri(), head, &state.limits)?;
-    origin::check_site(request, head, context.connection.is_some(), Allowed::of(&state.limits))?;
     access::authorize(context, request.headers())?;
     context.acquire_permit()?;
     origin::check_recovered(state, context.operation().is_some_and(Operation::needs_queues))
@@ -114,12 +128,7 @@ async fn in_time(
 }
 
 /// The time that the request asks to wait. The handler refuses a wrong value.
-fn wait_of(context: &RequestContext, query: Option<&str>) -> Duration {
-    if !context.operation().is_some_and(Operation::may_wait) {
-        return Duration::ZERO;
-    }
-    let pairs = query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
-    let text = |encoded| percent_decode_str(encoded).decode_utf8_lossy();
-    let wait = pairs.filter(|(name, _)| text(name) == "wait").map(|(_, value)| text(value)).next();
-    wait.and_then(|text| duration::parse(&text).ok()).unwrap_or_default()
+fn wait_of(context: &RequestContext, params: &Params) -> Duration {
+    let wait = params.text("wait").filter(|_| context.operation().is_some_and(Operation::may_wait));
+    wait.and_then(|text| duration::parse(text).ok()).unwrap_or_default()
 }

@@ -76,7 +76,7 @@ pub(super) enum BodyKind {
 }
 
 /// The operation that the path and the method of a request name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Target {
     /// The template that the path fits.
     pub(super) path: Option<&'static str>,

@@ -49,15 +49,9 @@ impl Api {
         if target.operation.is_some_and(|operation| operation.is_quick) {
             return self.answer_quick(request, target, handler, connection).await;
         }
-        let (api, connection) = (self.clone(), connection.clone());
-        let answer = move |request| {
-            let (api, connection) = (api.clone(), connection.clone());
-            async move {
-                let (target, handler) = api.operations.find(&request);
-                let answer =
-                    middleware::answer(api.state.clone(), target, handler, Some(connection), request);
-                api.state.on_main_runtime(answer).await
-            }
+        let answer = |request| {
+            let (state, target, connection) = (self.state.clone(), target.clone(), connection.clone());
+            self.state.on_main_runtime(middleware::answer(state, target, handler, Some(connection), request))
         };
         layers::compressed(request, answer).await
     }

@@ -53,7 +53,7 @@ macro_rules! operations {
                 query: names!($($query)?),
                 is_quick: is_quick!($length),
             },
-            handler: |context, request| $kind(context, request, $file::$handler),
+            handler: |context, request, query| $kind(context, request, query, $file::$handler),
         }),*];
     };
 }

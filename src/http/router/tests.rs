@@ -40,7 +40,8 @@ const fn operation(method: &'static str, path: &'static str, class: Class, handl
     Endpoint { operation, handler }
 }
 
-static LIVEZ: Endpoint = operation("GET", "/livez", Class::Unlimited, |_, _| boxed(std::future::ready("ok")));
+static LIVEZ: Endpoint =
+    operation("GET", "/livez", Class::Unlimited, |_, _, _| boxed(std::future::ready("ok")));
 
 /// A server with two permits for each class and this request timeout.
 fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router {
@@ -88,7 +89,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test]
 async fn a_panic_is_a_500_without_its_text() {
-    static PANICS: [Endpoint; 1] = [operation("GET", "/v1/boom/{key}", Class::Read, |_, _| {
+    static PANICS: [Endpoint; 1] = [operation("GET", "/v1/boom/{key}", Class::Read, |_, _, _| {
         boxed(async { panic!("the inside") as &str })
     })];
     let (log, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
@@ -115,8 +116,8 @@ async fn a_panic_is_a_500_without_its_text() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_takes_too_long_times_out() {
     static POPS: [Endpoint; 2] = [
-        operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _| boxed(pending::<()>())),
-        operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _, _| boxed(pending::<()>())),
     ];
     let router = guarded(Duration::from_secs(5), &POPS);
     let begun = tokio::time::Instant::now();
@@ -146,7 +147,7 @@ async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
         pending::<()>().await;
     }
     static READS: [Endpoint; 1] =
-        [operation("GET", "/v1/queues/{queue}", Class::Read, |context, _| boxed(reads(context)))];
+        [operation("GET", "/v1/queues/{queue}", Class::Read, |context, _, _| boxed(reads(context)))];
     let router = guarded(HOUR, &READS);
     let (one, two) = (ask(&router, "GET", "/v1/queues/a"), ask(&router, "GET", "/v1/queues/a"));
     tokio::pin!(one, two);
@@ -156,9 +157,10 @@ async fn a_turn_is_held_while_there_is_work_and_given_back_by_who_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replace_has_no_request_timeout() {
-    static LISTS: [Endpoint; 1] = [operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| {
-        boxed(tokio::time::sleep(HOUR))
-    })];
+    static LISTS: [Endpoint; 1] =
+        [operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _, _| {
+            boxed(tokio::time::sleep(HOUR))
+        })];
     let router = guarded(Duration::from_secs(5), &LISTS);
     assert_eq!(ask(&router, "POST", "/v1/queues/a/replace").await.0, 200);
 }
@@ -166,11 +168,11 @@ async fn a_replace_has_no_request_timeout() {
 #[tokio::test(start_paused = true)]
 async fn each_class_has_a_limit_of_its_own() {
     static CLASSES: [Endpoint; 5] = [
-        operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| boxed(pending::<()>())),
-        operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _| boxed(pending::<()>())),
-        operation("POST", "/v1/queues/{queue}/ack", Class::Settle, |_, _| boxed(pending::<()>())),
-        operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _| boxed(pending::<()>())),
-        operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _| boxed(pending::<()>())),
+        operation("GET", "/v1/queues/{queue}", Class::Read, |_, _, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/add", Class::Write, |_, _, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/ack", Class::Settle, |_, _, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/pop", Class::Pop, |_, _, _| boxed(pending::<()>())),
+        operation("POST", "/v1/queues/{queue}/replace", Class::List, |_, _, _| boxed(pending::<()>())),
     ];
     let router = guarded(HOUR, &CLASSES);
     // The parameter wait does not change the class.
@@ -202,7 +204,7 @@ async fn each_class_has_a_limit_of_its_own() {
 
 #[tokio::test]
 async fn unread_replies_to_reads_hold_bytes_and_no_permit() {
-    static LARGE: [Endpoint; 1] = [operation("GET", "/v1/queues/{queue}", Class::Read, |_, _| {
+    static LARGE: [Endpoint; 1] = [operation("GET", "/v1/queues/{queue}", Class::Read, |_, _, _| {
         boxed(std::future::ready("x".repeat(290 << 10)))
     })];
     let router = guarded(HOUR, &LARGE);
