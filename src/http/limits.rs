@@ -16,3 +16,5 @@ pub(super) const PAGE_DEFAULT: u64 = 500;
 pub(super) const PAGE_MAX: u64 = 5_000;
 /// Approximate maximum size of a page, in bytes.
 pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
+/// Approximate maximum size of the pages in which a list is streamed, in bytes. A stream holds one of them at a time.
+pub(super) const STREAMED_PAGE_BYTES_MAX: usize = 256 << 10;

@@ -227,6 +227,33 @@ async fn the_bytes_of_a_large_reply_count_until_it_is_sent() {
 }
 
 #[tokio::test]
+async fn a_stream_counts_the_page_that_its_client_has_not_read() {
+    /// Two pages, but not three. A page has at least one object.
+    const LIMIT: usize = 14 << 20;
+    let service = Service::with(|settings| {
+        settings.server.max_reply_bytes_in_flight = LIMIT;
+        settings.queue_defaults.max_object_bytes = 8 << 20;
+    })
+    .await;
+    let object = json!({ "key": "k", "text": "x".repeat(6 << 20) });
+    service.post("/v1/queues/a/seed", &json!([{ "object": object }])).await.ok();
+    let readers = two_readers(&service, "application/x-ndjson").await;
+    let mut third = service.client().await;
+    let headers = [("accept", "application/x-ndjson")];
+    third.send_text("GET", "/v1/queues/a/known", &headers, "").await;
+    assert_eq!(third.reply().await.problem("too-many-requests")["limit"], LIMIT / 8 * 7);
+    drop(readers);
+    reader(&service, "application/x-ndjson").await;
+}
+
+#[tokio::test]
+async fn the_pages_of_a_stream_are_small() {
+    let small = |settings: &mut Settings| settings.server.max_reply_bytes_in_flight = 1 << 20;
+    let service = with_large_replies(small).await;
+    two_readers(&service, "application/x-ndjson").await;
+}
+
+#[tokio::test]
 async fn an_unread_reply_times_out() {
     let short = |settings: &mut Settings| settings.server.idle_timeout = DurationText::from_us(100_000);
     let service = with_large_replies(short).await;

@@ -20,11 +20,12 @@ use crate::http::access;
 use crate::http::call::ReadCall;
 use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
-use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
+use crate::http::in_flight::ReplyBytes;
+use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::openapi::schemas::{ItemsAnswer, KnownAnswer};
-use crate::http::params::{nearest, wrong};
+use crate::http::params::{Params, nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::wire::{self, STATES};
@@ -61,8 +62,19 @@ fn wanted(item: &str) -> Option<(&str, f32)> {
     (weight > 0.0).then_some((kind, weight))
 }
 
+/// The next page of a stream.
+enum NextPage {
+    /// It is rendered.
+    Rendered(Result<RenderedPage, String>),
+    /// It begins behind this position.
+    Behind(String),
+}
+
+/// A page as lines, and the position behind it unless it is the last one.
+type RenderedPage = (Bytes, Option<String>);
+
 /// Streams a whole list, page by page, with one entry per line. The first page refuses a wrong request, before anything is
-/// sent.
+/// sent. A page is read when the connection has taken the page before it, which counts as a reply in memory until then.
 pub(super) async fn stream_pages<T, P, F>(
     context: Arc<RequestContext>,
     after: Option<String>,
@@ -74,28 +86,44 @@ where
     F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
 {
     let first = lines_of(page(after).await?);
-    let lines = stream::unfold((Some(first), context, page), |(read, context, page)| async move {
-        // A list that fails in the middle ends the connection, so that the caller does not take a part for the whole.
-        match read? {
-            Ok((text, None)) => Some((Ok(text), (None, context, page))),
-            Ok((text, next)) => {
-                // A slow client may read for hours, and its token may be revoked meanwhile.
-                let checked = access::check_again(&context);
-                let read = page(next);
-                let read = async {
-                    let page = checked.and(read.await);
-                    lines_of(page.map_err(|problem| problem.detail().to_owned())?)
-                };
-                let read = context.state.on_main_runtime(read).await;
-                Some((Ok(text), (Some(read), context, page)))
+    let held = context.reserve_reply(first.as_ref().map_or(0, |(text, _)| text.len()))?;
+    let begin = (Some(NextPage::Rendered(first)), held, context, page);
+    let lines = stream::unfold(begin, |(next, mut held, context, page)| async move {
+        let rendered = match next? {
+            NextPage::Rendered(first) => first,
+            NextPage::Behind(position) => {
+                drop(held.take());
+                let rendered = render_next(&context, page(Some(position))).await;
+                rendered.map(|(rendered, bytes)| {
+                    held = bytes;
+                    rendered
+                })
             }
-            Err(why) => Some((Err(std::io::Error::other(why)), (None, context, page))),
-        }
+        };
+        // A list that fails in the middle ends the connection, so that the caller does not take a part for the whole.
+        Some(match rendered {
+            Ok((text, next)) => (Ok(text), (next.map(NextPage::Behind), held, context, page)),
+            Err(why) => (Err(std::io::Error::other(why)), (None, held, context, page)),
+        })
     });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
-fn lines_of<T: Serialize>(page: Page<T>) -> Result<(Bytes, Option<String>), String> {
+/// Reads and renders a further page of a stream, and counts its bytes.
+async fn render_next<T: Serialize>(
+    context: &RequestContext,
+    page: impl Future<Output = Result<Page<T>, Problem>> + Send + 'static,
+) -> Result<(RenderedPage, Option<ReplyBytes>), String> {
+    let refused = |problem: Problem| problem.detail().to_owned();
+    // A slow client may read for hours, and its token may be revoked meanwhile.
+    access::check_again(context).map_err(refused)?;
+    let page = async move { lines_of(page.await.map_err(refused)?) };
+    let rendered = context.state.on_main_runtime(page).await?;
+    let held = context.reserve_reply(rendered.0.len()).map_err(refused)?;
+    Ok((rendered, held))
+}
+
+fn lines_of<T: Serialize>(page: Page<T>) -> Result<RenderedPage, String> {
     let mut text = Vec::new();
     for item in &page.items {
         let start = text.len();
@@ -130,11 +158,11 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
     };
-    let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
+    let limit = page_limit(&params, streams)?;
     let after = params.text("continue").map(str::to_owned);
     let filter = Arc::new(filter);
     if streams {
-        let page = move |after| item_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
+        let page = move |after| item_page(handle.clone(), filter.clone(), after, limit);
         return stream_pages(context, after, page).await;
     }
     Ok(Reply::of(&context, item_page(handle, filter, after, limit).await?).into_response())
@@ -188,19 +216,23 @@ async fn item_page(
     handle: Arc<Handle>,
     filter: Arc<ItemFilter>,
     after: Option<String>,
-    limit: u64,
+    limit: PageLimit,
 ) -> Result<Page<ItemDocument>, Problem> {
     let first = filter.states.first().copied().unwrap_or(ListedState::Ready);
     let after = after.map(|after| decode(&handle, &after)).transpose()?;
     let after = after.unwrap_or_else(|| ItemPosition::start(first));
-    let page = handle.items(&filter, after, page_limit(limit)).await?;
+    let page = handle.items(&filter, after, limit).await?;
     let items = page.entries.iter().map(|key| wire::item(&handle, key, page.moment)).collect();
     let next = page.next.map(|position| encode(&handle, &position));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
-fn page_limit(entries: u64) -> PageLimit {
-    PageLimit { entries: usize::try_from(entries).unwrap_or(usize::MAX), bytes: PAGE_BYTES_MAX }
+/// The limit of each page of a list. The parameter `limit` has no effect on a stream.
+fn page_limit(params: &Params, streams: bool) -> Result<PageLimit, Problem> {
+    let wanted = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
+    let (entries, bytes) =
+        if streams { (PAGE_DEFAULT, STREAMED_PAGE_BYTES_MAX) } else { (wanted, PAGE_BYTES_MAX) };
+    Ok(PageLimit { entries: usize::try_from(entries).unwrap_or(usize::MAX), bytes })
 }
 
 /// One key: its state, deltas, lease and failures.
@@ -249,10 +281,10 @@ pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Prob
         prefix: params.text("prefix").unwrap_or_default().to_owned(),
         source: params.name("source")?.map(str::to_owned),
     });
-    let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
+    let limit = page_limit(&params, streams)?;
     let after = params.text("continue").map(str::to_owned);
     if streams {
-        let page = move |after| known_page(handle.clone(), filter.clone(), after, PAGE_DEFAULT);
+        let page = move |after| known_page(handle.clone(), filter.clone(), after, limit);
         return stream_pages(context, after, page).await;
     }
     Ok(Reply::of(&context, known_page(handle, filter, after, limit).await?).into_response())
@@ -262,10 +294,10 @@ async fn known_page(
     handle: Arc<Handle>,
     filter: Arc<KnownFilter>,
     after: Option<String>,
-    limit: u64,
+    limit: PageLimit,
 ) -> Result<Page<KnownDocument>, Problem> {
     let after = after.map(|after| cursor::decode(List::Known, handle.incarnation(), &after)).transpose()?;
-    let page = handle.known_objects(&filter, after, page_limit(limit)).await?;
+    let page = handle.known_objects(&filter, after, limit).await?;
     let items = page.entries.iter().map(|(key, known)| wire::known(key, known)).collect();
     let next = page.next.map(|key| cursor::encode(List::Known, handle.incarnation(), key.as_str()));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
