@@ -1,8 +1,11 @@
 //! The command line: definitions and parsing. `main` runs the commands.
 
 pub mod bench;
+pub mod client;
 pub mod health;
 pub mod offline;
+pub mod settings;
+pub mod shell;
 pub mod token;
 
 use std::path::PathBuf;
@@ -13,7 +16,7 @@ use crate::config::Flags;
 
 /// Keyed, event-sourced queues over plain HTTP.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "deltaq", version, propagate_version = true)]
+#[command(name = "deltaq", version, propagate_version = true, after_help = client::EXIT_CODES)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -25,12 +28,18 @@ pub struct Cli {
 pub enum Command {
     /// Run the server.
     Serve(Serve),
+    /// The commands that call a server.
+    #[command(flatten)]
+    Client(client::Client),
     /// Check whether a server is ready; the exit code is 0 only if it is.
     Health(health::Health),
     /// Measure the throughput and latency of a server.
     Bench(bench::Bench),
-    /// Create a token for clients of a server.
-    Token(token::Token),
+    /// Create, list, revoke or rotate tokens for clients of a server.
+    Token(token::Tokens),
+    /// Check or show the settings of a server.
+    #[command(subcommand)]
+    Config(settings::Config),
     /// Find all damage in a store without changing it.
     Check(offline::Check),
     /// Copy a store to a file, even while a server runs.
@@ -39,6 +48,14 @@ pub enum Command {
     Export(offline::Export),
     /// Read known objects in the format of export into a queue of a stopped store.
     Import(offline::Import),
+    /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  deltaq completion bash > ~/.local/share/bash-completion/completions/deltaq"
+    )]
+    Completion(shell::Completion),
+    /// Print the manual page.
+    #[command(after_help = "Example:\n  deltaq man --dir /usr/local/share/man/man1")]
+    Man(shell::Man),
 }
 
 /// `deltaq serve`.

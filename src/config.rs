@@ -25,7 +25,7 @@ use serde::Deserialize;
 use toml::Value;
 
 pub use self::access::Access;
-pub use self::environment::{is_supervised, rust_log, variables};
+pub use self::environment::{client_token, is_supervised, permits_colors, rust_log, variables};
 use self::layers::Layers;
 use self::queue::QueueDefaults;
 pub use self::sections::{
@@ -169,11 +169,30 @@ pub fn load(
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Flags,
 ) -> Result<Settings, Error> {
-    let read = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
-    };
     let text = file.map(read).transpose()?;
     layered(file.zip(text.as_deref()), environment, flags)
+}
+
+/// All settings in effect, in the order of their paths: path, value in TOML, and the layer that has set it. The layers are
+/// checked as [`load`] does.
+///
+/// # Errors
+///
+/// The same as [`load`].
+pub fn effective(
+    file: Option<&Path>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: &Flags,
+) -> Result<Vec<(String, Value, Origin)>, Error> {
+    let text = file.map(read).transpose()?;
+    let layers = merged(file.zip(text.as_deref()), environment, flags)?;
+    let effective = layers.effective();
+    layers.finish()?;
+    Ok(effective)
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
 fn layered(
@@ -181,6 +200,14 @@ fn layered(
     environment: impl IntoIterator<Item = (String, String)>,
     flags: &Flags,
 ) -> Result<Settings, Error> {
+    merged(file, environment, flags)?.finish()
+}
+
+fn merged(
+    file: Option<(&Path, &str)>,
+    environment: impl IntoIterator<Item = (String, String)>,
+    flags: &Flags,
+) -> Result<Layers, Error> {
     let mut layers = Layers::new()?;
     if let Some((path, text)) = file {
         let document = access::table(text);
@@ -196,7 +223,7 @@ fn layered(
         }
     }
     flags.apply(&mut layers);
-    layers.finish()
+    Ok(layers)
 }
 
 fn remedy(nearest: Option<&str>) -> String {

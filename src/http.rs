@@ -39,6 +39,7 @@ mod trace;
 pub use body_rate::BodyRateLimit;
 pub use in_flight::InFlightLimits;
 pub use layers::cors;
+pub use operations::{operation, operation_ids};
 pub use request_metrics::RequestMetrics;
 pub use router::{Api, router};
 pub use routes::read_seed;

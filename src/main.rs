@@ -23,12 +23,21 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(serve) => run(&serve).map(|()| ExitCode::SUCCESS),
+        Command::Client(command) => Ok(command.run()),
         Command::Health(health) => health.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Token(token) => token.run().map_err(Failure::from).map(|token| {
             println!("{token}");
             ExitCode::SUCCESS
         }),
+        Command::Config(config) => config.run().map(|text| {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }),
+        Command::Completion(completion) => {
+            completion.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from)
+        }
+        Command::Man(man) => man.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Check(check) => check.run(),
         Command::Backup(backup) => backup.run(),
         Command::Export(export) => export.run(),

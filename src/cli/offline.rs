@@ -142,8 +142,8 @@ The import is atomic: an invalid line is reported by its number and nothing is i
 one commit, so after a crash all objects or none are there. The import needs about three times the bytes of
 the objects in memory, besides the queues of the store.
 
-The store must be stopped; the import closes it cleanly. Run it as the user of the server, so that the
-server keeps owning the files.
+A missing or empty directory becomes a new store. An existing store must be stopped; the import closes it
+cleanly. Run it as the user of the server, so that the server keeps owning the files.
 
 Exit code: 0 success, 1 failure, 2 wrong usage.";
 

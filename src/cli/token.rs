@@ -2,23 +2,55 @@
 //!
 //! The file is replaced as a whole: a reader sees the old or the new one, and an interrupted run leaves the old one.
 
+pub mod entries;
 mod file;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use self::file::LockedFile;
-use crate::access::{self, Denied, Tokens, digest_text};
+use crate::access::{self, Denied, digest_text};
 use crate::clock::Clock;
 use crate::config::access::{self as token_file, GrantEntry, TokenEntry, Verb};
 
 /// Random bytes of a token. They can't be guessed, so an unsalted hash is enough.
 const RANDOM_BYTES: usize = 32;
 
-/// `deltaq token`.
+/// `deltaq token`: creates a token, or manages the entries of the file.
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = EXAMPLES)]
+pub struct Tokens {
+    /// A command on existing entries.
+    #[command(subcommand)]
+    pub command: Option<Entries>,
+    /// The new token.
+    #[command(flatten)]
+    pub create: Option<Token>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  deltaq token shop-worker --verbs consume,read --queues 'erp-*' --file tokens.toml
+  deltaq token list --file tokens.toml";
+
+/// A command on existing entries.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Entries {
+    /// List the tokens with their grants.
+    #[command(after_help = "Example:\n  deltaq token list --file tokens.toml")]
+    List(entries::List),
+    /// Remove a token.
+    #[command(after_help = "Example:\n  deltaq token revoke shop-worker --file tokens.toml")]
+    Revoke(entries::Revoke),
+    /// Replace a token by a new one with the same name and grants, and print it.
+    #[command(after_help = "Example:\n  deltaq token rotate shop-worker --file tokens.toml")]
+    Rotate(entries::Rotate),
+}
+
+/// A new token.
 #[derive(Debug, Clone, Args)]
 pub struct Token {
     /// Name of the token in logs.
@@ -67,6 +99,21 @@ pub enum Error {
         /// The given time.
         expires: String,
     },
+    /// No entry has this name.
+    #[error("the file has no token named {name}; deltaq token list shows all")]
+    Unknown {
+        /// The given name.
+        name: String,
+    },
+    /// The entry can't be changed as text.
+    #[error("can't change the entry in {}: only entries of the form [[tokens]] can be changed; edit the file by hand", path.display())]
+    Edit {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Neither a command nor a name is given.
+    #[error("give the name of a new token, or one of the commands list, revoke, rotate")]
+    Nothing,
     /// An appended entry would make the file invalid.
     #[error(
         "can't add to {}: its tokens are one list (tokens = [...]), and TOML allows no [[tokens]] beside that. Write each \
@@ -88,6 +135,22 @@ struct Addition {
     tokens: [TokenEntry; 1],
 }
 
+impl Tokens {
+    /// Runs the command, and returns the text to print.
+    ///
+    /// # Errors
+    /// [`Error`]; then the file is unchanged.
+    pub fn run(&self) -> Result<String, Error> {
+        match (&self.command, &self.create) {
+            (Some(Entries::List(list)), _) => list.run(),
+            (Some(Entries::Revoke(revoke)), _) => revoke.run(),
+            (Some(Entries::Rotate(rotate)), _) => rotate.run(),
+            (None, Some(create)) => create.run(),
+            (None, None) => Err(Error::Nothing),
+        }
+    }
+}
+
 impl Token {
     /// Adds the entry, and returns the token.
     ///
@@ -107,7 +170,7 @@ impl Token {
         let before = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
         let mut all = before;
         all.push(entry.clone());
-        let tokens = Tokens::new(&all, &Tokens::default()).map_err(Error::Entry)?;
+        let tokens = access::Tokens::new(&all, &access::Tokens::default()).map_err(Error::Entry)?;
         if let (Err(Denied::Expired { .. }), Some(expires)) =
             (tokens.caller(&token, Clock::system().wall_us()), &self.expires)
         {
@@ -161,7 +224,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), before, "a refused token leaves no trace");
 
         let settings = Access { tokens_file: Some(file.clone()), ..Access::default() };
-        let tokens = Tokens::new(&settings.entries().unwrap(), &Tokens::default()).unwrap();
+        let tokens = access::Tokens::new(&settings.entries().unwrap(), &access::Tokens::default()).unwrap();
         assert!(tokens.caller(&first, 0).unwrap().may(Verb::Produce, "erp-prices"));
         assert!(!tokens.caller(&second, 0).unwrap().may(Verb::Produce, "erp-prices"));
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);

@@ -30,6 +30,21 @@ pub fn is_supervised() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty())
 }
 
+/// The token of a client, if it is set and not empty.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+#[must_use]
+pub fn client_token() -> Option<String> {
+    std::env::var("DELTAQ_TOKEN").ok().filter(|token| !token.is_empty())
+}
+
+/// Whether the environment permits colours on a terminal: `NO_COLOR` is unset or empty, and `TERM` is not `dumb`.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+#[must_use]
+pub fn permits_colors() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// `DELTAQ_SERVER__LISTEN` -> `server.listen`. Other variables with the prefix, such as `DELTAQ_TOKEN` or the service
 /// links of Kubernetes (`DELTAQ_PORT`), are no settings.
 pub(super) fn setting_of(variable: &str) -> Option<String> {

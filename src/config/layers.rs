@@ -71,6 +71,23 @@ impl Layers {
         Ok(settings)
     }
 
+    /// Each setting that has a value, in the order of their paths, with the layer that has set it.
+    pub(super) fn effective(&self) -> Vec<(String, Value, Origin)> {
+        let mut settings = Vec::new();
+        self.list("", &self.merged, &mut settings);
+        settings
+    }
+
+    fn list(&self, parent: &str, table: &Table, settings: &mut Vec<(String, Value, Origin)>) {
+        for (name, value) in table {
+            let path = join(parent, name);
+            match value {
+                Value::Table(inner) => self.list(&path, inner, settings),
+                value => settings.push((path.clone(), value.clone(), self.origin(&path))),
+            }
+        }
+    }
+
     fn build(&self) -> Result<Settings, Fault> {
         serde_path_to_error::deserialize(Value::Table(self.merged.clone()))
             .map_err(|error| Fault::new(error.path(), error.inner().message()))

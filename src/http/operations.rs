@@ -95,6 +95,19 @@ impl Endpoint {
     }
 }
 
+/// The method and the template of the path of an operation, by its id.
+#[must_use]
+pub fn operation(id: &str) -> Option<(&'static str, &'static str)> {
+    let mut operations = table::ALL.iter().map(|endpoint| &endpoint.operation);
+    let found = operations.find(|operation| operation.id == Some(id))?;
+    Some((found.method, found.path))
+}
+
+/// The ids of all operations.
+pub fn operation_ids() -> impl Iterator<Item = &'static str> {
+    table::ALL.iter().filter_map(|endpoint| endpoint.operation.id)
+}
+
 fn queue_of(segment: &str) -> Option<Name> {
     if !segment.contains('%') {
         return Name::new(segment).ok();

@@ -48,7 +48,11 @@ pub async fn import(
     input: impl BufRead,
     clock: &Clock,
 ) -> Result<usize, Error> {
-    stores::check_folder(folder)?;
+    match stores::check_folder(folder) {
+        // Opening the store creates it.
+        Err(Error::Missing { .. } | Error::Empty { .. }) => {}
+        checked => checked?,
+    }
     let read = rules.read;
     let running = Running::start(folder, rules, clock).await?;
     let imported = seed(&running.registry, name, read, input).await;

@@ -7,6 +7,7 @@ mod access;
 mod audit;
 mod bad_input;
 mod calls;
+mod cli;
 mod compression;
 mod conformance;
 mod contract;

@@ -101,6 +101,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "server",
             "lifecycle",
             "telemetry",
+            "causes",
         ],
     ),
     ("main", &["cli", "config", "server", "lifecycle", "supervisor", "telemetry", "causes"]),

@@ -14,8 +14,12 @@ fn refused(scratch: &Scratch, folder: &Path) -> String {
     let backup = run("backup --data-dir", &[folder, Path::new("--to"), &to]).failed();
     assert!(!to.exists(), "{backup}");
     let export = run("export --queue q --data-dir", &[folder]).failed();
-    let import = run_with("import --queue q --data-dir", &[folder], "").failed();
-    for other in [&backup, &export, &import] {
+    let mut others = vec![backup, export];
+    // An import makes a store where nothing is.
+    if !said.contains("there is no data directory") && !said.contains("is empty") {
+        others.push(run_with("import --queue q --data-dir", &[folder], "").failed());
+    }
+    for other in others {
         assert!(
             other.starts_with("deltaq: ") && other.contains("store") == said.contains("store"),
             "{other}"

@@ -46,6 +46,18 @@ fn what_is_exported_is_imported_and_exported_again_byte_for_byte() {
 }
 
 #[test]
+fn an_import_makes_its_store() {
+    let scratch = Scratch::new();
+    let (missing, empty) = (scratch.path("a/b"), scratch.path("empty"));
+    fs::create_dir(&empty).expect("a folder");
+    for folder in [&missing, &empty] {
+        run_with("import --queue prices --data-dir", &[folder], LINES).printed();
+        check(folder).printed();
+        assert_eq!(run("export --queue prices --data-dir", &[folder]).printed(), LINES);
+    }
+}
+
+#[test]
 fn a_queue_with_a_schema_is_checked_exported_and_imported_by_it() {
     let scratch = Scratch::new();
     let store = scratch.path("store");

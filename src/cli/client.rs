@@ -1,0 +1,89 @@
+//! The commands that call a server. Each command is thin: it reads its input, makes calls by the ids of the table of
+//! operations, and prints the replies.
+//!
+//! Exit codes are in [`failure`].
+
+mod connection;
+mod consume;
+mod failure;
+mod input;
+mod output;
+mod produce;
+mod progress;
+mod queues;
+mod read;
+mod replace;
+mod session;
+mod top;
+mod watch;
+mod work;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+pub(super) use self::failure::EXIT_CODES;
+pub use self::session::Remote;
+
+/// Declares a set of commands, each with the arguments of its type.
+macro_rules! commands {
+    ($(#[doc = $about:literal])* $set:ident { $($(#[doc = $doc:literal])* $(#[command($($attribute:tt)*)])? $name:ident($arguments:ty),)* }) => {
+        $(#[doc = $about])*
+        #[derive(Debug, Clone, clap::Subcommand)]
+        pub enum $set {
+            $($(#[doc = $doc])* $(#[command($($attribute)*)])? $name($crate::cli::client::Remote<$arguments>),)*
+        }
+
+        impl $set {
+            /// The operations of the API that the commands call.
+            #[cfg(test)]
+            pub(super) const OPERATIONS: &[&[&str]] =
+                &[$(<$arguments as $crate::cli::client::session::Execute>::OPERATIONS),*];
+
+            /// Runs the command.
+            pub(super) fn run(&self) -> std::process::ExitCode {
+                match self {
+                    $(Self::$name(command) => $crate::cli::client::session::run(command),)*
+                }
+            }
+        }
+    };
+}
+use commands;
+
+/// A command that calls a server.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Client {
+    /// Queues.
+    #[command(flatten)]
+    Queues(queues::Commands),
+    /// Producers.
+    #[command(flatten)]
+    Produce(produce::Commands),
+    /// Workers.
+    #[command(flatten)]
+    Consume(consume::Commands),
+    /// Reads.
+    #[command(flatten)]
+    Read(read::Commands),
+    /// Watching.
+    #[command(flatten)]
+    Watch(watch::Commands),
+}
+
+impl Client {
+    /// Runs the command.
+    #[must_use]
+    pub fn run(&self) -> ExitCode {
+        match self {
+            Self::Queues(command) => command.run(),
+            Self::Produce(command) => command.run(),
+            Self::Consume(command) => command.run(),
+            Self::Read(command) => command.run(),
+            Self::Watch(command) => command.run(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,347 @@
+//! `deltaq pop`, `ack`, `nack`, `release`, `reject`, `extend` and `settle`.
+
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use deltaq_types::{
+    ExtendBody, ExtendedDocument, LeaseOutcome, LeasesBody, PoppedItem, SettleResult, SettledDocument,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+use super::output::{Cell, Row, Tone};
+use super::produce::Forget;
+use super::session::{Execute, Session};
+use super::work::Work;
+use crate::duration::{self, DurationText};
+use crate::name::Name;
+
+/// Longest wait of one call. A longer wait takes several calls.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(50);
+
+super::commands! {
+    /// Commands of workers.
+    Commands {
+        /// Lease keys and print them; exit code 3 if there is none.
+        #[command(after_help = "Example:\n  deltaq pop prices --wait 20s -o json")]
+        Pop(Pop),
+        /// Run a command for each key: exit status 0 acknowledges, 65 rejects, others fail.
+        #[command(after_help = "Example:\n  deltaq work prices --concurrency 4 -- ./update-shop.sh")]
+        Work(Work),
+        /// Acknowledge leases: the work is done.
+        #[command(after_help = "Example:\n  deltaq ack prices 7a1e0b52-14")]
+        Ack(Ack),
+        /// Report failures: the keys are delivered again later.
+        #[command(after_help = "Example:\n  deltaq nack prices 7a1e0b52-14 --error 'no route' --delay 5m")]
+        Nack(Nack),
+        /// Return keys to the tail of the queue, without a failure.
+        #[command(after_help = "Example:\n  deltaq release prices 7a1e0b52-14")]
+        Release(Release),
+        /// Park keys at once.
+        #[command(after_help = "Example:\n  deltaq reject prices 7a1e0b52-14 --error 'unknown currency'")]
+        Reject(Reject),
+        /// Set new deadlines for leases.
+        #[command(after_help = "Example:\n  deltaq extend prices 7a1e0b52-14 --lease 60s")]
+        Extend(Extend),
+        /// Forget the failures of keys.
+        #[command(after_help = "Example:\n  deltaq forget prices sku-1")]
+        Forget(Forget),
+    }
+}
+
+/// `deltaq pop`.
+#[derive(Debug, Clone, Args)]
+pub struct Pop {
+    /// The queue.
+    pub queue: Name,
+    /// How long to wait for a key, such as 20s or 10m.
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub wait: DurationText,
+    /// Most keys.
+    #[arg(long, value_name = "N")]
+    pub max: Option<u64>,
+    /// Length of the leases [default: of the queue].
+    #[arg(long, value_name = "DURATION")]
+    pub lease: Option<DurationText>,
+    /// Name of the worker, shown with its leases.
+    #[arg(long, value_name = "NAME")]
+    pub worker: Option<String>,
+    /// Name of this pop: a repeat while its leases live returns the same leases.
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// Add the objects that were acknowledged last.
+    #[arg(long)]
+    pub with_known: bool,
+}
+
+/// The leases of a command.
+#[derive(Debug, Clone, Args)]
+pub struct Leases {
+    /// The queue.
+    pub queue: Name,
+    /// Ids of leases; - reads them from stdin.
+    #[arg(required = true, value_name = "LEASE")]
+    pub leases: Vec<String>,
+}
+
+/// `deltaq ack`.
+#[derive(Debug, Clone, Args)]
+pub struct Ack {
+    /// The leases.
+    #[command(flatten)]
+    pub leases: Leases,
+}
+
+/// `deltaq nack`.
+#[derive(Debug, Clone, Args)]
+pub struct Nack {
+    /// The leases.
+    #[command(flatten)]
+    pub leases: Leases,
+    /// The reason, shown with the keys.
+    #[arg(long, value_name = "TEXT")]
+    pub error: Option<String>,
+    /// How long the keys wait, instead of their backoff.
+    #[arg(long, value_name = "DURATION")]
+    pub delay: Option<DurationText>,
+}
+
+/// `deltaq release`.
+#[derive(Debug, Clone, Args)]
+pub struct Release {
+    /// The leases.
+    #[command(flatten)]
+    pub leases: Leases,
+}
+
+/// `deltaq reject`.
+#[derive(Debug, Clone, Args)]
+pub struct Reject {
+    /// The leases.
+    #[command(flatten)]
+    pub leases: Leases,
+    /// The reason, shown with the keys.
+    #[arg(long, value_name = "TEXT")]
+    pub error: Option<String>,
+}
+
+/// `deltaq extend`.
+#[derive(Debug, Clone, Args)]
+pub struct Extend {
+    /// The leases.
+    #[command(flatten)]
+    pub leases: Leases,
+    /// Time from now to the new deadlines [default: of the queue].
+    #[arg(long, value_name = "DURATION")]
+    pub lease: Option<DurationText>,
+}
+
+/// The reply to a pop, with the texts of the items.
+#[derive(Debug, Deserialize)]
+pub(super) struct PoppedTexts {
+    pub(super) items: Vec<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SettledTexts {
+    settled: Vec<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ExtendedTexts {
+    leases: Vec<Box<RawValue>>,
+}
+
+impl Execute for Pop {
+    const OPERATIONS: &'static [&'static str] = &["pop"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let started_us = session.clock.monotonic_us();
+        let wait = Duration::from(self.wait);
+        let items = loop {
+            let left = wait.saturating_sub(session.clock.since(started_us)).min(CALL_WAIT_MAX);
+            let call = session
+                .on_queue("pop", &self.queue)?
+                .query("wait", Some(duration::format(Duration::from_millis(millis(left)))))
+                .query("max", self.max)
+                .query("lease", self.lease)
+                .query("worker", self.worker.as_deref())
+                .query("id", self.id.as_deref())
+                .query("with", self.with_known.then_some("known"))
+                .wait(left);
+            let popped: PoppedTexts = session.client.fetch(call).await?;
+            if !popped.items.is_empty() || session.clock.since(started_us) >= wait {
+                break popped.items;
+            }
+        };
+        if items.is_empty() {
+            return Err(Failure::Nothing(format!("queue {} has no key to deliver", self.queue)));
+        }
+        let mut list = session.output.list::<PoppedItem>();
+        list.add::<PoppedItem>(&items)?;
+        list.finish("")
+    }
+}
+
+impl Execute for Ack {
+    const OPERATIONS: &'static [&'static str] = &["ack"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        settle(session, "ack", &self.leases, None, None).await
+    }
+}
+
+impl Execute for Nack {
+    const OPERATIONS: &'static [&'static str] = &["nack"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let delay = self.delay.map(|delay| delay.to_string());
+        settle(session, "nack", &self.leases, delay, self.error.clone()).await
+    }
+}
+
+impl Execute for Release {
+    const OPERATIONS: &'static [&'static str] = &["release"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        settle(session, "release", &self.leases, None, None).await
+    }
+}
+
+impl Execute for Reject {
+    const OPERATIONS: &'static [&'static str] = &["reject"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        settle(session, "reject", &self.leases, None, self.error.clone()).await
+    }
+}
+
+impl Execute for Extend {
+    const OPERATIONS: &'static [&'static str] = &["extend"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let leases = self.leases.ids()?;
+        let body = ExtendBody { leases, lease: self.lease.map(|lease| lease.to_string()) };
+        let call = session.on_queue("extend", &self.leases.queue)?.json(&body);
+        let extended: ExtendedTexts = session.client.fetch(call).await?;
+        let mut list = session.output.list::<ExtendedDocument>();
+        list.add::<ExtendedDocument>(&extended.leases)?;
+        list.finish("")?;
+        let parsed: Result<Vec<ExtendedDocument>, _> =
+            extended.leases.iter().map(|lease| super::session::parse(lease)).collect();
+        check_stale(parsed?.iter().map(|lease| lease.result))
+    }
+}
+
+impl Leases {
+    /// The ids, with those of stdin in place of `-`.
+    fn ids(&self) -> Result<Vec<String>, Failure> {
+        let mut ids = Vec::new();
+        for lease in &self.leases {
+            if lease == "-" {
+                let text = io::read_to_string(io::stdin());
+                let text = text.map_err(|source| Failure::Read { name: "stdin".to_owned(), source })?;
+                ids.extend(text.split_whitespace().map(str::to_owned));
+            } else {
+                ids.push(lease.clone());
+            }
+        }
+        Ok(ids)
+    }
+}
+
+async fn settle(
+    session: &Session,
+    operation: &str,
+    leases: &Leases,
+    delay: Option<String>,
+    error: Option<String>,
+) -> Result<(), Failure> {
+    let body = LeasesBody { leases: leases.ids()?, delay, error };
+    let call = session.on_queue(operation, &leases.queue)?.json(&body);
+    let settled: SettledTexts = session.client.fetch(call).await?;
+    let mut list = session.output.list::<SettledDocument>();
+    list.add::<SettledDocument>(&settled.settled)?;
+    list.finish("")?;
+    let parsed: Result<Vec<SettledDocument>, _> =
+        settled.settled.iter().map(|settled| super::session::parse(settled)).collect();
+    check_stale(parsed?.iter().map(|settled| settled.result))
+}
+
+fn check_stale(results: impl Iterator<Item = SettleResult>) -> Result<(), Failure> {
+    match results.filter(|result| *result == SettleResult::Stale).count() {
+        0 => Ok(()),
+        stale => Err(Failure::LeaseLost(format!("{stale} leases had ended before"))),
+    }
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn result_cell(result: SettleResult) -> Cell {
+    let tone = if result == SettleResult::Stale { Tone::Bad } else { Tone::Plain };
+    Cell::new(result.as_str()).tone(tone)
+}
+
+impl Row for PoppedItem {
+    const COLUMNS: &'static [&'static str] =
+        &["KEY", "LEASE", "EXPIRES", "ATTEMPT", "DELTAS", "NEWEST", "OBJECT"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let newest = self.deltas.last();
+        vec![
+            Cell::new(&self.key),
+            Cell::new(&self.lease.id),
+            Cell::new(duration::format(Duration::from_secs(self.lease.expires_in_ms.div_ceil(1_000)))),
+            Cell::number(self.attempt).tone(if self.attempt > 1 { Tone::Notice } else { Tone::Plain }),
+            Cell::number(self.deltas.len()),
+            Cell::optional(newest.map(|delta| delta.kind.as_str())),
+            Cell::optional(newest.map(|delta| delta.object.as_str())),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.lease.id.clone()
+    }
+}
+
+impl Row for SettledDocument {
+    const COLUMNS: &'static [&'static str] = &["LEASE", "AS", "RESULT", "OUTCOME"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let outcome = self.outcome.map(LeaseOutcome::as_str);
+        vec![
+            Cell::new(&self.lease),
+            Cell::new(self.how.as_str()),
+            result_cell(self.result),
+            Cell::optional(outcome),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.lease.clone()
+    }
+}
+
+impl Row for ExtendedDocument {
+    const COLUMNS: &'static [&'static str] = &["LEASE", "RESULT", "EXPIRES", "PENDING", "DELETED", "OUTCOME"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::new(&self.lease),
+            result_cell(self.result),
+            Cell::optional(self.expires_at.map(|at| at.to_string())),
+            Cell::optional(self.pending_deltas.map(|pending| pending.to_string())),
+            Cell::optional(self.deleted.map(|deleted| deleted.to_string())),
+            Cell::optional(self.outcome.map(LeaseOutcome::as_str)),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.lease.clone()
+    }
+}

@@ -1,0 +1,169 @@
+//! Failures of a command: the message, the next step, and the exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+use deltaq_client::Error;
+
+use crate::causes::with_causes;
+use crate::http::problem::Code;
+
+/// The help text about exit codes.
+pub(in crate::cli) const EXIT_CODES: &str = "\
+Exit codes:
+  0  success
+  1  the server refused the call, or the command failed
+  2  wrong usage
+  3  nothing there: no key to pop, an unknown queue or key, or the time limit of a wait
+  4  no connection to the server, or no reply
+  5  the server asks to try again later (429, 503, 504, 507)
+  6  a lease had ended before the call";
+
+/// Why a command did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The server refused the call or can't be reached.
+    #[error(transparent)]
+    Client(#[from] Error),
+    /// As [`Client`](Self::Client), with the place in the input.
+    #[error("{place}")]
+    At {
+        /// The place in the input, and what was done before.
+        place: String,
+        /// The error of the call.
+        source: Error,
+    },
+    /// The command line is wrong in a way that the parser can't see.
+    #[error("{0}")]
+    Usage(String),
+    /// The result is empty.
+    #[error("{0}")]
+    Nothing(String),
+    /// The lease had ended.
+    #[error("{0}")]
+    LeaseLost(String),
+    /// The command failed on this machine.
+    #[error("{0}")]
+    Other(String),
+    /// The input is not usable.
+    #[error("{name}, line {line}: {why}")]
+    Input {
+        /// The name of the input.
+        name: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The input can't be read.
+    #[error("can't read {name}")]
+    Read {
+        /// The name of the input.
+        name: String,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The output can't be written.
+    #[error("can't write the output")]
+    Write(#[source] io::Error),
+}
+
+impl Failure {
+    /// The exit code of the process.
+    fn code(&self) -> u8 {
+        match self {
+            Self::Client(error) | Self::At { source: error, .. } => code_of(error),
+            Self::Usage(_) => 2,
+            Self::Nothing(_) => 3,
+            Self::LeaseLost(_) => 6,
+            Self::Other(_) | Self::Input { .. } | Self::Read { .. } | Self::Write(_) => 1,
+        }
+    }
+
+    /// What the user can do.
+    fn advice(&self) -> Option<String> {
+        match self {
+            Self::Client(error) | Self::At { source: error, .. } => advice_of(error),
+            Self::Usage(_) => Some("deltaq COMMAND --help shows the arguments and an example".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Prints the failure to stderr, and returns the exit code.
+    pub(super) fn report(&self) -> ExitCode {
+        // A reader such as `head` that has seen enough is no failure.
+        if let Self::Write(error) = self
+            && error.kind() == io::ErrorKind::BrokenPipe
+        {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("deltaq: {}", with_causes(self));
+        if let Some(advice) = self.advice() {
+            eprintln!("  next: {advice}");
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Address { .. } => 2,
+        Error::Connect { .. } | Error::NoReply { .. } => 4,
+        Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
+            (_, "lease-lost") => 6,
+            (404, _) | (_, "queue-closed" | "queue-deleted") => 3,
+            (429 | 503 | 504 | 507, _) => 5,
+            _ => 1,
+        },
+        Error::Token | Error::Tls { .. } | Error::NotDeltaq { .. } | Error::Reply { .. } => 1,
+    }
+}
+
+fn advice_of(error: &Error) -> Option<String> {
+    let problem = match error {
+        Error::Connect { .. } => {
+            let text = "start a server (deltaq serve), or name its address with --url or DELTAQ_URL";
+            return Some(text.to_owned());
+        }
+        Error::NoReply { .. } => {
+            return Some("check the state with deltaq status, then repeat the command".to_owned());
+        }
+        Error::NotDeltaq { .. } => return Some("check --url: another server answers there".to_owned()),
+        Error::Problem(problem) => problem,
+        _ => return None,
+    };
+    let advice = match problem.code.as_str() {
+        "unauthorized" => {
+            "give a token with --token-file or DELTAQ_TOKEN; deltaq token creates one on the server's host"
+        }
+        "forbidden" => "the operators of the server can add the grant to the token (deltaq token --help)",
+        "queue-not-found" => "deltaq queues lists the queues; deltaq queue create NAME creates one",
+        "key-not-found" => "deltaq items QUEUE and deltaq known QUEUE list the keys",
+        "no-key" => "check the queue's key setting (deltaq queue get QUEUE), or give the key with --key",
+        "mass-delete" => {
+            "look at the deletions with --dry-run; if the list is complete, raise --max-delete-percent or --max-deletes"
+        }
+        "not-empty" => "let workers drain the queue, or empty it: deltaq queue purge QUEUE",
+        "queue-closed" => "deltaq queue reopen QUEUE opens the queue again",
+        "lease-lost" => "another worker may hold the key: drop the result, or make the work safe to repeat",
+        code => {
+            return Code::ALL.iter().find(|known| known.name() == code).map(|known| known.help().to_owned());
+        }
+    };
+    Some(advice.to_owned())
+}
+
+/// The place of a problem in the input of several calls.
+pub(super) fn at_object(before: u64, error: Error) -> Failure {
+    let index =
+        error.problem().and_then(|problem| problem.index.or(problem.line.map(|line| line.saturating_sub(1))));
+    let place = match (index, before) {
+        (Some(index), 0) => format!("object {} of the input; nothing was changed", index + 1),
+        (Some(index), before) => {
+            format!("object {} of the input; the first {before} objects are done", before + index + 1)
+        }
+        (None, 0) => return Failure::Client(error),
+        (None, before) => format!("after the first {before} objects, which are done"),
+    };
+    Failure::At { place, source: error }
+}

@@ -1,0 +1,350 @@
+//! `deltaq add`, `update`, `delete`, `deltas`, `resync` and `forget`.
+
+use clap::Args;
+use deltaq_client::{Body, Call};
+use deltaq_types::{ForgetBody, KeysCount, Produced};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::failure::{Failure, at_object};
+use super::input::{Input, Piece, Pieces};
+use super::progress::Progress;
+use super::replace::{Replace, Seed};
+use super::session::{Execute, Session};
+use crate::name::Name;
+
+/// Most objects in one call, as the server's default.
+const BATCH_OBJECTS_MAX: u64 = 10_000;
+/// Most bytes in one call.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
+const OBJECTS: &str = "\
+OBJECTS is JSON text, a file (FILE or @FILE), or - for stdin, which is the default: one object, an array of objects, or objects
+one after the other (NDJSON). Up to 10,000 objects (16 MiB) of an argument or a file are one call, which changes all or nothing.
+Longer inputs take several calls; an error says how many objects were done before. Objects from a pipe are sent as they come.";
+
+super::commands! {
+    /// Commands of producers.
+    Commands {
+        /// Add objects to a queue.
+        #[command(after_help = "Example:\n  deltaq add prices '{\"key\":\"sku-1\",\"price\":10}'")]
+        Add(Add),
+        /// Send changed objects to a queue.
+        #[command(after_help = "Example:\n  deltaq update prices @changes.ndjson --source erp")]
+        Update(Update),
+        /// Delete objects from a queue; workers get a Deleted delta.
+        #[command(after_help = "Example:\n  deltaq delete prices --key sku-1")]
+        Delete(Delete),
+        /// Send the complete list of a source: changes are queued, and keys that are not in the list are deleted.
+        #[command(after_help = "Example:\n  deltaq replace prices @all.json --source erp --only-changed --dry-run")]
+        Replace(Replace),
+        /// Send a mixed batch of additions, updates and deletions.
+        #[command(after_help = "Example:\n  deltaq deltas prices '[{\"type\":\"Deleted\",\"key\":\"sku-1\"},{\"type\":\"Added\",\"object\":{\"key\":\"sku-2\"}}]'")]
+        Deltas(Deltas),
+        /// Deliver all known objects again, as Sync deltas.
+        #[command(after_help = "Example:\n  deltaq resync prices")]
+        Resync(Resync),
+        /// Make objects known without queueing deltas.
+        #[command(after_help = "Example:\n  deltaq known prices -o ndjson | deltaq seed prices-copy")]
+        Seed(Seed),
+    }
+}
+
+/// `deltaq add`.
+#[derive(Debug, Clone, Args)]
+pub struct Add {
+    /// The queue; it is created if the server allows that.
+    pub queue: Name,
+    /// The objects: JSON text, a file, or - for stdin.
+    #[arg(long_help = OBJECTS)]
+    pub objects: Option<String>,
+    /// The key of an object that does not carry it. In mode keys, keys without an object; may be repeated.
+    #[arg(long)]
+    pub key: Vec<String>,
+    /// The producer, who owns the keys from now on.
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// Time until the objects become ready, such as 30s.
+    #[arg(long, value_name = "DURATION", conflicts_with = "rate_limited")]
+    pub delay: Option<String>,
+    /// Mode keys: the keys wait as after a failure (AddRateLimited).
+    #[arg(long)]
+    pub rate_limited: bool,
+}
+
+/// `deltaq update`.
+#[derive(Debug, Clone, Args)]
+pub struct Update {
+    /// The queue; it is created if the server allows that.
+    pub queue: Name,
+    /// The objects: JSON text, a file, or - for stdin.
+    #[arg(long_help = OBJECTS)]
+    pub objects: Option<String>,
+    /// The key of a single object that does not carry it.
+    #[arg(long)]
+    pub key: Option<String>,
+    /// The producer, who owns the keys from now on.
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// Time until the objects become ready, such as 30s.
+    #[arg(long, value_name = "DURATION")]
+    pub delay: Option<String>,
+}
+
+/// `deltaq delete`.
+#[derive(Debug, Clone, Args)]
+pub struct Delete {
+    /// The queue.
+    pub queue: Name,
+    /// The objects: JSON text, a file, or - for stdin.
+    #[arg(long_help = OBJECTS)]
+    pub objects: Option<String>,
+    /// A key to delete, or the key of a single object; may be repeated.
+    #[arg(long)]
+    pub key: Vec<String>,
+    /// The producer, who owns the keys from now on.
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+}
+
+/// `deltaq deltas`.
+#[derive(Debug, Clone, Args)]
+pub struct Deltas {
+    /// The queue; it is created if the server allows that.
+    pub queue: Name,
+    /// The deltas {"type","key","object","source","delay"}: JSON text, a file, or - for stdin.
+    pub deltas: Option<String>,
+}
+
+/// `deltaq resync`.
+#[derive(Debug, Clone, Args)]
+pub struct Resync {
+    /// The queue.
+    pub queue: Name,
+}
+
+/// `deltaq forget`.
+#[derive(Debug, Clone, Args)]
+pub struct Forget {
+    /// The queue.
+    pub queue: Name,
+    /// The keys.
+    #[arg(required = true)]
+    pub keys: Vec<String>,
+}
+
+/// A produce call that takes batches.
+struct Batches<'a> {
+    session: &'a Session,
+    operation: &'static str,
+    queue: &'a Name,
+    parameters: [(&'static str, Option<String>); 3],
+}
+
+impl Execute for Add {
+    const OPERATIONS: &'static [&'static str] = &["add"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let rate_limited = self.rate_limited.then(|| "true".to_owned());
+        let parameters =
+            [("source", self.source.clone()), ("delay", self.delay.clone()), ("rate_limited", rate_limited)];
+        let calls = Batches { session, operation: "add", queue: &self.queue, parameters };
+        calls.run(&self.key, self.objects.as_deref()).await
+    }
+}
+
+impl Execute for Update {
+    const OPERATIONS: &'static [&'static str] = &["update"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let parameters = [("source", self.source.clone()), ("delay", self.delay.clone()), ("key", None)];
+        let calls = Batches { session, operation: "update", queue: &self.queue, parameters };
+        if self.key.is_some() {
+            return calls.single(self.key.as_deref(), self.objects.as_deref()).await;
+        }
+        calls.input(self.objects.as_deref()).await
+    }
+}
+
+impl Execute for Delete {
+    const OPERATIONS: &'static [&'static str] = &["delete"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let parameters = [("source", self.source.clone()), ("delay", None), ("key", None)];
+        let calls = Batches { session, operation: "delete", queue: &self.queue, parameters };
+        calls.run(&self.key, self.objects.as_deref()).await
+    }
+}
+
+impl Execute for Deltas {
+    const OPERATIONS: &'static [&'static str] = &["deltas"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let parameters = [("source", None), ("delay", None), ("key", None)];
+        let calls = Batches { session, operation: "deltas", queue: &self.queue, parameters };
+        calls.input(self.deltas.as_deref()).await
+    }
+}
+
+impl Execute for Resync {
+    const OPERATIONS: &'static [&'static str] = &["resync"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = session.on_queue("resync", &self.queue)?;
+        let (produced, text) = session.fetch::<Produced>(call).await?;
+        report(session, &self.queue, &produced, &text)
+    }
+}
+
+impl Execute for Forget {
+    const OPERATIONS: &'static [&'static str] = &["forget"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = session.on_queue("forget", &self.queue)?.json(&ForgetBody { keys: self.keys.clone() });
+        let (count, text) = session.fetch::<KeysCount>(call).await?;
+        let sentence = format!("the failures of {} keys were forgotten", count.keys);
+        session.output.change(&text, self.queue.as_str(), &sentence)
+    }
+}
+
+impl Batches<'_> {
+    /// Sends keys without objects, one object with its key, or an input.
+    async fn run(&self, keys: &[String], objects: Option<&str>) -> Result<(), Failure> {
+        match (keys, objects) {
+            ([], objects) => self.input(objects).await,
+            ([key], objects) => self.single(Some(key), objects).await,
+            (_, Some(_)) => Err(Failure::Usage("several keys take no objects".to_owned())),
+            (keys, None) => self.keys(keys).await,
+        }
+    }
+
+    fn call(&self) -> Result<Call, Failure> {
+        let call = self.session.on_queue(self.operation, self.queue)?;
+        Ok(self.parameters.iter().fold(call, |call, (name, value)| call.query(name, value.as_deref())))
+    }
+
+    /// Sends one object, or none, with its key.
+    async fn single(&self, key: Option<&str>, object: Option<&str>) -> Result<(), Failure> {
+        let body = match object {
+            None => Body::Empty,
+            Some(object) => Body::Json(Input::open(Some(object))?.text()?.into_bytes()),
+        };
+        let call = self.call()?.query("key", key).body(body);
+        let (produced, text) = self.session.fetch::<Produced>(call).await?;
+        report(self.session, self.queue, &produced, &text)
+    }
+
+    /// Sends keys without objects.
+    async fn keys(&self, keys: &[String]) -> Result<(), Failure> {
+        let mut total = Total::default();
+        for (done, key) in (0..).zip(keys) {
+            let call = self.call()?.query("key", Some(key));
+            let (produced, text) = self
+                .session
+                .client
+                .fetch(call)
+                .await
+                .map_err(|error| at_object(done, error))
+                .and_then(read)?;
+            total.add(produced, text);
+        }
+        total.report(self.session, self.queue)
+    }
+
+    /// Sends the objects of an input in batches.
+    async fn input(&self, objects: Option<&str>) -> Result<(), Failure> {
+        let input = Input::open(objects)?;
+        let mut progress = Progress::new(&self.session.clock, input.length);
+        let mut bodies = Bodies { may_pause: input.may_pause(), pieces: input.pieces(), left: None };
+        let (mut total, mut done) = (Total::default(), 0);
+        while let Some(batch) = bodies.next().await? {
+            let call = self.call()?.body(Body::Ndjson(batch.lines.into()));
+            let reply = self.session.client.fetch(call).await.map_err(|error| at_object(done, error));
+            let (produced, text) = reply.and_then(read)?;
+            total.add(produced, text);
+            done += batch.objects;
+            progress.show(done, batch.read);
+        }
+        drop(progress);
+        total.report(self.session, self.queue)
+    }
+}
+
+fn read(text: Box<RawValue>) -> Result<(Produced, Box<RawValue>), Failure> {
+    Ok((super::session::parse(&text)?, text))
+}
+
+/// The pieces of an input, joined to the bodies of calls.
+struct Bodies {
+    pieces: Pieces,
+    may_pause: bool,
+    /// A piece that did not fit into the last body.
+    left: Option<Piece>,
+}
+
+impl Bodies {
+    /// The objects of the next call. A call waits for more pieces only if the input can't pause.
+    async fn next(&mut self) -> Result<Option<Piece>, Failure> {
+        let first = match self.left.take() {
+            Some(piece) => piece,
+            None => match self.pieces.recv().await {
+                Some(piece) => piece?,
+                None => return Ok(None),
+            },
+        };
+        let mut body = first;
+        while let Some(piece) = self.further().await.transpose()? {
+            let objects = body.objects + piece.objects;
+            if objects > BATCH_OBJECTS_MAX || body.lines.len() + piece.lines.len() > BATCH_BYTES_MAX {
+                self.left = Some(piece);
+                break;
+            }
+            body.lines.extend(piece.lines);
+            (body.objects, body.read) = (objects, piece.read);
+        }
+        Ok(Some(body))
+    }
+
+    async fn further(&mut self) -> Option<Result<Piece, Failure>> {
+        if self.may_pause { self.pieces.try_recv().ok() } else { self.pieces.recv().await }
+    }
+}
+
+/// The sum of the replies to several calls.
+#[derive(Default)]
+struct Total {
+    sum: Option<Produced>,
+    /// The text of the reply, if there was one call.
+    only: Option<Box<RawValue>>,
+}
+
+impl Total {
+    fn add(&mut self, produced: Produced, text: Box<RawValue>) {
+        self.only = self.sum.is_none().then_some(text);
+        let sum = self.sum.get_or_insert(Produced { resource_version: 0, queued: 0, ignored: 0 });
+        sum.resource_version = produced.resource_version;
+        sum.queued += produced.queued;
+        sum.ignored += produced.ignored;
+    }
+
+    fn report(self, session: &Session, queue: &Name) -> Result<(), Failure> {
+        let Some(sum) = self.sum else {
+            return Err(Failure::Usage("the input has no objects".to_owned()));
+        };
+        match self.only {
+            Some(text) => report(session, queue, &sum, &text),
+            None => report(session, queue, &sum, &to_raw(&sum)?),
+        }
+    }
+}
+
+fn to_raw(produced: &Produced) -> Result<Box<RawValue>, Failure> {
+    to_raw_value(produced).map_err(|error| Failure::Other(error.to_string()))
+}
+
+fn report(session: &Session, queue: &Name, produced: &Produced, text: &RawValue) -> Result<(), Failure> {
+    let Produced { queued, ignored, resource_version } = produced;
+    let ignored =
+        if *ignored == 0 { String::new() } else { format!(", ignored {ignored} deletions of nothing") };
+    let sentence = format!("queued {queued}{ignored} (resource version {resource_version})");
+    session.output.change(text, queue.as_str(), &sentence)
+}

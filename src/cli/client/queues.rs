@@ -1,0 +1,400 @@
+//! `deltaq queues` and `deltaq queue ...`.
+
+mod settings;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use deltaq_client::Call;
+use deltaq_types::{Mode, PurgedDocument, QueueDocument};
+use serde_json::value::RawValue;
+
+use self::settings::Settings;
+use super::failure::Failure;
+use super::output::{Cell, Format, Output, Row, Tone};
+use super::read::{Limit, print_list};
+use super::session::{Execute, Remote, Session, parse, run};
+use crate::duration::{self, DurationText};
+use crate::name::Name;
+
+/// Longest wait of one call.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(50);
+
+/// Commands about queues.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Commands {
+    /// List the queues with their counts.
+    #[command(after_help = "Example:\n  deltaq queues --prefix erp-")]
+    Queues(Remote<List>),
+    /// Create, show, change or delete one queue.
+    #[command(subcommand)]
+    Queue(QueueCommands),
+}
+
+impl Commands {
+    /// The operations of the API that the commands call.
+    #[cfg(test)]
+    pub(super) fn operations() -> Vec<&'static [&'static str]> {
+        [&[List::OPERATIONS], QueueCommands::OPERATIONS].concat()
+    }
+
+    /// Runs the command.
+    pub(super) fn run(&self) -> ExitCode {
+        match self {
+            Self::Queues(command) => run(command),
+            Self::Queue(command) => command.run(),
+        }
+    }
+}
+
+super::commands! {
+    /// Commands on one queue.
+    QueueCommands {
+        /// Show a queue with its counts and settings.
+        #[command(after_help = "Example:\n  deltaq queue get prices")]
+        Get(Get),
+        /// Create a queue, or change settings of an existing one.
+        #[command(after_help = "Example:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
+        Create(Create),
+        /// Change settings of an existing queue.
+        #[command(after_help = "Example:\n  deltaq queue configure prices max_failures=5 retention.age=7d resync_period=null")]
+        Configure(Configure),
+        /// Delete a queue with all its contents.
+        #[command(after_help = "Example:\n  deltaq queue delete prices --yes")]
+        Delete(Delete),
+        /// Stop delivery; all other calls work.
+        #[command(after_help = "Example:\n  deltaq queue pause prices")]
+        Pause(Pause),
+        /// Start delivery again.
+        #[command(after_help = "Example:\n  deltaq queue resume prices")]
+        Resume(Resume),
+        /// Let workers drain a queue and then end.
+        #[command(after_help = "Example:\n  deltaq queue close prices --drain --wait 5m")]
+        Close(Close),
+        /// Open a closed queue.
+        #[command(after_help = "Example:\n  deltaq queue reopen prices")]
+        Reopen(Reopen),
+        /// Drop all waiting keys; known objects, leased and parked keys stay.
+        #[command(after_help = "Example:\n  deltaq queue purge prices --yes")]
+        Purge(Purge),
+    }
+}
+
+/// `deltaq queues`.
+#[derive(Debug, Clone, Args)]
+pub struct List {
+    /// Start of the names.
+    #[arg(long, default_value = "")]
+    pub prefix: String,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+/// `deltaq queue create`.
+#[derive(Debug, Clone, Args)]
+pub struct Create {
+    /// The name of the queue.
+    pub name: Name,
+    /// The settings.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// `deltaq queue configure`.
+#[derive(Debug, Clone, Args)]
+pub struct Configure {
+    /// The name of the queue.
+    pub name: Name,
+    /// The settings.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// `deltaq queue delete`.
+#[derive(Debug, Clone, Args)]
+pub struct Delete {
+    /// The name of the queue.
+    pub name: Name,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// `deltaq queue close`.
+#[derive(Debug, Clone, Args)]
+pub struct Close {
+    /// The name of the queue.
+    pub name: Name,
+    /// Wait until no key is ready, delayed or leased; exit code 3 if some are left.
+    #[arg(long)]
+    pub drain: bool,
+    /// Longest wait.
+    #[arg(long, value_name = "DURATION", requires = "drain", default_value = "0s")]
+    pub wait: DurationText,
+}
+
+/// `deltaq queue purge`.
+#[derive(Debug, Clone, Args)]
+pub struct Purge {
+    /// The name of the queue.
+    pub name: Name,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Commands whose only argument is a queue and whose reply is its document.
+macro_rules! simple {
+    ($($(#[doc = $doc:literal])* $name:ident $operation:literal $sentence:literal;)*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Args)]
+        pub struct $name {
+            /// The name of the queue.
+            pub name: Name,
+        }
+
+        impl Execute for $name {
+            const OPERATIONS: &'static [&'static str] = &[$operation];
+
+            async fn execute(&self, session: &Session) -> Result<(), Failure> {
+                let text: Box<RawValue> = session.client.fetch(session.on_queue($operation, &self.name)?).await?;
+                show_change(session, &text, $sentence)
+            }
+        }
+    )*};
+}
+
+simple! {
+    /// `deltaq queue get`.
+    Get "get_queue" "";
+    /// `deltaq queue pause`.
+    Pause "pause_queue" "paused";
+    /// `deltaq queue resume`.
+    Resume "resume_queue" "resumed";
+    /// `deltaq queue reopen`.
+    Reopen "reopen_queue" "open";
+}
+
+impl Execute for List {
+    const OPERATIONS: &'static [&'static str] = &["list_queues"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let prefix = (!self.prefix.is_empty()).then_some(&self.prefix);
+        let call = || Ok(session.call("list_queues", "", "")?.query("prefix", prefix));
+        print_list::<QueueDocument>(session, call, &self.limit, "no queues").await
+    }
+}
+
+impl Execute for Create {
+    const OPERATIONS: &'static [&'static str] = &["put_queue"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = session.on_queue("put_queue", &self.name)?.json(&self.settings.document()?);
+        let reply = session.client.send(call).await?;
+        let sentence = if reply.status() == 201 { "created" } else { "configured; the queue existed before" };
+        show_change(session, &reply.document::<Box<RawValue>>().await?, sentence)
+    }
+}
+
+impl Execute for Configure {
+    const OPERATIONS: &'static [&'static str] = &["get_queue", "put_queue"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let document = self.settings.document()?;
+        // A PUT would create the queue, and a misspelt name with it.
+        session.client.send(session.on_queue("get_queue", &self.name)?).await?;
+        let call = session.on_queue("put_queue", &self.name)?.json(&document);
+        let text: Box<RawValue> = session.client.fetch(call).await?;
+        show_change(session, &text, "configured")
+    }
+}
+
+impl Execute for Delete {
+    const OPERATIONS: &'static [&'static str] = &["delete_queue"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        confirm(self.yes, &format!("delete queue {} with all its contents", self.name))?;
+        session.client.send(session.on_queue("delete_queue", &self.name)?).await?;
+        match session.output.format() {
+            Format::Table => Output::text(&format!("queue {} deleted\n", self.name)),
+            Format::Name => Output::text(&format!("{}\n", self.name)),
+            Format::Json | Format::Ndjson => Ok(()),
+        }
+    }
+}
+
+impl Execute for Close {
+    const OPERATIONS: &'static [&'static str] = &["close_queue"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let started_us = session.clock.monotonic_us();
+        let wait = Duration::from(self.wait);
+        loop {
+            let left = wait.saturating_sub(session.clock.since(started_us)).min(CALL_WAIT_MAX);
+            let text: Box<RawValue> = session.client.fetch(self.call(session, left)?).await?;
+            if !self.drain {
+                return show_change(session, &text, "closed");
+            }
+            let queue: QueueDocument = parse(&text)?;
+            if queue.drained == Some(true) {
+                return show_change(session, &text, "closed and drained");
+            }
+            if session.clock.since(started_us) >= wait {
+                let left = queue.status.ready + queue.status.delayed + queue.status.leased;
+                return Err(Failure::Nothing(format!("queue {} is closed; {left} keys are left", self.name)));
+            }
+        }
+    }
+}
+
+impl Close {
+    fn call(&self, session: &Session, wait: Duration) -> Result<Call, Failure> {
+        let call = session.on_queue("close_queue", &self.name)?.switch("drain", self.drain).wait(wait);
+        let wait = Duration::from_millis(super::consume::millis(wait));
+        Ok(call.query("wait", self.drain.then(|| duration::format(wait))))
+    }
+}
+
+impl Execute for Purge {
+    const OPERATIONS: &'static [&'static str] = &["purge_queue"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        confirm(self.yes, &format!("drop all waiting keys of queue {}", self.name))?;
+        let call = session.on_queue("purge_queue", &self.name)?;
+        let (purged, text) = session.fetch::<PurgedDocument>(call).await?;
+        let sentence = format!("dropped {} keys and {} deltas", purged.keys, purged.deltas);
+        session.output.change(&text, self.name.as_str(), &sentence)
+    }
+}
+
+/// Asks before something is lost. Without a terminal the answer must be given by --yes.
+pub(super) fn confirm(yes: bool, action: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(Failure::Usage(format!("to {action}, add --yes")));
+    }
+    let _cosmetic = write!(io::stderr(), "{action}? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().read_line(&mut answer);
+    read.map_err(|source| Failure::Read { name: "stdin".to_owned(), source })?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::Other("nothing was done".to_owned())),
+    }
+}
+
+/// Prints a queue after a change, or all of the queue if there was none.
+fn show_change(session: &Session, text: &RawValue, sentence: &str) -> Result<(), Failure> {
+    let queue: QueueDocument = parse(text)?;
+    if sentence.is_empty() {
+        return session.output.document(text, &queue.name, fields(&queue));
+    }
+    session.output.change(text, &queue.name, &format!("queue {}: {sentence}", queue.name))
+}
+
+fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
+    let (status, config) = (&queue.status, &queue.config);
+    let mut fields = vec![
+        ("name", Cell::new(&queue.name)),
+        ("state", state(queue)),
+        ("created", Cell::new(queue.created_at.to_string())),
+        ("ready", Cell::new(status.ready.to_string())),
+        ("oldest ready", age(status.oldest_ready_age_ms)),
+        ("delayed", Cell::new(status.delayed.to_string())),
+        ("leased", Cell::new(status.leased.to_string())),
+        ("parked", Cell::count(status.parked, Tone::Bad)),
+        ("known", Cell::new(status.known.to_string())),
+        ("waiting pops", Cell::new(status.waiters.to_string())),
+        ("synced", Cell::new(if status.has_synced { "yes" } else { "no" })),
+        ("resource version", Cell::new(status.resource_version.to_string())),
+        ("mode", Cell::new(mode(config.mode))),
+        ("key", Cell::new(serde_json::to_string(&config.key).unwrap_or_default())),
+        ("lease", Cell::new(config.lease.to_string())),
+        ("max failures", Cell::new(config.max_failures.to_string())),
+    ];
+    if let Some(replace) = &status.last_replace {
+        let counts = replace.counts;
+        let source = replace.source.as_deref().unwrap_or("no source");
+        let text = format!(
+            "{source}, {}: {} replaced, {} deleted, {} unchanged",
+            replace.started, counts.replaced, counts.deleted, counts.unchanged
+        );
+        fields.push(("last replace", Cell::new(text)));
+    }
+    fields
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Delta => "delta",
+        Mode::Latest => "latest",
+        Mode::Keys => "keys",
+    }
+}
+
+/// The state of a queue in a word.
+pub(super) fn state(queue: &QueueDocument) -> Cell {
+    let status = &queue.status;
+    match (status.drained, status.closed, status.paused) {
+        (true, _, _) => Cell::new("drained").tone(Tone::Notice),
+        (_, true, _) => Cell::new("closed").tone(Tone::Notice),
+        (_, _, true) => Cell::new("paused").tone(Tone::Notice),
+        _ => Cell::new("open"),
+    }
+}
+
+/// An age in whole seconds.
+pub(super) fn age(ms: u64) -> Cell {
+    if ms == 0 { Cell::optional(None::<&str>) } else { Cell::new(duration_text(ms)) }
+}
+
+/// A duration with its two largest units, such as `3m05s`.
+pub(super) fn duration_text(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, 0) => format!("{ms}ms"),
+        (0, 0, 0, s) => format!("{s}s"),
+        (0, 0, m, s) => format!("{m}m{s:02}s"),
+        (0, h, m, _) => format!("{h}h{m:02}m"),
+        (d, h, _, _) => format!("{d}d{h:02}h"),
+    }
+}
+
+impl Row for QueueDocument {
+    const COLUMNS: &'static [&'static str] =
+        &["QUEUE", "READY", "DELAYED", "LEASED", "PARKED", "KNOWN", "OLDEST", "STATE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let status = &self.status;
+        vec![
+            Cell::new(&self.name),
+            Cell::number(status.ready),
+            Cell::number(status.delayed),
+            Cell::number(status.leased),
+            Cell::count(status.parked, Tone::Bad),
+            Cell::number(status.known),
+            age(status.oldest_ready_age_ms),
+            state(self),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units() {
+        let texts = [7, 1_500, 65_000, 3_600_000, 90_000_000].map(duration_text);
+        assert_eq!(texts, ["7ms", "1s", "1m05s", "1h00m", "1d01h"]);
+    }
+}

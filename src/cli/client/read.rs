@@ -1,0 +1,409 @@
+//! `deltaq items`, `known`, `history`, `synced`, `parked`, `redrive` and `discard`.
+
+use std::time::Duration;
+
+use clap::Args;
+use deltaq_client::Call;
+use deltaq_types::{
+    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, KnownDocument, LeaseOutcome, Page,
+    SyncedDocument,
+};
+use serde_json::value::RawValue;
+
+use super::consume::millis;
+use super::failure::Failure;
+use super::output::{Cell, Row, Tone};
+use super::queues::{confirm, duration_text};
+use super::session::{Execute, Session};
+use crate::duration::{self, DurationText};
+use crate::name::Name;
+
+/// Entries of one page.
+const PAGE: u64 = 1_000;
+/// Longest wait of one call.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(50);
+
+super::commands! {
+    /// Commands that read a queue, and commands on parked keys.
+    Commands {
+        /// List waiting and leased keys, or show one key.
+        #[command(after_help = "Example:\n  deltaq items prices --state leased")]
+        Items(Items),
+        /// List known objects (acknowledged states), or show one.
+        #[command(after_help = "Example:\n  deltaq known prices --source erp -o ndjson")]
+        Known(Known),
+        /// Show the events of a key, newest first.
+        #[command(after_help = "Example:\n  deltaq history prices sku-1 --limit 20")]
+        History(History),
+        /// Ask whether the initial list is processed; exit code 3 if not.
+        #[command(after_help = "Example:\n  deltaq synced prices --wait 5m")]
+        Synced(Synced),
+        /// List parked keys with their errors.
+        #[command(after_help = "Example:\n  deltaq parked prices")]
+        Parked(Parked),
+        /// Make parked keys ready again.
+        #[command(after_help = "Example:\n  deltaq redrive prices sku-1")]
+        Redrive(Redrive),
+        /// Drop parked keys with their deltas.
+        #[command(after_help = "Example:\n  deltaq discard prices sku-1")]
+        Discard(Discard),
+    }
+}
+
+/// How many entries to print.
+#[derive(Debug, Clone, Args)]
+pub struct Limit {
+    /// Most entries [default: all].
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+}
+
+/// `deltaq items`.
+#[derive(Debug, Clone, Args)]
+pub struct Items {
+    /// The queue.
+    pub queue: Name,
+    /// One key: its deltas, lease and failures.
+    pub key: Option<String>,
+    /// States: ready, delayed, leased, parked, joined by commas [default: ready,delayed; with --worker, leased].
+    #[arg(long, value_name = "STATES", conflicts_with = "key")]
+    pub state: Option<String>,
+    /// Keys that this worker holds.
+    #[arg(long, value_name = "NAME", conflicts_with = "key")]
+    pub worker: Option<String>,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+/// `deltaq known`.
+#[derive(Debug, Clone, Args)]
+pub struct Known {
+    /// The queue.
+    pub queue: Name,
+    /// One key.
+    pub key: Option<String>,
+    /// Start of the keys.
+    #[arg(long, conflicts_with = "key")]
+    pub prefix: Option<String>,
+    /// Objects that this source owns.
+    #[arg(long, value_name = "NAME", conflicts_with = "key")]
+    pub source: Option<String>,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+/// `deltaq history`.
+#[derive(Debug, Clone, Args)]
+pub struct History {
+    /// The queue.
+    pub queue: Name,
+    /// The key.
+    pub key: String,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+/// `deltaq synced`.
+#[derive(Debug, Clone, Args)]
+pub struct Synced {
+    /// The queue.
+    pub queue: Name,
+    /// How long to wait until the queue is synced.
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    pub wait: DurationText,
+}
+
+/// `deltaq parked`.
+#[derive(Debug, Clone, Args)]
+pub struct Parked {
+    /// The queue.
+    pub queue: Name,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+/// Parked keys.
+#[derive(Debug, Clone, Args)]
+#[group(id = "parked_keys")]
+pub struct ParkedKeys {
+    /// The queue.
+    pub queue: Name,
+    /// The keys.
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub keys: Vec<String>,
+    /// All parked keys.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `deltaq redrive`.
+#[derive(Debug, Clone, Args)]
+pub struct Redrive {
+    /// The keys.
+    #[command(flatten)]
+    pub parked: ParkedKeys,
+}
+
+/// `deltaq discard`.
+#[derive(Debug, Clone, Args)]
+pub struct Discard {
+    /// The keys.
+    #[command(flatten)]
+    pub parked: ParkedKeys,
+    /// Do not ask before all parked keys are dropped.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Prints all pages of a list.
+pub(super) async fn print_list<T: Row>(
+    session: &Session,
+    call: impl Fn() -> Result<Call, Failure>,
+    limit: &Limit,
+    empty: &str,
+) -> Result<(), Failure> {
+    let mut list = session.output.list::<T>();
+    let mut left = limit.limit.unwrap_or(u64::MAX);
+    let mut next = None;
+    while left > 0 {
+        let call = call()?.query("limit", Some(left.min(PAGE))).query("continue", next);
+        let page: Page<Box<RawValue>> = session.client.fetch(call).await?;
+        left = left.saturating_sub(page.items.len() as u64);
+        list.add::<T>(&page.items)?;
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    list.finish(empty)
+}
+
+impl Execute for Items {
+    const OPERATIONS: &'static [&'static str] = &["list_items", "get_item"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        if let Some(key) = &self.key {
+            let call = session.call("get_item", self.queue.as_str(), key)?;
+            let (item, text) = session.fetch::<ItemDocument>(call).await?;
+            return session.output.document(&text, &item.key, item_fields(&item));
+        }
+        let call = || {
+            let call = session.on_queue("list_items", &self.queue)?;
+            Ok(call.query("state", self.state.as_deref()).query("worker", self.worker.as_deref()))
+        };
+        print_list::<ItemDocument>(session, call, &self.limit, "no keys").await
+    }
+}
+
+impl Execute for Parked {
+    const OPERATIONS: &'static [&'static str] = &["list_items"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = || Ok(session.on_queue("list_items", &self.queue)?.query("state", Some("parked")));
+        print_list::<ItemDocument>(session, call, &self.limit, "no parked keys").await
+    }
+}
+
+impl Execute for Known {
+    const OPERATIONS: &'static [&'static str] = &["list_known", "get_known"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        if let Some(key) = &self.key {
+            let call = session.call("get_known", self.queue.as_str(), key)?;
+            let (known, text) = session.fetch::<KnownDocument>(call).await?;
+            let fields = vec![
+                ("key", Cell::new(&known.key)),
+                ("source", Cell::optional(known.source.as_deref())),
+                ("resource version", Cell::new(known.resource_version.to_string())),
+                ("object", Cell::new(known.object.as_str())),
+            ];
+            return session.output.document(&text, &known.key, fields);
+        }
+        let call = || {
+            let call = session.on_queue("list_known", &self.queue)?;
+            Ok(call.query("prefix", self.prefix.as_deref()).query("source", self.source.as_deref()))
+        };
+        print_list::<KnownDocument>(session, call, &self.limit, "no known objects").await
+    }
+}
+
+impl Execute for History {
+    const OPERATIONS: &'static [&'static str] = &["get_history_of"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = || Ok(session.on_queue("get_history_of", &self.queue)?.query("key", Some(&self.key)));
+        print_list::<EventDocument>(session, call, &self.limit, "no events of the key are kept").await
+    }
+}
+
+impl Execute for Synced {
+    const OPERATIONS: &'static [&'static str] = &["get_synced"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let (synced, text) = synced(session, &self.queue, Some(self.wait.into())).await?;
+        let sentence = if synced.synced { "synced".to_owned() } else { not_synced(&synced) };
+        session.output.change(&text, self.queue.as_str(), &sentence)?;
+        if synced.synced {
+            Ok(())
+        } else {
+            Err(Failure::Nothing(format!("queue {} has not synced", self.queue)))
+        }
+    }
+}
+
+fn not_synced(synced: &SyncedDocument) -> String {
+    format!("not synced, {} keys of the initial list remain", synced.remaining)
+}
+
+/// Waits until the queue has synced, for ever if `wait` is none.
+pub(super) async fn synced(
+    session: &Session,
+    queue: &Name,
+    wait: Option<Duration>,
+) -> Result<(SyncedDocument, Box<RawValue>), Failure> {
+    let started_us = session.clock.monotonic_us();
+    loop {
+        let left = wait.map_or(CALL_WAIT_MAX, |wait| wait.saturating_sub(session.clock.since(started_us)));
+        let left = Duration::from_millis(millis(left.min(CALL_WAIT_MAX)));
+        let call =
+            session.on_queue("get_synced", queue)?.query("wait", Some(duration::format(left))).wait(left);
+        let (synced, text) = session.fetch::<SyncedDocument>(call).await?;
+        if synced.synced || wait.is_some_and(|wait| session.clock.since(started_us) >= wait) {
+            return Ok((synced, text));
+        }
+    }
+}
+
+impl Execute for Redrive {
+    const OPERATIONS: &'static [&'static str] = &["redrive_parked"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        self.parked.send(session, "redrive_parked", "made ready").await
+    }
+}
+
+impl Execute for Discard {
+    const OPERATIONS: &'static [&'static str] = &["discard_parked"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        if self.parked.all {
+            confirm(self.yes, &format!("drop all parked keys of queue {}", self.parked.queue))?;
+        }
+        self.parked.send(session, "discard_parked", "dropped").await
+    }
+}
+
+impl ParkedKeys {
+    async fn send(&self, session: &Session, operation: &str, done: &str) -> Result<(), Failure> {
+        let keys = (!self.all).then(|| self.keys.clone());
+        let call = session.on_queue(operation, &self.queue)?.json(&KeysBody { keys });
+        let (count, text) = session.fetch::<KeysCount>(call).await?;
+        session.output.change(&text, self.queue.as_str(), &format!("{} parked keys {done}", count.keys))?;
+        if count.keys == 0 && !self.all {
+            return Err(Failure::Nothing("none of the keys is parked".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// The state of a key; a dash for a key that has only failures.
+fn item_state(item: &ItemDocument) -> Cell {
+    match item.state {
+        Some(ItemState::Parked) => Cell::new("parked").tone(Tone::Bad),
+        state => Cell::optional(state.map(ItemState::as_str)),
+    }
+}
+
+fn item_fields(item: &ItemDocument) -> Vec<(&'static str, Cell)> {
+    let mut fields = vec![
+        ("key", Cell::new(&item.key)),
+        ("state", item_state(item)),
+        ("owner", Cell::optional(item.owner.as_deref())),
+        ("attempt", Cell::new(item.attempt.to_string())),
+        ("failures", Cell::new(item.failures.to_string())),
+        ("last error", Cell::optional(item.last_error.as_deref())),
+        ("due", Cell::optional(item.due_at.map(|at| at.to_string()))),
+    ];
+    if let Some(lease) = &item.lease {
+        let worker = lease.worker.as_deref().unwrap_or("no name");
+        let left = duration_text(lease.expires_in_ms);
+        fields.push(("lease", Cell::new(format!("{} of worker {worker}, {left} left", lease.id))));
+    }
+    let deltas = item.leased_deltas.iter().map(|delta| ("leased delta", delta));
+    for (label, delta) in deltas.chain(item.deltas.iter().map(|delta| ("delta", delta))) {
+        let text = format!("{} {} {}", delta.queued_at, delta.kind.as_str(), delta.object.as_str());
+        fields.push((label, Cell::new(text)));
+    }
+    fields
+}
+
+impl Row for ItemDocument {
+    const COLUMNS: &'static [&'static str] =
+        &["KEY", "STATE", "ATTEMPT", "FAILURES", "DELTAS", "WORKER", "ERROR"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let worker = self.lease.as_ref().map(|lease| lease.worker.as_deref().unwrap_or("(no name)"));
+        vec![
+            Cell::new(&self.key),
+            item_state(self),
+            Cell::number(self.attempt),
+            Cell::count(self.failures.into(), Tone::Notice),
+            Cell::number(self.deltas.len() + self.leased_deltas.len()),
+            Cell::optional(worker),
+            Cell::optional(self.last_error.as_deref()),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.key.clone()
+    }
+}
+
+impl Row for KnownDocument {
+    const COLUMNS: &'static [&'static str] = &["KEY", "SOURCE", "VERSION", "OBJECT"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::new(&self.key),
+            Cell::optional(self.source.as_deref()),
+            Cell::number(self.resource_version),
+            Cell::new(self.object.as_str()),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.key.clone()
+    }
+}
+
+impl Row for EventDocument {
+    const COLUMNS: &'static [&'static str] = &["VERSION", "AT", "EVENT", "DETAIL"];
+
+    fn cells(&self) -> Vec<Cell> {
+        let parked = self.parked.then_some("parked");
+        let details = [
+            self.kind.map(deltaq_types::DeltaType::as_str),
+            self.outcome.map(LeaseOutcome::as_str),
+            self.source.as_deref(),
+            self.worker.as_deref(),
+            self.lease.as_deref(),
+            parked,
+            self.error.as_deref(),
+            self.object.as_ref().map(deltaq_types::RawObject::as_str),
+        ];
+        vec![
+            Cell::number(self.resource_version),
+            Cell::new(self.at.to_string()),
+            Cell::new(self.event.as_str()),
+            Cell::new(details.into_iter().flatten().collect::<Vec<_>>().join(" ")),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.resource_version.to_string()
+    }
+}

@@ -1,0 +1,163 @@
+//! `deltaq replace` and `deltaq seed`: lists of any length in one call.
+
+use std::io;
+use std::sync::Arc;
+
+use clap::Args;
+use deltaq_client::{Body, Call};
+use deltaq_types::{Produced, Replaced};
+use futures_util::stream::unfold;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+use super::input::{Input, Pieces};
+use super::output::{Cell, Tone};
+use super::progress::Progress;
+use super::session::{Execute, Session};
+use crate::name::Name;
+
+/// `deltaq replace`.
+#[derive(Debug, Clone, Args)]
+pub struct Replace {
+    /// The queue; it is created if the server allows that.
+    pub queue: Name,
+    /// The complete list: JSON text, a file, or - for stdin.
+    #[arg(long_help = REPLACE_HELP)]
+    pub objects: Option<String>,
+    /// The owner of the list. Without it the list covers the keys without an owner.
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// Queue nothing for objects that have not changed.
+    #[arg(long)]
+    pub only_changed: bool,
+    /// Show the counts and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Refuse to delete more than this percentage of the source's keys.
+    #[arg(long, value_name = "PERCENT")]
+    pub max_delete_percent: Option<f64>,
+    /// Refuse to delete more than this many keys.
+    #[arg(long, value_name = "N")]
+    pub max_deletes: Option<u64>,
+    /// The number of objects that the list must have.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+const REPLACE_HELP: &str = "\
+The complete list: JSON text, a file (FILE or @FILE), or - for stdin, which is the default.
+The list is sent as it is read, and has any length. Nothing changes unless all of it has arrived: the command adds the number of
+objects at the end. A list that is cut off (an array without its ]) is refused. NDJSON from a pipe has no end mark, so a producer
+that was killed looks like one that has finished: use an array, --count, or `set -o pipefail`. An input without any text is
+refused; to delete everything of the source, send [].";
+
+/// `deltaq seed`.
+#[derive(Debug, Clone, Args)]
+pub struct Seed {
+    /// The queue; it is created if the server allows that.
+    pub queue: Name,
+    /// The objects {"key","source","object"}, as `deltaq known -o ndjson` and `deltaq export` write them: JSON text, a file, or -.
+    pub objects: Option<String>,
+}
+
+impl Execute for Replace {
+    const OPERATIONS: &'static [&'static str] = &["replace"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let input = Input::open(self.objects.as_deref())?;
+        let call = session
+            .on_queue("replace", &self.queue)?
+            .query("source", self.source.as_deref())
+            .switch("only_changed", self.only_changed)
+            .query("max_delete_percent", self.max_delete_percent)
+            .query("max_deletes", self.max_deletes)
+            .switch("dry_run", self.dry_run)
+            .query("count", self.count);
+        let (replaced, text) = send::<Replaced>(session, call, input, self.count.is_none()).await?;
+        let counts = replaced.counts;
+        let fields = vec![
+            ("replaced", Cell::number(counts.replaced)),
+            ("deleted", Cell::count(counts.deleted, Tone::Notice)),
+            ("unchanged", Cell::number(counts.unchanged)),
+            ("skipped", Cell::count(counts.skipped, Tone::Notice)),
+            ("taken over", Cell::count(counts.taken_over, Tone::Notice)),
+        ];
+        if self.dry_run {
+            eprintln!("dry run: nothing was changed");
+        }
+        session.output.document(&text, self.queue.as_str(), fields)
+    }
+}
+
+impl Execute for Seed {
+    const OPERATIONS: &'static [&'static str] = &["seed"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let input = Input::open(self.objects.as_deref())?;
+        let call = session.on_queue("seed", &self.queue)?;
+        let (seeded, text) = send::<Produced>(session, call, input, false).await?;
+        session.output.change(&text, self.queue.as_str(), &format!("{} objects are known", seeded.queued))
+    }
+}
+
+/// A list that is sent while its input is read.
+struct List {
+    pieces: Pieces,
+    progress: Progress,
+    /// Objects that were sent.
+    objects: u64,
+    /// Whether a last line with the number of objects follows.
+    adds_count: bool,
+    /// The reason for which the input ended early.
+    failed: Arc<Mutex<Option<Failure>>>,
+}
+
+/// Sends an input of any length as the body of a call. `adds_count` adds the line that declares the list complete, unless the
+/// input has one.
+async fn send<T: DeserializeOwned>(
+    session: &Session,
+    call: Call,
+    input: Input,
+    adds_count: bool,
+) -> Result<(T, Box<RawValue>), Failure> {
+    let failed = Arc::new(Mutex::new(None));
+    let progress = Progress::new(&session.clock, input.length);
+    let list = List { pieces: input.pieces(), progress, objects: 0, adds_count, failed: Arc::clone(&failed) };
+    let lines = unfold(Some(list), |list| async move { list?.next().await });
+    let reply = session.fetch(call.body(Body::lines(lines))).await;
+    // An input that ended early breaks the request off; the input's failure is the cause.
+    let failed = failed.lock().take();
+    failed.map_or(reply, Err)
+}
+
+impl List {
+    async fn next(mut self) -> Option<(io::Result<Vec<u8>>, Option<Self>)> {
+        match self.pieces.recv().await {
+            Some(Ok(piece)) => {
+                self.objects += piece.objects;
+                self.progress.show(self.objects, piece.read);
+                self.adds_count &= !ends_with_count(&piece.lines);
+                Some((Ok(piece.lines), Some(self)))
+            }
+            Some(Err(failure)) => {
+                *self.failed.lock() = Some(failure);
+                Some((Err(io::Error::other("the input is not complete")), None))
+            }
+            None if self.adds_count => {
+                Some((Ok(format!("{{\"$end\":{}}}\n", self.objects).into_bytes()), None))
+            }
+            None => None,
+        }
+    }
+}
+
+/// Whether the last line declares the number of objects.
+fn ends_with_count(lines: &[u8]) -> bool {
+    let mut lines = lines.rsplit(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let compact = lines
+        .next()
+        .map(|line| line.iter().filter(|byte| !byte.is_ascii_whitespace()).copied().collect::<Vec<_>>());
+    compact.is_some_and(|line| line.starts_with(b"{\"$end\":"))
+}

@@ -1,0 +1,104 @@
+//! A command with its connection and its output.
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use clap::Args;
+use deltaq_client::{Call, Client, Method};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::connection::Connection;
+use super::failure::Failure;
+use super::output::{Format, Output};
+use crate::clock::Clock;
+use crate::http;
+use crate::name::Name;
+
+/// A command that calls a server.
+pub(super) trait Execute: Args {
+    /// The ids of the operations that the command calls.
+    const OPERATIONS: &'static [&'static str];
+
+    /// Runs the command.
+    fn execute(&self, session: &Session) -> impl Future<Output = Result<(), Failure>>;
+}
+
+/// The arguments of a command, and the options that all commands have.
+#[derive(Debug, Clone, Args)]
+pub struct Remote<C: Args> {
+    /// The arguments of the command.
+    #[command(flatten)]
+    pub command: C,
+    /// How to print the result.
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT", help_heading = "Output")]
+    pub output: Format,
+    /// The server.
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// What a running command works with.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) client: Client,
+    pub(super) output: Output,
+    pub(super) clock: Clock,
+    /// The operations of the command.
+    operations: &'static [&'static str],
+}
+
+/// Runs a command. Failures are printed.
+pub(super) fn run<C: Execute>(remote: &Remote<C>) -> ExitCode {
+    match try_run(remote) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn try_run<C: Execute>(remote: &Remote<C>) -> Result<(), Failure> {
+    let session = Session {
+        client: remote.connection.client()?,
+        output: Output::new(remote.output),
+        clock: Clock::system(),
+        operations: C::OPERATIONS,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Other(format!("can't start: {error}")))?;
+    let done = runtime.block_on(remote.command.execute(&session));
+    // A blocking thread may still wait for a child or for input.
+    runtime.shutdown_background();
+    done
+}
+
+impl Session {
+    /// A call of the operation with this id. `queue` and `key` fill the template of its path.
+    pub(super) fn call(&self, id: &str, queue: &str, key: &str) -> Result<Call, Failure> {
+        debug_assert!(self.operations.contains(&id), "{id} is not among the operations of the command");
+        let unknown = || Failure::Other(format!("the API has no operation {id:?}"));
+        let (method, path) = http::operation(id).ok_or_else(unknown)?;
+        let method = Method::from_bytes(method.as_bytes()).map_err(|_| unknown())?;
+        let segments = path.split('/').skip(1).map(|segment| match segment {
+            "{queue}" => queue,
+            "{*key}" | "{name}" => key,
+            fixed => fixed,
+        });
+        Ok(Call::new(method, segments))
+    }
+
+    /// A call of an operation on a queue.
+    pub(super) fn on_queue(&self, id: &str, queue: &Name) -> Result<Call, Failure> {
+        self.call(id, queue.as_str(), "")
+    }
+
+    /// Sends a call and returns the document of the reply with its text.
+    pub(super) async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<(T, Box<RawValue>), Failure> {
+        let text: Box<RawValue> = self.client.fetch(call).await?;
+        Ok((parse(&text)?, text))
+    }
+}
+
+/// Reads a part of a reply.
+pub(super) fn parse<T: DeserializeOwned>(text: &RawValue) -> Result<T, Failure> {
+    serde_json::from_str(text.get()).map_err(|source| Failure::Client(deltaq_client::Error::Reply { source }))
+}

@@ -1,0 +1,155 @@
+//! The command of one key, as a process group.
+//!
+//! Threads move its stdin and stderr and wait for its end, so a command that floods stderr, or never reads stdin, blocks nothing.
+//! The exit is observed without reaping: until [`Running::finish`] reaps the process, its id and its group belong to nobody else.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::sync::oneshot;
+
+/// Bytes of stderr that are kept.
+const TAIL_BYTES: usize = 2_048;
+/// How long the rest of stderr is awaited after the end of the group. Only a process that left the group can hold it open.
+const REST_OF_STDERR: Duration = Duration::from_millis(500);
+
+/// A running command.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    group: Pid,
+    ended: oneshot::Receiver<()>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr_ended: oneshot::Receiver<()>,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    /// The end of its stderr.
+    stderr: Vec<u8>,
+}
+
+impl Running {
+    /// Starts a command with the text on its stdin.
+    pub(super) fn start(
+        command: &[OsString],
+        variables: &[(&str, String)],
+        stdin: String,
+    ) -> io::Result<Self> {
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no command"));
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let group = Pid::from_child(&child);
+        let (mut to, from) = (child.stdin.take(), child.stderr.take());
+        let running = Self::observe(child, group, from);
+        if running.is_err() {
+            let _gone = kill_process_group(group, Signal::KILL);
+        }
+        let running = running?;
+        thread(move || {
+            // A command need not read its item.
+            let _closed = to.as_mut().map(|to| to.write_all(stdin.as_bytes()));
+        })?;
+        Ok(running)
+    }
+
+    fn observe(child: Child, group: Pid, from: Option<std::process::ChildStderr>) -> io::Result<Self> {
+        let (stderr, (stderr_end, stderr_ended)) = (Arc::default(), oneshot::channel());
+        let tail = Arc::clone(&stderr);
+        thread(move || {
+            if let Some(from) = from {
+                copy(from, &tail);
+            }
+            let _ended = stderr_end.send(());
+        })?;
+        let (end, ended) = oneshot::channel();
+        thread(move || {
+            // An error other than an interruption means that the process does not exist.
+            while waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+                .is_err_and(|error| error == rustix::io::Errno::INTR)
+            {}
+            let _ended = end.send(());
+        })?;
+        Ok(Self { child, group, ended, stderr, stderr_ended })
+    }
+
+    /// Waits until the command has ended. May be called again.
+    pub(super) async fn ended(&mut self) {
+        if !self.ended.is_terminated() {
+            let _ended = (&mut self.ended).await;
+        }
+    }
+
+    /// Stops the group: SIGTERM, and SIGKILL after `patience`.
+    pub(super) async fn stop(mut self, patience: Duration) -> io::Result<Ended> {
+        let _gone = kill_process_group(self.group, Signal::TERM);
+        let _in_time = tokio::time::timeout(patience, self.ended()).await;
+        self.finish().await
+    }
+
+    /// Kills what is left of the group, and reaps the command.
+    pub(super) async fn finish(mut self) -> io::Result<Ended> {
+        let _gone = kill_process_group(self.group, Signal::KILL);
+        self.ended().await;
+        let status = self.child.wait()?;
+        let _in_time = tokio::time::timeout(REST_OF_STDERR, &mut self.stderr_ended).await;
+        let stderr = std::mem::take(&mut *self.stderr.lock());
+        Ok(Ended { status, stderr })
+    }
+}
+
+impl Ended {
+    /// The reason of a failure: the status and the end of stderr.
+    pub(super) fn error(&self) -> String {
+        let status = match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, Some(signal)) => format!("killed by signal {signal}"),
+            (None, None) => "unknown status".to_owned(),
+        };
+        let stderr = String::from_utf8_lossy(&self.stderr);
+        // Replacement characters are longer than the bytes that they stand for.
+        let begin = stderr.ceil_char_boundary(stderr.len().saturating_sub(TAIL_BYTES));
+        match stderr.get(begin..).unwrap_or_default().trim() {
+            "" => status,
+            text => format!("{status}: {text}"),
+        }
+    }
+}
+
+fn thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // The thread ends with the pipes of the command, or is left to the end of the process.
+    std::thread::Builder::new().name("command".to_owned()).spawn(run).map(drop)
+}
+
+/// Copies stderr to this process's own, and keeps its end.
+fn copy(mut from: impl io::Read, tail: &Mutex<Vec<u8>>) {
+    let mut buffer = vec![0; 8 << 10];
+    loop {
+        let piece = match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => buffer.get(..length).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return,
+        };
+        let _unread = io::stderr().write_all(piece);
+        let mut tail = tail.lock();
+        tail.extend_from_slice(piece);
+        let surplus = tail.len().saturating_sub(TAIL_BYTES);
+        tail.drain(..surplus);
+    }
+}

@@ -1,0 +1,315 @@
+//! A slot of a worker: pop, run, settle, again.
+
+use std::time::Duration;
+
+use deltaq_client::{Call, Error};
+use deltaq_types::{PopBody, PoppedItem, SettleAs, SettleBody, SettleCall, SettleResult, SettledList};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::child::{Ended, Running};
+use super::lease::Lost;
+use super::{Stop, Work};
+use crate::cli::client::consume::PoppedTexts;
+use crate::cli::client::failure::Failure;
+use crate::cli::client::output::clean;
+use crate::cli::client::session::{Session, parse};
+
+/// How long a pop waits for a key.
+const POP_WAIT: &str = "20s";
+const POP_WAIT_DURATION: Duration = Duration::from_secs(20);
+/// Pause before the first repetition of a failed call.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause, unless the server asks for a longer one.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The exit status of a command whose data is wrong (EX_DATAERR).
+const STATUS_REJECT: i32 = 65;
+/// How long the calls at the end may take.
+const END: Duration = Duration::from_secs(5);
+/// Longest error of a settle, in bytes.
+const ERROR_BYTES_MAX: usize = deltaq_types::terms::ERROR_BYTES_MAX;
+
+/// What all slots share.
+pub(super) struct Worker<'a> {
+    work: &'a Work,
+    pub(super) session: &'a Session,
+    stop: Stop,
+    name: String,
+    pub(super) lease: Option<String>,
+}
+
+/// A key that this worker holds.
+pub(super) struct Item {
+    pub(super) popped: PoppedItem,
+    text: Box<RawValue>,
+    pub(super) received_at: Instant,
+}
+
+/// How the run of a command ended.
+enum Outcome {
+    /// The command ended by itself.
+    Ended(Ended),
+    /// The lease was lost, and the command was stopped.
+    Lost(Lost),
+    /// The worker ends, and the command was stopped.
+    Interrupted,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(work: &'a Work, session: &'a Session, stop: Stop) -> Self {
+        let name = work.worker.clone().unwrap_or_else(|| {
+            let host = rustix::system::uname();
+            format!("{}:{}", host.nodename().to_string_lossy(), std::process::id())
+        });
+        let lease = work.lease.map(|lease| lease.to_string());
+        Self { work, session, stop, name, lease }
+    }
+
+    /// Works until the worker stops.
+    pub(super) async fn run(&self) -> Result<(), Failure> {
+        let ended = self.work_off().await;
+        if ended.is_err() {
+            // The other slots finish their keys.
+            self.stop.soft.cancel();
+        }
+        ended
+    }
+
+    async fn work_off(&self) -> Result<(), Failure> {
+        while !self.stop.soft.is_cancelled() {
+            let Some(popped) = self.pop().await? else { return Ok(()) };
+            match popped {
+                Some(item) => self.process(item).await?,
+                None if self.work.until_empty => return Ok(()),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Pops a key. The outer `None` means that the worker ends.
+    async fn pop(&self) -> Result<Option<Option<Item>>, Failure> {
+        let id = random_id()?;
+        let (wait, longest) =
+            if self.work.until_empty { ("0s", Duration::ZERO) } else { (POP_WAIT, POP_WAIT_DURATION) };
+        let mut failures = 0;
+        loop {
+            let call = self.pop_call(&id, wait)?.wait(longest);
+            let reply = tokio::select! {
+                reply = self.session.client.fetch::<PoppedTexts>(call) => reply,
+                () = self.stop.soft.cancelled() => {
+                    self.release_unread(&id).await?;
+                    return Ok(None);
+                }
+            };
+            let error = match reply {
+                Ok(popped) => return Ok(Some(item(popped)?)),
+                Err(error) => error,
+            };
+            if error.code() == Some("queue-closed") {
+                report(&format!("queue {} is closed and drained", self.work.queue));
+                return Ok(None);
+            }
+            let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
+            if failures == 0 {
+                report(&format!("{}; trying again", crate::causes::with_causes(&error)));
+            }
+            failures += 1;
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.stop.soft.cancelled() => {
+                    self.release_unread(&id).await?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    fn pop_call(&self, id: &str, wait: &str) -> Result<Call, Failure> {
+        Ok(self
+            .call("pop")?
+            .query("wait", Some(wait))
+            .query("worker", Some(&self.name))
+            .query("id", Some(id))
+            .query("lease", self.lease.as_deref())
+            .query("with", self.work.with_known.then_some("known"))
+            .json(&PopBody::default()))
+    }
+
+    /// Releases the key of a pop whose reply was not awaited: a repeat with the same id returns the same key.
+    async fn release_unread(&self, id: &str) -> Result<(), Failure> {
+        let call = self.pop_call(id, "0s")?;
+        let reply = timeout(END, self.session.client.fetch::<PoppedTexts>(call)).await;
+        if let Ok(Ok(popped)) = reply
+            && let Some(item) = item(popped)?
+        {
+            let _in_time = timeout(END, self.settle(&item, SettleAs::Release, None)).await;
+        }
+        Ok(())
+    }
+
+    /// Runs the command and settles the lease.
+    async fn process(&self, item: Item) -> Result<(), Failure> {
+        let running =
+            Running::start(&self.work.command, &self.variables(&item), format!("{}\n", item.text.get()));
+        let running = match running {
+            Ok(running) => running,
+            Err(error) => {
+                let program =
+                    self.work.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+                let failure = Failure::Other(format!("can't run {program}: {error}; its key was released"));
+                let _in_time = timeout(END, self.settle(&item, SettleAs::Release, None)).await;
+                return Err(failure);
+            }
+        };
+        let key = &item.popped.key;
+        let outcome = self.supervise(&item, running).await;
+        match outcome.map_err(|error| Failure::Other(format!("can't wait for the command: {error}")))? {
+            Outcome::Ended(ended) if ended.status.success() => {
+                self.settle(&item, SettleAs::Ack, None).await?;
+                if self.work.verbose {
+                    report(&format!("{key}: acknowledged"));
+                }
+            }
+            Outcome::Ended(ended) => {
+                let is_reject = ended.status.code() == Some(STATUS_REJECT);
+                let (how, done) =
+                    if is_reject { (SettleAs::Reject, "rejected") } else { (SettleAs::Nack, "failed") };
+                let error = ended.error();
+                report(&format!("{key}: {done} at attempt {}, {}", item.popped.attempt, first_words(&error)));
+                self.settle(&item, how, Some(error)).await?;
+            }
+            Outcome::Lost(Lost::Ended(why)) => {
+                report(&format!("{key}: {why}; the command was stopped"));
+            }
+            Outcome::Lost(Lost::NoContact(_)) => {
+                report(&format!("{key}: the lease could not be extended; the command was stopped"));
+                // A lease that outlived the loss of contact would keep the key from other workers.
+                self.settle(&item, SettleAs::Release, None).await?;
+            }
+            Outcome::Interrupted => {
+                report(&format!("{key}: released; the command was stopped"));
+                let _in_time = timeout(END, self.settle(&item, SettleAs::Release, None)).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn supervise(&self, item: &Item, mut running: Running) -> std::io::Result<Outcome> {
+        let lost = tokio::select! {
+            () = running.ended() => return Ok(Outcome::Ended(running.finish().await?)),
+            lost = self.keep(item) => Some(lost),
+            () = self.stop.hard.cancelled() => None,
+        };
+        let kill_after = Duration::from(self.work.kill_after);
+        let patience = match &lost {
+            Some(Lost::NoContact(end)) => kill_after.min(end.saturating_duration_since(Instant::now())),
+            _ => kill_after,
+        };
+        running.stop(patience).await?;
+        Ok(lost.map_or(Outcome::Interrupted, Outcome::Lost))
+    }
+
+    /// Settles the lease of an item. The call is repeated until the server has answered, or until the worker has to end.
+    async fn settle(&self, item: &Item, how: SettleAs, error: Option<String>) -> Result<(), Failure> {
+        let error = error.map(|error| bounded(&error));
+        let settle = SettleCall { lease: item.popped.lease.id.clone(), how, delay: None, error };
+        let body = SettleBody { settle: vec![settle] };
+        let mut failures = 0;
+        loop {
+            let reply: Result<SettledList, Error> =
+                self.session.client.fetch(self.call("settle")?.json(&body)).await;
+            let settled = match reply {
+                Ok(settled) => settled.settled,
+                Err(error) if error.code() == Some("lease-lost") => {
+                    error.problem().and_then(|problem| problem.settled.clone()).unwrap_or_default()
+                }
+                Err(error) if matches!(error.code(), Some("queue-not-found" | "queue-deleted")) => {
+                    report(&format!("{}: its queue was deleted", item.popped.key));
+                    return Ok(());
+                }
+                Err(error) => {
+                    let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
+                    if failures == 0 {
+                        report(&format!("{}; trying again", crate::causes::with_causes(&error)));
+                    }
+                    failures += 1;
+                    tokio::select! {
+                        () = sleep(pause) => continue,
+                        () = self.stop.hard.cancelled() => {}
+                    }
+                    report(&format!("{}: not settled; its lease will expire", item.popped.key));
+                    return Ok(());
+                }
+            };
+            let stale = settled.first().filter(|settled| settled.result == SettleResult::Stale);
+            if let Some(outcome) = stale.and_then(|settled| settled.outcome) {
+                let (key, how, outcome) = (&item.popped.key, how.as_str(), outcome.as_str());
+                report(&format!("{key}: the lease had ended ({outcome}) before its {how}"));
+            }
+            return Ok(());
+        }
+    }
+
+    pub(super) fn call(&self, operation: &str) -> Result<Call, Failure> {
+        self.session.on_queue(operation, &self.work.queue)
+    }
+
+    fn variables(&self, item: &Item) -> [(&'static str, String); 8] {
+        let popped = &item.popped;
+        [
+            ("DELTAQ_QUEUE", self.work.queue.to_string()),
+            ("DELTAQ_KEY", popped.key.clone()),
+            ("DELTAQ_ATTEMPT", popped.attempt.to_string()),
+            ("DELTAQ_FAILURES", popped.failures.to_string()),
+            ("DELTAQ_LEASE", popped.lease.id.clone()),
+            ("DELTAQ_FENCING_TOKEN", popped.lease.token.to_string()),
+            ("DELTAQ_WORKER", self.name.clone()),
+            ("DELTAQ_URL", self.session.client.address()),
+        ]
+    }
+}
+
+fn report(text: &str) {
+    eprintln!("deltaq: {}", clean(text));
+}
+
+/// How long to wait before a failed call is repeated; `None` if a repetition fails again.
+pub(super) fn pause_of(error: &Error, failures: u32) -> Option<Duration> {
+    let is_temporary = match error {
+        Error::Connect { .. } | Error::NoReply { .. } | Error::Reply { .. } => true,
+        Error::Problem(problem) => matches!(problem.status, 408 | 429) || problem.status >= 500,
+        Error::NotDeltaq { status, .. } => *status >= 500,
+        Error::Address { .. } | Error::Token | Error::Tls { .. } => false,
+    };
+    let doubled = PAUSE.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX);
+    // Workers that lost the server together do not return together.
+    let jittered = doubled.mul_f64(0.5 + fastrand::f64());
+    is_temporary.then(|| jittered.max(error.retry_after().unwrap_or_default()))
+}
+
+fn item(popped: PoppedTexts) -> Result<Option<Item>, Failure> {
+    let received_at = Instant::now();
+    let Some(text) = popped.items.into_iter().next() else { return Ok(None) };
+    Ok(Some(Item { popped: parse(&text)?, text, received_at }))
+}
+
+/// The name of a pop. Its bits can't be guessed: the name is all that is needed to get the same lease.
+fn random_id() -> Result<String, Failure> {
+    let mut bytes = [0; 16];
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| {
+        Failure::Other(format!("can't get random bytes from the operating system: {error}"))
+    })?;
+    Ok(format!("work-{:032x}", u128::from_be_bytes(bytes)))
+}
+
+/// The text, cut to the longest error that the server takes.
+fn bounded(error: &str) -> String {
+    error.get(..error.floor_char_boundary(ERROR_BYTES_MAX)).unwrap_or_default().to_owned()
+}
+
+/// The beginning of an error, for one line.
+fn first_words(error: &str) -> String {
+    error.chars().take(120).collect()
+}

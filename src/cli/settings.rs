@@ -1,0 +1,93 @@
+//! `deltaq config`: checks and shows the settings of a server without starting one.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::access::Tokens;
+use crate::config::{self, Flags, Origin};
+
+/// `deltaq config`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Config {
+    /// Check the settings and the token file as a start of the server does.
+    #[command(after_help = "Example:\n  deltaq config check --config /etc/deltaq/deltaq.toml")]
+    Check(Layers),
+    /// Print all settings in effect, with the layer that has set each.
+    #[command(after_help = "Example:\n  DELTAQ_SERVER__LISTEN=:8080 deltaq config show")]
+    Show(Layers),
+}
+
+/// The layers of the settings, besides the environment.
+#[derive(Debug, Clone, Args)]
+pub struct Layers {
+    /// Settings file; config/deltaq.toml lists all of them.
+    #[arg(long, value_name = "FILE", env = "DELTAQ_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The settings that have a flag.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+impl Config {
+    /// Runs the command, and returns the text to print.
+    ///
+    /// # Errors
+    /// The settings or the token file are not valid.
+    pub fn run(&self) -> Result<String, Box<dyn Error>> {
+        match self {
+            Self::Check(layers) => layers.check(),
+            Self::Show(layers) => layers.show(),
+        }
+    }
+}
+
+impl Layers {
+    fn check(&self) -> Result<String, Box<dyn Error>> {
+        let settings = config::load(self.config.as_deref(), config::variables(), &self.flags)?;
+        let entries = settings.access.entries()?;
+        let tokens = Tokens::new(&entries, &Tokens::default())?;
+        Ok(format!("the settings are valid; {} tokens\n", tokens.len()))
+    }
+
+    fn show(&self) -> Result<String, Box<dyn Error>> {
+        let mut text = String::new();
+        for (path, value, origin) in
+            config::effective(self.config.as_deref(), config::variables(), &self.flags)?
+        {
+            let comment = if origin == Origin::Default { String::new() } else { format!("  #{origin}") };
+            let _infallible = writeln!(text, "{path} = {value}{comment}");
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_in_effect_are_shown_with_their_origin() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deltaq.toml");
+        std::fs::write(&file, "[storage]\nin_memory = true\n").unwrap();
+        let flags = Flags { listen: Some("127.0.0.1:1".to_owned()), ..Flags::default() };
+        let layers = Layers { config: Some(file.clone()), flags };
+        let shown = Config::Show(layers.clone()).run().unwrap();
+        let line = |path: &str| {
+            shown.lines().find(|line| line.starts_with(path)).unwrap_or_else(|| panic!("{path} in {shown}"))
+        };
+        assert_eq!(line("server.listen ="), "server.listen = \"127.0.0.1:1\"  # of the flag --listen");
+        assert_eq!(line("storage.in_memory"), format!("storage.in_memory = true  # in {}", file.display()));
+        assert!(!line("queue_defaults.lease").contains('#'));
+        let again = config::load(None, [], &Flags::default()).unwrap();
+        assert!(shown.parse::<toml::Table>().is_ok() && !again.storage.in_memory, "the output is TOML");
+        assert!(Config::Check(layers).run().unwrap().starts_with("the settings are valid"));
+
+        std::fs::write(&file, "[storage]\nin_memry = true\n").unwrap();
+        let layers = Layers { config: Some(file), flags: Flags::default() };
+        assert!(Config::Check(layers).run().unwrap_err().to_string().contains("did you mean"));
+    }
+}

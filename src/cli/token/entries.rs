@@ -1,0 +1,184 @@
+//! `deltaq token list`, `revoke` and `rotate`.
+//!
+//! The file is edited as text, so that comments and other entries stay as they are. The result is parsed again, and written only
+//! if exactly the one entry has changed.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::file::LockedFile;
+use super::{Error, random};
+use crate::access::digest_text;
+use crate::config::access::{self as token_file, TokenEntry};
+
+/// The header of an entry.
+const HEADER: &str = "[[tokens]]";
+
+/// The token file.
+#[derive(Debug, Clone, Args)]
+pub struct TokenFile {
+    /// The token file, access.tokens_file of the server.
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// `deltaq token list`.
+#[derive(Debug, Clone, Args)]
+pub struct List {
+    /// The file.
+    #[command(flatten)]
+    pub file: TokenFile,
+}
+
+/// `deltaq token revoke`.
+#[derive(Debug, Clone, Args)]
+pub struct Revoke {
+    /// Name of the token.
+    pub name: String,
+    /// The file.
+    #[command(flatten)]
+    pub file: TokenFile,
+}
+
+/// `deltaq token rotate`.
+#[derive(Debug, Clone, Args)]
+pub struct Rotate {
+    /// Name of the token.
+    pub name: String,
+    /// The file.
+    #[command(flatten)]
+    pub file: TokenFile,
+}
+
+impl List {
+    /// The entries, one per line.
+    pub(super) fn run(&self) -> Result<String, Error> {
+        let file = LockedFile::open(&self.file.file).map_err(Error::Replace)?;
+        let entries = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
+        let lines = entries.iter().map(|entry| {
+            let grants = entry.grants.iter().map(|grant| {
+                let verbs: Vec<_> = grant.verbs.iter().map(|verb| verb.as_str()).collect();
+                format!("{} on {}", verbs.join(","), grant.queues.join(","))
+            });
+            let expires = entry.expires.as_deref().unwrap_or("never");
+            format!("{}  {}  expires {expires}", entry.name, grants.collect::<Vec<_>>().join("; "))
+        });
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl Revoke {
+    /// Removes the entry.
+    pub(super) fn run(&self) -> Result<String, Error> {
+        let file = LockedFile::open(&self.file.file).map_err(Error::Replace)?;
+        let mut entries = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
+        let found = position(&entries, &self.name)?;
+        entries.remove(found);
+        let text = without_entry(file.text(), found);
+        write(file, &text, &entries)?;
+        Ok(format!(
+            "token {} is removed from the file; a server rejects it after its next reload (SIGHUP)",
+            self.name
+        ))
+    }
+}
+
+impl Rotate {
+    /// Replaces the token of the entry, and returns the new token.
+    pub(super) fn run(&self) -> Result<String, Error> {
+        let file = LockedFile::open(&self.file.file).map_err(Error::Replace)?;
+        let mut entries = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
+        let found = position(&entries, &self.name)?;
+        let token = random()?;
+        let digest = digest_text(&token);
+        let Some(entry) = entries.get_mut(found) else { return Err(unknown(&self.name)) };
+        let text = file.text().replacen(&entry.sha256, &digest, 1);
+        entry.sha256 = digest;
+        write(file, &text, &entries)?;
+        Ok(token)
+    }
+}
+
+fn position(entries: &[TokenEntry], name: &str) -> Result<usize, Error> {
+    entries.iter().position(|entry| entry.name == name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Error {
+    Error::Unknown { name: name.to_owned() }
+}
+
+/// Replaces the file if its new text has exactly these entries.
+fn write(file: LockedFile, text: &str, entries: &[TokenEntry]) -> Result<(), Error> {
+    let parsed = token_file::parse(file.path(), text).ok();
+    if parsed.as_deref() != Some(entries) {
+        return Err(Error::Edit { path: file.path().to_owned() });
+    }
+    file.replace(text).map_err(Error::Replace)
+}
+
+/// The text without the entry at this index. Comments and blank lines in front of the next entry stay.
+fn without_entry(text: &str, index: usize) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_header = |line: &&str| line.trim_start().starts_with(HEADER);
+    let mut headers = lines.iter().enumerate().filter(|(_, line)| is_header(line)).map(|(at, _)| at);
+    let (begin, next) = (headers.nth(index).unwrap_or(lines.len()), headers.next());
+    let mut end = next.unwrap_or(lines.len());
+    let is_between = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    while end > begin && next.is_some() && lines.get(end - 1).is_some_and(is_between) {
+        end -= 1;
+    }
+    let kept = lines.iter().enumerate().filter(|(at, _)| !(begin..end).contains(at));
+    kept.map(|(_, line)| *line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::token::Token;
+    use crate::config::access::Verb;
+
+    #[test]
+    fn entries_are_listed_revoked_and_rotated() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.toml");
+        let make = |name: &str| {
+            let (verbs, queues) = (vec![Verb::Read, Verb::Consume], vec!["erp-*".to_owned()]);
+            let name = name.to_owned();
+            Token { name, verbs, queues, expires: None, rate: None, burst: None, file: file.clone() }
+                .run()
+                .unwrap()
+        };
+        let first = make("a");
+        std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + "\n# The second one.\n").unwrap();
+        let second = make("b");
+        make("c");
+        let at = || TokenFile { file: file.clone() };
+        let list = || List { file: at() }.run().unwrap();
+        assert_eq!(list().lines().next().unwrap(), "a  read,consume on erp-*  expires never");
+
+        Revoke { name: "a".to_owned(), file: at() }.run().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("# The second one.") && !text.contains(&digest_text(&first)), "{text}");
+        assert!(matches!(Revoke { name: "a".to_owned(), file: at() }.run(), Err(Error::Unknown { .. })));
+
+        let rotated = Rotate { name: "b".to_owned(), file: at() }.run().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(&digest_text(&rotated)) && !text.contains(&digest_text(&second)), "{text}");
+        assert_eq!(list().lines().count(), 2);
+    }
+
+    #[test]
+    fn a_file_in_another_form_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens.toml");
+        let digest = digest_text("secret");
+        let text = format!(
+            "tokens = [{{ name = \"a\", sha256 = \"{digest}\", grants = [{{ verbs = [\"read\"], queues = [\"*\"] }}] }}]\n"
+        );
+        std::fs::write(&file, &text).unwrap();
+        let revoke = Revoke { name: "a".to_owned(), file: TokenFile { file: file.clone() } };
+        assert!(matches!(revoke.run(), Err(Error::Edit { .. })));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+}

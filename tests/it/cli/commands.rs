@@ -1,0 +1,175 @@
+//! One call per command: output, input, exit codes.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::Server;
+
+#[test]
+fn a_key_goes_from_add_to_ack() {
+    let server = Server::in_memory();
+    assert_eq!(
+        server.run(&["add", "prices", r#"{"key":"sku-1","price":1.50}"#]).ok(),
+        "queued 1 (resource version 1)\n"
+    );
+    let table = server.run(&["queues"]).ok();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["QUEUE", "READY", "DELAYED", "LEASED", "PARKED", "KNOWN", "OLDEST", "STATE"]);
+    assert_eq!(rows[1][..6], ["prices", "1", "0", "0", "0", "0"]);
+    assert_eq!(server.run(&["queues", "-o", "name"]).ok(), "prices\n");
+
+    let popped = server.json(&["pop", "prices", "--worker", "me", "--with-known"]);
+    assert_eq!(popped[0]["deltas"][0]["object"], json!({ "key": "sku-1", "price": 1.5 }));
+    let lease = popped[0]["lease"]["id"].as_str().expect("an id");
+    let item = server.run(&["items", "prices", "sku-1"]).ok();
+    assert!(item.contains(&format!("{lease} of worker me")), "{item}");
+    let extended = server.json(&["extend", "prices", lease, "--lease", "90s"]);
+    assert!(extended[0]["expires_in_ms"].as_u64().expect("milliseconds") > 80_000, "{extended}");
+    let acked = server.run_with(&["ack", "prices", "-"], lease).ok();
+    assert!(acked.contains("ok"), "{acked}");
+    let known = server.run(&["known", "prices", "-o", "ndjson"]).ok();
+    assert!(known.contains(r#""object":{"key":"sku-1","price":1.50}"#), "numbers keep every digit: {known}");
+    let stale = server.run(&["nack", "prices", lease]).failed(6);
+    assert!(stale.contains("next:"), "{stale}");
+}
+
+#[test]
+fn exit_codes_tell_the_causes_apart() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "prices", "max_failures=1", "lease=2m"]).ok();
+    server.run(&["pop", "prices"]).failed(3);
+    server.run(&["queue", "get", "nope"]).failed(3);
+    server.run(&["items", "prices", "nope"]).failed(3);
+    server.run(&["queue", "configure", "nope", "lease=1m"]).failed(3);
+    server.run(&["queue", "get", "NOPE"]).failed(2);
+    server.run(&["add", "prices", "sku-1"]).failed(2);
+    server.run(&["add", "prices"]).failed(2);
+    server.run(&["queue", "delete", "prices"]).failed(2);
+    server.run(&["add", "prices", r#"{"no":"key"}"#]).failed(1);
+    server.run(&["queue", "configure", "prices", "lease=1"]).failed(1);
+    server.run(&["queues", "--url", "127.0.0.1:1"]).failed(4);
+    server.run(&["queues", "--url", "ftp://a"]).failed(2);
+    server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
+    server.run(&["wait", "prices", "--timeout", "100ms"]).failed(3);
+    assert_eq!(server.json(&["queue", "get", "prices"])["config"]["lease"], "2m");
+    server.run(&["queue", "delete", "prices", "--yes"]).ok();
+    assert_eq!(server.run(&["queues", "-o", "json"]).ok(), "[]\n");
+}
+
+#[test]
+fn long_inputs_are_sent_in_batches_and_errors_name_the_object() {
+    let server = Server::in_memory();
+    let mut objects = String::new();
+    for number in 0..25_000 {
+        writeln!(objects, "{{\"key\":\"k{number}\"}}").expect("a string grows");
+    }
+    let added = server.run_with(&["add", "many", "-o", "json"], &objects).ok();
+    let added: serde_json::Value = serde_json::from_str(&added).expect("JSON");
+    assert_eq!(added["queued"], 25_000);
+    assert_eq!(server.count("many", "ready"), 25_000);
+    assert_eq!(server.run(&["items", "many", "-o", "name"]).ok().lines().count(), 25_000);
+    assert_eq!(server.run(&["items", "many", "-o", "name", "--limit", "1500"]).ok().lines().count(), 1_500);
+
+    let file = server.folder.path().join("objects.ndjson");
+    let wrong = objects.replace("{\"key\":\"k12344\"}", "{}");
+    std::fs::write(&file, wrong).expect("a file");
+    let path = format!("@{}", file.display());
+    let refused = server.run(&["add", "other", &path]).failed(1);
+    let done = server.count("other", "ready");
+    assert!((8_000..=10_000).contains(&done), "{done}");
+    assert!(
+        refused.contains(&format!("object 12345 of the input; the first {done} objects are done")),
+        "{refused}"
+    );
+
+    let batch: String = objects.split_inclusive('\n').take(10_000).collect();
+    std::fs::write(&file, batch.replace("{\"key\":\"k9999\"}", "{}")).expect("a file");
+    let refused = server.run(&["add", "whole", &path]).failed(1);
+    assert!(refused.contains("object 10000 of the input; nothing was changed"), "{refused}");
+    server.run(&["queue", "get", "whole"]).failed(3);
+}
+
+#[test]
+fn a_replace_needs_its_whole_list() {
+    let server = Server::in_memory();
+    let replaced =
+        server.run_with(&["replace", "prices", "--source", "erp"], r#"[{"key":"a"},{"key":"b"}]"#).ok();
+    assert!(replaced.starts_with("replaced    2\n"), "{replaced}");
+    let cut = server.run_with(&["replace", "prices", "--source", "erp"], r#"[{"key":"a"},"#).failed(1);
+    assert!(cut.contains("cut off"), "{cut}");
+    server.run_with(&["replace", "prices", "--source", "erp"], "").failed(2);
+    server.run_with(&["replace", "prices", "--source", "erp", "--count", "2"], "{\"key\":\"a\"}\n").failed(1);
+    let dry = server
+        .run_with(
+            &["replace", "prices", "--source", "erp", "--dry-run", "-o", "json"],
+            "{\"key\":\"a\"}\n{\"$end\":1}\n",
+        )
+        .ok();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&dry).expect("JSON")["deleted"], 1);
+    assert_eq!(server.count("prices", "ready"), 2);
+    server
+        .run_with(&["replace", "prices", "--source", "erp", "--max-deletes", "0"], "[{\"key\":\"a\"}]")
+        .failed(1);
+    let known = server.run_with(&["seed", "copy"], "{\"key\":\"x\",\"object\":{\"key\":\"x\"}}\n").ok();
+    assert_eq!(known, "1 objects are known\n");
+}
+
+#[test]
+fn the_other_commands_reach_their_operations() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "jobs", "mode=keys", "max_failures=1"]).ok();
+    server.run(&["add", "jobs", "--key", "a", "--key", "b"]).ok();
+    server.run(&["queue", "pause", "jobs"]).ok();
+    server.run(&["pop", "jobs"]).failed(3);
+    server.run(&["queue", "resume", "jobs"]).ok();
+    let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+    server.run(&["nack", "jobs", lease.trim(), "--error", "no \x1b[31mroute"]).ok();
+    let parked = server.run(&["parked", "jobs"]).ok();
+    assert!(parked.contains("no  [31mroute"), "{parked:?}");
+    server.run(&["redrive", "jobs", "nope"]).failed(3);
+    assert_eq!(server.run(&["redrive", "jobs", "a"]).ok(), "1 parked keys made ready\n");
+    let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+    server.run(&["reject", "jobs", lease.trim(), "--error", "bad"]).ok();
+    server.run(&["discard", "jobs", "--all"]).failed(2);
+    assert_eq!(server.run(&["discard", "jobs", "--all", "--yes"]).ok(), "1 parked keys dropped\n");
+    let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+    server.run(&["release", "jobs", lease.trim()]).ok();
+    server.run(&["forget", "jobs", "a"]).ok();
+    server.run(&["queue", "purge", "jobs", "--yes"]).ok();
+    server.run(&["wait", "jobs", "--idle"]).ok();
+    server.run(&["queue", "close", "jobs", "--drain", "--wait", "1s"]).ok();
+    server.run(&["pop", "jobs"]).failed(3);
+    server.run(&["queue", "reopen", "jobs"]).ok();
+
+    let batch = r#"[{"type":"Added","object":{"key":"x"}},{"type":"Updated","object":{"key":"y"}}]"#;
+    server.run(&["deltas", "prices", batch]).ok();
+    server.run(&["update", "prices", r#"{"price":1}"#, "--key", "x"]).ok();
+    server.run(&["delete", "prices", "--key", "y"]).ok();
+    server.run(&["resync", "prices"]).ok();
+    server.run(&["replace", "fresh", r#"[{"key":"a"}]"#]).ok();
+    server.run(&["synced", "fresh"]).failed(3);
+    server.run(&["wait", "fresh", "--synced", "--timeout", "100ms"]).failed(3);
+    let item = server.json(&["items", "prices", "x"]);
+    assert_eq!(item["deltas"].as_array().expect("deltas").len(), 2, "{item}");
+    server.run(&["history", "prices", "x"]).ok();
+    let status = server.run(&["status"]).ok();
+    assert!(status.contains("queues      3\n"), "{status}");
+    let tail = server.run(&["tail", "prices", "-n", "1", "-o", "ndjson"]).ok();
+    assert!(tail.starts_with("{\"name\":\"prices\""), "{tail}");
+}
+
+#[test]
+fn a_token_comes_from_a_file_or_the_environment() {
+    let server = Server::in_memory();
+    let file = server.folder.path().join("token");
+    std::fs::write(&file, "dq_secret\n").expect("a file");
+    // A server without tokens takes every caller; a token with a line break inside is refused before the call.
+    server.run(&["queues", "--token-file", file.to_str().expect("text")]).ok();
+    std::fs::write(&file, "dq\nsecret").expect("a file");
+    let refused = server.run(&["queues", "--token-file", file.to_str().expect("text")]).failed(1);
+    assert!(!refused.contains("secret"), "{refused}");
+    let mut command = server.command(&["queues"]);
+    let output = command.env("DELTAQ_TOKEN", "a\nb").output().expect("output");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -1,0 +1,253 @@
+//! `deltaq work` with commands that succeed, crash, hang, flood and lose their lease; with signals and restarts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use super::{Server, lines, signal, until};
+
+/// A running `deltaq work`.
+struct Work {
+    child: Child,
+}
+
+impl Work {
+    fn start(server: &Server, options: &[&str], script: &str) -> Self {
+        let line = [&["work", "q"], options, &["--", "sh", "-c", script]].concat();
+        let stderr = std::fs::File::create(server.folder.path().join("stderr")).expect("a file");
+        let mut command = server.command(&line);
+        command.env("DIR", server.folder.path()).stderr(stderr).stdout(Stdio::null());
+        Self { child: command.spawn().expect("the binary runs") }
+    }
+
+    fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    /// Waits for the end.
+    fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the worker ends", || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        status.expect("a status")
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn add(server: &Server, keys: usize) {
+    let mut objects = String::new();
+    for number in 0..keys {
+        writeln!(objects, "{{\"key\":\"k{number}\"}}").expect("a string grows");
+    }
+    server.run_with(&["add", "q"], &objects).ok();
+}
+
+fn stderr(server: &Server) -> String {
+    std::fs::read_to_string(server.folder.path().join("stderr")).expect("a file")
+}
+
+/// Whether the process with the id in a file runs.
+fn runs(pid: &Path) -> bool {
+    let pid = std::fs::read_to_string(pid).expect("a process id");
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    // A process that nobody has reaped yet does not run.
+    !status.is_empty() && !status.contains(") Z ")
+}
+
+#[test]
+fn the_exit_status_settles_the_key() {
+    let server = Server::in_memory();
+    let options = r#"{"rate_limiter":{"item_exponential":{"base":"1h","max":"1h"}}}"#;
+    server.run(&["queue", "create", "q", "--from", options]).ok();
+    for key in ["good", "reject", "temporary", "crash", "read"] {
+        server.run(&["add", "q", &format!("{{\"key\":\"{key}\",\"n\":1.50}}")]).ok();
+    }
+    let script = r#"
+        case $DELTAQ_KEY in
+            good) test "$DELTAQ_QUEUE $DELTAQ_ATTEMPT $DELTAQ_FAILURES" = "q 1 0" && test -n "$DELTAQ_LEASE$DELTAQ_FENCING_TOKEN" ;;
+            reject) echo 'unknown currency' >&2; exit 65 ;;
+            temporary) echo 'first line' >&2; echo 'no route' >&2; exit 75 ;;
+            crash) kill -9 $$ ;;
+            read) grep -q '"object":{"key":"read","n":1.50}' ;;
+        esac"#;
+    let mut work = Work::start(&server, &["--until-empty"], script);
+    assert!(work.ended().success(), "{}", stderr(&server));
+    assert_eq!(server.run(&["known", "q", "-o", "name"]).ok(), "good\nread\n");
+    let error = |key: &str| {
+        let item = server.json(&["items", "q", key]);
+        (
+            item["state"].as_str().expect("a state").to_owned(),
+            item["last_error"].as_str().expect("text").to_owned(),
+        )
+    };
+    assert_eq!(error("reject"), ("parked".to_owned(), "exit status 65: unknown currency".to_owned()));
+    assert_eq!(error("temporary"), ("delayed".to_owned(), "exit status 75: first line\nno route".to_owned()));
+    assert_eq!(error("crash"), ("delayed".to_owned(), "killed by signal 9".to_owned()));
+}
+
+#[test]
+fn a_flood_of_output_is_bounded_and_an_unread_item_blocks_nothing() {
+    let server = Server::in_memory();
+    let text = "x".repeat(900_000);
+    server.run_with(&["add", "q"], &format!("{{\"key\":\"big\",\"text\":\"{text}\"}}")).ok();
+    let script = "yes flood | head -c 20000000 >&2; yes flood | head -c 20000000; printf '\\377\\377the end' >&2; exit 65";
+    let mut work = Work::start(&server, &["--until-empty"], script);
+    assert!(work.ended().success());
+    let item = server.json(&["items", "q", "big"]);
+    let error = item["last_error"].as_str().expect("text");
+    assert!(error.starts_with("exit status 65: ") && error.ends_with("\u{fffd}\u{fffd}the end"), "{error}");
+    assert!((2_000..4_096).contains(&error.len()), "{}", error.len());
+}
+
+#[test]
+fn a_long_command_keeps_its_lease() {
+    let server = Server::in_memory();
+    add(&server, 1);
+    let mut work = Work::start(
+        &server,
+        &["--until-empty", "--lease", "1s"],
+        "echo $DELTAQ_ATTEMPT >> $DIR/log; sleep 3",
+    );
+    assert!(work.ended().success(), "{}", stderr(&server));
+    assert_eq!(lines(&server.folder.path().join("log")), ["1"]);
+    assert_eq!(server.count("q", "known"), 1);
+}
+
+#[test]
+fn a_command_whose_lease_was_settled_elsewhere_is_stopped_with_its_children() {
+    let server = Server::in_memory();
+    add(&server, 1);
+    let script = "trap '' TERM; sleep 1000 & echo $! > $DIR/child; echo $$ > $DIR/pid.new; mv $DIR/pid.new $DIR/pid; wait; sleep 1000";
+    let work =
+        Work::start(&server, &["--lease", "1s", "--kill-after", "200ms", "--concurrency", "2"], script);
+    let pid = server.folder.path().join("pid");
+    until("the command runs", || pid.exists());
+    assert!(runs(&pid));
+    let lease = server.json(&["items", "q", "k0"])["lease"]["id"].as_str().expect("a lease").to_owned();
+    server.run(&["queue", "pause", "q"]).ok();
+    server.run(&["ack", "q", &lease]).ok();
+    until("the command is stopped", || !runs(&pid) && !runs(&server.folder.path().join("child")));
+    until("the loss is reported", || stderr(&server).contains("k0: the lease has ended (acked)"));
+    drop(work);
+}
+
+#[test]
+fn a_command_is_stopped_before_its_lease_can_have_expired_unnoticed() {
+    let server = Server::in_memory();
+    add(&server, 1);
+    let script = "echo $$ > $DIR/pid.new; mv $DIR/pid.new $DIR/pid; sleep 1000";
+    let work = Work::start(&server, &["--lease", "2s", "--kill-after", "100ms"], script);
+    let pid = server.folder.path().join("pid");
+    until("the command runs", || pid.exists());
+    server.signal("STOP");
+    until("the command is stopped", || !runs(&pid));
+    std::fs::remove_file(&pid).expect("a file");
+    server.signal("CONT");
+    until("the worker goes on", || pid.exists());
+    drop(work);
+}
+
+#[test]
+fn sigterm_lets_commands_finish() {
+    let server = Server::in_memory();
+    add(&server, 2);
+    let mut work = Work::start(
+        &server,
+        &["--verbose"],
+        "touch $DIR/started; while ! [ -e $DIR/go ]; do sleep 0.05; done",
+    );
+    until("the command runs", || server.folder.path().join("started").exists());
+    work.signal("TERM");
+    until("the signal is handled", || stderr(&server).contains("no further keys are popped"));
+    std::fs::write(server.folder.path().join("go"), "").expect("a file");
+    assert!(work.ended().success());
+    assert_eq!(
+        (server.count("q", "known"), server.count("q", "ready"), server.count("q", "leased")),
+        (1, 1, 0)
+    );
+}
+
+#[test]
+fn sigterm_releases_keys_whose_commands_do_not_finish() {
+    let server = Server::in_memory();
+    add(&server, 1);
+    let script = "echo $$ > $DIR/pid.new; mv $DIR/pid.new $DIR/pid; sleep 1000";
+    let mut work = Work::start(&server, &["--grace", "100ms", "--concurrency", "3"], script);
+    let pid = server.folder.path().join("pid");
+    until("the command runs", || pid.exists());
+    work.signal("TERM");
+    assert!(work.ended().success(), "{}", stderr(&server));
+    assert!(!runs(&pid));
+    let item = server.json(&["items", "q", "k0"]);
+    assert_eq!((&item["state"], &item["failures"]), (&"ready".into(), &0.into()), "{item}");
+}
+
+#[test]
+fn an_idle_worker_ends_at_once_and_leaves_no_lease() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "q"]).ok();
+    let mut work = Work::start(&server, &["--concurrency", "4"], "true");
+    until("the worker waits", || server.count("q", "waiters") == 4);
+    work.signal("INT");
+    assert!(work.ended().success());
+    add(&server, 5);
+    assert_eq!((server.count("q", "ready"), server.count("q", "leased")), (5, 0));
+}
+
+#[test]
+fn a_command_that_can_not_run_ends_the_worker() {
+    let server = Server::in_memory();
+    add(&server, 1);
+    let refused = server.run(&["work", "q", "--", "/nonexistent/command"]).failed(1);
+    assert!(refused.contains("can't run /nonexistent/command"), "{refused}");
+    assert_eq!((server.count("q", "ready"), server.count("q", "leased")), (1, 0));
+}
+
+#[test]
+fn a_closed_queue_ends_the_worker() {
+    let server = Server::in_memory();
+    add(&server, 3);
+    server.run(&["queue", "close", "q"]).ok();
+    let mut work = Work::start(&server, &["--concurrency", "2"], "true");
+    assert!(work.ended().success());
+    assert_eq!(server.count("q", "known"), 3);
+}
+
+#[test]
+fn restarts_of_the_server_lose_nothing_and_repeat_nothing() {
+    const KEYS: usize = 60;
+    let mut server = Server::durable();
+    add(&server, KEYS);
+    let work = Work::start(&server, &["--concurrency", "4"], "echo $DELTAQ_KEY >> $DIR/log; sleep 0.2");
+    let log = server.folder.path().join("log");
+    for stop in [5, 20, 35, 50] {
+        until("keys are worked off", || lines(&log).len() >= stop);
+        server.kill();
+        std::thread::sleep(Duration::from_millis(300));
+        server.start();
+    }
+    until("all keys are acknowledged", || server.count("q", "known") == KEYS as u64);
+    assert_eq!(
+        (server.count("q", "ready"), server.count("q", "leased"), server.count("q", "parked")),
+        (0, 0, 0)
+    );
+    let mut runs = BTreeMap::new();
+    for key in lines(&log) {
+        *runs.entry(key).or_insert(0) += 1;
+    }
+    assert_eq!(runs.len(), KEYS, "{}", stderr(&server));
+    // The leases are far longer than the outages, so no key was delivered twice.
+    let repeated: Vec<_> = runs.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(repeated.is_empty(), "{repeated:?}: {}", stderr(&server));
+    drop(work);
+}
