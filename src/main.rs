@@ -18,6 +18,9 @@ const FILES_BESIDE_CONNECTIONS: u64 = 128;
 /// Longest time that the end of the process waits for blocking threads: a stalled disk would hold one for ever.
 const THREADS_END_MAX: Duration = Duration::from_secs(1);
 
+/// The exit code of a server whose store another process has taken over. A supervisor must not start it again.
+const TAKEN_OVER: u8 = 3;
+
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
@@ -47,7 +50,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("deltaq: {}", with_causes(&*error));
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(server::Error::TakenOver) => ExitCode::from(TAKEN_OVER),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -174,13 +174,12 @@ impl Server {
     /// journal the leases end with the process, so workers get time to settle them.
     ///
     /// # Errors
-    /// [`Error::Writer`] if the journal's writer has panicked, which ends the server at once.
+    /// [`Error::Writer`] if the journal's writer has panicked, and [`Error::TakenOver`] if another process has taken over the
+    /// store. Both end the server at once.
     pub async fn run(mut self) -> Result<(), Error> {
-        let mut ended = self.until_shutdown_or_panic().await;
-        if ended.is_err() {
-            tracing::error!(
-                "the journal's writer panicked: nothing can be committed any more, so the server ends"
-            );
+        let mut ended = self.until_shutdown_or_writer_ends().await;
+        if let Err(error) = &ended {
+            tracing::error!(%error, "nothing can be committed any more, so the server ends");
             self.writing = None;
             // Both stages: no call could succeed.
             self.shutdown.signal();
@@ -219,8 +218,9 @@ impl Server {
         ended
     }
 
-    /// Waits until the shutdown begins or the journal's writer ends. Before the shutdown only a panic ends the writer.
-    async fn until_shutdown_or_panic(&mut self) -> Result<(), Error> {
+    /// Waits until the shutdown begins or the journal's writer ends. Before the shutdown the writer ends only by a panic, or
+    /// because another process has taken over the store.
+    async fn until_shutdown_or_writer_ends(&mut self) -> Result<(), Error> {
         let draining = self.shutdown.draining().clone();
         let Some(writing) = &mut self.writing else {
             draining.cancelled().await;
@@ -229,7 +229,7 @@ impl Server {
         tokio::select! {
             biased;
             () = draining.cancelled() => Ok(()),
-            _ended = writing => Err(Error::Writer),
+            ended = writing => Err(if ended.is_ok() { Error::TakenOver } else { Error::Writer }),
         }
     }
 }

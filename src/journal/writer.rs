@@ -71,6 +71,8 @@ pub struct Writer<S> {
     next_upkeep_us: u64,
     /// Deleted queues that may have rows left.
     deleted: VecDeque<QueueId>,
+    /// Another process has taken over the store.
+    is_fenced: bool,
 }
 
 /// Opens a journal over a store that was just opened: the journal, its writer, and the list of queues.
@@ -107,6 +109,7 @@ pub async fn open<S: Store>(
         next_chunk_us: 0,
         next_upkeep_us: 0,
         deleted: contents.deleted.clone().into(),
+        is_fenced: false,
     };
     Ok((journal, writer, contents))
 }
@@ -119,16 +122,17 @@ pub async fn abandon(writing: JoinHandle<()>) {
 }
 
 impl<S: Store> Writer<S> {
-    /// Writes until the journal is closed and the last batch is committed.
+    /// Writes until the journal is closed and the last batch is committed, or until another process has taken over the
+    /// store.
     pub async fn run(mut self) {
         let _guard = PanicGuard(self.commit_queue.clone());
         // The first write: from here on, a store that is not closed again is recognised as such.
         while !self.write_or_recover(Writes { clean: Some(false), ..Writes::default() }).await {
-            if self.cut.is_cancelled() || self.commit_queue.is_closed() {
+            if self.is_fenced || self.cut.is_cancelled() || self.commit_queue.is_closed() {
                 return self.store.close().await;
             }
         }
-        while !self.commit_queue.is_closed() {
+        while !self.commit_queue.is_closed() && !self.is_fenced {
             if !self.step().await {
                 self.commit_queue.wait(UPKEEP_PERIOD).await;
             }
@@ -331,7 +335,8 @@ impl<S: Store> Writer<S> {
     }
 
     /// Fails `batch` and all batches behind it, then reopens the store until it accepts writes. Once the
-    /// journal is closed, the store is reopened only once: no caller waits for it.
+    /// journal is closed, the store is reopened only once: no caller waits for it. A store that another process has taken
+    /// over is not reopened: the writer ends.
     async fn fail_and_recover(&mut self, error: &store::Error, batch: Option<Batch>) {
         tracing::error!(error = %with_causes(error), "the journal failed; its queues answer 503, or 507 if the disk is full, until it has recovered");
         // The queues must learn that their captured parts are lost before the journal accepts events again.
@@ -344,6 +349,9 @@ impl<S: Store> Writer<S> {
                 self.clock.monotonic_us().saturating_add(whole_us(self.checkpoint_wait));
         }
         self.commit_queue.go_down(Error::from(error), batch);
+        if self.stops_if_fenced(error) {
+            return;
+        }
         let mut wait = RETRY_MIN;
         let mut reported = error.to_string();
         let epoch = loop {
@@ -361,7 +369,7 @@ impl<S: Store> Writer<S> {
                 Err(error) => error,
             };
             self.commit_queue.go_down(Error::from(&error), None);
-            if is_closed {
+            if self.stops_if_fenced(&error) || is_closed {
                 return;
             }
             if mem::replace(&mut reported, error.to_string()) != reported {
@@ -370,6 +378,15 @@ impl<S: Store> Writer<S> {
         };
         self.commit_queue.come_up(epoch);
         tracing::info!(epoch = epoch.0, "the journal has recovered");
+    }
+
+    /// Stops the writer if another process has taken over the store.
+    fn stops_if_fenced(&mut self, error: &store::Error) -> bool {
+        if matches!(error, store::Error::Fenced { .. }) {
+            self.is_fenced = true;
+            tracing::error!(error = %with_causes(error), "the journal writes nothing any more");
+        }
+        self.is_fenced
     }
 }
 

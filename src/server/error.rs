@@ -113,6 +113,9 @@ pub enum Error {
     /// The journal's writer has panicked. The log has the place.
     #[error("the journal's writer panicked; start the server again, which loads what is committed")]
     Writer,
+    /// Another process has taken over the store. The log has the epochs.
+    #[error("another process has taken over the store; only that process may serve its queues")]
+    TakenOver,
     /// The shutdown began before all queues were loaded.
     #[error("stopped before all queues were loaded")]
     Stopped,

@@ -3,6 +3,7 @@
 #![expect(clippy::float_cmp, reason = "counts on a page of metrics are exact")]
 
 mod endless;
+mod fenced;
 
 use std::fs::File;
 use std::io::Read as _;

@@ -139,6 +139,17 @@ impl Spawned {
         !status.success()
     }
 
+    /// Waits until the process has ended by itself. Returns its exit code, or `None` if it still runs after `patience`, and the
+    /// last lines of its log.
+    pub(crate) fn ends_by_itself(mut self, patience: Duration) -> (Option<i32>, String) {
+        // The channel closes when the process ends.
+        let _ended = self.listening.recv_timeout(patience);
+        let status = self.process.try_wait().expect("a child process");
+        let _ = self.process.kill();
+        self.reap();
+        (status.and_then(|status| status.code()), self.last_words())
+    }
+
     /// Ends the process and waits for its end. Returns the last lines of its log.
     pub(crate) fn end(mut self, end: End) -> String {
         let ended = self.process.try_wait().expect("a child process");
