@@ -103,7 +103,12 @@ fn the_form_of_records_is_known() {
     line("# keys: known_rv, owner, item");
     for state in samples::key_states() {
         let row = key_row(QueueId(3), Slot::new(7), &state);
-        line(&format!("{:?} {:?} {}", row.known_rv, row.owner, row.item.as_deref().unwrap_or("-")));
+        line(&format!(
+            "{:?} {:?} {}",
+            row.known_rv.map(Rv::get),
+            row.owner,
+            row.item.as_deref().unwrap_or("-")
+        ));
     }
     line("# queues");
     for state in samples::queue_states() {
