@@ -46,6 +46,8 @@ pub mod table;
 pub mod time;
 pub mod trace;
 
+pub(crate) mod omit;
+
 mod apply;
 mod checkpoint;
 mod comparison;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::id::{Rv, Source};
 use super::object::Object;
+use super::omit::is_default;
 use super::time::Time;
 use super::trace::Trace;
 
@@ -91,10 +92,6 @@ impl<'de> Deserialize<'de> for Provenance {
         let Facts { source, owner, trace } = Facts::deserialize(deserializer)?;
         Ok(Self::new(source, owner, trace))
     }
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl Provenance {

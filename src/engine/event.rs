@@ -30,6 +30,7 @@ use super::delta::{DeltaKind, Provenance};
 use super::id::{Rv, Source, Token, Worker};
 use super::key::Key;
 use super::object::Object;
+use super::omit::is_default;
 use super::settled::Outcome;
 use super::time::Time;
 
@@ -391,10 +392,6 @@ pub struct ReplaceCounts {
     pub skipped: u64,
     /// Keys that belonged to another source before.
     pub taken_over: u64,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// Reads the envelope by hand, because a derived `flatten` would copy every payload into a tree first.

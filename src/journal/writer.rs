@@ -23,6 +23,7 @@ use crate::causes::with_causes;
 use crate::clock::{Clock, whole_us};
 use crate::engine::id::Rv;
 use crate::engine::time::Time;
+use crate::retry::RetryWait;
 
 /// How often the files are maintained.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -30,18 +31,14 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
 /// halved each time the journal has grown by the amount that starts a checkpoint, so that a checkpoint
 /// completes under a load that never pauses.
 const COMMIT_SHARE: u32 = 3;
-/// The first wait before a failed store is reopened. Each later wait is twice as long.
-const RETRY_MIN: Duration = Duration::from_millis(100);
-/// The longest wait before a failed store is reopened.
-const RETRY_MAX: Duration = Duration::from_secs(2);
+/// The waits before a failed store is reopened.
+const REOPEN_WAIT: RetryWait = RetryWait::new(Duration::from_millis(100), Duration::from_secs(2));
 /// How many rows of a deleted queue are removed at a time.
 const SWEPT_ROWS: u32 = 1_000;
 /// How many deleted queues are examined at a time for remaining rows.
 const SWEPT_QUEUES: usize = 64;
-/// The first wait after a failed checkpoint. Each later wait is twice as long.
-const CHECKPOINT_WAIT_MIN: Duration = Duration::from_secs(1);
-/// The longest wait after a failed checkpoint.
-const CHECKPOINT_WAIT_MAX: Duration = Duration::from_mins(1);
+/// The waits after failed checkpoints.
+const CHECKPOINT_WAIT: RetryWait = RetryWait::new(Duration::from_secs(1), Duration::from_mins(1));
 /// How many idle queues are trimmed at a time.
 const TRIMMED_QUEUES: usize = 16;
 
@@ -64,8 +61,8 @@ pub struct Writer<S> {
     options: WriterOptions,
     /// No checkpoint begins before this instant.
     next_checkpoint_us: u64,
-    /// The wait after the last failed checkpoint.
-    checkpoint_wait: Duration,
+    /// The wait after the next failed checkpoint.
+    checkpoint_wait: RetryWait,
     /// While commits wait, no checkpoint chunk is written before this instant.
     next_chunk_us: u64,
     next_upkeep_us: u64,
@@ -105,7 +102,7 @@ pub async fn open<S: Store>(
         growth_covered: 0,
         options,
         next_checkpoint_us: 0,
-        checkpoint_wait: Duration::ZERO,
+        checkpoint_wait: CHECKPOINT_WAIT,
         next_chunk_us: 0,
         next_upkeep_us: 0,
         deleted: contents.deleted.clone().into(),
@@ -261,7 +258,7 @@ impl<S: Store> Writer<S> {
         if let Some(ended) = self.checkpoint.take_if(|checkpoint| checkpoint.has_ended()) {
             let live: u64 = self.logs.values().map(|log| log.live_bytes).sum();
             self.growth_max = self.options.growth_bytes_min.max(live / 2);
-            self.checkpoint_wait = Duration::ZERO;
+            self.checkpoint_wait.reset();
             self.observer.checkpointed(self.clock.since(ended.begun_us()));
         }
     }
@@ -344,24 +341,22 @@ impl<S: Store> Writer<S> {
             checkpoint.lose();
             self.growth += mem::take(&mut self.growth_covered);
             // The checkpoint may be what failed: it needs more room on the disk than commits do.
-            self.checkpoint_wait = (self.checkpoint_wait * 2).clamp(CHECKPOINT_WAIT_MIN, CHECKPOINT_WAIT_MAX);
-            self.next_checkpoint_us =
-                self.clock.monotonic_us().saturating_add(whole_us(self.checkpoint_wait));
+            let wait = self.checkpoint_wait.after_failure();
+            self.next_checkpoint_us = self.clock.monotonic_us().saturating_add(whole_us(wait));
         }
         self.commit_queue.go_down(Error::from(error), batch);
         if self.stops_if_fenced(error) {
             return;
         }
-        let mut wait = RETRY_MIN;
+        let mut wait = REOPEN_WAIT;
         let mut reported = error.to_string();
         let epoch = loop {
             tokio::select! {
                 biased;
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep(wait.after_failure()) => {}
                 () = self.commit_queue.closing().cancelled() => {}
                 () = self.cut.cancelled() => return,
             }
-            wait = (wait * 2).min(RETRY_MAX);
             // Read before the attempt, during which the journal may be closed.
             let is_closed = self.commit_queue.is_closed();
             let error = match self.store.reopen().await {

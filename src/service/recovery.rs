@@ -20,11 +20,10 @@ use crate::engine::Queue;
 use crate::journal::recovery::{self, Contents, Loaded, Progress, on_own_thread};
 use crate::journal::store::{Epoch, QueueId, QueueRow};
 use crate::journal::{self, Journal, Live};
+use crate::retry::RetryWait;
 
-/// The wait before a failed load is repeated. Each further wait is twice as long.
-const RETRY_MIN: Duration = Duration::from_secs(1);
-/// The longest of these waits.
-const RETRY_MAX: Duration = Duration::from_mins(1);
+/// The waits before a failed load is repeated.
+const RELOAD_WAIT: RetryWait = RetryWait::new(Duration::from_secs(1), Duration::from_mins(1));
 /// A start logs a warning if the time of a queue is ahead of the wall clock by this or more.
 const CLOCK_LEAD_WARNED: Duration = Duration::from_mins(1);
 /// How many queues are loaded at the same time: as many as the store reads at the same time.
@@ -186,7 +185,7 @@ impl Registry {
     /// Loads the queues again that have lost events, whenever the journal takes events again after a failure.
     async fn recover_failures(self: &Arc<Self>, journal: &Journal) {
         let mut health = journal.health();
-        let (mut reported, mut wait) = (Vec::new(), RETRY_MIN);
+        let (mut reported, mut wait) = (Vec::new(), RELOAD_WAIT);
         loop {
             let recovered = self.recovered();
             let up = health.wait_for(|health| health.epoch > recovered && health.down.is_none());
@@ -200,19 +199,18 @@ impl Registry {
             };
             if problems.is_empty() {
                 self.set_recovered(epoch);
-                (reported, wait) = (problems, RETRY_MIN);
+                (reported, wait) = (problems, RELOAD_WAIT);
                 continue;
             }
             if problems != reported {
                 for problem in &problems {
                     tracing::error!(problem, "what the journal lost can't be loaded");
                 }
-                (reported, wait) = (problems, RETRY_MIN);
+                (reported, wait) = (problems, RELOAD_WAIT);
             }
             // Another failure may lose more queues meanwhile.
             let anew = health.wait_for(|health| health.epoch > epoch && health.down.is_none());
-            let _ = tokio::time::timeout(wait, anew).await;
-            wait = (wait * 2).min(RETRY_MAX);
+            let _ = tokio::time::timeout(wait.after_failure(), anew).await;
         }
     }
 
@@ -264,7 +262,7 @@ impl Registry {
     async fn recover_panics(self: &Arc<Self>, journal: &Journal) {
         loop {
             self.panicked().notified().await;
-            let mut wait = RETRY_MIN;
+            let mut wait = RELOAD_WAIT;
             loop {
                 let mut problems = Vec::new();
                 for handle in self.handles().into_iter().filter(|handle| handle.has_panicked()) {
@@ -276,8 +274,7 @@ impl Registry {
                 for problem in problems {
                     tracing::error!(problem, "a queue can't be loaded again after a panic");
                 }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(RETRY_MAX);
+                tokio::time::sleep(wait.after_failure()).await;
             }
         }
     }

@@ -39,8 +39,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("engine", &["admission::Admission"]),
     ("admission", &["engine"]),
     ("name", &["engine"]),
-    ("journal", &["engine", "admission", "name", "clock", "causes"]),
-    ("service", &["engine", "admission", "journal", "name", "clock", "lifecycle", "causes"]),
+    ("journal", &["engine", "admission", "name", "clock", "causes", "retry"]),
+    ("service", &["engine", "admission", "journal", "name", "clock", "lifecycle", "causes", "retry"]),
     ("causes", &[]),
     (
         "http",
@@ -67,6 +67,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["duration", "engine::limits"]),
     ("supervisor", &["config"]),
     ("instant", &[]),
+    ("retry", &[]),
     ("telemetry", &["clock", "config", "instant"]),
     (
         "server",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::engine::id::{Rv, Token, Worker};
+use crate::engine::omit::is_default;
 use crate::engine::time::{Time, micros};
 
 /// What the schedule knows of one key.
@@ -163,10 +164,6 @@ impl ScheduleState {
             _ => None,
         }
     }
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 fn backoff<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<Backoff>>, D::Error> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 
-use super::json::{Float, Text, is_default};
+use super::json::{Float, Text};
 use crate::admission::{Admission, Error, Schema};
 use crate::clock::whole_us;
 use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::key::{KeySpec, Pointer};
+use crate::engine::omit::is_default;
 use crate::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 
 /// Mirrors [`Config`].

@@ -84,11 +84,6 @@ impl<'de> Deserialize<'de> for Float {
     }
 }
 
-/// Whether a field is left out: a reader then uses the default.
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// The known object in `text`. Only the first byte is checked, because the row has a checksum.
 pub(super) fn shared_object(text: Arc<str>) -> Result<Object, String> {
     if text.starts_with('{') {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::json::{Float, Text, is_default};
+use super::json::{Float, Text};
 use super::names::Names;
 use crate::engine::command::Outcome;
 use crate::engine::config::Config;
 use crate::engine::event::ReplaceCounts;
 use crate::engine::id::{Rv, Source, Token};
 use crate::engine::initial::InitialList;
+use crate::engine::omit::is_default;
 use crate::engine::rate_limit::BucketLevel;
 use crate::engine::snapshot::{LastReplace, QueueState};
 use crate::engine::time::Time;
