@@ -14,6 +14,7 @@ mod api_document;
 mod blocking;
 mod body;
 mod body_drain;
+mod body_head;
 mod body_rate;
 mod call;
 mod context;

@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 
 use axum::body::BodyDataStream;
 use axum::extract::Request;
-use axum::http::HeaderValue;
 use bytes::Bytes;
 use deltaq_types::strict::Named;
 use futures_util::{FutureExt as _, Stream as _};
@@ -19,24 +18,15 @@ use serde::de::DeserializeOwned;
 
 pub(super) use self::document::{Start, read_envelope, text_of};
 use self::document::{check_strings, or_empty, read_document};
-use self::inflate::{ENCODINGS, Encoding, Inflated};
+use self::inflate::Inflated;
 use super::access;
+use super::body_head::BodyHead;
+pub(super) use super::body_head::Format;
 use super::body_rate::{BodyRate, TooSlow};
 use super::context::RequestContext;
-use super::head::{Head, Header};
 use super::operation::BodyKind;
-use super::problem::{ACCEPT_ENCODING, Code, Problem};
+use super::problem::{Code, Problem};
 use super::state::HttpLimits;
-use crate::engine::excerpt::Excerpt;
-
-/// The format of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
-    /// One document: an object, or an array of objects.
-    Json,
-    /// One object per line.
-    Ndjson,
-}
 
 /// From this size on, parsing a body takes longer than most requests take as a whole.
 pub(super) const LARGE_BYTES: usize = 32 << 10;
@@ -46,19 +36,6 @@ const NO_BODY_BYTES_MAX: usize = 1 << 10;
 const SETTINGS_BYTES_MAX: usize = 512 << 10;
 /// Memory of an object in a list, without its text.
 pub(super) const HELD_BYTES_PER_OBJECT: usize = 256;
-
-/// The headers that determine how a body is read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BodyHead {
-    format: Format,
-    encoding: Option<Encoding>,
-}
-
-impl BodyHead {
-    pub(super) fn of(head: &Head<'_>, kind: BodyKind) -> Result<Self, Problem> {
-        Ok(Self { format: format_of(head)?, encoding: encoding_of(head, kind)? })
-    }
-}
 
 /// A body that has not been read.
 #[derive(Debug)]
@@ -303,58 +280,4 @@ impl Incoming {
         }
         Ok(())
     }
-}
-
-/// The format of a body. A missing type and the form type that curl sends by default mean JSON.
-fn format_of(head: &Head<'_>) -> Result<Format, Problem> {
-    let Some(value) = only_one("content-type", head.content_type)? else { return Ok(Format::Json) };
-    if value == "application/json" {
-        return Ok(Format::Json);
-    }
-    let text = value.to_str().unwrap_or_default();
-    let mut parts = text.split(';').map(|part| part.trim().to_ascii_lowercase());
-    let format = match parts.next().as_deref() {
-        Some("application/json" | "application/x-www-form-urlencoded") => Some(Format::Json),
-        Some("application/x-ndjson") => Some(Format::Ndjson),
-        _ => None,
-    };
-    let charset_is_fine = parts
-        .all(|part| part.strip_prefix("charset=").is_none_or(|charset| charset.trim_matches('"') == "utf-8"));
-    format.filter(|_| charset_is_fine).ok_or_else(|| {
-        let detail =
-            format!("content-type {}: send application/json or application/x-ndjson in UTF-8", Excerpt(text));
-        Problem::new(Code::UnsupportedMediaType, detail)
-    })
-}
-
-/// The encoding of a compressed body. Only bodies with objects may be compressed: other bodies are short.
-fn encoding_of(head: &Head<'_>, kind: BodyKind) -> Result<Option<Encoding>, Problem> {
-    if let Some(encoding) = only_one("transfer-encoding", head.transfer_encoding)?
-        && !encoding.as_bytes().eq_ignore_ascii_case(b"chunked")
-    {
-        let text = encoding.to_str().unwrap_or_default();
-        let detail = format!("transfer-encoding {} is not supported; send chunked", Excerpt(text));
-        return Err(Problem::new(Code::UnsupportedMediaType, detail));
-    }
-    let Some(encoding) = only_one("content-encoding", head.content_encoding)? else { return Ok(None) };
-    if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
-        return Ok(None);
-    }
-    let accepted = if kind == BodyKind::Objects { ENCODINGS } else { "identity" };
-    match Encoding::named(encoding.as_bytes()) {
-        Some(encoding) if kind == BodyKind::Objects => Ok(Some(encoding)),
-        _ => {
-            let text = Excerpt(encoding.to_str().unwrap_or_default());
-            let detail = format!("content-encoding {text} is not supported here; accepted: {accepted}");
-            Err(Problem::new(Code::UnsupportedMediaType, detail).with(ACCEPT_ENCODING, accepted))
-        }
-    }
-}
-
-/// The value of a header that determines how the body is read. A header with two values is refused: a proxy may have used the other value.
-fn only_one<'h>(name: &str, header: Header<'h>) -> Result<Option<&'h HeaderValue>, Problem> {
-    if header.is_repeated {
-        return Err(Problem::new(Code::InvalidRequest, format!("the header {name} occurs twice")));
-    }
-    Ok(header.first)
 }

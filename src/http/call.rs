@@ -12,14 +12,11 @@ use futures_util::FutureExt as _;
 use super::body::Incoming;
 use super::context::RequestContext;
 use super::operation::Operation;
-use super::params::{Params, path_key, queue_name};
+use super::params::{Params, Query, path_key, queue_name};
 use super::problem::Problem;
 use super::state::AppState;
 use crate::engine::key::Key;
 use crate::name::Name;
-
-/// The query parameters of a request, or the problem that one of them has.
-pub(super) type Query = Result<Params, Problem>;
 
 /// The handler of an operation.
 pub(super) type Handler = fn(Arc<RequestContext>, Request, Query) -> ResponseFuture;

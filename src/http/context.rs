@@ -11,13 +11,12 @@ use axum::http::{HeaderName, Uri};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::body::BodyHead;
-use super::call::Query;
+use super::body_head::BodyHead;
 use super::delivery::Outbox;
 use super::head::Head;
 use super::in_flight::{Applicant, Permit, ReplyBytes};
 use super::operation::{BodyKind, Class, Operation, Target};
-use super::params::Params;
+use super::params::{Params, Query};
 use super::problem::Problem;
 use super::request_metrics::UNKNOWN;
 use super::state::AppState;

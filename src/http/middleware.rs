@@ -17,12 +17,12 @@ use http_body::Body as _;
 
 use super::access;
 use super::body_drain::BodyDrain;
-use super::call::{Handler, Query, ResponseFuture, boxed};
+use super::call::{Handler, ResponseFuture, boxed};
 use super::context::{Connection, RequestContext};
 use super::head::Head;
 use super::operation::{Class, Operation, Target};
 use super::origin::{self, Allowed};
-use super::params::Params;
+use super::params::{Params, Query};
 use super::problem::{self, Code, Problem};
 use super::state::AppState;
 use super::telemetry::{self, Observed};

@@ -19,6 +19,9 @@ pub(super) struct Params {
     given: Vec<(String, String)>,
 }
 
+/// The query parameters of a request, or the problem that one of them has.
+pub(super) type Query = Result<Params, Problem>;
+
 impl Params {
     /// The parameters of a query.
     pub(super) fn of(query: Option<&str>) -> Result<Self, Problem> {

@@ -15,10 +15,8 @@ use futures_util::Stream;
 use tokio::io::AsyncBufRead;
 use tokio_util::io::{StreamReader, poll_read_buf};
 
+use crate::http::body_head::Encoding;
 use crate::http::problem::{Code, Problem};
-
-/// The encodings of bodies that the server inflates, in the form of the header `Accept-Encoding`.
-pub(in crate::http) const ENCODINGS: &str = "gzip, br, zstd";
 
 /// A body may inflate to this many times its own length.
 pub(in crate::http) const RATIO_MAX: u64 = 100;
@@ -30,44 +28,6 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 const BROTLI_LARGE_WINDOW: u8 = 0x11;
 /// Size of the pieces of inflated bytes.
 const PIECE_BYTES: usize = 16 << 10;
-
-/// How a body is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
-    Gzip,
-    Brotli,
-    Zstd,
-}
-
-impl Encoding {
-    /// The encoding of this name. Names are case-insensitive.
-    pub(super) fn named(name: &[u8]) -> Option<Self> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        match () {
-            () if is("gzip") || is("x-gzip") => Some(Self::Gzip),
-            () if is("br") => Some(Self::Brotli),
-            () if is("zstd") => Some(Self::Zstd),
-            () => None,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Brotli => "br",
-            Self::Zstd => "zstd",
-        }
-    }
-
-    /// Most bytes that a decoder holds: its window, rounded up for its tables and buffers.
-    pub(super) const fn decoder_bytes(self) -> usize {
-        match self {
-            Self::Gzip => 64 << 10,
-            Self::Brotli => 17 << 20,
-            Self::Zstd => 9 << 20,
-        }
-    }
-}
 
 /// The inflated pieces of a body.
 #[derive(Debug)]
