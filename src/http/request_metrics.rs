@@ -42,8 +42,8 @@ impl RequestMetrics {
     /// The number of open connections, of which `limit` are allowed.
     pub fn connections(&self, limit: usize) -> Gauge {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        self.0.gauge("http_connections_limit", Vec::new()).set(f64::from(limit));
-        self.0.gauge("http_connections", Vec::new())
+        self.0.gauge("deltaq_http_connections_limit", Vec::new()).set(f64::from(limit));
+        self.0.gauge("deltaq_http_connections", Vec::new())
     }
 
     /// A connection beyond the limit was refused. It counts as one request with unknown method and route.
@@ -60,7 +60,7 @@ impl RequestMetrics {
     /// A client disconnected before its response, so there is no status.
     pub(super) fn client_disconnected(&self, method: &'static str, route: &str) {
         let labels = vec![Label::from_static_parts("method", method), Label::new("route", route.to_owned())];
-        self.0.counter("http_requests_gone_total", labels).increment(1);
+        self.0.counter("deltaq_http_requests_gone_total", labels).increment(1);
     }
 
     /// A request has its response.

@@ -65,10 +65,14 @@ const DESCRIPTIONS: [(&str, Kind, &str); 14] = [
     ),
     (LOG_DROPPED, Kind::Counter, "Dropped log lines: the reader of stderr was too slow."),
     ("deltaq_build_info", Kind::Gauge, "Always 1; the label is the version of the binary."),
-    ("http_connections", Kind::Gauge, "Open connections of the API."),
-    ("http_connections_limit", Kind::Gauge, "Maximum number of open connections: server.max_connections."),
+    ("deltaq_http_connections", Kind::Gauge, "Open connections of the API."),
     (
-        "http_requests_gone_total",
+        "deltaq_http_connections_limit",
+        Kind::Gauge,
+        "Maximum number of open connections: server.max_connections.",
+    ),
+    (
+        "deltaq_http_requests_gone_total",
         Kind::Counter,
         "Requests whose clients disconnected before the response, by method and route.",
     ),

@@ -28,9 +28,9 @@ const BOUNDS_US: [u64; BUCKETS] = [
     10_000_000, 60_000_000,
 ];
 
-const IN_FLIGHT: &str = "http_requests_in_flight";
-const TOTAL: &str = "http_requests_total";
-const DURATION: &str = "http_request_duration_seconds";
+const IN_FLIGHT: &str = "deltaq_http_requests_in_flight";
+const TOTAL: &str = "deltaq_http_requests_total";
+const DURATION: &str = "deltaq_http_request_duration_seconds";
 
 /// The metrics of a server's requests.
 #[derive(Debug, Default)]
@@ -180,16 +180,16 @@ mod tests {
         let mut text = String::new();
         requests.write(&mut text);
         let has = |line: &str| assert!(text.lines().any(|have| have == line), "{line}\n{text}");
-        has("http_requests_in_flight 1");
-        has(r#"http_requests_total{method="POST",route="/a",status="200"} 100"#);
-        has(r#"http_requests_total{method="POST",route="/a",status="409"} 100"#);
-        has(r#"http_requests_total{method="GET",route="/b",status="200"} 100"#);
-        has(r#"http_requests_total{method="GET",route="/c",status="503"} 0"#);
-        has(r#"http_request_duration_seconds_bucket{method="POST",route="/a",le="0.001"} 100"#);
-        has(r#"http_request_duration_seconds_bucket{method="POST",route="/a",le="0.0025"} 100"#);
-        has(r#"http_request_duration_seconds_bucket{method="POST",route="/a",le="0.005"} 200"#);
-        has(r#"http_request_duration_seconds_sum{method="POST",route="/a"} 0.4"#);
-        has(r#"http_request_duration_seconds_count{method="POST",route="/a"} 200"#);
+        has("deltaq_http_requests_in_flight 1");
+        has(r#"deltaq_http_requests_total{method="POST",route="/a",status="200"} 100"#);
+        has(r#"deltaq_http_requests_total{method="POST",route="/a",status="409"} 100"#);
+        has(r#"deltaq_http_requests_total{method="GET",route="/b",status="200"} 100"#);
+        has(r#"deltaq_http_requests_total{method="GET",route="/c",status="503"} 0"#);
+        has(r#"deltaq_http_request_duration_seconds_bucket{method="POST",route="/a",le="0.001"} 100"#);
+        has(r#"deltaq_http_request_duration_seconds_bucket{method="POST",route="/a",le="0.0025"} 100"#);
+        has(r#"deltaq_http_request_duration_seconds_bucket{method="POST",route="/a",le="0.005"} 200"#);
+        has(r#"deltaq_http_request_duration_seconds_sum{method="POST",route="/a"} 0.4"#);
+        has(r#"deltaq_http_request_duration_seconds_count{method="POST",route="/a"} 200"#);
         assert!(!text.contains(r#"_count{method="GET""#), "the durations of these are unknown: {text}");
     }
 

@@ -67,7 +67,7 @@ async fn the_series_of_a_deleted_queue_end_and_a_new_queue_begins_at_zero() {
     }
     let after = page(&service).await;
     assert_eq!(after.queues(), Vec::<String>::new());
-    let http = |series: &&String| series.starts_with("http_");
+    let http = |series: &&String| series.starts_with("deltaq_http_");
     let grown = after.values.keys().filter(http).count();
     assert!(after.values.len() <= before + grown, "{} series, {before} before", after.values.len());
 
@@ -311,7 +311,7 @@ async fn until(service: &Service, is_reached: impl Fn(&Page) -> bool) -> Page {
 #[tokio::test]
 async fn callers_that_leave_before_their_answer_are_counted() {
     let service = Service::start().await;
-    let gone = r#"http_requests_gone_total{method="POST",route="/v1/queues/{queue}/pop"}"#;
+    let gone = r#"deltaq_http_requests_gone_total{method="POST",route="/v1/queues/{queue}/pop"}"#;
     for disconnected in [1.0, 2.0] {
         let client = service.send("POST", "/v1/queues/q/pop?wait=30s", &Value::Null).await;
         let before =
@@ -320,26 +320,31 @@ async fn callers_that_leave_before_their_answer_are_counted() {
         drop(client);
         let after = until(&service, |page| page.values.get(gone) == Some(&disconnected)).await;
         // No pop was answered.
-        assert!(!after.values.keys().any(|series| series.starts_with("http_requests_total{method=\"POST")));
-        assert_eq!(after.value("http_requests_in_flight"), 1.0, "this scrape is the only request");
+        assert!(
+            !after.values.keys().any(|series| series.starts_with("deltaq_http_requests_total{method=\"POST"))
+        );
+        assert_eq!(after.value("deltaq_http_requests_in_flight"), 1.0, "this scrape is the only request");
     }
 }
 
 #[tokio::test]
 async fn connections_and_their_limit_are_shown() {
     let service = Service::with(|settings| settings.server.max_connections = 2).await;
-    let open = |wanted: f64| move |page: &Page| page.value("http_connections") == wanted;
+    let open = |wanted: f64| move |page: &Page| page.value("deltaq_http_connections") == wanted;
     let before = page(&service).await;
-    assert_eq!(before.value("http_connections"), 0.0, "scrapes use another listener");
-    assert_eq!(before.value("http_connections_limit"), 2.0);
+    assert_eq!(before.value("deltaq_http_connections"), 0.0, "scrapes use another listener");
+    assert_eq!(before.value("deltaq_http_connections_limit"), 2.0);
     let first = service.client().await;
     until(&service, open(1.0)).await;
     let second = service.client().await;
     until(&service, open(2.0)).await;
     service.get("/v1/info").await.problem("too-many-connections");
     let full = page(&service).await;
-    assert_eq!(full.value("http_connections"), 2.0, "a refused connection does not count");
-    assert_eq!(full.value(r#"http_requests_total{method="other",route="unmatched",status="503"}"#), 1.0);
+    assert_eq!(full.value("deltaq_http_connections"), 2.0, "a refused connection does not count");
+    assert_eq!(
+        full.value(r#"deltaq_http_requests_total{method="other",route="unmatched",status="503"}"#),
+        1.0
+    );
     drop(first);
     until(&service, open(1.0)).await;
     drop(second);
@@ -360,8 +365,8 @@ async fn callers_cannot_invent_labels_of_requests() {
         .await
         .values
         .into_keys()
-        .filter(|series| series.starts_with("http_requests_total"))
-        .map(|series| series.replace("http_requests_total", ""))
+        .filter(|series| series.starts_with("deltaq_http_requests_total"))
+        .map(|series| series.replace("deltaq_http_requests_total", ""))
         .collect();
     assert_eq!(
         seen,

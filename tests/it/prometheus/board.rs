@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::iter;
 use std::path::Path;
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ const COLUMNS: u64 = 24;
 /// The oldest schema version that Grafana 11 loads without a change.
 const SCHEMA_MIN: u64 = 39;
 /// Prefixes of metric names.
-const METRICS: [&str; 6] = ["deltaq_", "workqueue_", "http_", "process_", "up", "ALERTS"];
+const METRICS: [&str; 5] = ["deltaq_", "workqueue_", "process_", "up", "ALERTS"];
 
 pub(super) struct Board {
     document: Value,
@@ -26,8 +27,13 @@ impl Board {
         Self { document: serde_json::from_str(&text).expect("JSON") }
     }
 
-    fn panels(&self) -> &[Value] {
-        self.document["panels"].as_array().expect("panels")
+    /// All panels, also those of collapsed rows.
+    fn panels(&self) -> Vec<&Value> {
+        let panels = self.document["panels"].as_array().expect("panels");
+        panels
+            .iter()
+            .flat_map(|panel| iter::once(panel).chain(panel["panels"].as_array().into_iter().flatten()))
+            .collect()
     }
 
     fn variables(&self) -> &[Value] {
@@ -36,7 +42,7 @@ impl Board {
 
     /// Each expression with its place: the expressions of the panels, and those of the variables, which list label values.
     pub(super) fn queries(&self) -> impl Iterator<Item = (String, String)> {
-        let panels = self.panels().iter().flat_map(|panel| {
+        let panels = self.panels().into_iter().flat_map(|panel| {
             let targets = panel["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
             targets.iter().map(|target| (text(panel, "title").to_owned(), text(target, "expr").to_owned()))
         });
@@ -92,8 +98,9 @@ pub(super) fn selectors(expr: &str) -> Vec<String> {
 
 #[test]
 fn selectors_are_found_in_every_place() {
-    let expr = r#"sum by (job) (rate(http_requests_total{status=~"4..|5..",job="x"}[5m])) / up{job="x"} > 2"#;
-    let expected = [r#"http_requests_total{status=~"4..|5..",job="x"}"#, r#"up{job="x"}"#];
+    let expr =
+        r#"sum by (job) (rate(deltaq_http_requests_total{status=~"4..|5..",job="x"}[5m])) / up{job="x"} > 2"#;
+    let expected = [r#"deltaq_http_requests_total{status=~"4..|5..",job="x"}"#, r#"up{job="x"}"#];
     assert_eq!(selectors(expr), expected);
     assert!(std::panic::catch_unwind(|| selectors("rate(deltaq_items[5m])")).is_err());
 }
@@ -130,6 +137,6 @@ fn the_dashboard_can_be_imported_and_read() {
     }
     let names: Vec<_> = board.variables().iter().map(|variable| text(variable, "name")).collect();
     assert_eq!(names, ["datasource", "job", "instance", "queue"]);
-    let repeats: Vec<_> = board.panels().iter().filter_map(|panel| panel["repeat"].as_str()).collect();
-    assert_eq!(repeats, ["queue"]);
+    let repeats: Vec<_> = board.panels().into_iter().filter(|panel| panel["repeat"].is_string()).collect();
+    assert!(matches!(&repeats[..], [row] if row["repeat"] == "queue" && row["collapsed"] == true));
 }

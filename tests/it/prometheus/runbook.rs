@@ -15,7 +15,10 @@ fn every_alert_has_its_section_and_every_section_its_alert() {
     assert_eq!(sections, names, "in the order of the rules");
     for alert in &alerts {
         assert!(["critical", "warning"].contains(&alert.severity.as_str()), "{alert:?}");
-        assert_eq!(alert.runbook_url, format!("docs/runbook.md#{}", alert.name.to_lowercase()));
+        assert_eq!(
+            alert.runbook_url,
+            format!("https://deltaq.example/docs/runbook.md#{}", alert.name.to_lowercase())
+        );
     }
     for section in text.split("\n### Deltaq").skip(1) {
         for part in ["*Meaning*", "*Impact*", "*Diagnosis*", "*Fix*"] {

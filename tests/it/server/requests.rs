@@ -57,7 +57,7 @@ async fn replies(name: &str) -> (Vec<(u16, Vec<String>, Value)>, Vec<String>) {
     replies.push((wrong.status, Vec::new(), blank(&wrong.body)));
     let page =
         crate::harness::Client::connect(service.metrics).await.call("GET", "/metrics", &Value::Null).await;
-    let counted = |line: &&str| line.starts_with("http_requests_total") && !line.contains("/metrics");
+    let counted = |line: &&str| line.starts_with("deltaq_http_requests_total") && !line.contains("/metrics");
     let mut routes: Vec<_> = page.text.lines().filter(counted).map(str::to_owned).collect();
     routes.sort_unstable();
     (replies, routes)
