@@ -135,10 +135,21 @@ pub struct InFlight {
     pub reply_bytes: AtomicUsize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Grant {
     verbs: Vec<Verb>,
     queues: Vec<Glob>,
+}
+
+/// The names of the tokens that a reload has changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TokenChanges {
+    /// New tokens.
+    pub added: Vec<String>,
+    /// Tokens with another secret, expiry, rate or other grants.
+    pub changed: Vec<String>,
+    /// Tokens that are refused from now on.
+    pub removed: Vec<String>,
 }
 
 impl Access {
@@ -196,6 +207,27 @@ impl Tokens {
         Ok(Self { callers })
     }
 
+    /// The names of the tokens that differ from `previous`.
+    #[must_use]
+    pub fn changes(&self, previous: &Self) -> TokenChanges {
+        let in_both = |caller: &&Arc<Caller>| previous.named(caller.name()).is_some();
+        let (kept, added): (Vec<_>, Vec<_>) = self.callers.iter().partition(in_both);
+        let changed = kept
+            .into_iter()
+            .filter(|caller| !previous.named(caller.name()).is_some_and(|earlier| earlier.is_same(caller)));
+        let removed = previous.callers.iter().filter(|caller| self.named(caller.name()).is_none());
+        let names = |caller: &Arc<Caller>| caller.name().to_owned();
+        TokenChanges {
+            added: added.into_iter().map(names).collect(),
+            changed: changed.map(names).collect(),
+            removed: removed.map(names).collect(),
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<Caller>> {
+        self.callers.iter().find(|caller| caller.name() == name)
+    }
+
     /// Whether there are no tokens, so that every caller may do everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -241,6 +273,12 @@ fn valid(found: Option<&Arc<Caller>>, now_us: u64) -> Result<Arc<Caller>, Denied
 }
 
 impl Caller {
+    /// Whether a token of the same name has the same secret and the same rights.
+    fn is_same(&self, other: &Self) -> bool {
+        let rights = |caller: &Self| (caller.digest, caller.expires_us, caller.rate);
+        rights(self) == rights(other) && self.grants == other.grants
+    }
+
     fn new(number: usize, entry: &TokenEntry, usage: Arc<Usage>) -> Result<Self, Error> {
         let is_named = is_name(&entry.name);
         let wrong = |field, value: &str, allowed| Error::Value {

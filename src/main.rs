@@ -84,7 +84,8 @@ fn run(serve: &Serve) -> Result<(), Failure> {
         }
         supervisor::ready();
         match files {
-            Ok((limit, wanted)) if limit < wanted => tracing::warn!(
+            // Few servers reach the default of max_connections, so only a number that somebody has chosen deserves a warning.
+            Ok((limit, wanted)) if limit < wanted && !has_default_connections(&settings) => tracing::warn!(
                 limit,
                 wanted,
                 "the limit of open files is too low for server.max_connections; raise it (ulimit -Hn, LimitNOFILE=)"
@@ -97,6 +98,10 @@ fn run(serve: &Serve) -> Result<(), Failure> {
     });
     runtime.shutdown_timeout(THREADS_END_MAX);
     done
+}
+
+fn has_default_connections(settings: &config::Settings) -> bool {
+    settings.server.max_connections == config::Settings::default().server.max_connections
 }
 
 /// Raises the limit of open files: each connection is one, and the default is often far too low for long polls. Returns

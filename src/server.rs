@@ -22,7 +22,7 @@ use self::auditing::Auditing;
 pub use self::error::Error;
 pub use self::listeners::PassedSockets;
 use self::listeners::{Listeners, Serving};
-pub use self::reload::Reloadable;
+pub use self::reload::{Reloadable, Reloaded};
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
@@ -139,7 +139,7 @@ impl Server {
             return Err(error);
         }
         shutdown.spawn("journal follower", registry.clone().follow());
-        tracing::info!(%api, metrics = %metrics_address, "listening");
+        log_start(settings, api, metrics_address, &reloadable);
         Ok(Self {
             api,
             metrics: metrics_address,
@@ -277,6 +277,25 @@ async fn open_journal(
 fn metrics(settings: &config::Metrics) -> Result<Metrics, Error> {
     let metrics = Metrics::new(settings.max_queues).map_err(|source| Error::Metrics { source })?;
     Ok(metrics.switched(settings.enabled))
+}
+
+/// The one line of a start, with what an operator asks first.
+fn log_start(settings: &Settings, api: SocketAddr, metrics: SocketAddr, reloadable: &Reloadable) {
+    let Settings { server, storage, .. } = settings;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %api,
+        %metrics,
+        data_dir = (!storage.in_memory).then(|| storage.data_dir.display().to_string()),
+        durability = durability(settings).as_str(),
+        tls = reloadable.tls.is_some(),
+        tokens = reloadable.gate.access.tokens().len(),
+        insecure = settings.access.insecure,
+        max_connections = server.max_connections,
+        max_body_bytes = server.max_body_bytes,
+        max_queues = settings.queues.max_queues,
+        "listening"
+    );
 }
 
 fn durability(settings: &Settings) -> Durability {

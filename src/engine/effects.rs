@@ -79,6 +79,8 @@ pub struct Counters {
     pub settled: [u64; 5],
     /// Settles of leases that had already ended in another way.
     pub stale: u64,
+    /// How often a key was parked.
+    pub parked: u64,
 }
 
 impl Counters {
@@ -98,6 +100,7 @@ impl Counters {
         self.adds += later.adds;
         self.retries += later.retries;
         self.stale += later.stale;
+        self.parked += later.parked;
     }
 }
 

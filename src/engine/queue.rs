@@ -310,6 +310,7 @@ impl Queue {
                     Ending::Undelivered => None,
                 };
                 let Some(index) = index else { return };
+                effects.counters.parked += u64::from(ending.parks());
                 if let Some(count) = effects.counters.settled.get_mut(index) {
                     *count += 1;
                 }

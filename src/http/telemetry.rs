@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use deltaq_types::Timestamp;
+use tracing::Level;
 
 use super::context::{Peer, REQUEST_ID, RequestContext};
 use super::operation::{Class as Limit, Permission};
@@ -95,22 +96,33 @@ impl Observed {
         }
         let (queued, ignored) = counts.queued.unzip();
         let who = context.token_name();
-        tracing::info!(
-            method = context.method,
-            route,
-            status,
-            outcome,
-            took_us,
-            request_id = context.id,
-            queue = context.queue(),
-            who,
-            queued,
-            ignored,
-            items = counts.items,
-            leases = counts.leases,
-            keys = counts.keys,
-            "request"
-        );
+        macro_rules! log_at {
+            ($level:expr) => {
+                tracing::event!(
+                    $level,
+                    method = context.method,
+                    route,
+                    status,
+                    outcome,
+                    took_us,
+                    request_id = context.id,
+                    queue = context.queue(),
+                    who,
+                    queued,
+                    ignored,
+                    items = counts.items,
+                    leases = counts.leases,
+                    keys = counts.keys,
+                    "request"
+                )
+            };
+        }
+        // Probes and scrapes are many, and calls that succeed are more.
+        if status.is_some_and(|status| status < 400) || self.is_check() {
+            log_at!(Level::DEBUG);
+        } else {
+            log_at!(Level::INFO);
+        }
         if context.state.spans.are_sent() {
             let ended_us = context.state.clock.wall_us();
             context.state.spans.record(&spans::Request {
@@ -143,14 +155,17 @@ impl Observed {
         });
     }
 
+    /// Whether this is a call of `/livez` or `/readyz`.
+    fn is_check(&self) -> bool {
+        self.context.operation().is_some_and(|operation| operation.permission == Permission::Nothing)
+    }
+
     /// The class of the line in the audit log, if there is one.
     fn class(&self, status: Option<u16>) -> Option<Class> {
         let context = &self.context;
-        let is_check =
-            context.operation().is_some_and(|operation| operation.permission == Permission::Nothing);
         let is_refused = status.is_some_and(problem::refuses_caller);
         let is_admin = context.verb.get() == Some(&Verb::Admin);
-        if is_check || !(context.state.audit.all || is_admin || is_refused) {
+        if self.is_check() || !(context.state.audit.all || is_admin || is_refused) {
             return None;
         }
         let is_authorized = context.is_authorized.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@ use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 
 use super::Error;
-use crate::access::{Access, Tokens};
+use crate::access::{Access, TokenChanges, Tokens};
 use crate::audit::{self, Audit};
 use crate::causes::with_causes;
 use crate::config::{self, Settings};
@@ -74,24 +74,24 @@ impl Reloadable {
     ///
     /// # Errors
     /// Every file that cannot be read. Its previous content stays in force, and the other files are read nevertheless.
-    pub fn reload(&self) -> Result<(), Vec<Error>> {
+    pub fn reload(&self) -> Result<Reloaded, Vec<Error>> {
         self.audit.reopen();
-        let tls = self.tls.as_ref().map_or(Ok(()), |tls| tls.reload());
-        let failed: Vec<Error> = [self.reload_tokens(), tls.map_err(|source| Error::Tls { source })]
-            .into_iter()
-            .filter_map(Result::err)
-            .collect();
-        if failed.is_empty() { Ok(()) } else { Err(failed) }
+        let tls = self.tls.as_ref().map_or(Ok(false), |tls| tls.reload());
+        match (self.reload_tokens(), tls.map_err(|source| Error::Tls { source })) {
+            (Ok(tokens), Ok(certificate_changed)) => Ok(Reloaded { tokens, certificate_changed }),
+            (tokens, tls) => Err(tokens.err().into_iter().chain(tls.err()).collect()),
+        }
     }
 
-    fn reload_tokens(&self) -> Result<(), Error> {
+    fn reload_tokens(&self) -> Result<TokenChanges, Error> {
         let previous = self.gate.access.tokens();
         let tokens = read_tokens(&self.settings, &previous)?;
         if tokens.is_empty() && !previous.is_empty() {
             return Err(Error::LastToken);
         }
+        let changes = tokens.changes(&previous);
         self.gate.access.replace(tokens);
-        Ok(())
+        Ok(changes)
     }
 
     /// Reloads on each SIGHUP.
@@ -143,7 +143,14 @@ impl Reloadable {
             let reloaded = own.reload();
             metrics.ended(reloaded.is_ok());
             match reloaded {
-                Ok(()) => tracing::info!(tokens = own.gate.access.tokens().len(), "reloaded"),
+                Ok(Reloaded { tokens, certificate_changed }) => tracing::info!(
+                    tokens = own.gate.access.tokens().len(),
+                    added = tokens.added.join(","),
+                    changed = tokens.changed.join(","),
+                    removed = tokens.removed.join(","),
+                    certificate_changed,
+                    "reloaded"
+                ),
                 Err(failed) => {
                     for error in failed {
                         tracing::error!(error = with_causes(&error), "reload failed");
@@ -152,6 +159,15 @@ impl Reloadable {
             }
         })
     }
+}
+
+/// What a reload has changed.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// The tokens that differ.
+    pub tokens: TokenChanges,
+    /// Whether the server has another certificate.
+    pub certificate_changed: bool,
 }
 
 /// Waits for the running reload; never ends without one.

@@ -125,7 +125,10 @@ fn folder() -> TempDir {
 
 #[tokio::test]
 async fn the_log_has_a_line_for_each_request() {
-    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let process = Process::start(folder(), &[root()], |command| {
+        command.args(["--log-level", "debug"]);
+    })
+    .await;
     let mut client = process.client().await;
     let objects = json!([{ "key": "sku-1", "text": "payload" }, { "key": "sku-2" }]);
     client.call_as("root", "POST", "/v1/queues/prices/add", &objects).await.ok();
@@ -156,10 +159,10 @@ async fn the_log_has_a_line_for_each_request() {
     assert_eq!(
         logged.collect::<Vec<_>>(),
         [
-            json!(["INFO", "POST", format!("{queue}/add"), "prices", "root", 200, "ok", [2, 0, null, null]]),
-            json!(["INFO", "POST", format!("{queue}/pop"), "prices", "root", 200, "ok", [null, null, 2, 0]]),
+            json!(["DEBUG", "POST", format!("{queue}/add"), "prices", "root", 200, "ok", [2, 0, null, null]]),
+            json!(["DEBUG", "POST", format!("{queue}/pop"), "prices", "root", 200, "ok", [null, null, 2, 0]]),
             json!([
-                "INFO",
+                "DEBUG",
                 "POST",
                 format!("{queue}/ack"),
                 "prices",
@@ -181,7 +184,10 @@ async fn the_log_has_a_line_for_each_request() {
 
 #[tokio::test]
 async fn an_unread_log_blocks_no_request() {
-    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let process = Process::start(folder(), &[root()], |command| {
+        command.args(["--log-level", "debug"]);
+    })
+    .await;
     let mut client = process.client().await;
     // Far more lines than the pipe of the log holds.
     for _ in 0..2_000 {
@@ -217,7 +223,34 @@ async fn a_hangup_reloads_and_the_supervisor_is_notified() {
     client.call_as("root", "GET", "/v1/info", &Value::Null).await.problem("unauthorized");
     let log = process.stop();
     assert_eq!(notification().trim_end(), "STOPPING=1");
-    assert!(log.contains("reloaded"), "{log}");
+    let line = log.lines().find(|line| line.contains("\"reloaded\"")).expect("a line");
+    let line: Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!(["added", "changed", "removed"].map(|name| line[name].clone()), ["late", "", "root"]);
+}
+
+#[tokio::test]
+async fn the_log_says_that_keys_are_parked_and_what_the_server_runs_with() {
+    let process = Process::start(folder(), &[root()], |_| {}).await;
+    let mut client = process.client().await;
+    client.call_as("root", "POST", "/v1/queues/prices/add", &json!({ "key": "sku-1" })).await.ok();
+    let popped = client.call_as("root", "POST", "/v1/queues/prices/pop", &Value::Null).await.ok();
+    let lease = &popped["items"][0]["lease"]["id"];
+    client.call_as("root", "POST", "/v1/queues/prices/reject", &json!({ "leases": [lease] })).await.ok();
+    let log = process.stop();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let line = |message: &str| lines.iter().find(|line| line["message"] == message).expect("a line");
+    let parked = line("keys were parked");
+    assert_eq!(
+        (&parked["level"], &parked["queue"], &parked["keys"]),
+        (&json!("INFO"), &json!("prices"), &json!(1))
+    );
+    let start = line("listening");
+    assert_eq!([&start["version"], &start["durability"]], [env!("CARGO_PKG_VERSION"), "memory"]);
+    assert_eq!(
+        (&start["tokens"], &start["insecure"], &start["tls"]),
+        (&json!(1), &json!(false), &json!(false))
+    );
+    assert!(!lines.iter().any(|line| line["message"] == "request"), "{log}");
 }
 
 /// Replaces a file with a pipe that has no writer: opening it blocks for ever.

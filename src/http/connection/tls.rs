@@ -85,7 +85,14 @@ pub struct Files {
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
-    config: RwLock<Arc<ServerConfig>>,
+    loaded: RwLock<Loaded>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    /// The certificate of the server, followed by its chain.
+    chain: Vec<CertificateDer<'static>>,
 }
 
 impl Tls {
@@ -94,23 +101,26 @@ impl Tls {
     /// # Errors
     /// [`Error`] names the file.
     pub fn new(files: Files) -> Result<Self, Error> {
-        let config = RwLock::new(read(&files)?);
-        Ok(Self { files, config })
+        let loaded = RwLock::new(read(&files)?);
+        Ok(Self { files, loaded })
     }
 
-    /// Reads the files again. Existing connections do not change. An error changes nothing.
+    /// Reads the files again, and returns whether the certificate has changed. Existing connections do not change. An error
+    /// changes nothing.
     ///
     /// # Errors
     /// [`Error`] names the file.
-    pub fn reload(&self) -> Result<(), Error> {
-        let config = read(&self.files)?;
-        *self.config.write() = config;
-        Ok(())
+    pub fn reload(&self) -> Result<bool, Error> {
+        let read = read(&self.files)?;
+        let mut loaded = self.loaded.write();
+        let changed = loaded.chain != read.chain;
+        *loaded = read;
+        Ok(changed)
     }
 
     /// The acceptor of the next connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.config.read().clone().into()
+        self.loaded.read().config.clone().into()
     }
 }
 
@@ -127,7 +137,7 @@ pub(super) async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> io::R
 
 /// The server requests a client certificate but accepts a connection without one: health checks have none, and a
 /// response explains a missing certificate better than a failed handshake.
-fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
+fn read(files: &Files) -> Result<Loaded, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|source| Error::File {
@@ -152,9 +162,9 @@ fn read(files: &Files) -> Result<Arc<ServerConfig>, Error> {
             )
         }
     };
-    let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
+    let mut config = builder.with_single_cert(chain.clone(), key).map_err(pair)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Loaded { config: Arc::new(config), chain })
 }
 
 /// The certificates in a file; at least one.

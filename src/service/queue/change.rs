@@ -205,8 +205,20 @@ impl Handle {
             drop(reply.send(Delivery { items, commit: commit.clone() }));
         }
         self.metrics().record(&effects.waits, &effects.works);
+        self.log(&effects.counters);
         if !effects.garbage.is_empty() {
             drop_in_background(effects.garbage);
+        }
+    }
+
+    /// Logs what an operator looks for. Keys stay out of the log; the list of parked keys has them.
+    fn log(&self, counters: &Counters) {
+        let [.., expired] = counters.settled;
+        if expired > 0 {
+            tracing::debug!(queue = %self.name(), leases = expired, "leases expired");
+        }
+        if counters.parked > 0 {
+            tracing::info!(queue = %self.name(), keys = counters.parked, "keys were parked");
         }
     }
 

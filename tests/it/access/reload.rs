@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use deltaq::access::TokenChanges;
 use deltaq::config::access::{TokenEntry, Verb};
-use deltaq::server::Error;
+use deltaq::server::{Error, Reloaded};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -31,7 +32,7 @@ impl Fixture {
         Self { folder, service: service.await }
     }
 
-    fn reload(&self, tokens: &[TokenEntry]) -> Result<(), Vec<Error>> {
+    fn reload(&self, tokens: &[TokenEntry]) -> Result<Reloaded, Vec<Error>> {
         write(&self.folder, tokens);
         self.service.reloadable.reload()
     }
@@ -247,4 +248,18 @@ async fn a_revoked_token_does_not_get_the_rest_of_a_list() {
     assert_eq!(status, 200);
     fixture.reload(&[root()]).expect("the file is valid");
     assert!(reader.body(status, &headers).await.is_err(), "the list is cut off");
+}
+
+#[tokio::test]
+async fn a_reload_names_the_tokens_that_differ() {
+    let admin = |name: &str| token(name, &[Verb::Admin], "*");
+    let fixture = Fixture::with(&[admin("kept"), admin("changed"), admin("removed")]).await;
+    let tokens = [admin("kept"), token("changed", &[Verb::Read], "*"), admin("added")];
+    let changes = fixture.reload(&tokens).expect("a valid file").tokens;
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!((changes.added, changes.changed), (names(&["added"]), names(&["changed"])));
+    assert_eq!(changes.removed, names(&["removed"]));
+    let again = fixture.reload(&tokens).expect("a valid file");
+    assert_eq!(again.tokens, TokenChanges::default());
+    assert!(!again.certificate_changed);
 }

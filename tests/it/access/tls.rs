@@ -126,7 +126,8 @@ async fn a_reloaded_certificate_applies_to_new_connections() {
     let service = authority.serve(&pair, None).await;
     let (mut early, first) = authority.connect(&service, None).await.expect("trusted");
     authority.issue("server");
-    service.reloadable.reload().expect("both files are valid");
+    let reloaded = service.reloadable.reload().expect("both files are valid");
+    assert!(reloaded.certificate_changed);
     let (mut late, second) = authority.connect(&service, None).await.expect("trusted");
     assert_ne!(first, second);
     assert_eq!((get(&mut early, "/v1/info").await, get(&mut late, "/v1/info").await), (200, 200));
