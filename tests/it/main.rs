@@ -12,6 +12,7 @@ mod compression;
 mod conformance;
 mod contract;
 mod crash;
+mod documents;
 mod example;
 mod faults;
 mod harness;

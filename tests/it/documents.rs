@@ -1,0 +1,69 @@
+//! The commands of the tutorial, run as a reader would run them: in a fresh folder, with the real binary.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A fenced block of a page.
+struct Block<'a> {
+    language: &'a str,
+    text: &'a str,
+}
+
+fn blocks(page: &str) -> Vec<Block<'_>> {
+    let fenced = page.split("\n```").skip(1).step_by(2);
+    fenced
+        .map(|block| block.split_once('\n').unwrap_or((block, "")))
+        .map(|(language, text)| Block { language, text })
+        .collect()
+}
+
+/// Starts a server on a free port instead of the one that the page uses.
+const SERVE: &str = r#"
+deltaq serve --listen 127.0.0.1:0 --metrics-listen "" --ready-file ready > server.log 2>&1 &
+server=$!
+trap 'kill $server; wait $server' EXIT
+until [ -e ready ]; do kill -0 $server; sleep 0.05; done
+export DELTAQ_URL=$(sed -E 's/.*"api":"([^"]+)".*/\1/' ready)
+"#;
+
+/// Runs the `sh` blocks of a page in one shell that ends at the first failure, and compares the output of a block with the `text`
+/// block behind it: each line must be the beginning of a line of the output.
+fn run(page: &str) {
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).expect("the page is there");
+    let blocks = blocks(&page);
+    let binary = Path::new(env!("CARGO_BIN_EXE_deltaq")).parent().expect("a folder");
+    let mut script = format!("set -euo pipefail\nPATH={}:$PATH\n", binary.display());
+    for (number, block) in blocks.iter().enumerate().filter(|(_, block)| block.language == "sh") {
+        if block.text.trim() == "deltaq serve" {
+            script += SERVE;
+        } else {
+            write!(script, "{{\n{}\n}} > {number}.out 2> {number}.err\n", block.text)
+                .expect("a string takes text");
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).env_remove("DELTAQ_TOKEN").env_remove("DELTAQ_URL");
+    let ended = shell.current_dir(folder.path()).stdin(Stdio::null()).output().expect("bash runs");
+    let read = |name: String| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let told: String = (0..blocks.len()).map(|number| read(format!("{number}.err"))).collect();
+    let shell_error = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{told}{shell_error}{}", read("server.log".to_owned()));
+    let mut compared = 0;
+    for (number, expected) in blocks.iter().enumerate().filter(|(_, block)| block.language == "text") {
+        let output = read(format!("{}.out", number - 1));
+        for line in expected.text.lines() {
+            assert!(output.lines().any(|printed| printed.starts_with(line)), "{line:?} is not in {output:?}");
+        }
+        compared += 1;
+    }
+    assert!(compared > 0, "the page shows outputs");
+}
+
+#[test]
+fn the_tutorial_works() {
+    run("docs/tutorial.md");
+}
