@@ -49,9 +49,9 @@ fn run(page: &str) {
     shell.args(["-c", &script]).env_remove("DELTAQ_TOKEN").env_remove("DELTAQ_URL");
     let ended = shell.current_dir(folder.path()).stdin(Stdio::null()).output().expect("bash runs");
     let read = |name: String| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    let told: String = (0..blocks.len()).map(|number| read(format!("{number}.err"))).collect();
+    let stderr: String = (0..blocks.len()).map(|number| read(format!("{number}.err"))).collect();
     let shell_error = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{told}{shell_error}{}", read("server.log".to_owned()));
+    assert!(ended.status.success(), "{stderr}{shell_error}{}", read("server.log".to_owned()));
     let mut compared = 0;
     for (number, expected) in blocks.iter().enumerate().filter(|(_, block)| block.language == "text") {
         let output = read(format!("{}.out", number - 1));

@@ -24,6 +24,7 @@ mod metrics;
 mod model;
 mod node;
 mod offline;
+mod package;
 mod process;
 mod prometheus;
 mod properties;

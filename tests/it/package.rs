@@ -1,0 +1,92 @@
+//! The Debian package: built, installed into a folder, run, removed and purged.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_deltaq");
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().expect("the program runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    output
+}
+
+/// A folder that dpkg takes for the root of a system without packages.
+struct Root(TempDir);
+
+impl Root {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a folder");
+        for folder in ["etc", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers"] {
+            fs::create_dir_all(root.path().join(folder)).expect("a folder");
+        }
+        for (file, text) in [
+            ("var/lib/dpkg/status", ""),
+            ("etc/passwd", "root:x:0:0::/root:/bin/sh\n"),
+            ("etc/group", "root:x:0:\n"),
+            ("etc/shadow", ""),
+            ("etc/gshadow", ""),
+        ] {
+            fs::write(root.path().join(file), text).expect("a file");
+        }
+        Self(root)
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    /// Runs dpkg on this root, where only this package exists, without being root.
+    fn dpkg(&self, arguments: &[&str]) -> Output {
+        let mut root = "--root=".to_owned();
+        root.push_str(&self.0.path().to_string_lossy());
+        let fixed = ["dpkg", &root, "--force-script-chrootless", "--force-depends", "--log=/dev/null"];
+        run(Command::new("fakeroot").args(fixed).args(arguments))
+    }
+}
+
+#[test]
+fn the_package_is_installed_run_removed_and_purged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package.sh");
+    let mut build = Command::new(script);
+    // Compressing a debug build takes longer than the rest of the test.
+    build.arg(BINARY).arg(folder.path()).env("DPKG_DEB_COMPRESSOR_TYPE", "none");
+    let built = run(&mut build).stdout;
+    let package = String::from_utf8(built).expect("text").trim().to_owned();
+
+    let root = Root::new();
+    root.dpkg(&["--install", &package]);
+    let passwd = fs::read_to_string(root.at("etc/passwd")).expect("a file");
+    assert!(
+        passwd.lines().any(|line| line.starts_with("deltaq:") && line.ends_with("/usr/sbin/nologin")),
+        "{passwd}"
+    );
+    let settings = root.at("etc/deltaq/deltaq.toml");
+    assert_eq!(fs::metadata(&settings).expect("a file").permissions().mode() & 0o777, 0o640);
+    let unit = fs::read_to_string(root.at("usr/lib/systemd/system/deltaq.service")).expect("a unit");
+    assert!(unit.contains("ExecStart=/usr/bin/deltaq serve --config /etc/deltaq/deltaq.toml"));
+    for file in [
+        "usr/share/bash-completion/completions/deltaq",
+        "usr/share/zsh/vendor-completions/_deltaq",
+        "usr/share/fish/vendor_completions.d/deltaq.fish",
+        "usr/share/man/man1/deltaq.1.gz",
+    ] {
+        assert!(fs::metadata(root.at(file)).is_ok_and(|file| file.len() > 1_000), "{file}");
+    }
+    let check =
+        Command::new(root.at("usr/bin/deltaq")).args(["config", "check", "--config"]).arg(&settings).output();
+    assert!(check.is_ok_and(|output| output.status.success()), "the installed program accepts its settings");
+
+    root.dpkg(&["--remove", "deltaq"]);
+    assert!(!root.at("usr/bin/deltaq").exists() && settings.exists(), "settings stay after a removal");
+    fs::create_dir_all(root.at("var/lib/deltaq")).expect("a folder");
+    let purged = root.dpkg(&["--purge", "deltaq"]);
+    assert!(!settings.exists() && root.at("var/lib/deltaq").exists(), "queues stay after a purge");
+    assert!(String::from_utf8_lossy(&purged.stderr).contains("still has the queues"));
+}
