@@ -25,7 +25,7 @@ use serde::Deserialize;
 use toml::Value;
 
 pub use self::access::Access;
-pub use self::environment::{client_token, is_supervised, permits_colors, rust_log, variables};
+pub use self::environment::{client_token, client_url, is_supervised, permits_colors, rust_log, variables};
 use self::layers::Layers;
 use self::queue::QueueDefaults;
 pub use self::sections::{

@@ -17,10 +17,9 @@ pub fn variables() -> impl Iterator<Item = (String, String)> {
 }
 
 /// The log filter that operators of Rust programs know, if it is set and not empty.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 #[must_use]
 pub fn rust_log() -> Option<String> {
-    std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty())
+    variable("RUST_LOG")
 }
 
 /// Whether a service manager has passed a socket for notifications.
@@ -31,10 +30,20 @@ pub fn is_supervised() -> bool {
 }
 
 /// The token of a client, if it is set and not empty.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 #[must_use]
 pub fn client_token() -> Option<String> {
-    std::env::var("DELTAQ_TOKEN").ok().filter(|token| !token.is_empty())
+    variable("DELTAQ_TOKEN")
+}
+
+/// The address of the server that a client calls, if it is set and not empty.
+#[must_use]
+pub fn client_url() -> Option<String> {
+    variable("DELTAQ_URL")
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Whether the environment permits colours on a terminal: `NO_COLOR` is unset or empty, and `TERM` is not `dumb`.

@@ -1,12 +1,14 @@
 //! The commands that call a server, as processes against a server of the real binary.
 
 mod commands;
+mod mistakes;
+mod secure;
 mod terminal;
 mod work;
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,25 +23,33 @@ struct Server {
     folder: tempfile::TempDir,
     address: SocketAddr,
     is_durable: bool,
+    variables: Vec<(String, PathBuf)>,
 }
 
 impl Server {
     /// Starts a server without a journal.
     fn in_memory() -> Self {
-        Self::new(false)
+        Self::new(false, &[])
     }
 
     /// Starts a server with a store.
     fn durable() -> Self {
-        Self::new(true)
+        Self::new(true, &[])
     }
 
-    fn new(is_durable: bool) -> Self {
+    /// Starts a server without a journal and with these variables.
+    fn with_settings(variables: &[(&str, &Path)]) -> Self {
+        Self::new(false, variables)
+    }
+
+    fn new(is_durable: bool, variables: &[(&str, &Path)]) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = free.local_addr().expect("an address");
         drop(free);
         let folder = tempfile::tempdir().expect("a folder");
-        let mut server = Self { child: None, folder, address, is_durable };
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), value.to_path_buf())).collect();
+        let mut server = Self { child: None, folder, address, is_durable, variables };
         server.start();
         server
     }
@@ -55,6 +65,7 @@ impl Server {
         } else {
             command.arg("--in-memory");
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let _absent = std::fs::remove_file(&ready);
         let child = command.env_remove("RUST_LOG").stdin(Stdio::null()).spawn().expect("the binary runs");
         self.child = Some(child);
@@ -92,14 +103,7 @@ impl Server {
 
     /// Runs a command with this text on stdin.
     fn run_with(&self, line: &[&str], stdin: &str) -> Run {
-        let mut child = self.command(line).stdin(Stdio::piped()).spawn().expect("the binary runs");
-        let mut pipe = child.stdin.take().expect("a pipe");
-        let text = stdin.to_owned();
-        let writer = std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
-        let output = child.wait_with_output().expect("output");
-        writer.join().expect("the writer ends");
-        let text = |bytes| String::from_utf8(bytes).expect("text");
-        Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        finished(self.command(line), stdin)
     }
 
     /// The document that a command prints.
@@ -142,6 +146,18 @@ impl Run {
         assert_eq!(self.code, Some(code), "{self:?}");
         self.stderr
     }
+}
+
+/// Runs a command to its end.
+fn finished(mut command: Command, stdin: &str) -> Run {
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("the binary runs");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    let text = stdin.to_owned();
+    let writer = std::thread::spawn(move || drop(pipe.write_all(text.as_bytes())));
+    let output = child.wait_with_output().expect("output");
+    writer.join().expect("the writer ends");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 fn signal(child: &Child, name: &str) {

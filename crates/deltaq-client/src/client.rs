@@ -68,7 +68,11 @@ impl Client {
                 options.user_agent.as_deref().unwrap_or(concat!("deltaq-client/", env!("CARGO_PKG_VERSION"))),
             );
         if let Some(pem) = &options.ca_pem {
-            http = http.tls_certs_only(Certificate::from_pem_bundle(pem).map_err(tls)?);
+            let authorities = Certificate::from_pem_bundle(pem).map_err(tls)?;
+            if authorities.is_empty() {
+                return Err(Error::NoAuthority);
+            }
+            http = http.tls_certs_only(authorities);
         }
         if let Some(pem) = &options.identity_pem {
             http = http.identity(Identity::from_pem(pem).map_err(tls)?);

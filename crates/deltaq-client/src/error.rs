@@ -16,6 +16,9 @@ pub enum Error {
     /// The token has characters that a header can't carry.
     #[error("the token has characters that no token has; check for line breaks in its file")]
     Token,
+    /// The certificates of authorities are an empty list.
+    #[error("the certificates of authorities (PEM) have no certificate")]
+    NoAuthority,
     /// A certificate or key is not valid PEM, or the TLS client can't be set up.
     #[error("can't set up TLS")]
     Tls {
@@ -23,7 +26,7 @@ pub enum Error {
         source: reqwest::Error,
     },
     /// No connection to the server.
-    #[error("can't connect to {address}; is the server running?")]
+    #[error("can't connect to {address}")]
     Connect {
         /// The address of the server.
         address: String,
@@ -81,6 +84,7 @@ impl Error {
             Self::Problem(problem) => problem.retryable,
             Self::Address { .. }
             | Self::Token
+            | Self::NoAuthority
             | Self::Tls { .. }
             | Self::NotDeltaq { .. }
             | Self::Reply { .. } => false,

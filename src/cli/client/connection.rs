@@ -8,13 +8,16 @@ use deltaq_client::{Client, ClientOptions};
 use super::failure::Failure;
 use crate::config;
 
+/// The address of a server with default settings.
+const DEFAULT_URL: &str = "http://127.0.0.1:7070";
+
 /// The server and how to reach it.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
 pub struct Connection {
-    /// Address of the server; without a scheme it is http.
-    #[arg(long, env = "DELTAQ_URL", default_value = "http://127.0.0.1:7070", hide_env_values = true)]
-    pub url: String,
+    /// Address of the server; without a scheme it is http [default: the variable DELTAQ_URL, or http://127.0.0.1:7070].
+    #[arg(long)]
+    pub url: Option<String>,
     /// File with the token [default: the variable DELTAQ_TOKEN].
     #[arg(long, value_name = "FILE", env = "DELTAQ_TOKEN_FILE", hide_env_values = true)]
     pub token_file: Option<PathBuf>,
@@ -53,7 +56,7 @@ impl Connection {
             _ => None,
         };
         let options = ClientOptions {
-            url: self.url.clone(),
+            url: self.url.clone().or_else(config::client_url).unwrap_or_else(|| DEFAULT_URL.to_owned()),
             token,
             ca_pem: self.ca_file.as_deref().map(read).transpose()?,
             identity_pem,

@@ -80,6 +80,17 @@ impl Failure {
         }
     }
 
+    /// The message. Of a failed connection only the first cause is of interest.
+    fn text(&self) -> String {
+        match self {
+            Self::Client(error @ (Error::Connect { .. } | Error::NoReply { .. } | Error::Tls { .. })) => {
+                let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+                causes.last().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+            }
+            failure => with_causes(failure),
+        }
+    }
+
     /// What the user can do.
     fn advice(&self) -> Option<String> {
         match self {
@@ -97,7 +108,7 @@ impl Failure {
         {
             return ExitCode::SUCCESS;
         }
-        eprintln!("deltaq: {}", with_causes(self));
+        eprintln!("deltaq: {}", self.text());
         if let Some(advice) = self.advice() {
             eprintln!("  next: {advice}");
         }
@@ -115,7 +126,11 @@ fn code_of(error: &Error) -> u8 {
             (429 | 503 | 504 | 507, _) => 5,
             _ => 1,
         },
-        Error::Token | Error::Tls { .. } | Error::NotDeltaq { .. } | Error::Reply { .. } => 1,
+        Error::Token
+        | Error::NoAuthority
+        | Error::Tls { .. }
+        | Error::NotDeltaq { .. }
+        | Error::Reply { .. } => 1,
     }
 }
 
@@ -126,15 +141,20 @@ fn advice_of(error: &Error) -> Option<String> {
             return Some(text.to_owned());
         }
         Error::NoReply { .. } => {
-            return Some("check the state with deltaq status, then repeat the command".to_owned());
+            let text = "check the state with deltaq status, then repeat the command; a server with TLS needs https:// in --url";
+            return Some(text.to_owned());
         }
-        Error::NotDeltaq { .. } => return Some("check --url: another server answers there".to_owned()),
+        Error::NotDeltaq { .. } => {
+            let text =
+                "check --url: another server answers there, or a server with TLS, which needs https://";
+            return Some(text.to_owned());
+        }
         Error::Problem(problem) => problem,
         _ => return None,
     };
     let advice = match problem.code.as_str() {
         "unauthorized" => {
-            "give a token with --token-file or DELTAQ_TOKEN; deltaq token creates one on the server's host"
+            "give a token with --token-file or DELTAQ_TOKEN, or a certificate with --cert-file and --key-file if the server asks for one"
         }
         "forbidden" => "the operators of the server can add the grant to the token (deltaq token --help)",
         "queue-not-found" => "deltaq queues lists the queues; deltaq queue create NAME creates one",
@@ -143,6 +163,9 @@ fn advice_of(error: &Error) -> Option<String> {
         "mass-delete" => {
             "look at the deletions with --dry-run; if the list is complete, raise --max-delete-percent or --max-deletes"
         }
+        "invalid-config" => "deltaq queue get QUEUE -o json shows all settings of an existing queue",
+        "invalid-parameter" | "invalid-request" => "deltaq COMMAND --help shows the arguments and an example",
+        "incomplete-list" => "check the program that makes the list, and the number of --count",
         "not-empty" => "let workers drain the queue, or empty it: deltaq queue purge QUEUE",
         "queue-closed" => "deltaq queue reopen QUEUE opens the queue again",
         "lease-lost" => "another worker may hold the key: drop the result, or make the work safe to repeat",
@@ -154,7 +177,7 @@ fn advice_of(error: &Error) -> Option<String> {
 }
 
 /// The place of a problem in the input of several calls.
-pub(super) fn at_object(before: u64, error: Error) -> Failure {
+pub(super) fn at_object(before: u64, mut error: Error) -> Failure {
     let index =
         error.problem().and_then(|problem| problem.index.or(problem.line.map(|line| line.saturating_sub(1))));
     let place = match (index, before) {
@@ -165,5 +188,14 @@ pub(super) fn at_object(before: u64, error: Error) -> Failure {
         (None, 0) => return Failure::Client(error),
         (None, before) => format!("after the first {before} objects, which are done"),
     };
+    if let Error::Problem(problem) = &mut error {
+        // The place in the body of the call would contradict the place in the input.
+        let (line, object) = (problem.line.unwrap_or_default(), problem.index.unwrap_or_default());
+        for place in [format!("line {line}: "), format!("object {object}: ")] {
+            if let Some(rest) = problem.detail.strip_prefix(&place) {
+                problem.detail = rest.to_owned();
+            }
+        }
+    }
     Failure::At { place, source: error }
 }

@@ -124,7 +124,9 @@ impl Input {
             match ended {
                 Ok(false) => {}
                 Ok(true) if objects.is_blank() => {
-                    let _ = to.blocking_send(Err(Failure::Usage(format!("{name} has no text"))));
+                    let _ = to.blocking_send(Err(Failure::Usage(format!(
+                        "{name} has no text; give JSON text, @FILE, or pipe objects to stdin"
+                    ))));
                     return;
                 }
                 Ok(true) => return,

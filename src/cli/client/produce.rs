@@ -3,13 +3,14 @@
 use clap::Args;
 use deltaq_client::{Body, Call};
 use deltaq_types::{ForgetBody, KeysCount, Produced};
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::failure::{Failure, at_object};
 use super::input::{Input, Piece, Pieces};
 use super::progress::Progress;
 use super::replace::{Replace, Seed};
-use super::session::{Execute, Session};
+use super::session::{Execute, Session, parse};
 use crate::name::Name;
 
 /// Most objects in one call, as the server's default.
@@ -190,8 +191,9 @@ impl Execute for Resync {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = session.on_queue("resync", &self.queue)?;
-        let (produced, text) = session.fetch::<Produced>(call).await?;
-        report(session, &self.queue, &produced, &text)
+        let mut total = Total::default();
+        total.add(session.client.fetch(call).await?)?;
+        total.report(session, &self.queue)
     }
 }
 
@@ -229,8 +231,9 @@ impl Batches<'_> {
             Some(object) => Body::Json(Input::open(Some(object))?.text()?.into_bytes()),
         };
         let call = self.call()?.query("key", key).body(body);
-        let (produced, text) = self.session.fetch::<Produced>(call).await?;
-        report(self.session, self.queue, &produced, &text)
+        let mut total = Total::default();
+        total.add(self.session.client.fetch(call).await?)?;
+        total.report(self.session, self.queue)
     }
 
     /// Sends keys without objects.
@@ -238,14 +241,8 @@ impl Batches<'_> {
         let mut total = Total::default();
         for (done, key) in (0..).zip(keys) {
             let call = self.call()?.query("key", Some(key));
-            let (produced, text) = self
-                .session
-                .client
-                .fetch(call)
-                .await
-                .map_err(|error| at_object(done, error))
-                .and_then(read)?;
-            total.add(produced, text);
+            let reply = self.session.client.fetch(call).await;
+            total.add(reply.map_err(|error| at_object(done, error))?)?;
         }
         total.report(self.session, self.queue)
     }
@@ -258,19 +255,18 @@ impl Batches<'_> {
         let (mut total, mut done) = (Total::default(), 0);
         while let Some(batch) = bodies.next().await? {
             let call = self.call()?.body(Body::Ndjson(batch.lines.into()));
-            let reply = self.session.client.fetch(call).await.map_err(|error| at_object(done, error));
-            let (produced, text) = reply.and_then(read)?;
-            total.add(produced, text);
+            let reply = self.session.client.fetch(call).await;
+            total.add(reply.map_err(|error| at_object(done, error))?)?;
             done += batch.objects;
             progress.show(done, batch.read);
+        }
+        if total.calls == 0 {
+            // An empty list is valid; the server may refuse the queue or the parameters.
+            total.add(self.session.client.fetch(self.call()?.body(Body::Json(b"[]".to_vec()))).await?)?;
         }
         drop(progress);
         total.report(self.session, self.queue)
     }
-}
-
-fn read(text: Box<RawValue>) -> Result<(Produced, Box<RawValue>), Failure> {
-    Ok((super::session::parse(&text)?, text))
 }
 
 /// The pieces of an input, joined to the bodies of calls.
@@ -310,41 +306,40 @@ impl Bodies {
 }
 
 /// The sum of the replies to several calls.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 struct Total {
-    sum: Option<Produced>,
-    /// The text of the reply, if there was one call.
-    only: Option<Box<RawValue>>,
+    resource_version: u64,
+    queued: u64,
+    ignored: u64,
+    #[serde(skip)]
+    calls: u64,
+    /// The text of the last reply.
+    #[serde(skip)]
+    last: Option<Box<RawValue>>,
 }
 
 impl Total {
-    fn add(&mut self, produced: Produced, text: Box<RawValue>) {
-        self.only = self.sum.is_none().then_some(text);
-        let sum = self.sum.get_or_insert(Produced { resource_version: 0, queued: 0, ignored: 0 });
-        sum.resource_version = produced.resource_version;
-        sum.queued += produced.queued;
-        sum.ignored += produced.ignored;
+    fn add(&mut self, text: Box<RawValue>) -> Result<(), Failure> {
+        let produced: Produced = parse(&text)?;
+        self.resource_version = produced.resource_version;
+        self.queued += produced.queued;
+        self.ignored += produced.ignored;
+        self.calls += 1;
+        self.last = Some(text);
+        Ok(())
     }
 
+    /// Prints the reply to a single call, or the sum of several.
     fn report(self, session: &Session, queue: &Name) -> Result<(), Failure> {
-        let Some(sum) = self.sum else {
-            return Err(Failure::Usage("the input has no objects".to_owned()));
+        let sum = || to_raw_value(&self).map_err(|error| Failure::Other(error.to_string()));
+        let text = match (self.calls, &self.last) {
+            (1, Some(text)) => text,
+            _ => &sum()?,
         };
-        match self.only {
-            Some(text) => report(session, queue, &sum, &text),
-            None => report(session, queue, &sum, &to_raw(&sum)?),
-        }
+        let Self { resource_version, queued, ignored, .. } = self;
+        let ignored =
+            if ignored == 0 { String::new() } else { format!(", ignored {ignored} deletions of nothing") };
+        let sentence = format!("queued {queued}{ignored} (resource version {resource_version})");
+        session.output.change(text, queue.as_str(), &sentence)
     }
-}
-
-fn to_raw(produced: &Produced) -> Result<Box<RawValue>, Failure> {
-    to_raw_value(produced).map_err(|error| Failure::Other(error.to_string()))
-}
-
-fn report(session: &Session, queue: &Name, produced: &Produced, text: &RawValue) -> Result<(), Failure> {
-    let Produced { queued, ignored, resource_version } = produced;
-    let ignored =
-        if *ignored == 0 { String::new() } else { format!(", ignored {ignored} deletions of nothing") };
-    let sentence = format!("queued {queued}{ignored} (resource version {resource_version})");
-    session.output.change(text, queue.as_str(), &sentence)
 }

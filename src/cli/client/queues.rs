@@ -52,6 +52,9 @@ impl Commands {
 super::commands! {
     /// Commands on one queue.
     QueueCommands {
+        /// List the queues with their counts, as `deltaq queues`.
+        #[command(after_help = "Example:\n  deltaq queue list --prefix erp-")]
+        List(List),
         /// Show a queue with its counts and settings.
         #[command(after_help = "Example:\n  deltaq queue get prices")]
         Get(Get),

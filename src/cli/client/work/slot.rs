@@ -280,7 +280,7 @@ pub(super) fn pause_of(error: &Error, failures: u32) -> Option<Duration> {
         Error::Connect { .. } | Error::NoReply { .. } | Error::Reply { .. } => true,
         Error::Problem(problem) => matches!(problem.status, 408 | 429) || problem.status >= 500,
         Error::NotDeltaq { status, .. } => *status >= 500,
-        Error::Address { .. } | Error::Token | Error::Tls { .. } => false,
+        Error::Address { .. } | Error::Token | Error::NoAuthority | Error::Tls { .. } => false,
     };
     let doubled = PAUSE.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX);
     // Workers that lost the server together do not return together.

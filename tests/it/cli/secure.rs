@@ -1,0 +1,71 @@
+//! Tokens and TLS.
+
+use deltaq::config::access::Verb;
+
+use super::{Run, Server, finished};
+use crate::access::tls::Authority;
+
+/// The output of a program that makes a token.
+fn token(server_file: &std::path::Path, line: &[&str]) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deltaq"));
+    command.args(["token"]).args(line).arg("--file").arg(server_file);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    finished(command, "").ok().trim().to_owned()
+}
+
+#[test]
+fn a_token_opens_what_its_grants_say() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tokens.toml");
+    let reader = token(&file, &["reader", "--verbs", Verb::Read.as_str(), "--queues", "*"]);
+    let server = Server::with_settings(&[("DELTAQ_ACCESS__TOKENS_FILE", &file)]);
+    let refused = server.run(&["queues"]).failed(1);
+    assert!(refused.contains("unauthorized") && refused.contains("DELTAQ_TOKEN"), "{refused}");
+    let with_token = |line: &[&str]| -> Run {
+        let mut command = server.command(line);
+        command.env("DELTAQ_TOKEN", &reader);
+        finished(command, "")
+    };
+    assert_eq!(with_token(&["queues", "-o", "json"]).ok(), "[]\n");
+    let refused = with_token(&["add", "prices", "{\"key\":\"a\"}"]).failed(1);
+    assert!(refused.contains("forbidden") && !refused.contains(&reader), "{refused}");
+    // A worker whose token is refused ends instead of repeating its pop.
+    let refused = with_token(&["work", "prices", "--", "true"]).failed(1);
+    assert!(refused.contains("forbidden"), "{refused}");
+
+    let secret = folder.path().join("token");
+    std::fs::write(&secret, format!("{reader}\n")).expect("a file");
+    let path = secret.to_str().expect("text");
+    server.run(&["queues", "--token-file", path]).ok();
+    let rotated = token(&file, &["rotate", "reader"]);
+    server.signal("HUP");
+    super::until("the old token is refused", || {
+        server.run(&["queues", "--token-file", path]).code == Some(1)
+    });
+    std::fs::write(&secret, rotated).expect("a file");
+    server.run(&["queues", "--token-file", path]).ok();
+    assert_eq!(token(&file, &["list"]), "reader  read on *  expires never");
+}
+
+#[test]
+fn tls_takes_an_authority_and_a_certificate() {
+    let authority = Authority::new();
+    let (pair, own) = (authority.issue("server"), authority.issue("client"));
+    let ca = authority.certificates();
+    let server = Server::with_settings(&[
+        ("DELTAQ_SERVER__TLS_CERT", &pair.cert),
+        ("DELTAQ_SERVER__TLS_KEY", &pair.key),
+        ("DELTAQ_SERVER__TLS_CLIENT_CA", &ca),
+    ]);
+    let url = format!("https://localhost:{}", server.address.port());
+    let [ca, cert, key] = [&ca, &own.cert, &own.key].map(|path| path.to_str().expect("text"));
+    let all = ["queues", "--url", &url, "--ca-file", ca, "--cert-file", cert, "--key-file", key];
+    server.run(&all).ok();
+    let unknown = server.run(&["queues", "--url", &url]).failed(4);
+    assert!(unknown.contains("certificate"), "{unknown}");
+    let uncertified = server.run(&["queues", "--url", &url, "--ca-file", ca]).failed(1);
+    assert!(uncertified.contains("--cert-file"), "{uncertified}");
+    server.run(&["queues", "--url", &url, "--ca-file", ca, "--cert-file", cert]).failed(2);
+    let plain = server.run(&["queues"]);
+    assert!(plain.code != Some(0) && plain.stderr.contains("https"), "{plain:?}");
+}
