@@ -205,7 +205,9 @@ pub(super) async fn next_epoch(
     let last = own.0 + u64::from(in_doubt);
     let next = sqlx::query_scalar::<_, i64>(sql::NEXT_EPOCH).bind(own.0.cast_signed());
     let next = next.bind(last.cast_signed());
-    match next.fetch_optional(&mut *connection).await.map_err(failed)? {
+    // SQLite returns the row before it commits, so the statement must run to its end: the commit may find the disk full.
+    let begun = next.fetch_all(&mut *connection).await.map_err(failed)?;
+    match begun.first() {
         Some(next) => Ok(Epoch(next.cast_unsigned())),
         None => Err(Error::Fenced { own, found: epoch(connection).await.map_err(failed)? }),
     }

@@ -101,6 +101,31 @@ fn a_full_disk_loses_nothing_and_heals_when_there_is_room() {
 }
 
 #[test]
+fn a_start_on_a_full_disk_is_refused_and_succeeds_when_there_is_room() {
+    let volume = Volume::mount("full-start");
+    let server = volume.serve();
+    assert!(try_add(&server, "before"));
+    server.end(End::Kill);
+    volume.run("cat /dev/zero > \"$1/ballast\" 2> /dev/null || true");
+    let mut refused = volume.command(env!("CARGO_BIN_EXE_deltaq"));
+    let refused = refused.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--data-dir"]);
+    // A server that starts all the same would run for ever.
+    let done = Command::new("timeout")
+        .arg("20")
+        .arg(refused.get_program())
+        .args(refused.get_args())
+        .arg(&volume.folder)
+        .output()
+        .expect("timeout of coreutils runs");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(said.contains("the disk is full"), "{said}");
+    volume.run("rm \"$1/ballast\"");
+    let server = volume.serve();
+    add_in_the_end(&server, "after");
+    expect_all(&server, &["before", "after"].map(str::to_owned).into(), "after there was room");
+}
+
+#[test]
 fn a_disk_that_becomes_read_only_is_told_and_heals() {
     let volume = Volume::mount("read-only");
     let server = volume.serve();
