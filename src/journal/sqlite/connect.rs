@@ -194,7 +194,7 @@ pub(super) async fn state(connection: &mut SqliteConnection) -> Result<State, Er
     state_of(&row).map_err(failed)
 }
 
-/// Begins the next epoch, if the store is still in the epoch `own`. If an earlier attempt is `in_doubt`, it may
+/// Begins the next epoch, if the store is still in the epoch `own`. If earlier attempts are `in_doubt`, one may
 /// have succeeded, and the store may already be in the following epoch.
 pub(super) async fn next_epoch(
     connection: &mut SqliteConnection,

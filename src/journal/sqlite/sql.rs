@@ -119,9 +119,9 @@ pub(super) const STATE: &str = "SELECT clean, \
      max(last_version, coalesce((SELECT max(version) FROM queues), 0)), \
      max(floor, coalesce((SELECT max(rv) FROM queues WHERE deleted = 1), 0)), epoch FROM store";
 
-/// Begins the next epoch of a store whose epoch is between the two parameters.
+/// Begins the epoch after the first parameter, in a store whose epoch is between the two parameters. A repeat changes nothing.
 pub(super) const NEXT_EPOCH: &str =
-    "UPDATE store SET epoch = epoch + 1 WHERE epoch BETWEEN ?1 AND ?2 RETURNING epoch";
+    "UPDATE store SET epoch = ?1 + 1 WHERE epoch BETWEEN ?1 AND ?2 RETURNING epoch";
 pub(super) const EPOCH: &str = "SELECT epoch FROM store";
 
 /// The number of tables, and the application id. A store that is being created has only the table of migrations

@@ -279,6 +279,24 @@ async fn reopening_settles_a_dropped_write() {
     store.close().await;
 }
 
+#[tokio::test]
+async fn an_epoch_may_be_begun_again_while_its_commits_are_in_doubt() {
+    let scratch = Scratch::new();
+    let (store, _, _) = scratch.open().await;
+    let paths = Paths::new(&scratch.data()).unwrap();
+    let mut writer = connect::writer(&paths, Sync::Full).await.unwrap();
+    let own = store.epoch;
+    let next = Epoch(own.0 + 1);
+    assert_eq!(connect::next_epoch(&mut writer, own, false).await.unwrap(), next);
+    // The server learned of none of these commits.
+    for _ in 0..3 {
+        assert_eq!(connect::next_epoch(&mut writer, own, true).await.unwrap(), next);
+    }
+    assert!(matches!(connect::next_epoch(&mut writer, own, false).await, Err(Error::Fenced { .. })));
+    writer.close().await.unwrap();
+    store.close().await;
+}
+
 /// The lock of the folder keeps other servers off, except on file systems that lose locks.
 #[tokio::test]
 async fn a_store_that_another_process_has_taken_over_is_not_taken_back() {
