@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod client;
 pub mod health;
+pub mod help;
 pub mod offline;
 pub mod settings;
 pub mod shell;

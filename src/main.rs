@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use deltaq::causes::with_causes;
-use deltaq::cli::{Cli, Command, Serve};
+use deltaq::cli::{self, Command, Serve};
 use deltaq::lifecycle::Shutdown;
 use deltaq::server::{self, PassedSockets, Server};
 use deltaq::{config, supervisor, telemetry};
@@ -24,7 +23,7 @@ const TAKEN_OVER: u8 = 3;
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let done = match cli::help::parse().command {
         Command::Serve(serve) => run(&serve).map(|()| ExitCode::SUCCESS),
         Command::Client(command) => Ok(command.run()),
         Command::Health(health) => health.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),

@@ -192,8 +192,8 @@ pub(super) fn at_object(before: u64, mut error: Error) -> Failure {
         // The place in the body of the call would contradict the place in the input.
         let (line, object) = (problem.line.unwrap_or_default(), problem.index.unwrap_or_default());
         for place in [format!("line {line}: "), format!("object {object}: ")] {
-            if let Some(rest) = problem.detail.strip_prefix(&place) {
-                problem.detail = rest.to_owned();
+            if problem.detail.starts_with(&place) {
+                problem.detail.drain(..place.len());
             }
         }
     }
