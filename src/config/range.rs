@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -224,19 +224,31 @@ impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US
     }
 }
 
-/// An IP address and a port.
+/// An address to listen on.
 pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    let expected = "an IP address and a port, such as \"127.0.0.1:7070\"";
-    text(deserializer, expected, |text| text.parse().ok())
+    let expected = "an IP address and a port, such as \"127.0.0.1:7070\", \"localhost:7070\" or \":7070\" for all addresses";
+    text(deserializer, expected, listen_address)
 }
 
 /// An IP address and a port; an empty text is no address.
 pub(super) fn optional_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
-    let expected = "an IP address and a port, such as \"127.0.0.1:7071\", or \"\"";
-    let read = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+    let expected = "an IP address and a port, such as \"127.0.0.1:7071\", \"localhost:7071\" or \":7071\" for all addresses, or \"\"";
+    let read = |text: &str| if text.is_empty() { Some(None) } else { listen_address(text).map(Some) };
     text(deserializer, expected, read)
+}
+
+/// No name is resolved: `localhost` is the loopback address, and an empty host is all addresses.
+fn listen_address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    let ip = match host {
+        "" => Ipv4Addr::UNSPECIFIED,
+        host if host.eq_ignore_ascii_case("localhost") => Ipv4Addr::LOCALHOST,
+        _ => return text.parse().ok(),
+    };
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| port.parse().ok().map(|port: u16| SocketAddr::from((ip, port)))).flatten()
 }
 
 /// A path of the file system, or an optional one. Text that was not UTF-8 holds replacement characters, and would name
@@ -257,10 +269,13 @@ pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     })
 }
 
-/// Host names without port, IPv6 addresses in brackets.
+/// Host names without port, IPv6 addresses in brackets, `*` and `*.domain`.
 pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let expected = "a list of host names without port, such as [\"deltaq.example\"]";
-    list(deserializer, expected, |host: String| is_host(&host).then_some(host))
+    let expected = "host names without port, such as \"deltaq.example\", [\"deltaq\", \"*.example\"] or \"*\"";
+    words(deserializer, expected, |host| {
+        let name = host.strip_prefix("*.").unwrap_or(&host);
+        (host == "*" || is_host(name)).then_some(host)
+    })
 }
 
 /// Origins as browsers send them: a scheme, a host, and a port unless it is the default of the scheme.
@@ -270,14 +285,38 @@ pub(super) fn origins<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
         authority.is_some_and(|authority| !authority.is_empty() && authority.bytes().all(is_allowed))
     };
-    let expected = "a list of origins, such as [\"https://console.example\"]";
-    list(deserializer, expected, |text: String| is_origin(&text).then_some(text))
+    let expected = "origins, such as \"https://console.example\" or a list of them";
+    words(deserializer, expected, |text| is_origin(&text).then_some(text))
 }
 
 /// Networks such as `10.0.0.0/8`, and single addresses.
 pub(super) fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpNet>, D::Error> {
     let read = |text: String| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
-    list(deserializer, "a list of IP addresses or networks, such as [\"10.0.0.0/8\"]", read)
+    words(deserializer, "IP addresses or networks, such as \"10.0.0.0/8\" or a list of them", read)
+}
+
+/// A list of texts, or one text with commas between the entries, which is easier to write in the environment.
+fn words<'de, D: Deserializer<'de>, U>(
+    deserializer: D,
+    expected: &str,
+    read: impl FnMut(String) -> Option<U>,
+) -> Result<Vec<U>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Words {
+        List(Vec<String>),
+        Text(String),
+    }
+
+    let entries = match Words::deserialize(deserializer) {
+        Ok(Words::List(entries)) => Some(entries),
+        Ok(Words::Text(text)) if text.is_empty() => Some(Vec::new()),
+        Ok(Words::Text(text)) => Some(text.split(',').map(|entry| entry.trim().to_owned()).collect()),
+        Err(_) => None,
+    };
+    entries
+        .and_then(|entries| entries.into_iter().map(read).collect())
+        .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
 }
 
 /// A list of entries that `read` accepts. An error of an entry is an error of the list.

@@ -19,7 +19,8 @@ pub struct Server {
     /// The address of `/metrics`; `None` (an empty text) serves it on the API's listener.
     #[serde(deserialize_with = "range::optional_address")]
     pub metrics_listen: Option<SocketAddr>,
-    /// Names that a request's `Host` may have, besides localhost and IP addresses.
+    /// Names that a request's `Host` may have without tokens, besides localhost and IP addresses; `*` and `*.domain` are
+    /// patterns.
     #[serde(deserialize_with = "range::hosts")]
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server from a browser.

@@ -99,9 +99,9 @@ fn without_body(response: Response) -> Response {
 
 /// Checks the size of the head and the origin.
 fn check_head(context: &RequestContext, request: &Request, head: &Head<'_>) -> Result<(), Problem> {
-    let limits = &context.state.limits;
-    origin::check_head(request.uri(), head, limits)?;
-    origin::check_site(request, head, context.connection.is_some(), Allowed::of(limits))
+    let state = &context.state;
+    origin::check_head(request.uri(), head, &state.limits)?;
+    origin::check_site(request, head, context.connection.is_some(), Allowed::of(state))
 }
 
 /// Checks the permission and the in-flight limit.

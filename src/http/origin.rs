@@ -1,7 +1,8 @@
 //! The origin and host check: keeps foreign web pages away from a server on loopback.
 //!
 //! A request that a foreign page causes carries a foreign `Origin` or `Referer`, `Sec-Fetch-Site: cross-site`, or (by DNS
-//! rebinding) a foreign `Host`. The check also bounds the head of a request.
+//! rebinding) a foreign `Host`. `Host` is checked only where it protects: without tokens, on loopback. The check also bounds the
+//! head of a request.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,18 +21,24 @@ pub(super) const URI_BYTES_MAX: usize = 8_192;
 /// The hosts and origins that the settings allow besides the server's own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed<'s> {
-    pub(super) hosts: &'s [String],
+    /// `None` allows every host.
+    pub(super) hosts: Option<&'s [String]>,
     pub(super) origins: &'s [String],
 }
 
 impl<'s> Allowed<'s> {
     /// The settings `server.allowed_hosts` and `server.allowed_origins`.
-    pub(super) fn of(limits: &'s HttpLimits) -> Self {
-        Self { hosts: &limits.allowed_hosts, origins: &limits.allowed_origins }
+    pub(super) fn of(state: &'s AppState) -> Self {
+        let limits = &state.limits;
+        let hosts = state.checks_hosts().then_some(&*limits.allowed_hosts);
+        Self { hosts, origins: &limits.allowed_origins }
     }
 
-    fn host(self, name: &str) -> bool {
-        self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+    fn host(self, authority: &str) -> bool {
+        let Some(hosts) = self.hosts else { return true };
+        host_name(authority).is_some_and(|name| {
+            is_own_host(name) || hosts.iter().any(|pattern| matches_host(pattern, name))
+        })
     }
 
     fn origin(self, origin: &str) -> bool {
@@ -128,14 +135,13 @@ fn check_host<'r>(
         return Err(Problem::new(Code::InvalidRequest, "the header host is missing"));
     }
     let host = request.uri().authority().map(Authority::as_str).or(named);
-    if let Some(host) = host
-        && !host_name(host).is_some_and(|name| is_own_host(name) || allowed.host(name))
-    {
+    if let Some(host) = host.filter(|host| !allowed.host(host)) {
         let detail = format!(
-            "the host {} is not this server; server.allowed_hosts can allow that name",
+            "the host {} is not in the setting server.allowed_hosts (DELTAQ_SERVER__ALLOWED_HOSTS); without tokens, this server \
+             takes requests only for localhost, IP addresses and the hosts of that setting",
             Excerpt(host)
         );
-        return Err(Problem::new(Code::CrossSite, detail));
+        return Err(Problem::new(Code::HostNotAllowed, detail));
     }
     Ok(host)
 }
@@ -160,6 +166,13 @@ fn host_name(authority: &str) -> Option<&str> {
     let (name, rest) = authority.split_at_checked(end)?;
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port)).then_some(name)
+}
+
+/// Whether an entry of `server.allowed_hosts` allows the name: `*` allows every name, `*.domain` the names below the domain.
+fn matches_host(pattern: &str, name: &str) -> bool {
+    let Some(suffix) = pattern.strip_prefix('*') else { return pattern.eq_ignore_ascii_case(name) };
+    let end = name.len().checked_sub(suffix.len()).and_then(|begin| name.split_at_checked(begin));
+    end.is_some_and(|(label, end)| end.eq_ignore_ascii_case(suffix) && (!label.is_empty() || suffix.is_empty()))
 }
 
 /// An IP literal is safe: DNS rebinding makes a name resolve to this server, and cannot put an address into `Host`.
@@ -189,7 +202,41 @@ mod tests {
         let request = request.body(Body::empty()).unwrap();
         let head = Head::of(request.headers());
         let (hosts, origins) = (["queue.example".to_owned()], ["https://console.example".to_owned()]);
-        check_site(&request, &head, false, Allowed { hosts: &hosts, origins: &origins }).is_ok()
+        check_site(&request, &head, false, Allowed { hosts: Some(&hosts), origins: &origins }).is_ok()
+    }
+
+    #[test]
+    fn an_entry_with_an_asterisk_allows_many_hosts() {
+        for (pattern, name, allowed) in [
+            ("*", "deltaq", true),
+            ("*", "a.b", true),
+            ("*.example", "a.example", true),
+            ("*.example", "a.b.EXAMPLE", true),
+            ("*.example", "example", false),
+            ("*.example", ".example", false),
+            ("*.example", "a.example.evil", false),
+            ("*.example", "evilexample", false),
+            ("deltaq", "deltaq", true),
+            ("deltaq", "a.deltaq", false),
+        ] {
+            assert_eq!(matches_host(pattern, name), allowed, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn without_the_host_check_foreign_pages_are_still_refused() {
+        let verdict = |headers: [(&str, &str); 2]| {
+            let mut request = Request::builder().uri("/v1/info");
+            for (name, value) in headers {
+                request = request.header(name, value);
+            }
+            let request = request.body(Body::empty()).unwrap();
+            let head = Head::of(request.headers());
+            check_site(&request, &head, true, Allowed { hosts: None, origins: &[] }).is_ok()
+        };
+        assert!(verdict([("host", "deltaq:7070"), ("origin", "http://deltaq:7070")]));
+        assert!(!verdict([("host", "deltaq:7070"), ("origin", "http://evil.example")]));
+        assert!(!verdict([("host", "deltaq:7070"), ("sec-fetch-site", "cross-site")]));
     }
 
     #[test]

@@ -41,6 +41,8 @@ struct Own {
     id_prefix: String,
     /// The number of these ids so far.
     ids: AtomicU64,
+    /// Whether the listener checks `Host` while there are no tokens.
+    checks_hosts: bool,
     parts: Arc<Parts>,
 }
 
@@ -48,7 +50,19 @@ impl AppState {
     /// The state for a connection.
     pub(super) fn for_connection(&self) -> Self {
         let prefix = format!("{}-", self.request_id());
-        Self::new(prefix, Arc::clone(&self.0.parts))
+        Self::new(prefix, self.0.checks_hosts, Arc::clone(&self.0.parts))
+    }
+
+    /// The state for the listener of the metrics, which clients reach by any name.
+    #[must_use]
+    pub(super) fn without_host_check(&self) -> Self {
+        Self::new(format!("{}-", self.request_id()), false, Arc::clone(&self.0.parts))
+    }
+
+    /// Whether `Host` must be a name of this server. By DNS rebinding a web page reaches a server on loopback under a name of
+    /// its own; a server with tokens refuses the page without that check.
+    pub(super) fn checks_hosts(&self) -> bool {
+        self.0.checks_hosts && self.gate.access.is_open()
     }
 
     /// The id for a request without an id of its own.
@@ -57,8 +71,8 @@ impl AppState {
         [&*self.0.id_prefix, itoa::Buffer::new().format(number)].concat()
     }
 
-    fn new(id_prefix: String, parts: Arc<Parts>) -> Self {
-        Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), parts }))
+    fn new(id_prefix: String, checks_hosts: bool, parts: Arc<Parts>) -> Self {
+        Self(Arc::new(Own { id_prefix, ids: AtomicU64::new(0), checks_hosts, parts }))
     }
 
     /// Runs a task on the main runtime. A long computation on the thread of a connection would delay the other connections
@@ -73,7 +87,7 @@ impl AppState {
 
 impl From<Parts> for AppState {
     fn from(parts: Parts) -> Self {
-        Self::new(format!("{:x}-", parts.started_us), Arc::new(parts))
+        Self::new(format!("{:x}-", parts.started_us), parts.limits.checks_hosts, Arc::new(parts))
     }
 }
 
@@ -166,6 +180,9 @@ impl Durability {
 /// The limits of the HTTP layer; each is a setting.
 #[derive(Clone, Debug)]
 pub struct HttpLimits {
+    /// Whether `Host` is checked while there are no tokens. Without tokens a server listens only on loopback, unless
+    /// `access.insecure` is set.
+    pub checks_hosts: bool,
     /// Names that `Host` may have besides `localhost` and IP addresses.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call the server.
@@ -196,6 +213,7 @@ impl HttpLimits {
     pub fn of(settings: &Settings) -> Self {
         let (server, queues) = (&settings.server, &settings.queues);
         Self {
+            checks_hosts: !settings.access.insecure,
             allowed_hosts: server.allowed_hosts.clone(),
             allowed_origins: server.allowed_origins.clone(),
             body_read_timeout: server.body_read_timeout.get(),

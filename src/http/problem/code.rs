@@ -58,7 +58,9 @@ codes! {
     Forbidden "forbidden" 403 false "The token does not allow this"
         "The detail names the verb and the queue that the token has no grant for. The operators of the server can add the grant and reload the tokens.";
     CrossSite "cross-site" 403 false "The request comes from a foreign web page"
-        "A browser's Origin or Sec-Fetch-Site, or a Host of another server, is refused, so that no web page can reach a server on loopback. Add the name that you use to server.allowed_hosts.";
+        "A browser's Origin, Referer or Sec-Fetch-Site names another site, so that site's page would reach this server. server.allowed_origins lists the origins whose pages may call it.";
+    HostNotAllowed "host-not-allowed" 403 false "Host not allowed"
+        "The Host header has a name that is not in the setting server.allowed_hosts. A server without tokens on loopback checks the name, because a web page can make its own name resolve to this machine (DNS rebinding). Add the name that you use, such as \"deltaq.example\", \"*.example\" or \"*\". A server with tokens, or with --insecure, checks no names.";
     NotFound "not-found" 404 false "Unknown path"
         "The API does not have the path. /openapi.json lists all routes. A key with slashes can also be given as ?key=.";
     QueueNotFound "queue-not-found" 404 false "Unknown queue"

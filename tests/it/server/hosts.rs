@@ -1,0 +1,66 @@
+//! The names under which clients reach the server.
+
+use deltaq::config::access::{GrantEntry, TokenEntry, Verb};
+use sha2::{Digest as _, Sha256};
+
+use crate::harness::{Client, Reply, Service};
+
+const NAME: &str = "deltaq.example:7070";
+
+/// The reply to a GET whose `Host` is this name.
+async fn get_as(mut client: Client, path: &str, host: &str, headers: &str) -> Reply {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\r\n");
+    client.send_bytes(request.as_bytes()).await;
+    client.reply().await
+}
+
+#[tokio::test]
+async fn without_tokens_a_server_on_loopback_takes_only_allowed_hosts() {
+    let service = Service::start().await;
+    let refused = get_as(service.client().await, "/v1/info", NAME, "").await.problem("host-not-allowed");
+    assert_eq!(refused["title"], "Host not allowed");
+    let detail = refused["detail"].as_str().expect("a text");
+    assert!(detail.contains("deltaq.example:7070") && detail.contains("server.allowed_hosts"), "{detail}");
+    for pattern in ["deltaq.example", "*.example", "*"] {
+        let service =
+            Service::with(|settings| settings.server.allowed_hosts = vec![pattern.to_owned()]).await;
+        get_as(service.client().await, "/v1/info", NAME, "").await.ok();
+        let foreign = "origin: https://evil.example\r\n";
+        get_as(service.client().await, "/v1/info", NAME, foreign).await.problem("cross-site");
+    }
+}
+
+#[tokio::test]
+async fn with_tokens_or_insecure_every_host_is_taken_and_foreign_pages_are_refused() {
+    let token = TokenEntry {
+        name: "reader".to_owned(),
+        sha256: hex(&Sha256::digest("secret")),
+        expires: None,
+        rate: None,
+        burst: None,
+        grants: vec![GrantEntry { verbs: vec![Verb::Read], queues: vec!["*".to_owned()] }],
+    };
+    let with_tokens = Service::with(|settings| settings.access.tokens = vec![token]).await;
+    let insecure = Service::with(|settings| settings.access.insecure = true).await;
+    for service in [&with_tokens, &insecure] {
+        let bearer = "authorization: Bearer secret\r\n";
+        get_as(service.client().await, "/v1/info", NAME, bearer).await.ok();
+        let foreign = format!("{bearer}origin: https://evil.example\r\n");
+        get_as(service.client().await, "/v1/info", NAME, &foreign).await.problem("cross-site");
+    }
+    get_as(with_tokens.client().await, "/v1/info", NAME, "").await.problem("unauthorized");
+}
+
+#[tokio::test]
+async fn the_metrics_listener_takes_every_host() {
+    let service = Service::start().await;
+    let scraped = get_as(Client::connect(service.metrics).await, "/metrics", NAME, "").await;
+    assert_eq!(scraped.status, 200, "{}", scraped.text);
+    let shared = Service::with(|settings| settings.server.metrics_listen = None).await;
+    let client = Client::connect(shared.api).await;
+    get_as(client, "/metrics", NAME, "").await.problem("host-not-allowed");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
