@@ -27,6 +27,7 @@
 
 pub mod command;
 pub mod config;
+mod deletion_limit;
 pub mod delta;
 pub mod effects;
 pub mod event;
@@ -68,7 +69,7 @@ pub use command::Seed;
 pub use comparison::Comparison;
 pub use effects::{Counters, Durations, Effects, Garbage};
 pub use image::Image;
-pub use queue::{Queue, Status};
+pub use queue::{Queue, Status, Switches};
 pub use restore::Restore;
 pub use scan::ScanCursor;
 pub use snapshot::LastReplace;

@@ -162,8 +162,8 @@ impl State {
             }
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,
-            EventKind::Closed => self.closed = true,
-            EventKind::Reopened => self.closed = false,
+            EventKind::Closed { at_once } => (self.closed, self.closes_at_once) = (true, *at_once),
+            EventKind::Reopened => (self.closed, self.closes_at_once) = (false, false),
             EventKind::ResyncDue => {
                 self.next_resync = self.config.resync_period.map(|period| at.plus(period));
             }

@@ -1,5 +1,6 @@
 //! The commands of a queue, and their results.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ mod resync;
 pub use resync::Seed;
 
 pub use super::comparison::Comparison;
+pub use super::deletion_limit::{DefaultLimit, DeletionGuard};
 pub use super::job::ReplaceId;
 pub use super::scan::ScanCursor;
 pub use super::settled::Outcome;
@@ -44,6 +46,23 @@ pub struct Call {
     pub rate_limited: bool,
     /// The trace that the call belongs to.
     pub trace: Option<Trace>,
+}
+
+impl Call {
+    /// An Add of a key in mode keys.
+    #[must_use]
+    pub fn of_key(key: Key, delay: Option<Duration>) -> Self {
+        Self {
+            kind: DeltaKind::Added,
+            key,
+            object: None,
+            source: None,
+            delay,
+            final_state_unknown: false,
+            rate_limited: false,
+            trace: None,
+        }
+    }
 }
 
 /// The result of a produce command.
@@ -79,6 +98,33 @@ impl ObjectList {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
+    }
+
+    /// The indexes of two objects with the same key: of the first object that repeats a key, and of the object before it.
+    #[must_use]
+    pub fn duplicate(&self) -> Option<(usize, usize)> {
+        if self.keys.len() == self.items.len() {
+            return None;
+        }
+        let mut first = HashMap::new();
+        let mut items = self.items.iter().enumerate();
+        items.find_map(|(index, (key, _))| first.insert(key, index).map(|before| (before, index)))
+    }
+
+    /// The key of an object.
+    #[must_use]
+    pub fn key_at(&self, index: usize) -> Option<&Key> {
+        self.items.get(index).map(|(key, _)| key)
+    }
+
+    /// Keeps the last object of each key.
+    pub fn keep_last(&mut self) {
+        if self.keys.len() == self.items.len() {
+            return;
+        }
+        let mut later = HashSet::new();
+        let mut is_last: Vec<bool> = self.items.iter().rev().map(|(key, _)| later.insert(key.clone())).collect();
+        self.items.retain(|_| is_last.pop().unwrap_or_default());
     }
 
     /// Appends an object.
@@ -119,6 +165,8 @@ pub struct Replace {
     pub max_delete_percent: Option<f64>,
     /// Overrides the queue's `max_deletes`.
     pub max_deletes: Option<u64>,
+    /// The limit of deletions if neither the call nor the queue sets one.
+    pub default_limit: DefaultLimit,
     /// Whether only to report what would happen.
     pub dry_run: bool,
     /// The trace that the call belongs to.
@@ -131,7 +179,8 @@ impl Replace {
     pub fn new(list: ObjectList, source: Option<Source>) -> Self {
         let (only_changed, dry_run) = (false, false);
         let (max_delete_percent, max_deletes) = (None, None);
-        Self { list, source, only_changed, max_delete_percent, max_deletes, dry_run, trace: None }
+        let default_limit = DefaultLimit::None;
+        Self { list, source, only_changed, max_delete_percent, max_deletes, default_limit, dry_run, trace: None }
     }
 }
 
@@ -202,8 +251,11 @@ pub struct Settle {
 pub enum How {
     /// Done: the delivered deltas become known.
     Ack,
-    /// client-go's Done without Forget. Not part of the HTTP API.
-    Done,
+    /// Mode keys: client-go's Done without Forget.
+    Done {
+        /// The key is added again after this time, as by client-go's `AddAfter` before Done.
+        delay: Option<Duration>,
+    },
     /// Failed.
     Nack {
         /// Used instead of the wait of the rate limiter.
@@ -227,6 +279,8 @@ pub enum Settled {
     Ok {
         /// How long the lease lasted.
         worked: Duration,
+        /// The key after a nack or reject.
+        failed: Option<FailureState>,
     },
     /// The lease had already ended in the same way.
     Repeated,
@@ -235,6 +289,17 @@ pub enum Settled {
         /// How the lease ended.
         outcome: Outcome,
     },
+}
+
+/// The failures of a key, and when the key is delivered again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailureState {
+    /// Failures since the last ack.
+    pub failures: u32,
+    /// When the delay or backoff of the key ends.
+    pub due: Option<Time>,
+    /// Whether the key is parked.
+    pub is_parked: bool,
 }
 
 /// The result of an extension.

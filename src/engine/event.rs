@@ -134,7 +134,11 @@ pub enum EventKind {
     /// Keys are delivered again.
     Resumed,
     /// The queue drains.
-    Closed,
+    Closed {
+        /// Whether pops end as soon as no key is ready, without waiting for leases and delays.
+        #[serde(default, skip_serializing_if = "is_default")]
+        at_once: bool,
+    },
     /// The queue no longer drains.
     Reopened,
     /// A periodic Resync began.
@@ -244,7 +248,7 @@ impl EventKind {
             | Self::Configured { .. }
             | Self::Paused
             | Self::Resumed
-            | Self::Closed
+            | Self::Closed { .. }
             | Self::Reopened
             | Self::ResyncDue
             | Self::Recovered
@@ -355,7 +359,8 @@ impl Ending {
     #[must_use]
     pub const fn outcome(&self) -> Option<Outcome> {
         match self {
-            Self::Acked | Self::Done => Some(Outcome::Acked),
+            Self::Acked => Some(Outcome::Acked),
+            Self::Done => Some(Outcome::Done),
             Self::Nacked(_) => Some(Outcome::Nacked),
             Self::Expired(_) => Some(Outcome::Expired),
             Self::Released => Some(Outcome::Released),

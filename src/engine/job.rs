@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 
 use super::comparison::Comparison;
+use super::deletion_limit::DeletionGuard;
 use super::delta::{DeltaKind, Provenance};
 use super::event::ReplaceCounts;
 use super::id::Source;
@@ -32,7 +33,7 @@ pub(super) struct ReplaceJob {
     pub(super) provenance: Provenance,
     /// The type of the queued deltas, by the settings at the acceptance.
     pub(super) kind: DeltaKind,
-    pub(super) guard: Option<DeletionGuard>,
+    pub(super) guard: DeletionGuard,
     pub(super) is_dry: bool,
     pub(super) phase: Phase,
     pub(super) cursor: ScanCursor,
@@ -50,13 +51,6 @@ pub(super) struct ReplaceJob {
     pub(super) may_be_first: bool,
     pub(super) deletions: u64,
     pub(super) owned: u64,
-}
-
-/// The limit of deletions in a Replace.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DeletionGuard {
-    pub(super) max_deletes: u64,
-    pub(super) max_percent: f64,
 }
 
 /// The next step of a Replace.
@@ -80,14 +74,6 @@ impl ReplaceJob {
     /// Whether the queue is not synced before this job has ended.
     pub(super) fn may_be_first(&self) -> bool {
         self.may_be_first && !self.is_dry
-    }
-
-    /// Whether the guard refuses the counted deletions.
-    pub(super) fn exceeds_guard(&self) -> bool {
-        let Some(guard) = self.guard else { return false };
-        #[expect(clippy::cast_precision_loss, reason = "counts of keys are far below 2^52")]
-        let percent = self.deletions as f64 * 100.0 > guard.max_percent * self.owned as f64;
-        self.deletions > guard.max_deletes && percent
     }
 }
 

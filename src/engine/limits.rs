@@ -28,3 +28,6 @@ pub const DELTAS_PER_KEY_MIN: usize = 2;
 
 /// Longest other member of a document that contains an object, and longest text around the object of a line, in bytes.
 pub const ENVELOPE_BYTES_MAX: usize = 16 << 10;
+
+/// Fewest keys of a source for which a Replace without limits may delete at most half.
+pub const HALF_KEYS_MIN: u64 = 10;

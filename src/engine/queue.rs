@@ -60,6 +60,15 @@ pub struct Status {
     pub last_replace: Option<LastReplace>,
 }
 
+/// The switches of an operator that stop delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Whether the queue is closed.
+    pub closed: bool,
+    /// Whether delivery is paused.
+    pub paused: bool,
+}
+
 impl Queue {
     /// An empty queue whose first event will be `last_rv + 1`.
     #[must_use]
@@ -153,6 +162,18 @@ impl Queue {
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.state.is_drained()
+    }
+
+    /// Whether pops are refused: the queue is closed and has nothing left to deliver.
+    #[must_use]
+    pub fn ends_pops(&self) -> bool {
+        self.state.ends_pops()
+    }
+
+    /// Whether the queue is closed, and whether it is paused.
+    #[must_use]
+    pub fn switches(&self) -> Switches {
+        Switches { closed: self.state.closed, paused: self.state.paused }
     }
 
     /// client-go's HasSynced, but based on acknowledgements instead of pops. It never becomes false again.

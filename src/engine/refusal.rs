@@ -1,6 +1,7 @@
 //! The reasons for which the engine refuses a command. A refused command changes nothing.
 
 use super::config::Mode;
+use super::deletion_limit::{DefaultLimit, DeletionGuard};
 use super::event::ReplaceCounts;
 
 /// The reason for which a command is refused.
@@ -46,24 +47,23 @@ pub enum Refusal {
     #[error("the queue's settings changed during the call")]
     ConfigChanged,
     /// The queue is closed and has nothing left to deliver.
-    #[error("the queue is closed and drained")]
+    #[error("the queue is closed, and no key is left to deliver")]
     Closed,
     /// A Replace would delete more than its guard allows.
-    #[error(
-        "the list would delete {deletions} of {owned} keys, more than max_deletes = {max_deletes} and more than max_delete_percent = {max_percent}"
-    )]
+    #[error("{}", mass_delete(*deletions, *owned, *guard))]
     MassDelete {
         /// Keys that would be deleted.
         deletions: u64,
         /// Keys of the source whose newest state is not a deletion.
         owned: u64,
-        /// The guard `max_deletes`.
-        max_deletes: u64,
-        /// The guard `max_delete_percent`.
-        max_percent: f64,
+        /// The limit that the deletions exceed.
+        guard: DeletionGuard,
         /// What the Replace would have done, as far as it was counted.
         counts: ReplaceCounts,
     },
+    /// The queue stores no known objects.
+    #[error("seed is not possible: known_objects of the queue is false")]
+    NoKnownObjects,
     /// A seed needs a queue in which nothing is ready, delayed, leased or parked.
     #[error("the queue is not empty: {waiting} keys are ready, delayed, leased or parked")]
     NotEmpty {
@@ -80,4 +80,27 @@ pub enum Refusal {
         /// Keys in the queue.
         keys: usize,
     },
+}
+
+/// The text of [`Refusal::MassDelete`]: what would be deleted, the limits that are set, and how to allow it.
+fn mass_delete(deletions: u64, owned: u64, guard: DeletionGuard) -> String {
+    let what = format!("would delete {deletions} of {owned} keys of its source");
+    let allow = "if the list is complete, repeat the call with max_delete_percent=100";
+    match guard {
+        DeletionGuard::Set { max_deletes, max_percent } => {
+            let percent = max_percent.map(|percent| format!("max_delete_percent is {percent}"));
+            let deletes = max_deletes.map(|deletes| format!("max_deletes is {deletes}"));
+            let limits: Vec<String> = [percent, deletes].into_iter().flatten().collect();
+            format!("the list {what}, and {}; {allow}", limits.join(" and "))
+        }
+        DeletionGuard::Default(DefaultLimit::EmptyList) => {
+            format!("the list is empty and {what}; if the source has ended, repeat the call with allow_empty=true")
+        }
+        DeletionGuard::Default(DefaultLimit::SingleObject) => format!(
+            "the body is one object and no list, and {what}; send the whole list as an array, or repeat the call with max_delete_percent=100"
+        ),
+        DeletionGuard::Default(DefaultLimit::Half | DefaultLimit::None) => {
+            format!("the list {what}, more than half of them, which is the default limit; {allow}")
+        }
+    }
 }

@@ -34,6 +34,7 @@ impl Restore {
         state.auto_created = from.auto_created;
         state.paused = from.paused;
         state.closed = from.closed;
+        state.closes_at_once = from.closes_at_once;
         state.initial = from.initial;
         state.bucket = from.bucket;
         state.next_resync = from.next_resync;

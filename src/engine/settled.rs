@@ -11,6 +11,8 @@ use super::limits::SETTLED_LEASES_MAX;
 pub enum Outcome {
     /// Acknowledged.
     Acked,
+    /// Done, without an acknowledgement.
+    Done,
     /// Failed, reported by its worker.
     Nacked,
     /// Released by its worker.
@@ -29,6 +31,7 @@ impl Outcome {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Acked => "acked",
+            Self::Done => "done",
             Self::Nacked => "nacked",
             Self::Released => "released",
             Self::Rejected => "rejected",
@@ -88,17 +91,17 @@ mod tests {
     fn every_outcome_is_found_and_the_oldest_is_dropped() {
         let mut settled = SettledLeases::default();
         let outcomes =
-            [Outcome::Acked, Outcome::Nacked, Outcome::Released, Outcome::Rejected, Outcome::Expired];
+            [Outcome::Acked, Outcome::Done, Outcome::Nacked, Outcome::Released, Outcome::Rejected, Outcome::Expired];
         for (token, outcome) in (1..).map(token).zip(outcomes) {
             settled.insert(token, outcome);
             assert_eq!(settled.get(token), outcome);
         }
         assert_eq!(settled.get(token(9)), Outcome::Unknown);
-        for token in (100..).map(token).take(SETTLED_LEASES_MAX - 4) {
+        for token in (100..).map(token).take(SETTLED_LEASES_MAX - 5) {
             settled.insert(token, Outcome::Acked);
         }
-        assert_eq!((settled.get(token(1)), settled.get(token(2))), (Outcome::Unknown, Outcome::Nacked));
+        assert_eq!((settled.get(token(1)), settled.get(token(2))), (Outcome::Unknown, Outcome::Done));
         assert_eq!(settled.len(), SETTLED_LEASES_MAX);
-        assert_eq!(settled.iter().next(), Some((token(2), Outcome::Nacked)));
+        assert_eq!(settled.iter().next(), Some((token(2), Outcome::Done)));
     }
 }

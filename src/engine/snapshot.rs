@@ -30,6 +30,8 @@ pub struct QueueState {
     pub paused: bool,
     /// Whether the queue is closed.
     pub closed: bool,
+    /// Whether pops of the closed queue end as soon as no key is ready.
+    pub closes_at_once: bool,
     /// Where the queue stands with its initial list.
     pub initial: InitialList,
     /// The outcomes of the latest settled leases, oldest first.

@@ -33,6 +33,10 @@ pub(super) struct State {
     pub(super) auto_created: bool,
     pub(super) paused: bool,
     pub(super) closed: bool,
+    /// Whether pops of the closed queue end as soon as no key is ready.
+    ///
+    /// Invariant: false unless `closed`.
+    pub(super) closes_at_once: bool,
     pub(super) initial: InitialList,
     pub(super) table: Table,
     pub(super) schedule: Schedule,
@@ -59,6 +63,7 @@ impl State {
             auto_created: false,
             paused: false,
             closed: false,
+            closes_at_once: false,
             initial: InitialList::Missing,
             table: Table::default(),
             schedule: Schedule::default(),
@@ -81,6 +86,7 @@ impl State {
             auto_created: self.auto_created,
             paused: self.paused,
             closed: self.closed,
+            closes_at_once: self.closes_at_once,
             initial: self.initial,
             settled: self.settled.iter().collect(),
             bucket: self.bucket,
@@ -105,6 +111,11 @@ impl State {
         let is_frozen = self.config.rules().stops_when_closed;
         let delayed = if is_frozen { 0 } else { self.schedule.delayed_len() };
         self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
+    }
+
+    /// Whether pops are refused: the queue is closed and has nothing left to deliver.
+    pub(super) fn ends_pops(&self) -> bool {
+        if self.closes_at_once { self.schedule.ready_len() == 0 } else { self.is_drained() }
     }
 
     /// The earliest delay that may elapse. A closed queue in mode keys has none, because its delays are frozen.

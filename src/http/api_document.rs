@@ -25,11 +25,11 @@ use super::routes::{consume, history, produce, queues, read, seed, server};
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     paths(
-        queues::put, queues::list, queues::get, queues::delete, queues::pause, queues::resume,
+        queues::put, queues::list, queues::get, queues::status, queues::delete, queues::pause, queues::resume,
         queues::close, queues::reopen, queues::purge,
         produce::add, produce::update, produce::delete, produce::replace, produce::deltas,
         produce::resync, seed::seed, produce::forget,
-        consume::pop, consume::settle, consume::ack, consume::nack, consume::release, consume::reject,
+        consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
         read::items, read::item, read::known_list, read::known, read::synced,
         history::history, history::of_key,
@@ -50,9 +50,13 @@ use super::routes::{consume, history, produce, queues, read, seed, server};
 struct Api;
 
 /// The text of the document on a server without tokens. Computing a text takes some milliseconds.
-static OPEN: LazyLock<Bytes> = LazyLock::new(|| document(false).to_string().into());
+static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(false));
 /// The text of the document on a server with tokens.
-static GUARDED: LazyLock<Bytes> = LazyLock::new(|| document(true).to_string().into());
+static GUARDED: LazyLock<Bytes> = LazyLock::new(|| text(true));
+
+fn text(has_tokens: bool) -> Bytes {
+    format!("{}\n", document(has_tokens)).into()
+}
 
 /// This document.
 #[utoipa::path(

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 pub use self::code::Code;
 use crate::admission::{self, Unfit, Violation};
+use crate::engine::command::DeletionGuard;
 use crate::engine::event::ReplaceCounts;
 use crate::engine::excerpt::cut;
 use crate::engine::key::KeyError;
@@ -99,6 +100,15 @@ impl Problem {
         self
     }
 
+    /// Adds a field, if there is a value.
+    #[must_use]
+    fn with_some(self, name: &str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
     /// Adds a document as a field, unless the problem has the field already.
     #[must_use]
     pub fn with_default(mut self, name: &str, value: impl serde::Serialize) -> Self {
@@ -132,6 +142,13 @@ impl Problem {
         &self.detail
     }
 
+    /// Adds what to do to the detail.
+    #[must_use]
+    pub fn hint(mut self, hint: &str) -> Self {
+        self.detail = format!("{}; {hint}", self.detail).into();
+        self
+    }
+
     /// Puts `place` in front of the detail.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
@@ -153,7 +170,7 @@ impl Problem {
             retry_after_ms: self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
             fields: &self.fields,
         };
-        serde_json::to_string(&document).unwrap_or_default()
+        serde_json::to_string(&document).unwrap_or_default() + "\n"
     }
 
     /// Adds the index, from 0, of the wrong object of a list, and its line in NDJSON unless the problem has a line.
@@ -308,14 +325,18 @@ impl From<Refusal> for Problem {
             }
             Refusal::ConfigChanged => Self::new(Code::TooManyRequests, detail),
             Refusal::Closed => Self::new(Code::QueueClosed, detail),
-            Refusal::MassDelete { deletions, owned, max_deletes, max_percent, counts } => {
-                let problem = Self::new(Code::MassDelete, detail)
-                    .with("deletions", deletions)
-                    .with("owned", owned)
-                    .with("max_deletes", max_deletes)
-                    .with("max_delete_percent", max_percent);
+            Refusal::MassDelete { deletions, owned, guard, counts } => {
+                let problem =
+                    Self::new(Code::MassDelete, detail).with("deletions", deletions).with("owned", owned);
+                let problem = match guard {
+                    DeletionGuard::Set { max_deletes, max_percent } => problem
+                        .with_some("max_deletes", max_deletes)
+                        .with_some("max_delete_percent", max_percent),
+                    DeletionGuard::Default(limit) => problem.with("default_limit", limit.as_str()),
+                };
                 with_counts(problem, counts)
             }
+            Refusal::NoKnownObjects => Self::new(Code::NoKnownObjects, detail),
             Refusal::NotEmpty { waiting } => Self::new(Code::NotEmpty, detail).with("waiting", waiting),
             Refusal::ImmutableConfig { field, .. } => {
                 Self::new(Code::ImmutableConfig, detail).with("field", field)
@@ -370,6 +391,10 @@ impl From<KeyError> for Problem {
     fn from(error: KeyError) -> Self {
         let code = if error.is_missing() { Code::NoKey } else { Code::InvalidKey };
         let mut problem = Self::new(code, error.to_string());
+        if error.is_missing() && error.pointer().is_some() {
+            problem = problem
+                .hint("PUT {\"key\":[\"/name\"]} on the queue says where its objects have their key");
+        }
         if let Some(pointer) = error.pointer() {
             problem = problem.with("pointer", pointer);
         }

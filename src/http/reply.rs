@@ -23,12 +23,27 @@ impl<T: ReplyCounts> Reply<T> {
 
 impl<T: ReplyCounts> IntoResponse for Reply<T> {
     fn into_response(self) -> Response {
-        match serde_json::to_string(&self.0) {
-            Ok(text) => json(text.into()),
-            Err(error) => {
-                tracing::error!(%error, "a reply could not be encoded");
-                Problem::new(Code::Internal, "the reply could not be encoded").into_response()
-            }
+        rendered(&self.0)
+    }
+}
+
+/// A JSON reply without counts.
+#[derive(Debug)]
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        rendered(&self.0)
+    }
+}
+
+/// The reply with this document. It ends with a line break, so that a terminal shows the next prompt on a line of its own.
+fn rendered(document: &impl Serialize) -> Response {
+    match serde_json::to_string(document) {
+        Ok(text) => json((text + "\n").into()),
+        Err(error) => {
+            tracing::error!(%error, "a reply could not be encoded");
+            Problem::new(Code::Internal, "the reply could not be encoded").into_response()
         }
     }
 }

@@ -17,9 +17,9 @@ use deltaq_types::{RawObject, Timestamp};
 pub use self::consume::{delta, extended, settled};
 pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};
-pub use self::produce::{produced, replaced};
-pub use self::queue::queue;
-pub use self::read::{STATES, item, known};
+pub use self::produce::{failed_key, produced, replaced};
+pub use self::queue::{queue, status};
+pub use self::read::{ITEM_FIELDS, ItemFields, STATES, SelectedItem, item, known};
 use crate::engine::object::Object;
 use crate::engine::time::Time;
 

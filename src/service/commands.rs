@@ -6,7 +6,7 @@ use super::Error;
 use super::long_command::STEP_KEYS;
 use super::queue::Handle;
 use crate::engine::command::{
-    Call, Extended, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
+    Call, Extended, FailureState, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
 };
 use crate::engine::config::Config;
 use crate::engine::id::{Rv, Token};
@@ -54,11 +54,26 @@ impl Handle {
     /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
+        self.produce_and_read(config, calls).await.map(|(produced, _)| produced)
+    }
+
+    /// As [`produce`](Self::produce). The second result has the failures of each key of a rate-limited call, in the order of
+    /// the calls.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce).
+    pub async fn produce_and_read(
+        self: &Arc<Self>,
+        config: &Config,
+        calls: &[Call],
+    ) -> Result<(Produced, Vec<FailureState>), Error> {
         let produced = self.command(|queue, now| {
             queue.check_config(config)?;
-            queue.produce(now, calls)
+            let produced = queue.produce(now, calls)?;
+            let limited = calls.iter().filter(|call| call.rate_limited);
+            Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
         });
-        Ok(produced.await??)
+        produced.await?.map_err(|refusal: Refusal| refusal.into())
     }
 
     /// Settles leases, each one independently.
@@ -95,6 +110,14 @@ impl Handle {
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn set_paused(self: &Arc<Self>, paused: bool) -> Result<(), Error> {
         self.command(|queue, now| queue.set_paused(now, paused)).await
+    }
+
+    /// Closes the queue so that pops end as soon as no key is ready.
+    ///
+    /// # Errors
+    /// [`Error::QueueDeleted`] or [`Error::Journal`].
+    pub async fn close_at_once(self: &Arc<Self>) -> Result<(), Error> {
+        self.command(Queue::close_at_once).await
     }
 
     /// Closes or reopens the queue.

@@ -114,18 +114,18 @@ impl Handle {
         self.read(|queue, moment| item_page(queue, filter, after, limit, moment)).await
     }
 
-    /// A key that is ready, delayed, leased or parked, or has failures.
+    /// A key that is ready, delayed, leased or parked, or has failures; and the queue's newest event.
     ///
     /// # Errors
     /// As [`items`](Self::items).
-    pub async fn item(&self, key: &Key) -> Result<Option<(KeyState, Moment)>, Error> {
+    pub async fn item(&self, key: &Key) -> Result<(Option<(KeyState, Moment)>, Rv), Error> {
         let is_item = |entry: &&Entry| {
             let state = &entry.schedule_state;
             state.place != Place::Idle || state.delay().is_some() || state.failures > 0
         };
         let item = self.read(|queue, moment| {
-            let entry = queue.table().get(key.as_str()).filter(is_item)?;
-            Some((entry.state(), moment))
+            let entry = queue.table().get(key.as_str()).filter(is_item);
+            (entry.map(|entry| (entry.state(), moment)), queue.resource_version())
         });
         item.await
     }
@@ -143,12 +143,13 @@ impl Handle {
         self.read(|queue, moment| known_page(queue, filter, after.as_deref(), limit, moment)).await
     }
 
-    /// The known object of a key.
+    /// The known object of a key, and the queue's newest event.
     ///
     /// # Errors
     /// As [`items`](Self::items).
-    pub async fn known_object(&self, key: &Key) -> Result<Option<Known>, Error> {
-        self.read(|queue, _| queue.table().get(key.as_str())?.known.as_deref().cloned()).await
+    pub async fn known_object(&self, key: &Key) -> Result<(Option<Known>, Rv), Error> {
+        let known = |queue: &Queue| queue.table().get(key.as_str())?.known.as_deref().cloned();
+        self.read(|queue, _| (known(queue), queue.resource_version())).await
     }
 }
 

@@ -10,6 +10,7 @@ use super::delivery::{Delivered, Delivery, Reply};
 use super::queue::{Handle, Loss, State};
 use super::waiters::{Ticket, Waiter};
 use crate::engine::command::{Item, Pop, Settle, Settled};
+use crate::engine::Switches;
 use crate::engine::time::Time;
 use crate::journal::Commit;
 use crate::lifecycle::Shutdown;
@@ -32,6 +33,8 @@ pub struct PopAnswer {
     pub settled: Vec<Settled>,
     /// The keys (none if the wait ended), or the reason for which there are none.
     pub items: Result<Delivered, Error>,
+    /// Whether the queue is closed or paused.
+    pub switches: Switches,
 }
 
 /// The state of a pop after its arrival.
@@ -54,12 +57,13 @@ impl Handle {
             let settled = state.queue.settle(now, &call.settles);
             // Pops that waited before come first for the keys that the settles made ready.
             self.grant(state, now);
-            (settled, self.arrive(state, now, &call))
+            (settled, self.arrive(state, now, &call), state.queue.switches())
         });
-        let ((settled, arrival), commit) = match arrived {
+        let failed = |error| PopAnswer { settled: Vec::new(), items: Err(error), switches: Switches::default() };
+        let ((settled, arrival, mut switches), commit) = match arrived {
             Ok(arrived) => arrived,
             // Nothing was settled.
-            Err(error) => return PopAnswer { settled: Vec::new(), items: Err(error) },
+            Err(error) => return failed(error),
         };
         let (items, own) = match arrival {
             Arrival::Fresh(items) => (Ok(Delivered::fresh(&self.requests, items, commit.clone())), commit),
@@ -69,15 +73,29 @@ impl Handle {
                 let waiting = Waiting { handle: self, ticket: Some(ticket), answer };
                 let Delivery { items, commit: cause } = waiting.until(call.wait, self.shutdown()).await;
                 let items = cause.wait().await.map_err(Error::from).and(items);
+                switches = self.switches().await;
                 // A pop that waited and settled nothing has no events of its own.
                 (items, if call.settles.is_empty() { Commit::done() } else { commit })
             }
         };
         match own.wait().await {
-            Ok(()) => PopAnswer { settled, items },
+            Ok(()) => PopAnswer { settled, items, switches },
             // Then the outcome of the settles is also unknown.
-            Err(error) => PopAnswer { settled: Vec::new(), items: Err(error.into()) },
+            Err(error) => failed(error.into()),
         }
+    }
+
+    /// The present switches, once they are durable.
+    async fn switches(&self) -> Switches {
+        let (switches, commit) = {
+            let state = self.lock();
+            (state.queue.switches(), state.commits.newest.clone())
+        };
+        // Almost always neither is set, and then nothing has to be waited for.
+        if switches == Switches::default() || commit.wait().await.is_err() {
+            return Switches::default();
+        }
+        switches
     }
 
     fn arrive(&self, state: &mut State, now: Time, call: &PopCall) -> Arrival {
@@ -89,7 +107,7 @@ impl Handle {
             state.note_repeated(again.iter().map(|item| item.token));
             return Arrival::Repeated(again);
         }
-        if state.waiters.len() == 0 || state.queue.is_drained() {
+        if state.waiters.len() == 0 || state.queue.ends_pops() {
             match state.queue.pop(now, &call.pop) {
                 Err(refusal) => return Arrival::Failed(refusal.into()),
                 Ok(popped) if !popped.is_empty() || call.wait.is_zero() => return Arrival::Fresh(popped),

@@ -19,7 +19,7 @@ use crate::harness::{Client, Reply, Service};
 const QUEUE: &str = "prices";
 
 /// The verb that each writing operation needs. Reading operations need `read`.
-const VERBS: [(&str, Verb); 25] = [
+const VERBS: [(&str, Verb); 26] = [
     ("put_queue", Verb::Admin),
     ("delete_queue", Verb::Admin),
     ("pause_queue", Verb::Admin),
@@ -39,6 +39,7 @@ const VERBS: [(&str, Verb); 25] = [
     ("pop", Verb::Consume),
     ("settle", Verb::Consume),
     ("ack", Verb::Consume),
+    ("done", Verb::Consume),
     ("nack", Verb::Consume),
     ("release", Verb::Consume),
     ("reject", Verb::Consume),

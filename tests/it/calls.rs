@@ -11,12 +11,13 @@ pub(crate) const OBJECTS: [(&str, &str); 6] = [
 ];
 
 /// Calls whose body is a document of known fields.
-pub(crate) const DOCUMENTS: [(&str, &str); 11] = [
+pub(crate) const DOCUMENTS: [(&str, &str); 12] = [
     ("PUT", ""),
     ("POST", "/forget"),
     ("POST", "/pop"),
     ("POST", "/settle"),
     ("POST", "/ack"),
+    ("POST", "/done"),
     ("POST", "/nack"),
     ("POST", "/release"),
     ("POST", "/reject"),

@@ -323,6 +323,8 @@ async fn producing() {
     )
     .await;
     talk.say("POST", "/v1/queues/q/replace?source=shop&count=0", &[], "").await;
+    talk.say("POST", "/v1/queues/q/replace?source=shop&count=0&allow_empty=true", &[], "").await;
+    talk.post("q/replace?source=shop", json!([{ "key": "s1" }, { "key": "s2" }, { "key": "s1" }])).await;
     talk.post("q/replace?source=shop", Value::Null).await;
     talk.get("/v1/queues/q").await;
     talk.note("seed, resync, forget");

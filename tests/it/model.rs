@@ -199,6 +199,7 @@ impl Item {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Refused {
     WrongMode,
+    NoKnownObjects,
     TooLarge { index: usize },
     Full { keys: usize, wanted: usize },
     Closed,
@@ -229,6 +230,7 @@ pub(crate) struct Model {
     pub(crate) populated: bool,
     pub(crate) paused: bool,
     pub(crate) closed: bool,
+    pub(crate) closes_at_once: bool,
     /// An aborted first Replace: the queue is not synced until the next Replace has ended.
     pub(crate) aborted: bool,
     pub(crate) items: BTreeMap<Name, Item>,
@@ -255,6 +257,7 @@ impl Model {
             populated: false,
             paused: false,
             closed: false,
+            closes_at_once: false,
             aborted: false,
             items: BTreeMap::new(),
             outcomes: BTreeMap::new(),
@@ -354,6 +357,11 @@ impl Model {
             && self.count(Item::is_ready) == 0
             && self.count(Item::is_leased) == 0
             && (self.is_keys() || self.count(Item::is_delayed) == 0)
+    }
+
+    /// Whether pops are refused.
+    pub(crate) fn ends_pops(&self) -> bool {
+        if self.closes_at_once { self.closed && self.count(Item::is_ready) == 0 } else { self.is_drained() }
     }
 
     // Time.
@@ -462,11 +470,12 @@ impl Model {
         }
     }
 
-    pub(crate) fn set_closed(&mut self, now: Micros, closed: bool) {
+    pub(crate) fn set_closed(&mut self, now: Micros, closed: bool, at_once: bool) {
         let now = self.advance(now);
-        if self.closed != closed {
+        if self.closed != closed || self.closes_at_once != at_once {
             self.event(now);
             self.closed = closed;
+            self.closes_at_once = at_once;
         }
     }
 

@@ -7,6 +7,8 @@ mod admission;
 mod clock;
 mod commits;
 mod connections;
+mod controllers;
+mod hosts;
 mod keeping;
 mod looking;
 mod panics;
@@ -78,6 +80,16 @@ async fn listed(service: &Service, states: &str) -> Vec<String> {
 /// The body of a pop that settles `lease` first.
 fn settling(lease: &str, how: &str) -> Value {
     json!({"settle": [{"lease": lease, "as": how}]})
+}
+
+/// The results of settles without what they say about the key.
+fn results(settled: &Value) -> Value {
+    let mut settled = settled.clone();
+    for one in settled.as_array_mut().expect("a list") {
+        let members = one.as_object_mut().expect("an object");
+        members.retain(|name, _| !["failures", "due_at", "parked"].contains(&name.as_str()));
+    }
+    settled
 }
 
 /// The member `settled` of a reply after one successful settle.

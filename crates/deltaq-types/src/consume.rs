@@ -77,6 +77,12 @@ pub struct Popped {
     pub items: Vec<PoppedItem>,
     /// The results of the settles in the request.
     pub settled: Vec<SettledDocument>,
+    /// The queue is closed: pops drain it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub closed: bool,
+    /// The queue is paused: nothing is delivered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// The body of a pop.
@@ -107,7 +113,8 @@ pub struct SettleCall {
     /// How the lease is settled.
     #[serde(rename = "as", deserialize_with = "strict::word")]
     pub how: SettleAs,
-    /// Only with nack: how long the key waits, instead of its backoff; a [duration](crate::duration).
+    /// Only with nack and done. With nack: how long the key waits, instead of its backoff. With done: the time after which the
+    /// key is added again. A [duration](crate::duration).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
@@ -123,6 +130,8 @@ pub struct SettleCall {
 pub enum SettleAs {
     /// Done: the deltas of the lease are applied to the known objects.
     Ack,
+    /// Mode keys: done, and the failures of the key stay, as after client-go's Done without Forget.
+    Done,
     /// Failed: the key is delivered again later.
     Nack,
     /// Returned to the tail of the ready queue, without a failure.
@@ -137,6 +146,7 @@ impl SettleAs {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ack => "ack",
+            Self::Done => "done",
             Self::Nack => "nack",
             Self::Release => "release",
             Self::Reject => "reject",
@@ -152,7 +162,7 @@ pub struct LeasesBody {
     #[serde(deserialize_with = "strict::texts")]
     #[schema(value_type = Vec<terms::LeaseId>, max_items = 10_000)]
     pub leases: Vec<String>,
-    /// Only with nack: how long the keys wait; a [duration](crate::duration).
+    /// Only with nack and done: how long the keys wait; a [duration](crate::duration).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
@@ -177,6 +187,15 @@ pub struct SettledDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub outcome: Option<LeaseOutcome>,
+    /// After a nack or reject: failures since the last ack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+    /// After a nack: when the delay or backoff of the key ends; absent if the key is ready or parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<Timestamp>,
+    /// After a nack or reject: whether the key is parked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<bool>,
 }
 
 /// The reply to a settle.

@@ -1,7 +1,7 @@
-//! Durations as text: a whole number and a unit, `250ms`, `30s`, `5m`, `36h`.
+//! Durations as text: a number and a unit, `250ms`, `30s`, `5m`, `36h`, and sums of them, `1m30s`.
 //!
-//! The parser accepts no sign, no fraction, no spaces and no sums such as `1h30m`. [`parse`] reads each text that
-//! [`format()`] writes back to the same value.
+//! The parser reads the texts that Go writes for durations from a microsecond on, such as `1.5s` and `1h0m5s`. It accepts no sign and
+//! no spaces. Parts below a microsecond are dropped. [`parse`] reads each text that [`format()`] writes back to the same value.
 //!
 //! Invariant: every duration of this module is a whole number of microseconds that fits in 64 bits.
 
@@ -28,10 +28,10 @@ const UNIT_NAMES: &str = "us, ms, s, m, h, d";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is empty.
-    #[error("a duration is empty; write a whole number and a unit ({UNIT_NAMES}), such as 30s")]
+    #[error("a duration is empty; write a number and a unit ({UNIT_NAMES}), such as 30s")]
     Empty,
-    /// The text begins with a sign, a space or a letter.
-    #[error("duration {text:?} must begin with a whole number, such as 30s")]
+    /// The text, or a part of the sum, begins with a sign, a space or a letter.
+    #[error("duration {text:?} must be numbers with units ({UNIT_NAMES}), such as 30s or 1m30s")]
     NoNumber {
         /// The text.
         text: String,
@@ -42,7 +42,7 @@ pub enum Error {
         /// The text.
         text: String,
     },
-    /// The part after the number is not a unit. Fractions get this error, too.
+    /// The part after a number is not a unit.
     #[error("duration {text:?} has {unit:?} after its number, which is none of {UNIT_NAMES}")]
     UnknownUnit {
         /// The text.
@@ -62,7 +62,7 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// The text is not digits and one of `us`, `ms`, `s`, `m`, `h`, `d`, or the value exceeds `u64::MAX` microseconds.
+/// The text is not a sum of numbers with one of `us`, `ms`, `s`, `m`, `h`, `d`, or the value exceeds `u64::MAX` microseconds.
 pub fn parse(text: &str) -> Result<Duration, Error> {
     parse_us(text).map(Duration::from_micros)
 }
@@ -76,23 +76,47 @@ pub fn parse_us(text: &str) -> Result<u64, Error> {
     if text.is_empty() {
         return Err(Error::Empty);
     }
+    let (mut rest, mut sum_us) = (text, 0_u64);
+    while !rest.is_empty() {
+        let (whole, after) = split_digits(rest);
+        if whole.is_empty() {
+            return Err(Error::NoNumber { text: text.to_owned() });
+        }
+        let fraction = after.strip_prefix('.').map(split_digits).filter(|(digits, _)| !digits.is_empty());
+        let (fraction, after) = fraction.unwrap_or(("", after));
+        let unit = after.split(|char: char| char.is_ascii_digit()).next().unwrap_or_default();
+        if unit.is_empty() {
+            return Err(Error::NoUnit { text: text.to_owned() });
+        }
+        let Some((_, unit_us)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+            return Err(Error::UnknownUnit { text: text.to_owned(), unit: unit.to_owned() });
+        };
+        // Digits fail to parse only if there are too many.
+        let part_us = whole.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit_us));
+        let part_us = part_us.and_then(|us| us.checked_add(fraction_us(fraction, *unit_us)));
+        let sum = part_us.and_then(|us| sum_us.checked_add(us));
+        sum_us = sum.ok_or_else(|| Error::Overflow { text: text.to_owned() })?;
+        rest = after.strip_prefix(unit).unwrap_or_default();
+    }
+    Ok(sum_us)
+}
+
+/// The digits at the start of a text, and the rest.
+fn split_digits(text: &str) -> (&str, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).unwrap_or((text, ""));
-    if number.is_empty() {
-        return Err(Error::NoNumber { text: text.to_owned() });
+    text.split_at_checked(digits).unwrap_or((text, ""))
+}
+
+/// The whole microseconds in a decimal fraction of a unit. Later digits are below a microsecond of every unit.
+fn fraction_us(digits: &str, unit_us: u64) -> u64 {
+    const DIGITS_MAX: usize = 12;
+    let digits = digits.get(..DIGITS_MAX).unwrap_or(digits);
+    let (mut numerator, mut denominator) = (0_u128, 1_u128);
+    for digit in digits.bytes() {
+        numerator = numerator * 10 + u128::from(digit - b'0');
+        denominator *= 10;
     }
-    if unit.is_empty() {
-        return Err(Error::NoUnit { text: text.to_owned() });
-    }
-    let Some((_, unit_us)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(Error::UnknownUnit { text: text.to_owned(), unit: unit.to_owned() });
-    };
-    // Digits fail to parse only if there are too many.
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|count| count.checked_mul(*unit_us))
-        .ok_or_else(|| Error::Overflow { text: text.to_owned() })
+    u64::try_from(numerator * u128::from(unit_us) / denominator).unwrap_or(u64::MAX)
 }
 
 /// Writes a duration with the largest unit that divides it exactly: `90s`, `2m`, `1500us`. Zero is `0s`.
@@ -209,6 +233,16 @@ mod tests {
             ("36h", 129_600_000_000),
             ("1d", 86_400_000_000),
             ("007s", 7_000_000),
+            ("1m30s", 90_000_000),
+            ("1h0m5s", 3_605_000_000),
+            ("1.5s", 1_500_000),
+            ("0.25ms", 250),
+            ("1m1.000001s", 61_000_001),
+            ("2h45m30.5s", 9_930_500_000),
+            ("1.0000009s", 1_000_000),
+            ("0.1d", 8_640_000_000),
+            ("0.999999999999999999us", 0),
+            ("30s1m", 90_000_000),
             ("18446744073709551615us", u64::MAX),
         ] {
             assert_eq!(parse_us(text), Ok(us), "{text}");
@@ -231,11 +265,16 @@ mod tests {
             ("0", Error::NoUnit { text: text("0") }),
             ("5 s", unit("5 s", " s")),
             ("5s ", unit("5s ", "s ")),
-            ("1.5s", unit("1.5s", ".5s")),
-            ("1h30m", unit("1h30m", "h30m")),
+            ("1.s", unit("1.s", ".s")),
+            (".5s", Error::NoNumber { text: text(".5s") }),
+            ("1.5", Error::NoUnit { text: text("1.5") }),
+            ("1h30", Error::NoUnit { text: text("1h30") }),
+            ("1h 30m", unit("1h 30m", "h ")),
+            ("1h-30m", unit("1h-30m", "h-")),
+            ("18446744073709551615us1us", Error::Overflow { text: text("18446744073709551615us1us") }),
             ("5S", unit("5S", "S")),
             ("5µs", unit("5µs", "µs")),
-            ("1e3s", unit("1e3s", "e3s")),
+            ("1e3s", unit("1e3s", "e")),
             ("18446744073709551616us", Error::Overflow { text: text("18446744073709551616us") }),
             ("18446744073709552ms", Error::Overflow { text: text("18446744073709552ms") }),
             ("99999999999999999999999d", Error::Overflow { text: text("99999999999999999999999d") }),

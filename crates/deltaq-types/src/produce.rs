@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{RawObject, ReplaceCounts, strict, terms};
+use super::{RawObject, ReplaceCounts, Timestamp, strict, terms};
 
 /// The reply to a produce call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Produced {
     /// The number of the queue's newest event after the call.
     pub resource_version: u64,
@@ -15,6 +15,23 @@ pub struct Produced {
     pub queued: u64,
     /// Deletes that had nothing to delete.
     pub ignored: u64,
+    /// Only with rate_limited: the keys of the call, in its order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<FailedKey>>,
+}
+
+/// The failures of a key, and when the key is delivered again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FailedKey {
+    /// The key.
+    pub key: String,
+    /// Failures since the last ack.
+    pub failures: u32,
+    /// When the delay or backoff of the key ends.
+    #[schema(required = true)]
+    pub due_at: Option<Timestamp>,
+    /// Whether the key is parked.
+    pub parked: bool,
 }
 
 /// The reply to a Replace.

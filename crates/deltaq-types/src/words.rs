@@ -53,6 +53,8 @@ words! {
     LeaseOutcome {
         /// Acknowledged.
         Acked = "acked",
+        /// Mode keys: done, without forgetting the failures.
+        Done = "done",
         /// Failed, as its worker reported.
         Nacked = "nacked",
         /// Released by its worker.

@@ -52,11 +52,20 @@ impl Queue {
         }
     }
 
-    /// Closes or reopens the queue.
+    /// Closes or reopens the queue. Pops of a closed queue wait until nothing is ready, delayed or leased.
     pub fn set_closed(&mut self, now: Time, closed: bool) {
+        self.switch_closed(now, closed, false);
+    }
+
+    /// Closes the queue. Pops end as soon as no key is ready, as client-go's `Get` does after `ShutDown`.
+    pub fn close_at_once(&mut self, now: Time) {
+        self.switch_closed(now, true, true);
+    }
+
+    fn switch_closed(&mut self, now: Time, closed: bool, at_once: bool) {
         let now = self.advance(now);
-        if self.state().closed != closed {
-            self.emit(now, if closed { EventKind::Closed } else { EventKind::Reopened });
+        if (self.state().closed, self.state().closes_at_once) != (closed, at_once) {
+            self.emit(now, if closed { EventKind::Closed { at_once } } else { EventKind::Reopened });
         }
     }
 

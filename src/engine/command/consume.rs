@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Extended, How, Item, Outcome, Pop, Settle, Settled};
+use super::{Call, Extended, FailureState, How, Item, Outcome, Pop, Settle, Settled};
 use crate::engine::event::{Disposition, Ending, EventKind, Failure, Leased};
 use crate::engine::id::{Slot, Token};
 use crate::engine::key::Key;
 use crate::engine::limits::DUE_AT_A_TIME;
 use crate::engine::queue::Queue;
 use crate::engine::refusal::Refusal;
+use crate::engine::schedule::Place;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
 
@@ -59,7 +60,7 @@ impl Queue {
     /// paused.
     ///
     /// # Errors
-    /// [`Refusal::Closed`] if the queue is closed and drained.
+    /// [`Refusal::Closed`] if the queue is closed and has nothing left to deliver.
     pub fn pop(&mut self, now: Time, pop: &Pop) -> Result<Vec<Item>, Refusal> {
         let now = self.advance(now);
         self.hand_out(now, pop)
@@ -75,7 +76,7 @@ impl Queue {
         if !again.is_empty() {
             return Ok(again);
         }
-        if self.state().is_drained() {
+        if self.state().ends_pops() {
             return Err(Refusal::Closed);
         }
         let deadline = now.plus(pop.lease.unwrap_or(self.state().config.lease));
@@ -147,8 +148,20 @@ impl Queue {
             return Settled::Stale { outcome };
         };
         let worked = now.since(self.state().entry(slot).lease().since);
+        if let How::Done { delay: Some(delay) } = settle.how {
+            let key = self.state().entry(slot).key.clone();
+            self.add_key(now, &Call::of_key(key, Some(delay)));
+        }
         self.end_lease(now, slot, &settle.how, false);
-        Settled::Ok { worked }
+        // A key that was acknowledged may have no entry any more.
+        let failed = matches!(settle.how, How::Nack { .. } | How::Reject { .. });
+        Settled::Ok { worked, failed: failed.then(|| failure_state(self.state().entry(slot))) }
+    }
+
+    /// The failures of a key; none if the queue does not have the key.
+    #[must_use]
+    pub fn failure_state(&self, key: &Key) -> FailureState {
+        self.state().table.get(key.as_str()).map(failure_state).unwrap_or_default()
     }
 
     /// Ends leases whose reply could not be written, as if they had never existed. That includes leases that are past their
@@ -196,7 +209,7 @@ impl Queue {
         let key = entry.key.clone();
         let ending = match how {
             How::Ack => Ending::Acked,
-            How::Done => Ending::Done,
+            How::Done { .. } => Ending::Done,
             How::Release => Ending::Released,
             How::Reject { error } => Ending::Rejected { error: error.clone() },
             How::Nack { delay, error } => {
@@ -247,6 +260,15 @@ impl Queue {
     }
 }
 
+fn failure_state(entry: &Entry) -> FailureState {
+    let state = &entry.schedule_state;
+    FailureState {
+        failures: state.failures,
+        due: state.delay().map(|delay| delay.due),
+        is_parked: state.place == Place::Parked,
+    }
+}
+
 /// Whether a failed key is requeued by the rate limiter or with an explicit delay: client-go's AddRateLimited and
 /// AddAfter, which count even when the wait is zero.
 fn is_retry(ending: &Ending, delay: Option<Duration>) -> bool {
@@ -261,7 +283,8 @@ impl How {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Ack | Self::Done => Outcome::Acked,
+            Self::Ack => Outcome::Acked,
+            Self::Done { .. } => Outcome::Done,
             Self::Nack { .. } => Outcome::Nacked,
             Self::Release => Outcome::Released,
             Self::Reject { .. } => Outcome::Rejected,

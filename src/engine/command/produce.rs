@@ -88,7 +88,8 @@ impl Queue {
         Refusal::WrongMode { call, reason, mode: self.state().config.mode }
     }
 
-    fn add_key(&mut self, now: Time, call: &Call) -> bool {
+    /// Mode keys: adds a key. Returns whether the queue accepts adds.
+    pub(super) fn add_key(&mut self, now: Time, call: &Call) -> bool {
         let key = call.key.clone();
         if self.state().closed && self.state().config.rules().stops_when_closed {
             self.volatile.effects.counters.ignored_closed += 1;

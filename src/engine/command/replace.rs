@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{ObjectList, Progress, Replace, ReplaceId, Replaced};
+use super::{DefaultLimit, DeletionGuard, ObjectList, Progress, Replace, ReplaceId, Replaced};
 use crate::engine::comparison::{Comparison, LOCKED_BYTES_MAX, PAIRS_MAX};
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::effects::Garbage;
 use crate::engine::event::{Appended, EventKind, Origin, ReplaceCounts, ReplaceEnded};
 use crate::engine::id::Source;
-use crate::engine::job::{DeletionGuard, Phase, ReplaceJob};
+use crate::engine::job::{Phase, ReplaceJob};
 use crate::engine::key::{Key, KeySet};
 use crate::engine::limits::REPLACES_MAX;
 use crate::engine::object::Object;
@@ -51,10 +51,11 @@ impl Queue {
         self.check_replace(&replace)?;
         let percent = replace.max_delete_percent.or(self.state().config.max_delete_percent);
         let deletes = replace.max_deletes.or(self.state().config.max_deletes);
-        let guard = (percent.is_some() || deletes.is_some()).then(|| DeletionGuard {
-            max_deletes: deletes.unwrap_or(0),
-            max_percent: percent.unwrap_or(0.0),
-        });
+        let guard = if percent.is_some() || deletes.is_some() {
+            DeletionGuard::Set { max_deletes: deletes, max_percent: percent }
+        } else {
+            DeletionGuard::Default(replace.default_limit)
+        };
         let room =
             self.state().config.max_keys.saturating_sub(self.state().keys() + self.volatile.reserved());
         let ObjectList { items, keys, .. } = replace.list;
@@ -201,7 +202,7 @@ impl Queue {
     }
 
     fn count_deletions(&self, job: &mut ReplaceJob, budget: usize) {
-        if job.guard.is_some() || job.is_dry {
+        if job.guard != DeletionGuard::Default(DefaultLimit::None) || job.is_dry {
             let source = job.source.clone();
             let owned = |entry: &Entry| is_owned_by(entry, source.as_ref());
             let mut cursor = std::mem::take(&mut job.cursor);
@@ -215,7 +216,7 @@ impl Queue {
                 return;
             }
         }
-        let refused = job.exceeds_guard();
+        let refused = job.guard.refuses(job.deletions, job.owned);
         job.phase = if refused || job.is_dry { Phase::Plan { next: 0, refused } } else { Phase::Start };
     }
 
@@ -243,16 +244,11 @@ impl Queue {
             return Ok(if left > 0 { self.compare(job, next) } else { Next::More });
         }
         job.counts.deleted = job.deletions;
-        match job.guard {
-            Some(guard) if refused => Err(Refusal::MassDelete {
-                deletions: job.deletions,
-                owned: job.owned,
-                max_deletes: guard.max_deletes,
-                max_percent: guard.max_percent,
-                counts: job.counts,
-            }),
-            _ => Ok(Next::Done),
+        if refused {
+            let (deletions, owned, guard, counts) = (job.deletions, job.owned, job.guard, job.counts);
+            return Err(Refusal::MassDelete { deletions, owned, guard, counts });
         }
+        Ok(Next::Done)
     }
 
     fn queue_items(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> Next {

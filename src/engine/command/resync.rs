@@ -76,11 +76,14 @@ impl Queue {
     /// Checks that the queue can take known objects without deltas.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`] without a store, [`Refusal::NotEmpty`] while anything waits,
+    /// [`Refusal::WrongMode`] in mode keys, [`Refusal::NoKnownObjects`] without a store, [`Refusal::NotEmpty`] while anything waits,
     /// [`Refusal::ObjectTooLarge`], [`Refusal::QueueFull`].
     pub fn check_seed(&self, seeds: &[Seed]) -> Result<(), Refusal> {
-        if !self.state().config.rules().has_objects || !self.state().config.known_objects {
-            return Err(self.wrong_mode("seed", "the queue keeps no known objects"));
+        if !self.state().config.rules().has_objects {
+            return Err(self.wrong_mode("seed", "a queue of mode keys has no objects"));
+        }
+        if !self.state().config.known_objects {
+            return Err(Refusal::NoKnownObjects);
         }
         let schedule = &self.state().schedule;
         let waiting =

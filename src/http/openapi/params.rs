@@ -5,8 +5,8 @@ use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, EntityTags, Flag, Key, Label, LeaseLength, PageLimit, Percent, PopMax, Prefix,
-    ProblemName, QueueName, States, Traceparent, Wait, With,
+    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, PageLimit, Percent, PopMax, Prefix,
+    ProblemName, QueueName, States, Traceparent, Wait, WaitFor, With,
 };
 
 /// The names of the parameters of an operation.
@@ -46,6 +46,7 @@ parameters! {
         "continue" Continue "The `continue` of the previous page.";
     }
     CloseQuery in Query {
+        "wait_for" WaitFor "What pops of the closed queue wait for: `leases` (the default) until no key is ready, delayed or leased; `none` only while keys are ready.";
         "drain" Flag "Reply when no key is ready, delayed or leased.";
         "wait" Wait "With drain=true only: the longest wait; default 0s.";
     }
@@ -69,6 +70,8 @@ parameters! {
         "only_changed" Flag "Queue nothing for objects that have not changed.";
         "max_delete_percent" Percent "Refuse to delete more than this percentage of the source's keys.";
         "max_deletes" Count "Refuse to delete more than this many keys.";
+        "allow_empty" Flag "Let an empty list delete everything of the source.";
+        "duplicates" Duplicates "`last` keeps the last object of a key that the list names several times; without it such a list is refused.";
         "dry_run" Flag "Reply with the counts and change nothing.";
         "count" Count "The number of objects in the list. NDJSON needs it, or a last line {\"$end\":N}.";
     }
@@ -83,14 +86,15 @@ parameters! {
     ItemsQuery in Query {
         "state" States "States, joined by commas; default ready,delayed, with worker leased.";
         "worker" Label "Leased keys of this worker only.";
-        "key" Key "One key: the reply is its document.";
+        "key" Key "Only this key, in any state.";
+        "fields" Fields "The fields of each item, such as `key`; default all.";
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
     KnownQuery in Query {
         "prefix" Prefix "The start of the keys.";
         "source" Label "Objects that this source owns.";
-        "key" Key "One key: the reply is its document.";
+        "key" Key "Only this key.";
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }

@@ -11,7 +11,7 @@ use utoipa::{PartialSchema, ToSchema};
 use super::settings;
 use crate::http::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
-use crate::http::wire::STATES;
+use crate::http::wire::{ITEM_FIELDS, STATES};
 
 /// Declares marker types that stand for named schemas, and the function that adds the schemas to the document.
 macro_rules! terms {
@@ -72,8 +72,14 @@ terms! { schemas;
     Continue = json!({ "type": "string", "pattern": "^([0-9a-f]{2})+$" });
     /// States of an item, joined by commas.
     States = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", STATES.join("|")) });
+    /// Fields of an item, joined by commas.
+    Fields = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", ITEM_FIELDS.join("|")) });
     /// An addition to each item.
     With = json!({ "type": "string", "enum": ["known"] });
+    /// What pops of a closed queue wait for.
+    WaitFor = json!({ "type": "string", "enum": ["leases", "none"] });
+    /// What becomes of a key that a list names several times.
+    Duplicates = json!({ "type": "string", "enum": ["last"] });
     /// One or more entity tags; a reply with one of them is 304 without a body.
     EntityTags = json!({ "type": "string" });
     /// The trace context of the call: version, trace id, parent id and flags in lower-case hexadecimal digits.
@@ -89,10 +95,6 @@ terms! { schemas;
     Deltas = one_or_many("DeltaCall");
     /// A known object, or a list of them; as NDJSON one per line.
     Seeds = one_or_many("SeedCall");
-    /// A page of items, or with `key` one item.
-    ItemsAnswer = json!({ "oneOf": [reference("Page_ItemDocument"), reference("ItemDocument")] });
-    /// A page of known objects, or with `key` one of them.
-    KnownAnswer = json!({ "oneOf": [reference("Page_KnownDocument"), reference("KnownDocument")] });
 }
 
 pub(super) fn reference(name: &str) -> Value {

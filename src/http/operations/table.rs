@@ -63,6 +63,7 @@ macro_rules! operations {
 operations! {
     GET    "/v1/queues"                        list_queues    Token            Read      Ignored  [ListQuery]       long  without_body queues::list;
     GET    "/v1/queues/{queue}"                get_queue      OnQueue(Read)    Read      Ignored  []                long  without_body queues::get;
+    GET    "/v1/queues/{queue}/status"         get_status     OnQueue(Read)    Read      Ignored  []                long  without_body queues::status;
     PUT    "/v1/queues/{queue}"                put_queue      OnQueue(Admin)   Write     Settings []                long  with_body    queues::put;
     DELETE "/v1/queues/{queue}"                delete_queue   OnQueue(Admin)   Write     Ignored  []                long  without_body queues::delete;
     POST   "/v1/queues/{queue}/pause"          pause_queue    OnQueue(Admin)   Write     Empty    []                long  with_body    queues::pause;
@@ -81,6 +82,7 @@ operations! {
     POST   "/v1/queues/{queue}/pop"            pop            OnQueue(Consume) Pop       Document [PopQuery]        quick with_body    consume::pop;
     POST   "/v1/queues/{queue}/settle"         settle         OnQueue(Consume) Settle    Document []                quick with_body    consume::settle;
     POST   "/v1/queues/{queue}/ack"            ack            OnQueue(Consume) Settle    Document []                quick with_body    consume::ack;
+    POST   "/v1/queues/{queue}/done"           done           OnQueue(Consume) Settle    Document []                quick with_body    consume::done;
     POST   "/v1/queues/{queue}/nack"           nack           OnQueue(Consume) Settle    Document []                long  with_body    consume::nack;
     POST   "/v1/queues/{queue}/release"        release        OnQueue(Consume) Settle    Document []                long  with_body    consume::release;
     POST   "/v1/queues/{queue}/reject"         reject         OnQueue(Consume) Settle    Document []                long  with_body    consume::reject;

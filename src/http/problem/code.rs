@@ -76,7 +76,9 @@ codes! {
     LengthRequired "length-required" 411 false "The length of the body must be known"
         "Send Content-Length or chunked encoding.";
     ObjectTooLarge "object-too-large" 413 false "An object or body is too large"
-        "limit is the exceeded limit in bytes or objects: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, queues.max_batch, queues.max_replace_objects, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
+        "limit is the exceeded limit in bytes: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
+    BatchTooLarge "batch-too-large" 413 false "The list has too many objects"
+        "limit is the most objects of one call: queues.max_batch, or queues.max_replace_objects for replace and seed. Nothing of the request was applied. Send the objects in several calls.";
     UriTooLong "uri-too-long" 414 false "The URI is too long"
         "Shorten the query; a key has at most 1,024 bytes.";
     UnsupportedMediaType "unsupported-media-type" 415 false "The type of the body is not supported"
@@ -88,9 +90,11 @@ codes! {
     ImmutableConfig "immutable-config" 409 false "The setting cannot change now"
         "mode, key and known_objects can change only while the queue has no keys. Drain and delete the queue, or use another.";
     MassDelete "mass-delete" 409 false "The list would delete too many keys"
-        "The Replace was refused by max_delete_percent or max_deletes and changed nothing. If the list is complete and right, repeat the call with higher limits.";
+        "The Replace changed nothing. Without limits of the call or the queue, a list may delete at most half of 10 or more keys of its source, and an empty list or a single object may delete none. The detail says what would be deleted. If the list is complete and right, repeat the call with max_delete_percent=100 (or allow_empty=true for an empty list), or set max_delete_percent of the queue.";
     NotEmpty "not-empty" 409 false "The queue is not empty"
         "A seed needs a queue without waiting, leased and parked keys. Drain or purge the queue first.";
+    NoKnownObjects "no-known-objects" 409 false "The queue stores no known objects"
+        "known_objects of the queue is false, so there is nothing to seed. The setting can change while the queue has no keys.";
     WrongMode "wrong-mode" 409 false "The mode of the queue does not have this call"
         "A queue of mode keys has no objects, and no Delete, Update, Replace, Resync and seed. Only a queue of mode keys has rate_limited.";
     QueueClosed "queue-closed" 410 false "The queue is closed and drained"
@@ -107,6 +111,8 @@ codes! {
         "Objects are JSON objects, and satisfy the queue's schema if it has one: errors says at which places this one does not, pointer in the object and schema_pointer in the schema. Nothing of the request was applied.";
     InvalidConfig "invalid-config" 422 false "The queue's settings are not allowed"
         "The detail names the field, its value and what it takes.";
+    DuplicateKey "duplicate-key" 422 false "The list names a key twice"
+        "index and first_index are the places of two objects with the same key, from 0; line and first_line in NDJSON. A Replace could not tell which of them is the present state. Nothing was changed. Send each key once, or add duplicates=last to keep the last object of each key.";
     IncompleteList "incomplete-list" 422 false "The list does not declare that it is complete"
         "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"

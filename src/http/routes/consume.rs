@@ -13,10 +13,12 @@ use deltaq_types::{
 use foldhash::fast::RandomState;
 
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
+use crate::engine::config::Mode;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::id::{Token, Worker};
 use crate::engine::key::Key;
 use crate::engine::limits::{ERROR_BYTES_MAX, NAME_BYTES_MAX};
+use crate::engine::refusal::Refusal;
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::context::{RequestContext, RequestCounts};
@@ -30,7 +32,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, json};
 use crate::http::state::AppState;
 use crate::http::wire::{self, popped, popped_bytes};
-use crate::service::{FirstCommand, Handle, Name, PopCall};
+use crate::service::{FirstCommand, Handle, Moment, Name, PopCall};
 
 /// Most keys in one forget, redrive or discard.
 const KEYS_MAX: usize = 10_000;
@@ -70,6 +72,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     };
     let body: PopBody = incoming.document().await?;
     let hows = read_settles(&body.settle)?;
+    check_done(&state, &name, &hows)?;
 
     let handle = state.registry.get_or_create(&name, FirstCommand::Pop)?;
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
@@ -79,7 +82,8 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         async move { handle.pop(PopCall { pop, settles, wait }).await }
     };
     let answer = if is_large { state.on_main_runtime(popping).await } else { popping.await };
-    let settled = settled_documents(body.settle, &answer.settled);
+    let settled = settled_documents(body.settle, &answer.settled, handle.moment());
+    let switches = answer.switches;
     let delivered = match answer.items {
         Ok(delivered) => delivered,
         Err(error) => {
@@ -102,7 +106,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         Err(problem) => return Err(problem.with_default("settled", settled)),
     };
     let render = move || {
-        let text = popped(handle.incarnation(), &delivered.items, &settled, handle.moment());
+        let text = popped(handle.incarnation(), &delivered.items, &settled, switches, handle.moment());
         (text, delivered)
     };
     let (text, delivered) = if bytes < LARGE_REPLY_BYTES { render() } else { run_blocking((), render).await };
@@ -145,6 +149,20 @@ pub(in crate::http) async fn settle(
 )]
 pub(in crate::http) async fn ack(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
     settle_one_way(call, SettleAs::Ack).await
+}
+
+/// Mode keys: end the work on keys without forgetting their failures (client-go's Done).
+#[utoipa::path(
+    post, path = "/v1/queues/{queue}/done", tag = "consuming", operation_id = "done",
+    params(InQueue),
+    request_body(content = LeasesBody),
+    responses(
+        (status = 200, description = "The result for each lease.", body = SettledList),
+        Always, OfQueue, OfBody, Conflict,
+    )
+)]
+pub(in crate::http) async fn done(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
+    settle_one_way(call, SettleAs::Done).await
 }
 
 /// Report failed work: the keys are delivered again later.
@@ -289,6 +307,7 @@ async fn settle_all(
     hows: Vec<How>,
 ) -> Result<SettledList, Problem> {
     let handle = state.registry.get(name)?;
+    check_done(state, name, &hows)?;
     let settles = settles_of(&handle, &calls, hows);
     let is_large = settles.len() > LARGE_CALL_KEYS;
     let settling = {
@@ -296,7 +315,7 @@ async fn settle_all(
         async move { handle.settle(&settles).await }
     };
     let results = if is_large { state.on_main_runtime(settling).await } else { settling.await }?;
-    let settled = settled_documents(calls, &results);
+    let settled = settled_documents(calls, &results, handle.moment());
     if all_lost(results.iter().map(|settled| matches!(settled, Settled::Stale { .. }))) {
         let list = serde_json::to_value(&settled).unwrap_or_default();
         return Err(lease_lost("settled").with("settled", list));
@@ -326,8 +345,8 @@ fn read_how(how: SettleAs, delay: Option<&str>, error: Option<&str>) -> Result<H
     let wrong = |field: &str, detail: &'static str| {
         Err(Problem::new(Code::InvalidRequest, detail).with("field", field))
     };
-    if delay.is_some() && how != SettleAs::Nack {
-        return wrong("delay", "delay goes with nack only");
+    if delay.is_some() && !matches!(how, SettleAs::Nack | SettleAs::Done) {
+        return wrong("delay", "delay goes with nack and done only");
     }
     if error.is_some() && !matches!(how, SettleAs::Nack | SettleAs::Reject) {
         return wrong("error", "error goes with nack and reject only");
@@ -342,6 +361,7 @@ fn read_how(how: SettleAs, delay: Option<&str>, error: Option<&str>) -> Result<H
     let error = error.map(Arc::from);
     Ok(match how {
         SettleAs::Ack => How::Ack,
+        SettleAs::Done => How::Done { delay },
         SettleAs::Nack => How::Nack { delay, error },
         SettleAs::Release => How::Release,
         SettleAs::Reject => How::Reject { error },
@@ -374,7 +394,26 @@ fn settles_of(handle: &Handle, calls: &[SettleCall], hows: Vec<How>) -> Vec<Sett
     pairs.map(|(call, how)| Settle { token: handle.token(&call.lease), how }).collect()
 }
 
-fn settled_documents(calls: Vec<SettleCall>, results: &[Settled]) -> Vec<SettledDocument> {
+fn settled_documents(
+    calls: Vec<SettleCall>,
+    results: &[Settled],
+    moment: Moment,
+) -> Vec<SettledDocument> {
     let pairs = calls.into_iter().zip(results);
-    pairs.map(|(call, settled)| wire::settled(call.lease, call.how, *settled)).collect()
+    pairs.map(|(call, settled)| wire::settled(call.lease, call.how, *settled, moment)).collect()
+}
+
+/// Refuses `done` in the other modes: it would drop the deltas of the lease. A queue with keys keeps its mode, so the mode
+/// cannot change before the settle of a live lease.
+fn check_done(state: &AppState, name: &Name, hows: &[How]) -> Result<(), Problem> {
+    if !hows.iter().any(|how| matches!(how, How::Done { .. })) {
+        return Ok(());
+    }
+    let handle = state.registry.find(name);
+    let mode = handle.map_or(state.registry.defaults().mode, |handle| handle.config().mode);
+    if mode == Mode::Keys {
+        return Ok(());
+    }
+    let reason = "only mode keys has Done without Forget; settle with ack, which applies the deltas";
+    Err(Refusal::WrongMode { call: "done", reason, mode }.into())
 }

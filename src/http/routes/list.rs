@@ -10,6 +10,7 @@ use super::admitted::{AdmissionRules, ObjectUse};
 use super::received::{BatchLimit, ReceivedObject, object_bytes_max, parsed_line};
 use crate::engine::command::ObjectList;
 use crate::engine::config::Config;
+use crate::engine::excerpt::Excerpt;
 use crate::engine::object::{self, Objects};
 use crate::http::body::{Format, Incoming};
 use crate::http::ndjson::Lines;
@@ -26,17 +27,71 @@ struct End<C> {
     count: C,
 }
 
+/// The list of a Replace.
+pub(super) struct ReadList {
+    pub(super) list: ObjectList,
+    /// Whether the body is one object and no list.
+    pub(super) is_single: bool,
+    pub(super) places: Places,
+}
+
+/// The places of the objects of a list.
+#[derive(Default)]
+pub(super) struct Places {
+    /// Of NDJSON: the index of each object before which lines are blank, the first object included, and its line. The other
+    /// objects follow the object before them directly.
+    breaks: Vec<(usize, usize)>,
+}
+
+impl Places {
+    fn note(&mut self, index: usize, line: usize) {
+        if self.line_of(index) != Some(line) {
+            self.breaks.push((index, line));
+        }
+    }
+
+    fn line_of(&self, index: usize) -> Option<usize> {
+        let after = self.breaks.partition_point(|(at, _)| *at <= index);
+        let (at, line) = self.breaks.get(after.checked_sub(1)?)?;
+        Some(line + (index - at))
+    }
+
+    /// The list with each key once. Without `keeps_last`, a list that names a key several times is refused.
+    pub(super) fn without_duplicates(
+        &self,
+        mut list: ObjectList,
+        keeps_last: bool,
+    ) -> Result<ObjectList, Problem> {
+        if keeps_last {
+            list.keep_last();
+        }
+        let Some((first, index)) = list.duplicate() else { return Ok(list) };
+        let key = list.key_at(index).map(|key| Excerpt(key.as_str()).to_string()).unwrap_or_default();
+        let lines = self.line_of(first).zip(self.line_of(index));
+        let at = match lines {
+            Some((first, line)) => format!("lines {first} and {line}"),
+            None => format!("objects {first} and {index}"),
+        };
+        let detail = format!("{at} have the same key {key}; send each key once, or add duplicates=last");
+        let problem = Problem::new(Code::DuplicateKey, detail).with("first_index", first).with("index", index);
+        Err(match lines {
+            Some((first, line)) => problem.with("first_line", first).with("line", line),
+            None => problem,
+        })
+    }
+}
+
 /// Reads a list that declares that it is complete: a JSON array by its syntax, NDJSON by `count` or by its last line.
 pub(super) async fn read_list(
     incoming: Incoming,
     rules: &AdmissionRules,
     most: BatchLimit,
     count: Option<u64>,
-) -> Result<ObjectList, Problem> {
-    let mut list = ObjectList::default();
-    let mut end = None;
+) -> Result<ReadList, Problem> {
+    let (mut list, mut places) = (ObjectList::default(), Places::default());
+    let (mut end, mut is_single) = (None, false);
     if incoming.format == Format::Ndjson {
-        end = read_lines(&mut list, incoming, rules, most).await?;
+        end = read_lines(&mut list, &mut places, incoming, rules, most).await?;
         if count.is_none() && end.is_none() {
             let have = list.len();
             return Err(incomplete(&format!(
@@ -44,9 +99,11 @@ pub(super) async fn read_list(
             )));
         }
     } else {
-        let is_empty = !read_objects(&mut list, incoming, rules, most).await?;
-        if is_empty && count != Some(0) {
-            return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
+        match read_objects(&mut list, incoming, rules, most).await? {
+            None if count != Some(0) => {
+                return Err(incomplete("the body is empty; only [] or count=0 empties a source"));
+            }
+            is_list => is_single = is_list == Some(false),
         }
     }
     for stated in [count, end].into_iter().flatten() {
@@ -55,20 +112,21 @@ pub(super) async fn read_list(
             return Err(incomplete(&format!("the list declares {stated} objects, and {have} arrived")));
         }
     }
-    Ok(list)
+    Ok(ReadList { list, is_single, places })
 }
 
-/// Reads the objects of a list in JSON. Returns whether the body has any JSON. The first wrong object ends the reading.
+/// Reads the objects of a list in JSON. Returns whether the body is a list; `None` if it is empty. The first wrong object ends
+/// the reading.
 async fn read_objects(
     list: &mut ObjectList,
     incoming: Incoming,
     rules: &AdmissionRules,
     most: BatchLimit,
-) -> Result<bool, Problem> {
+) -> Result<Option<bool>, Problem> {
     let account = incoming.account();
     let text = incoming.text().await?;
     if text.trim().is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
     let mut objects = Objects::new(&text, &rules.config.key)?;
     let (mut gathered, mut bytes) = (Vec::new(), 0);
@@ -92,13 +150,15 @@ async fn read_objects(
         }
     }
     take(list, gathered, rules).await?;
+    let is_list = objects.is_list();
     account.release(text.len());
-    Ok(true)
+    Ok(Some(is_list))
 }
 
 /// Reads the lines of a list. Returns the number of objects that the last line declares.
 async fn read_lines(
     list: &mut ObjectList,
+    places: &mut Places,
     incoming: Incoming,
     rules: &AdmissionRules,
     most: BatchLimit,
@@ -117,6 +177,7 @@ async fn read_lines(
                 return Err(problem);
             }
         };
+        places.note(index, lines.number());
         bytes += parsed.object.bytes();
         // An object without a key is reported at once, however slowly the rest arrives.
         let is_due = parsed.key.is_err() || bytes >= GATHERED_BYTES;

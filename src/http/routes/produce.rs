@@ -11,9 +11,10 @@ use super::consume::read_keys;
 use super::documents::{Document, documents};
 use super::list::{read_keys_again, read_list};
 use super::received::{BatchLimit, ReceivedObject, empty_body, objects};
-use crate::engine::command::{Call, Replace};
+use crate::engine::command::{self, Call, DefaultLimit, FailureState, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::DeltaKind;
+use crate::engine::excerpt::Excerpt;
 use crate::engine::id::Source;
 use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
@@ -30,7 +31,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::state::AppState;
 use crate::http::wire;
-use crate::service::{self, FirstCommand, Name};
+use crate::service::{self, FirstCommand, Handle, Name};
 
 /// How often a produce call reads its keys if the settings of the queue change meanwhile.
 const READINGS_MAX: usize = 3;
@@ -172,14 +173,26 @@ async fn apply<C: Send + Sync + 'static>(
         } else {
             state.registry.get_or_create(name, FirstCommand::Produce(&calls))?
         };
-        match handle.produce(&rules.config, &calls).await {
+        match handle.produce_and_read(&rules.config, &calls).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // The queue was deleted since the call arrived, and the call creates it again.
             Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
-            produced => return Ok(wire::produced(produced?)),
+            produced => return Ok(produced_document(&handle, &calls, produced?)),
         }
     }
     Err(Refusal::ConfigChanged.into())
+}
+
+/// The reply to a produce call; with the failures of the keys if it was rate-limited.
+fn produced_document(
+    handle: &Handle,
+    calls: &[Call],
+    (produced, failures): (command::Produced, Vec<FailureState>),
+) -> Produced {
+    let moment = handle.moment();
+    let limited = calls.iter().filter(|call| call.rate_limited).zip(failures);
+    let keys: Vec<_> = limited.map(|(call, state)| wire::failed_key(&call.key, state, moment)).collect();
+    Produced { keys: (!keys.is_empty()).then_some(keys), ..wire::produced(produced) }
 }
 
 fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>) -> Result<Call, Problem> {
@@ -245,17 +258,31 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let max_delete_percent = params.percent("max_delete_percent")?;
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
+    let allow_empty = params.flag("allow_empty")?;
+    let keeps_last = match params.text("duplicates") {
+        None => false,
+        Some("last") => true,
+        Some(other) => return Err(wrong("duplicates", &format!("it takes \"last\", not {}", Excerpt(other)))),
+    };
 
     let rules = AdmissionRules::of(&state, &name, &incoming);
-    let list = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
+    let read = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
+    let places = read.places;
+    let default_limit = match (read.is_single, read.list.is_empty()) {
+        (true, _) => DefaultLimit::SingleObject,
+        (false, true) if allow_empty => DefaultLimit::None,
+        (false, true) => DefaultLimit::EmptyList,
+        (false, false) => DefaultLimit::Half,
+    };
     let account = rules.account();
     let mut config = rules.config;
     let mut replace = Replace {
-        list,
+        list: places.without_duplicates(read.list, keeps_last)?,
         source,
         only_changed,
         max_delete_percent,
         max_deletes,
+        default_limit,
         dry_run,
         trace: context.trace(),
     };
@@ -269,7 +296,8 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     // After a change of admission the objects cannot be read again: their original text is gone.
     if now.admission == config.admission && now.key != config.key {
         config = now;
-        replace = Replace { list: read_keys_again(replace.list, &config)?, ..replace };
+        let list = read_keys_again(replace.list, &config)?;
+        replace = Replace { list: places.without_duplicates(list, keeps_last)?, ..replace };
     }
     // The Replace continues if its caller disconnects, and the bytes of its list count until it ends.
     let replaced = handle.replace(config, replace, account).await?;

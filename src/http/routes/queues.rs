@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{Page, PurgedDocument, QueueDocument};
+use deltaq_types::{Page, PurgedDocument, QueueDocument, QueueStatus};
 use tokio::sync::Semaphore;
 
 use super::read::{stream_pages, wants_lines};
 use crate::config::access::Verb;
 use crate::engine::config::Config;
+use crate::engine::excerpt::Excerpt;
 use crate::http::blocking::run_blocking;
 use crate::http::call::{QueueCall, ReadCall};
 use crate::http::cursor::{self, List};
@@ -23,7 +23,7 @@ use crate::http::openapi::responses::{
 use crate::http::openapi::schemas::QueuePatch;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
-use crate::http::reply::Reply;
+use crate::http::reply::{Json, Reply};
 use crate::http::state::AppState;
 use crate::http::wire::admission::PatchDocument;
 use crate::http::wire::{self, config};
@@ -148,6 +148,20 @@ pub(in crate::http) async fn get(call: ReadCall) -> Result<Json<QueueDocument>, 
     document(&*call.state.registry.get(&call.name()?)?).await
 }
 
+/// The counts and flags of a queue, without its settings.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/status", tag = "queues", operation_id = "get_status",
+    params(InQueue),
+    responses(
+        (status = 200, description = "The state of the queue in numbers.", body = QueueStatus),
+        Always, OfQueue,
+    )
+)]
+pub(in crate::http) async fn status(call: ReadCall) -> Result<Json<QueueStatus>, Problem> {
+    let document = call.state.registry.get(&call.name()?)?.document().await?;
+    Ok(Json(wire::status(&document)))
+}
+
 /// Delete a queue with all its contents. Waiting pops end with 410.
 #[utoipa::path(
     delete, path = "/v1/queues/{queue}", tag = "queues", operation_id = "delete_queue",
@@ -218,9 +232,20 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
     if wait.is_some() && !drain {
         return Err(wrong("wait", "it is allowed only with drain=true"));
     }
+    let at_once = match params.text("wait_for") {
+        None | Some("leases") => false,
+        Some("none") => true,
+        Some(other) => {
+            return Err(wrong("wait_for", &format!("it takes \"leases\" or \"none\", not {}", Excerpt(other))));
+        }
+    };
     incoming.nothing().await?;
     let handle = state.registry.get(&name)?;
-    handle.set_closed(true).await?;
+    if at_once {
+        handle.close_at_once().await?;
+    } else {
+        handle.set_closed(true).await?;
+    }
     let drained = if drain { Some(handle.wait_drained(wait.unwrap_or_default()).await?) } else { None };
     let Json(queue) = document(&handle).await?;
     Ok(Json(QueueDocument { drained, ..queue }))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -24,11 +23,10 @@ use crate::http::in_flight::ReplyBytes;
 use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
 use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
-use crate::http::openapi::schemas::{ItemsAnswer, KnownAnswer};
 use crate::http::params::{Params, nearest, wrong};
 use crate::http::problem::{Code, Problem};
-use crate::http::reply::Reply;
-use crate::http::wire::{self, STATES};
+use crate::http::reply::{Json, Reply};
+use crate::http::wire::{self, ItemFields, STATES, SelectedItem};
 use crate::service::{Handle, ItemFilter, ItemPosition, KnownFilter, ListedState, PageLimit};
 
 /// Whether the client wants a list as a stream of NDJSON.
@@ -85,7 +83,7 @@ where
     P: Fn(Option<String>) -> F + Send + 'static,
     F: Future<Output = Result<Page<T>, Problem>> + Send + 'static,
 {
-    let first = lines_of(page(after).await?);
+    let first = lines_of(&page(after).await?);
     let held = context.reserve_reply(first.as_ref().map_or(0, |(text, _)| text.len()))?;
     let begin = (Some(NextPage::Rendered(first)), held, context, page);
     let lines = stream::unfold(begin, |(next, mut held, context, page)| async move {
@@ -109,6 +107,12 @@ where
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
+/// A page of one key as NDJSON.
+fn lines<T: Serialize>(page: &Page<T>) -> Result<Response, Problem> {
+    let (text, _) = lines_of(page).map_err(|error| Problem::new(Code::Internal, error))?;
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], text).into_response())
+}
+
 /// Reads and renders a further page of a stream, and counts its bytes.
 async fn render_next<T: Serialize>(
     context: &RequestContext,
@@ -117,13 +121,13 @@ async fn render_next<T: Serialize>(
     let refused = |problem: Problem| problem.detail().to_owned();
     // A slow client may read for hours, and its token may be revoked meanwhile.
     access::check_again(context).map_err(refused)?;
-    let page = async move { lines_of(page.await.map_err(refused)?) };
+    let page = async move { lines_of(&page.await.map_err(refused)?) };
     let rendered = context.state.on_main_runtime(page).await?;
     let held = context.reserve_reply(rendered.0.len()).map_err(refused)?;
     Ok((rendered, held))
 }
 
-fn lines_of<T: Serialize>(page: Page<T>) -> Result<RenderedPage, String> {
+fn lines_of<T: Serialize>(page: &Page<T>) -> Result<RenderedPage, String> {
     let mut text = Vec::new();
     for item in &page.items {
         let start = text.len();
@@ -135,25 +139,27 @@ fn lines_of<T: Serialize>(page: Page<T>) -> Result<RenderedPage, String> {
         }
         text.push(b'\n');
     }
-    Ok((text.into(), page.next))
+    Ok((text.into(), page.next.clone()))
 }
 
-/// List the keys with waiting or leased deltas; with `key`, one of them.
+/// List the keys with waiting or leased deltas; with `key`, at most that key.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/items", tag = "reading", operation_id = "list_items",
     params(InQueue, ItemsQuery),
     responses(
-        (status = 200, description = "A page, or with key one item.", content((ItemsAnswer = "application/json"), (Vec<ItemDocument> = "application/x-ndjson"))),
+        (status = 200, description = "A page.", content((Page<ItemDocument> = "application/json"), (Vec<ItemDocument> = "application/x-ndjson"))),
         Always, OfQueue, NotAcceptable, Unprocessable,
     )
 )]
 pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.registry.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
-    if let Some(key) = params.key("key")? {
-        return Ok(one_item(&handle, &key).await?.into_response());
-    }
+    let fields = ItemFields::read(params.text("fields"))?;
     let streams = wants_lines(&headers)?;
+    if let Some(key) = params.key("key")? {
+        let page = item_page_of(&handle, &key, &fields).await?;
+        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
+    }
     let filter = ItemFilter {
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
@@ -162,10 +168,10 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let after = params.text("continue").map(str::to_owned);
     let filter = Arc::new(filter);
     if streams {
-        let page = move |after| item_page(handle.clone(), filter.clone(), after, limit);
+        let page = move |after| item_page(handle.clone(), filter.clone(), fields, after, limit);
         return stream_pages(context, after, page).await;
     }
-    Ok(Reply::of(&context, item_page(handle, filter, after, limit).await?).into_response())
+    Ok(Reply::of(&context, item_page(handle, filter, fields, after, limit).await?).into_response())
 }
 
 fn read_states(text: Option<&str>) -> Result<Vec<ListedState>, Problem> {
@@ -215,16 +221,31 @@ fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
 async fn item_page(
     handle: Arc<Handle>,
     filter: Arc<ItemFilter>,
+    fields: ItemFields,
     after: Option<String>,
-    limit: PageLimit,
-) -> Result<Page<ItemDocument>, Problem> {
+    mut limit: PageLimit,
+) -> Result<Page<SelectedItem>, Problem> {
     let first = filter.states.first().copied().unwrap_or(ListedState::Ready);
     let after = after.map(|after| decode(&handle, &after)).transpose()?;
     let after = after.unwrap_or_else(|| ItemPosition::start(first));
+    if !fields.has_objects() {
+        limit.bytes = usize::MAX;
+    }
     let page = handle.items(&filter, after, limit).await?;
-    let items = page.entries.iter().map(|key| wire::item(&handle, key, page.moment)).collect();
+    let items = page.entries.iter().map(|key| fields.of(wire::item(&handle, key, page.moment))).collect();
     let next = page.next.map(|position| encode(&handle, &position));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// The page with one key, or none if the queue does not have the key.
+async fn item_page_of(
+    handle: &Handle,
+    key: &Key,
+    fields: &ItemFields,
+) -> Result<Page<SelectedItem>, Problem> {
+    let (item, resource_version) = handle.item(key).await?;
+    let item = item.map(|(item, moment)| fields.of(wire::item(handle, &item, moment)));
+    Ok(Page { items: item.into_iter().collect(), next: None, resource_version: resource_version.get() })
 }
 
 /// The limit of each page of a list. The parameter `limit` has no effect on a stream.
@@ -250,7 +271,7 @@ pub(in crate::http) async fn item(call: ReadCall) -> Result<Json<ItemDocument>, 
 }
 
 async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Problem> {
-    let Some((item, moment)) = handle.item(key).await? else {
+    let (Some((item, moment)), _) = handle.item(key).await? else {
         return Err(no_key(key, "there is no delta, lease, parked entry or failure"));
     };
     Ok(Json(wire::item(handle, &item, moment)))
@@ -260,23 +281,25 @@ fn no_key(key: &Key, why: &str) -> Problem {
     Problem::new(Code::KeyNotFound, format!("for the key {} {why}", Excerpt(key.as_str())))
 }
 
-/// List the known objects in key order; with `key`, one of them.
+/// List the known objects in key order; with `key`, at most that key.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/known", tag = "reading", operation_id = "list_known",
-    params(InQueue, KnownQuery, Conditional),
+    params(InQueue, KnownQuery),
     responses(
-        (status = 200, description = "A page, or with key one object.", content((KnownAnswer = "application/json"), (Vec<KnownDocument> = "application/x-ndjson"))),
-        (status = 304, description = "With key: If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
+        (status = 200, description = "A page.", content((Page<KnownDocument> = "application/json"), (Vec<KnownDocument> = "application/x-ndjson"))),
         Always, OfQueue, NotAcceptable, Unprocessable,
     )
 )]
 pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.registry.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
-    if let Some(key) = params.key("key")? {
-        return one_known(&handle, &key, &headers).await;
-    }
     let streams = wants_lines(&headers)?;
+    if let Some(key) = params.key("key")? {
+        let (known, resource_version) = handle.known_object(&key).await?;
+        let items = known.iter().map(|known| wire::known(&key, known)).collect();
+        let page = Page { items, next: None, resource_version: resource_version.get() };
+        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
+    }
     let filter = Arc::new(KnownFilter {
         prefix: params.text("prefix").unwrap_or_default().to_owned(),
         source: params.name("source")?.map(str::to_owned),
@@ -319,7 +342,7 @@ pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> 
 }
 
 async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Response, Problem> {
-    let known = handle.known_object(key).await?;
+    let (known, _) = handle.known_object(key).await?;
     let Some(known) = known.map(|known| wire::known(key, &known)) else {
         return Err(no_key(key, "there is no known object"));
     };

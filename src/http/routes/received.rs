@@ -115,6 +115,6 @@ impl BatchLimit {
             return Ok(());
         }
         let detail = format!("the list has more than {most} objects ({setting}); {way_out}");
-        Err(Problem::new(Code::ObjectTooLarge, detail).with("limit", most))
+        Err(Problem::new(Code::BatchTooLarge, detail).with("limit", most))
     }
 }

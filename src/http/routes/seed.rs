@@ -43,7 +43,8 @@ pub(in crate::http) async fn seed(
     let queued = seeds.len() as u64;
     let handle = state.registry.get_or_create(&name, FirstCommand::Seed(&seeds))?;
     let resource_version = handle.seed(rules.config, seeds, account).await?;
-    Ok(Reply::of(&context, Produced { resource_version: resource_version.get(), queued, ignored: 0 }))
+    let resource_version = resource_version.get();
+    Ok(Reply::of(&context, Produced { resource_version, queued, ignored: 0, keys: None }))
 }
 
 /// Reads the objects of a seed. The first wrong object ends the reading.

@@ -1,6 +1,5 @@
 //! Calls about the server itself: health, metrics, limits, problems.
 
-use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use deltaq_types::{Info, InfoLimits};
@@ -13,6 +12,7 @@ use crate::http::limits::{LEASE_MAX, PAGE_MAX, POP_MAX};
 use crate::http::openapi::params::OfProblem;
 use crate::http::openapi::responses::{Always, NotFound, Unavailable};
 use crate::http::problem::{Code, Problem};
+use crate::http::reply::Json;
 use crate::http::wire::millis;
 
 /// Whether the process runs.

@@ -36,13 +36,21 @@ pub(super) const fn delta_type(kind: DeltaKind) -> DeltaType {
 
 /// The result of a settle of `lease`.
 #[must_use]
-pub fn settled(lease: String, how: SettleAs, settled: Settled) -> SettledDocument {
-    let (result, outcome) = match settled {
-        Settled::Ok { .. } => (SettleResult::Ok, None),
-        Settled::Repeated => (SettleResult::Repeated, None),
-        Settled::Stale { outcome } => (SettleResult::Stale, Some(lease_outcome(outcome))),
+pub fn settled(lease: String, how: SettleAs, settled: Settled, moment: Moment) -> SettledDocument {
+    let (result, outcome, failed) = match settled {
+        Settled::Ok { failed, .. } => (SettleResult::Ok, None, failed),
+        Settled::Repeated => (SettleResult::Repeated, None, None),
+        Settled::Stale { outcome } => (SettleResult::Stale, Some(lease_outcome(outcome)), None),
     };
-    SettledDocument { lease, how, result, outcome }
+    SettledDocument {
+        lease,
+        how,
+        result,
+        outcome,
+        failures: failed.map(|failed| failed.failures),
+        due_at: failed.and_then(|failed| failed.due).map(|due| timestamp(moment.wall(due))),
+        parked: failed.map(|failed| failed.is_parked),
+    }
 }
 
 /// The result of the extension of `lease`, as of `moment`.
@@ -73,6 +81,7 @@ pub fn extended(lease: &str, extended: Extended, moment: Moment) -> ExtendedDocu
 const fn lease_outcome(outcome: Outcome) -> LeaseOutcome {
     match outcome {
         Outcome::Acked => LeaseOutcome::Acked,
+        Outcome::Done => LeaseOutcome::Done,
         Outcome::Nacked => LeaseOutcome::Nacked,
         Outcome::Released => LeaseOutcome::Released,
         Outcome::Rejected => LeaseOutcome::Rejected,

@@ -76,7 +76,7 @@ fn name(kind: &EventKind) -> Option<EventName> {
         | EventKind::Configured { .. }
         | EventKind::Paused
         | EventKind::Resumed
-        | EventKind::Closed
+        | EventKind::Closed { .. }
         | EventKind::Reopened
         | EventKind::ResyncDue
         | EventKind::Recovered
@@ -87,7 +87,8 @@ fn name(kind: &EventKind) -> Option<EventName> {
 
 fn outcome(ending: &Ending) -> (LeaseOutcome, Option<String>) {
     match ending {
-        Ending::Acked | Ending::Done => (LeaseOutcome::Acked, None),
+        Ending::Acked => (LeaseOutcome::Acked, None),
+        Ending::Done => (LeaseOutcome::Done, None),
         Ending::Expired(Failure { error, .. }) => (LeaseOutcome::Expired, text(error.as_ref())),
         Ending::Nacked(Failure { error, .. }) => (LeaseOutcome::Nacked, text(error.as_ref())),
         Ending::Released => (LeaseOutcome::Released, None),

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use deltaq_types::SettledDocument;
 
 use super::millis;
+use crate::engine::Switches;
 use crate::engine::command::Item;
 use crate::engine::delta::Delta;
 use crate::instant::Seconds;
@@ -40,6 +41,7 @@ pub fn popped(
     incarnation: Incarnation,
     items: &[Item],
     settled: &[SettledDocument],
+    switches: Switches,
     moment: Moment,
 ) -> String {
     INSTANTS.with_borrow_mut(|(deadlines, queued)| {
@@ -52,7 +54,13 @@ pub fn popped(
         };
         reply.list("{\"items\":", items, Reply::item);
         reply.list(",\"settled\":", settled, Reply::settled);
-        reply.raw("}");
+        if switches.closed {
+            reply.raw(",\"closed\":true");
+        }
+        if switches.paused {
+            reply.raw(",\"paused\":true");
+        }
+        reply.raw("}\n");
         reply.text
     })
 }
@@ -116,6 +124,15 @@ impl Reply<'_> {
         self.string(",\"result\":", settled.result.as_str());
         if let Some(outcome) = settled.outcome {
             self.string(",\"outcome\":", outcome.as_str());
+        }
+        if let Some(failures) = settled.failures {
+            self.number(",\"failures\":", failures);
+        }
+        if let Some(due_at) = &settled.due_at {
+            self.string(",\"due_at\":", &due_at.to_string());
+        }
+        if let Some(parked) = settled.parked {
+            self.raw(if parked { ",\"parked\":true" } else { ",\"parked\":false" });
         }
         self.raw("}");
     }
@@ -227,21 +244,27 @@ mod tests {
                 how: SettleAs::Nack,
                 result,
                 outcome,
+                failures: (result == SettleResult::Ok).then_some(3),
+                due_at: (result == SettleResult::Ok).then(|| timestamp(Time::from_micros(1_795_298_400_001_999))),
+                parked: (result == SettleResult::Ok).then_some(false),
             },
         );
         let now = Time::from_micros(1_795_298_390_000_000);
         let day_us = 86_400_000_000;
-        for (items, settled, lead_us) in
-            [(&items[..], &settled[..], 0), (&items[..], &[], day_us), (&[], &[], 0)]
-        {
+        for (items, settled, lead_us, closed, paused) in [
+            (&items[..], &settled[..], 0, false, false),
+            (&items[..], &[], day_us, true, true),
+            (&[], &[], 0, true, false),
+            (&[], &[], 0, false, true),
+        ] {
             let moment = Moment::ahead(now, lead_us);
             let documents = items.iter().map(|item| document(item, moment)).collect();
-            let expected =
-                serde_json::to_string(&Popped { items: documents, settled: settled.to_vec() }).unwrap();
-            let text = popped(INCARNATION, items, settled, moment);
+            let document = Popped { items: documents, settled: settled.to_vec(), closed, paused };
+            let expected = serde_json::to_string(&document).unwrap() + "\n";
+            let text = popped(INCARNATION, items, settled, Switches { closed, paused }, moment);
             assert_eq!(text, expected);
             let parsed: Popped = serde_json::from_str(&text).unwrap();
-            assert_eq!(serde_json::to_string(&parsed).unwrap(), text);
+            assert_eq!(serde_json::to_string(&parsed).unwrap() + "\n", text);
         }
     }
 }

@@ -1,14 +1,26 @@
 //! Replies to producers.
 
-use deltaq_types::{Produced, ReplaceCounts, Replaced};
+use deltaq_types::{FailedKey, Produced, ReplaceCounts, Replaced};
 
+use super::timestamp;
+use crate::engine::command::FailureState;
+use crate::engine::key::Key;
 use crate::engine::{command, event};
+use crate::service::Moment;
 
 /// The reply to a produce call.
 #[must_use]
 pub fn produced(produced: command::Produced) -> Produced {
     let command::Produced { resource_version, queued, ignored } = produced;
-    Produced { resource_version: resource_version.get(), queued, ignored }
+    Produced { resource_version: resource_version.get(), queued, ignored, keys: None }
+}
+
+/// The failures of a key as of `moment`.
+#[must_use]
+pub fn failed_key(key: &Key, state: FailureState, moment: Moment) -> FailedKey {
+    let FailureState { failures, due, is_parked } = state;
+    let due_at = due.map(|due| timestamp(moment.wall(due)));
+    FailedKey { key: key.as_str().to_owned(), failures, due_at, parked: is_parked }
 }
 
 /// The reply to a Replace.

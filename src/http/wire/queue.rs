@@ -5,7 +5,7 @@ use deltaq_types::{LastReplaceDocument, QueueDocument, QueueStatus};
 use super::admission::settings;
 use super::produce::counts;
 use super::{millis, timestamp};
-use crate::engine::{LastReplace, Status};
+use crate::engine::LastReplace;
 use crate::service::{Document, Moment};
 
 /// A queue.
@@ -18,18 +18,21 @@ pub fn queue(document: &Document) -> QueueDocument {
         auto_created: document.auto_created,
         created_at: timestamp(document.created_at),
         config: settings(&document.config),
-        status: status(&document.status, document.waiters, document.moment),
+        status: status(document),
     }
 }
 
-fn status(status: &Status, waiters: usize, moment: Moment) -> QueueStatus {
+/// The counts and flags of a queue.
+#[must_use]
+pub fn status(document: &Document) -> QueueStatus {
+    let Document { status, waiters, moment, .. } = document;
     QueueStatus {
         ready: status.ready as u64,
         delayed: status.delayed as u64,
         leased: status.leased as u64,
         parked: status.parked as u64,
         known: status.known as u64,
-        waiters: waiters as u64,
+        waiters: *waiters as u64,
         has_synced: status.has_synced,
         initial_remaining: status.initial_remaining as u64,
         resource_version: status.resource_version.get(),
@@ -37,7 +40,7 @@ fn status(status: &Status, waiters: usize, moment: Moment) -> QueueStatus {
         paused: status.paused,
         closed: status.closed,
         drained: status.drained,
-        last_replace: status.last_replace.as_ref().map(|last| last_replace(last, moment)),
+        last_replace: status.last_replace.as_ref().map(|last| last_replace(last, *moment)),
     }
 }
 

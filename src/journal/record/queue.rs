@@ -23,6 +23,8 @@ pub(super) struct WireState<'a> {
     auto_created: bool,
     paused: bool,
     closed: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    closes_at_once: bool,
     initial: InitialList,
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket: Option<WireLevel>,
@@ -64,6 +66,7 @@ struct WireSettled {
 #[serde(remote = "Outcome", rename_all = "snake_case")]
 enum OutcomeWord {
     Acked,
+    Done,
     Nacked,
     Released,
     Rejected,
@@ -81,6 +84,7 @@ impl<'a> WireState<'a> {
             auto_created: state.auto_created,
             paused: state.paused,
             closed: state.closed,
+            closes_at_once: state.closes_at_once,
             initial: state.initial,
             bucket: state.bucket.map(level),
             next_resync: state.next_resync.map(Time::as_micros),
@@ -101,6 +105,7 @@ impl<'a> WireState<'a> {
             auto_created: self.auto_created,
             paused: self.paused,
             closed: self.closed,
+            closes_at_once: self.closes_at_once,
             initial: self.initial,
             settled: self.settled.iter().flat_map(WireSettled::leases).collect(),
             bucket: self.bucket.as_ref().map(level),

@@ -288,9 +288,10 @@ impl State {
         }
     }
 
-    /// Leases ready keys to the pops that have waited longest, and ends their wait when the queue is drained.
+    /// Leases ready keys to the pops that have waited longest, and ends their wait when the queue is closed and has nothing left
+    /// to deliver.
     pub(in crate::service) fn grant_ready(&mut self, now: Time) {
-        while self.queue.has_ready() || self.queue.is_drained() {
+        while self.queue.has_ready() || self.queue.ends_pops() {
             let Some(waiter) = self.waiters.next() else { break };
             if !waiter.reply.is_closed() {
                 let items = self.queue.hand_out(now, &waiter.pop).map_err(Error::from);

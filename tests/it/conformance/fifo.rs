@@ -235,6 +235,7 @@ pub(super) mod expected {
     pub(crate) const ADD_IF_NOT_PRESENT: &str = "3. add_if_not_present, emulated";
     pub(crate) const STOPPED: &str = "3. add_if_not_present, trace stopped";
     pub(crate) const NIL_TOMBSTONE: &str = "4. a tombstone without object carries the newest one";
+    pub(crate) const DUPLICATE: &str = "5. a Replace that names a key twice is refused, trace stopped";
 }
 
 /// Replays every trace on a queue of its own.
@@ -311,6 +312,10 @@ impl<F: Fifo> Replay<'_, F> {
             }
             Op::Replace { list } => {
                 let result = queue.replace(list);
+                if result.as_ref().is_err_and(|code| code.contains("duplicate-key")) {
+                    self.report.expect(expected::DUPLICATE);
+                    return Ok(Next::Stop);
+                }
                 self.replaced(step, list, &result)?;
             }
             Op::AddIfNotPresent { deltas } => {

@@ -118,7 +118,7 @@ impl Fifo for HttpFifo {
     }
 
     fn replace(&mut self, list: &[Value]) -> Result<(), String> {
-        self.produce("/replace", &Value::Array(list.to_vec()))
+        self.produce("/replace?max_delete_percent=100", &Value::Array(list.to_vec()))
     }
 
     fn resync(&mut self) {

@@ -25,9 +25,6 @@ use serde_json::{Value, json};
 use self::metrics::{Measured, Model};
 use super::report::Report;
 
-/// The only difference that the README of the recorded files allows.
-const WAITS_FOR_SETTLES: &str = "5. get after shutdown waits for items in process";
-
 /// A recorded trace.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Trace {
@@ -85,7 +82,7 @@ pub(crate) fn replay(traces: &[Trace]) -> Report {
     for trace in traces {
         let mut queue = Workqueue::new(&trace.options);
         for (index, step) in trace.steps.iter().enumerate() {
-            if let Err(error) = queue.step(step, &mut report) {
+            if let Err(error) = queue.step(step) {
                 report.wrong.push(format!("{}, step {index}, {:?}: {error}", trace.name, step.op));
                 report.ignored += (trace.steps.len() - index) as u64;
                 break;
@@ -129,18 +126,13 @@ impl Workqueue {
         }
     }
 
-    fn step(&mut self, step: &Step, report: &mut Report) -> Result<(), String> {
+    fn step(&mut self, step: &Step) -> Result<(), String> {
         self.move_clock(self.tick);
         self.model.move_clock(self.tick);
         let result = self.perform(&step.op);
         self.model.perform(&step.op);
         if result != step.result {
-            let waits = !self.processing.is_empty() && self.queue.schedule().ready_len() == 0;
-            let waits = waits && step.state.shutting_down && result == json!({ "empty": true });
-            if !waits || step.result != json!({ "shutdown": true }) {
-                return Err(format!("result {result} instead of {}", step.result));
-            }
-            report.expect(WAITS_FOR_SETTLES);
+            return Err(format!("result {result} instead of {}", step.result));
         }
         let state = self.state();
         if state != step.state {
@@ -158,7 +150,7 @@ impl Workqueue {
             Op::Get => return self.get(),
             Op::Done { item } => {
                 if let Some(token) = self.processing.remove(item) {
-                    let settled = self.queue.settle(self.now, &[Settle { token, how: How::Done }]);
+                    let settled = self.queue.settle(self.now, &[Settle { token, how: How::Done { delay: None } }]);
                     assert!(matches!(settled.first(), Some(Settled::Ok { .. })), "{settled:?}");
                 }
             }
@@ -167,7 +159,7 @@ impl Workqueue {
             }
             Op::NumRequeues { item } => return json!(self.failures(item)),
             Op::Len => return json!(self.queue.schedule().ready_len()),
-            Op::Shutdown => self.queue.set_closed(self.now, true),
+            Op::Shutdown => self.queue.close_at_once(self.now),
             Op::AdvanceClock { ms } => self.move_clock(Duration::from_millis(*ms)),
         }
         Value::Null

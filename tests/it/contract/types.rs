@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use deltaq_types::{
     EventDocument, ExtendedList, Info, ItemDocument, KeysCount, KnownDocument, Page, Popped, ProblemDocument,
-    Produced, PurgedDocument, QueueDocument, Replaced, SettledList, SyncedDocument,
+    Produced, PurgedDocument, QueueDocument, QueueStatus, Replaced, SettledList, SyncedDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,9 +12,9 @@ use serde_json::Value;
 
 /// Checks the reply to a request. `text` is a whole JSON document.
 pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
-    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let (path, _) = uri.split_once('?').unwrap_or((uri, ""));
     let parts: Vec<&str> = path.trim_start_matches("/v1/queues").split('/').skip(1).collect();
-    let is_single = parts.len() > 2 || query.split('&').any(|parameter| parameter.starts_with("key="));
+    let is_single = parts.len() > 2;
     if status >= 400 {
         return problem(text);
     }
@@ -30,8 +30,9 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "purge"]) => same::<PurgedDocument>(text),
         (_, [_, "forget"] | [_, "parked", _]) => same::<KeysCount>(text),
         (_, [_, "pop"]) => same::<Popped>(text),
-        (_, [_, "settle" | "ack" | "nack" | "release" | "reject"]) => same::<SettledList>(text),
+        (_, [_, "settle" | "ack" | "done" | "nack" | "release" | "reject"]) => same::<SettledList>(text),
         (_, [_, "extend"]) => same::<ExtendedList>(text),
+        (_, [_, "status"]) => same::<QueueStatus>(text),
         (_, [_, "synced"]) => same::<SyncedDocument>(text),
         (_, [_, "items", ..]) if is_single => same::<ItemDocument>(text),
         (_, [_, "items"]) => same::<Page<ItemDocument>>(text),

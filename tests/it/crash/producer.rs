@@ -150,7 +150,7 @@ impl Producer {
         }
         let objects: Vec<Value> = changes.iter().filter_map(object_of).collect();
         changes.extend(gone.into_iter().map(|key| Change { key, effect: Effect::Delete { value: None } }));
-        let query = format!("only_changed={only_changed}&count={listed}");
+        let query = format!("only_changed={only_changed}&count={listed}&max_delete_percent=100");
         let message = self.objects_message(target.path("/replace", Some(&query)), &objects);
         self.client.call(spec.name, Operation::Produce { changes, is_replace: true }, &message);
     }

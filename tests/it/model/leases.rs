@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deltaq::engine::command::{How, Outcome};
+use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::time::Time;
 
 use super::produce::{cap, return_deltas};
 use super::{
-    Item, Micros, Model, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition, Refused, bytes_of,
+    Item, Micros, Model, ModelCall, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition, Refused, bytes_of,
     micros,
 };
 
@@ -35,7 +36,7 @@ impl ModelItem {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ModelSettled {
-    Ok { worked: Micros },
+    Ok { worked: Micros, failed: Option<(u32, Option<Micros>, bool)> },
     Repeated,
     Stale(Outcome),
 }
@@ -108,8 +109,8 @@ impl Model {
                 return Ok(again.map(|item| item.with_known(with_known)).collect());
             }
         }
-        if self.is_drained() {
-            self.hit("a pop of a closed and drained queue");
+        if self.ends_pops() {
+            self.hit(if self.closes_at_once { "a pop of a queue closed at once" } else { "a pop of a closed and drained queue" });
             return Err(Refused::Closed);
         }
         let mut items = Vec::new();
@@ -185,7 +186,8 @@ impl Model {
 
     fn settle_one(&mut self, now: Micros, token: u64, how: &How) -> ModelSettled {
         let wanted = match how {
-            How::Ack | How::Done => Outcome::Acked,
+            How::Ack => Outcome::Acked,
+            How::Done { .. } => Outcome::Done,
             How::Nack { .. } => Outcome::Nacked,
             How::Release => Outcome::Released,
             How::Reject { .. } => Outcome::Rejected,
@@ -200,19 +202,38 @@ impl Model {
             return ModelSettled::Stale(outcome);
         };
         let since = self.items[key].lease().map_or(0, |lease| lease.since);
+        if let How::Done { delay: Some(delay) } = how {
+            // AddAfter, then Done.
+            let call = ModelCall {
+                kind: DeltaKind::Added,
+                key,
+                content: None,
+                source: None,
+                delay: Some(micros(*delay)),
+                final_state_unknown: false,
+                rate_limited: false,
+                trace: None,
+            };
+            self.produce(now, &[call]).expect("an add of a key that the queue holds");
+            self.hit("done adds the key again after a delay");
+        }
         let (rv, at) = self.event(now);
         match how {
             How::Ack => self.ack(key, (rv, at), true),
-            How::Done => self.ack(key, (rv, at), false),
+            How::Done { .. } => self.ack(key, (rv, at), false),
             How::Nack { delay, error } => {
                 self.fail(key, (rv, at), now, delay.map(micros), error.clone());
             }
             How::Release => self.release(key, (rv, at)),
             How::Reject { error } => self.reject(key, error.clone()),
         }
+        let is_failure = matches!(how, How::Nack { .. } | How::Reject { .. });
+        let failed = self.get(key).filter(|_| is_failure).map(|item| {
+            (item.failures, item.delay.map(|delay| delay.due), item.place == Place::Parked)
+        });
         self.tidy(key);
         self.outcomes.insert(token, wanted);
-        ModelSettled::Ok { worked: at.saturating_sub(since) }
+        ModelSettled::Ok { worked: at.saturating_sub(since), failed }
     }
 
     /// Ends the lease and applies the leased deltas to the known object.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use deltaq::engine::command::DefaultLimit;
 use deltaq::engine::delta::DeltaKind;
 
 use super::produce::New;
@@ -16,6 +17,7 @@ pub(crate) struct ModelReplace {
     pub(crate) only_changed: bool,
     pub(crate) max_delete_percent: Option<f64>,
     pub(crate) max_deletes: Option<u64>,
+    pub(crate) default_limit: DefaultLimit,
     pub(crate) dry_run: bool,
     pub(crate) trace: Traced,
 }
@@ -92,7 +94,13 @@ impl ReplaceJob {
     }
 
     fn refuses(&self) -> bool {
-        let Some((max_deletes, percent)) = self.deletion_limits else { return false };
+        let Some((max_deletes, percent)) = self.deletion_limits else {
+            return match self.list.default_limit {
+                DefaultLimit::None => false,
+                DefaultLimit::Half => self.owned >= 10 && 2 * self.deletions > self.owned,
+                DefaultLimit::EmptyList | DefaultLimit::SingleObject => self.deletions != 0,
+            };
+        };
         let share = 100.0 * f64::from(self.deletions);
         u64::from(self.deletions) > max_deletes && share > percent * f64::from(self.owned)
     }
@@ -289,7 +297,8 @@ impl Model {
 
     /// Counts the deletions, if a deletion limit or a dry run needs the number.
     fn replace_count(&mut self, job: &mut ReplaceJob, after: Option<Name>, budget: usize) -> bool {
-        if job.deletion_limits.is_some() || job.list.dry_run {
+        let is_limited = job.deletion_limits.is_some() || job.list.default_limit != DefaultLimit::None;
+        if is_limited || job.list.dry_run {
             let (slice, last) = self.slice(after, budget);
             for key in slice {
                 let item = &self.items[key];
@@ -330,7 +339,11 @@ impl Model {
         }
         job.counts.deleted = u64::from(job.deletions);
         if job.refuses() {
-            self.hit(if job.list.dry_run { "a dry run is refused" } else { "a deletion limit refuses" });
+            self.hit(match job.deletion_limits {
+                _ if job.list.dry_run => "a dry run is refused",
+                None => "the default limit refuses",
+                Some(_) => "a deletion limit refuses",
+            });
             return Err(Refused::MassDelete {
                 deletions: u64::from(job.deletions),
                 owned: u64::from(job.owned),

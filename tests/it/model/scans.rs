@@ -182,8 +182,11 @@ impl Model {
         seeds: &[(Name, Content, Label)],
     ) -> Result<(), Refused> {
         self.advance(now);
-        if self.is_keys() || !self.config.known_objects {
+        if self.is_keys() {
             return Err(Refused::WrongMode);
+        }
+        if !self.config.known_objects {
+            return Err(Refused::NoKnownObjects);
         }
         let waits = |item: &Item| item.place != Place::Idle || item.delay.is_some();
         let waiting = self.count(waits);

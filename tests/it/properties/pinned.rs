@@ -1,5 +1,6 @@
 //! Shrunk cases that failed in the past, each with its cause.
 
+use deltaq::engine::command::DefaultLimit;
 use deltaq::engine::config::Mode;
 use deltaq::engine::delta::DeltaKind::{Added, Updated};
 
@@ -76,7 +77,7 @@ fn a_closed_queue_of_mode_keys_is_never_full() {
     let setup = Setup { mode: Mode::Keys, max_keys: 1, ..PLAIN };
     let steps = [
         step(0, produce(&[call("a", None)])),
-        step(0, Command::Close(true)),
+        step(0, Command::Close { closed: true, at_once: false }),
         step(0, produce(&[call("b", None), call("c", None)])),
     ];
     pin(setup, &steps);
@@ -92,6 +93,7 @@ fn the_initial_list_stays_pending_after_an_aborted_first_replace() {
         only_changed: true,
         max_delete_percent: None,
         max_deletes: None,
+        default_limit: DefaultLimit::None,
         dry_run: false,
         trace: None,
     };

@@ -49,6 +49,7 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         Refusal::QueueFull { keys, wanted, .. } => Refused::Full { keys, wanted },
         Refusal::ObjectTooLarge { index, .. } => Refused::TooLarge { index },
         Refusal::WrongMode { .. } => Refused::WrongMode,
+        Refusal::NoKnownObjects => Refused::NoKnownObjects,
         Refusal::Closed => Refused::Closed,
         Refusal::MassDelete { deletions, owned, counts, .. } => {
             Refused::MassDelete { deletions, owned, counts: replaced(counts) }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltaq::engine::command::DefaultLimit;
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
@@ -103,7 +104,7 @@ pub(crate) enum LeaseRef {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Ack,
-    Done,
+    Done { delay: Option<Micros> },
     Nack { delay: Option<Micros>, error: Option<&'static str> },
     Release,
     Reject { error: Option<&'static str> },
@@ -137,7 +138,7 @@ pub(crate) enum Command {
     Seed(Vec<(Name, Content, Label)>),
     Forget(Vec<Name>),
     Pause(bool),
-    Close(bool),
+    Close { closed: bool, at_once: bool },
     Configure(Change),
     Wait,
     Crash { unclean: bool },
@@ -160,7 +161,7 @@ impl Command {
             Self::Seed(_) => "seed",
             Self::Forget(_) => "forget",
             Self::Pause(_) => "pause or resume",
-            Self::Close(_) => "close or reopen",
+            Self::Close { .. } => "close or reopen",
             Self::Configure(_) => "configure",
             Self::Wait => "wait",
             Self::Crash { .. } => "crash",
@@ -326,6 +327,12 @@ impl Generator {
             only_changed: self.rng.bool(),
             max_delete_percent: self.maybe(8, |generator| f64::from(generator.rng.u32(..100))),
             max_deletes: self.maybe(8, |generator| generator.rng.u64(..4)),
+            default_limit: match self.traces.u8(..8) {
+                0 => DefaultLimit::EmptyList,
+                1 => DefaultLimit::SingleObject,
+                2 | 3 => DefaultLimit::Half,
+                _ => DefaultLimit::None,
+            },
             dry_run: self.one_in(8),
             trace: self.trace(),
         }
@@ -333,7 +340,9 @@ impl Generator {
 
     fn act(&mut self) -> Act {
         match self.rng.u8(..20) {
-            0 | 1 if self.mode == Mode::Keys => Act::Done,
+            0 | 1 if self.mode == Mode::Keys => {
+                Act::Done { delay: self.traces.bool().then(|| self.traces.u64(..2_500)) }
+            }
             11..=15 => Act::Nack { delay: self.maybe(3, Self::span), error: self.error() },
             16 => Act::Reject { error: self.error() },
             17 | 18 => Act::Release,
@@ -418,7 +427,10 @@ impl Generator {
             ),
             12 => Command::Forget(self.some_keys()),
             13 => Command::Pause(self.one_in(3)),
-            14 => Command::Close(self.one_in(3)),
+            14 => {
+                let closed = self.one_in(3);
+                Command::Close { closed, at_once: closed && self.traces.bool() }
+            }
             15 => Command::Configure(self.change()),
             16 => Command::Wait,
             _ => Command::Crash { unclean: self.rng.bool() },

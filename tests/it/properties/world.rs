@@ -146,9 +146,13 @@ impl World {
                 self.model.set_paused(self.now, *paused);
                 Ok(())
             }
-            Command::Close(closed) => {
-                self.engine.set_closed(time(self.now), *closed);
-                self.model.set_closed(self.now, *closed);
+            Command::Close { closed, at_once } => {
+                if *at_once {
+                    self.engine.close_at_once(time(self.now));
+                } else {
+                    self.engine.set_closed(time(self.now), *closed);
+                }
+                self.model.set_closed(self.now, *closed, *at_once);
                 Ok(())
             }
             Command::Configure(change) => self.configure(*change),
@@ -213,6 +217,7 @@ impl World {
             only_changed: list.only_changed,
             max_delete_percent: list.max_delete_percent,
             max_deletes: list.max_deletes,
+            default_limit: list.default_limit,
             dry_run: list.dry_run,
             trace: list.trace.map(context).map(Trace::new),
         };
@@ -274,7 +279,7 @@ impl World {
     fn settle(&mut self, settles: &[(LeaseRef, Act)]) -> Result<(), Difference> {
         let how = |act: Act| match act {
             Act::Ack => How::Ack,
-            Act::Done => How::Done,
+            Act::Done { delay } => How::Done { delay: delay.map(Duration::from_micros) },
             Act::Nack { delay, error } => {
                 How::Nack { delay: delay.map(Duration::from_micros), error: label(error) }
             }
@@ -289,7 +294,11 @@ impl World {
         let engine: Vec<model::ModelSettled> = engine
             .into_iter()
             .map(|settled| match settled {
-                Settled::Ok { worked } => model::ModelSettled::Ok { worked: model::micros(worked) },
+                Settled::Ok { worked, failed } => model::ModelSettled::Ok {
+                    worked: model::micros(worked),
+                    failed: failed
+                        .map(|failed| (failed.failures, failed.due.map(Time::as_micros), failed.is_parked)),
+                },
                 Settled::Repeated => model::ModelSettled::Repeated,
                 Settled::Stale { outcome } => model::ModelSettled::Stale(outcome),
             })

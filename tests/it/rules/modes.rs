@@ -1,6 +1,6 @@
 //! The differences between the modes.
 
-use deltaq::engine::command::How;
+use deltaq::engine::command::{How, Outcome};
 
 use super::*;
 
@@ -238,12 +238,102 @@ fn an_ack_in_mode_keys_is_done_and_forget() {
     let item = fixture.pop();
     fixture.settle(item.token, nack_after(0));
     let item = fixture.pop();
-    fixture.settle(item.token, How::Done);
+    fixture.settle(item.token, How::Done { delay: None });
     assert_eq!((fixture.place("a"), fixture.failures("a")), ("idle", 1), "Done alone keeps the failures");
     fixture.call(queued("a"));
     let item = fixture.pop();
     fixture.ack(&item);
     assert_eq!(fixture.place("a"), "absent");
+}
+
+/// The loop of a controller whose work always fails: AddRateLimited, then Done. The times are those of client-go's
+/// `ItemExponentialFailureRateLimiter` with the same base.
+#[test]
+fn add_rate_limited_and_done_back_off_as_in_client_go() {
+    let mut fixture = keys();
+    fixture.call(queued("a"));
+    for (failure, wait) in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1_600), (6, 3_200)] {
+        let item = fixture.pop();
+        assert_eq!(item.failures, failure - 1);
+        fixture.call(ProduceCall(Call { rate_limited: true, ..queued("a").0 }));
+        assert!(matches!(fixture.settle(item.token, How::Done { delay: None }), Settled::Ok { .. }));
+        assert_eq!((fixture.place("a"), fixture.due_in("a")), ("delayed", Some(wait)), "failure {failure}");
+        fixture.wait(u64::try_from(wait - 1).expect("a short wait"));
+        assert_eq!(fixture.place("a"), "delayed");
+        fixture.wait(1);
+        assert_eq!(fixture.place("a"), "ready");
+    }
+    let item = fixture.pop();
+    fixture.ack(&item);
+    assert_eq!(fixture.place("a"), "absent", "Forget and Done");
+}
+
+#[test]
+fn done_with_a_delay_adds_the_key_again_and_keeps_its_failures() {
+    let mut fixture = keys();
+    fixture.call(queued("a"));
+    let item = fixture.pop();
+    fixture.call(ProduceCall(Call { rate_limited: true, ..queued("a").0 }));
+    fixture.settle(item.token, How::Done { delay: None });
+    fixture.wait(100);
+    let item = fixture.pop();
+    fixture.settle(item.token, How::Done { delay: Some(ms(50)) });
+    assert_eq!((fixture.place("a"), fixture.failures("a"), fixture.due_in("a")), ("delayed", 1, Some(50)));
+    fixture.wait(50);
+    let item = fixture.pop();
+    fixture.settle(item.token, How::Done { delay: Some(ms(0)) });
+    assert_eq!(fixture.place("a"), "ready", "a delay of zero is an Add");
+    let item = fixture.pop();
+    fixture.queue.set_closed(fixture.now(), true);
+    fixture.settle(item.token, How::Done { delay: Some(ms(50)) });
+    assert_eq!(fixture.due_in("a"), None, "a closed queue of mode keys ignores adds");
+}
+
+#[test]
+fn done_and_ack_are_different_settles() {
+    let mut fixture = keys();
+    fixture.call(queued("a"));
+    let item = fixture.pop();
+    fixture.settle(item.token, How::Done { delay: None });
+    assert_eq!(fixture.settle(item.token, How::Done { delay: None }), Settled::Repeated);
+    assert_eq!(fixture.settle(item.token, How::Ack), Settled::Stale { outcome: Outcome::Done });
+}
+
+#[test]
+fn a_queue_closed_at_once_ends_its_pops_while_leases_are_out() {
+    for mut fixture in [delta(), latest(), keys()] {
+        let mut add = |name| if fixture.queue.config().mode == Mode::Keys { fixture.call(queued(name)) } else { fixture.call(added(name, 1)) };
+        add("a");
+        add("b");
+        let a = fixture.pop();
+        fixture.queue.close_at_once(fixture.now());
+        let b = fixture.pop();
+        assert!(matches!(fixture.pop_with(|_| {}), Err(Refusal::Closed)), "two leases are out");
+        assert!(!fixture.queue.is_drained() && fixture.queue.ends_pops());
+        fixture.settle(a.token, How::Release);
+        let a = fixture.pop();
+        fixture.ack(&a);
+        fixture.ack(&b);
+        assert!(fixture.queue.is_drained());
+        // A close without that wish restores the rule that pops wait for leases.
+        fixture.queue.set_closed(fixture.now(), false);
+        assert!(fixture.pop_with(|_| {}).expect("the queue is open").is_empty());
+    }
+}
+
+#[test]
+fn a_nack_and_a_reject_report_the_failures_of_the_key() {
+    let mut fixture = keys();
+    fixture.call(queued("a"));
+    let item = fixture.pop();
+    let due = Some(fixture.now().plus(ms(100)));
+    let Settled::Ok { failed: Some(failed), .. } = fixture.settle(item.token, nack()) else { panic!("no failure") };
+    assert_eq!((failed.failures, failed.due, failed.is_parked), (1, due, false));
+    fixture.wait(100);
+    let item = fixture.pop();
+    let reject = How::Reject { error: None };
+    let Settled::Ok { failed: Some(failed), .. } = fixture.settle(item.token, reject) else { panic!("no failure") };
+    assert_eq!((failed.failures, failed.due, failed.is_parked), (1, None, true));
 }
 
 #[test]
@@ -253,7 +343,7 @@ fn failures_of_an_idle_key_in_mode_keys_expire_after_a_day() {
     let item = fixture.pop();
     fixture.settle(item.token, nack_after(0));
     let item = fixture.pop();
-    fixture.settle(item.token, How::Done);
+    fixture.settle(item.token, How::Done { delay: None });
     fixture.wait(86_400_000 - 1);
     assert_eq!(fixture.failures("a"), 1);
     fixture.wait(1);

@@ -1,5 +1,7 @@
 //! Replace, and calls during a Replace.
 
+use deltaq::engine::command::DefaultLimit;
+
 use super::*;
 use deltaq::engine::id::Rv;
 
@@ -184,6 +186,51 @@ fn the_limit_refuses_too_many_deletions_and_changes_nothing() {
     assert_eq!(fixture.queue.image(), image);
     let limited = Replace { max_delete_percent: Some(30.0), ..keep(&["a", "b", "c", "d", "e", "f", "g"]) };
     assert_eq!(refusal(fixture.replace(limited)), None, "exactly P % is allowed");
+}
+
+#[test]
+fn without_limits_the_default_limit_applies() {
+    let most = ["a", "b", "c", "d", "e"];
+    for (names, limit, refused) in [
+        (&most[..], DefaultLimit::Half, None),
+        (&most[..4], DefaultLimit::Half, Some((6, 10))),
+        (&[], DefaultLimit::Half, Some((10, 10))),
+        (&[], DefaultLimit::EmptyList, Some((10, 10))),
+        (&[], DefaultLimit::None, None),
+        (&most[..1], DefaultLimit::SingleObject, Some((9, 10))),
+    ] {
+        let mut fixture = ten_known_keys();
+        let image = fixture.queue.image();
+        let list = Replace { default_limit: limit, ..keep(names) };
+        assert_eq!(refusal(fixture.replace(list)), refused, "{names:?} {limit:?}");
+        assert_eq!(fixture.queue.image() == image, refused.is_some(), "{names:?} {limit:?}");
+    }
+    // Limits that are set replace the default.
+    let all = Replace { default_limit: DefaultLimit::EmptyList, max_delete_percent: Some(100.0), ..keep(&[]) };
+    assert_eq!(refusal(ten_known_keys().replace(all)), None);
+    let few = Replace { default_limit: DefaultLimit::Half, ..keep(&["x"]) };
+    let mut nine = ten_known_keys();
+    nine.replace(keep(&most)).expect("no refusal");
+    assert_eq!(refusal(nine.replace(few)), None, "a source of fewer than ten keys may lose them all");
+}
+
+#[test]
+fn a_refusal_names_only_the_limits_that_somebody_has_set() {
+    let text = |replace: Replace| match ten_known_keys().replace(replace) {
+        Err(refusal @ Refusal::MassDelete { .. }) => refusal.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let percent = text(Replace { max_delete_percent: Some(20.0), ..keep(&["a"]) });
+    assert!(percent.contains("would delete 9 of 10 keys"), "{percent}");
+    assert!(percent.contains("max_delete_percent is 20;") && !percent.contains("max_deletes"), "{percent}");
+    let deletes = text(Replace { max_deletes: Some(3), ..keep(&["a"]) });
+    assert!(deletes.contains("max_deletes is 3") && !deletes.contains("max_delete_percent is"), "{deletes}");
+    let half = text(Replace { default_limit: DefaultLimit::Half, ..keep(&["a"]) });
+    assert!(half.contains("default limit") && half.contains("max_delete_percent=100"), "{half}");
+    let empty = text(Replace { default_limit: DefaultLimit::EmptyList, ..keep(&[]) });
+    assert!(empty.contains("the list is empty") && empty.contains("allow_empty=true"), "{empty}");
+    let single = text(Replace { default_limit: DefaultLimit::SingleObject, ..keep(&["a"]) });
+    assert!(single.contains("one object and no list"), "{single}");
 }
 
 #[test]

@@ -60,7 +60,7 @@ async fn other_calls_run_between_the_slices_of_a_replace_and_are_newer() {
     assert_eq!(keys(&popped).len(), 2, "pops go on too");
     let mut second = send_lines(
         &service,
-        "source=erp&only_changed=true",
+        "source=erp&only_changed=true&max_delete_percent=100",
         "{\"key\":\"k000001\",\"price\":1}\n{\"$end\":1}",
     )
     .await;
@@ -199,4 +199,77 @@ async fn a_byte_order_mark_is_no_part_of_a_body() {
         assert_eq!(reply.status == 200, applied, "{call} {text:?} {}", reply.text);
     }
     assert_eq!(listed(&service, "ready").await, ["a", "b", "c", "d", "e"]);
+}
+
+/// A Replace of the source `erp` in JSON.
+async fn replace(service: &Service, query: &str, body: &Value) -> Reply {
+    service.post(&format!("{QUEUE}/replace?source=erp{query}"), body).await
+}
+
+#[tokio::test]
+async fn a_list_that_would_delete_most_keys_is_refused_unless_the_call_allows_it() {
+    let service = Service::start().await;
+    replace(&service, "", &json!([])).await.ok();
+    let names: Vec<String> = (0..12).map(|number| format!("k{number:02}")).collect();
+    let all: Value = names.iter().map(|name| object(name)).collect();
+    replace(&service, "", &all).await.ok();
+
+    let refused = replace(&service, "", &json!([])).await.problem("mass-delete");
+    assert_eq!((&refused["deletions"], &refused["owned"]), (&json!(12), &json!(12)));
+    assert_eq!(refused["default_limit"], "empty-list");
+    assert!(refused.get("max_deletes").is_none() && refused.get("max_delete_percent").is_none());
+    let refused = replace(&service, "", &object("k00")).await.problem("mass-delete");
+    assert_eq!(refused["default_limit"], "single-object");
+    let refused = replace(&service, "", &json!([object("k00")])).await.problem("mass-delete");
+    assert_eq!((&refused["default_limit"], &refused["deletions"]), (&json!("half"), &json!(11)));
+    let refused = replace(&service, "&dry_run=true", &json!([])).await.problem("mass-delete");
+    assert_eq!(refused["deletions"], 12);
+    let refused = replace(&service, "&max_deletes=3", &json!([])).await.problem("mass-delete");
+    assert_eq!(refused["max_deletes"], 3);
+    assert!(refused.get("default_limit").is_none() && refused.get("max_delete_percent").is_none());
+    // A list that is allowed to be empty is not allowed to delete most keys.
+    replace(&service, "&allow_empty=true", &json!([object("k00")])).await.problem("mass-delete");
+    let lines = replace_lines(&service, "source=erp&count=0", "").await.problem("mass-delete");
+    assert_eq!(lines["default_limit"], "empty-list");
+    assert_eq!(listed(&service, "ready").await.len(), 12, "nothing was deleted");
+
+    let half: Value = names.iter().take(6).map(|name| object(name)).collect();
+    assert_eq!(replace(&service, "", &half).await.ok()["deleted"], 6);
+    assert_eq!(replace(&service, "", &json!([object("k00")])).await.ok()["deleted"], 5);
+    assert_eq!(replace(&service, "", &object("k00")).await.ok()["deleted"], 0, "a list of one");
+    replace(&service, "", &object("k01")).await.problem("mass-delete");
+    assert_eq!(replace(&service, "&allow_empty=true", &json!([])).await.ok()["deleted"], 1);
+    replace(&service, "", &all).await.ok();
+    assert_eq!(replace(&service, "&max_delete_percent=100", &object("k00")).await.ok()["deleted"], 11);
+    replace(&service, "", &all).await.ok();
+    service.call("PUT", QUEUE, &json!({"max_delete_percent": 100})).await.ok();
+    assert_eq!(replace(&service, "", &json!([])).await.ok()["deleted"], 12);
+}
+
+#[tokio::test]
+async fn a_list_that_names_a_key_twice_is_refused_with_both_places() {
+    let service = Service::start().await;
+    let twice = json!([object("a"), {"key": "b", "price": 1}, object("c"), {"key": "b", "price": 2}]);
+    for _ in 0..2 {
+        let refused = replace(&service, "&only_changed=true", &twice).await.problem("duplicate-key");
+        assert_eq!((&refused["first_index"], &refused["index"]), (&json!(1), &json!(3)));
+        let detail = refused["detail"].as_str().expect("a text");
+        assert!(detail.contains("objects 1 and 3") && detail.contains("\"b\""), "{detail}");
+    }
+    let lines = "{\"key\":\"a\"}\n\n{\"key\":\"b\"}\n{\"key\":\"c\"}\n\n\n{\"key\":\"b\"}\n{\"$end\":4}\n";
+    let refused = replace_lines(&service, "source=erp", lines).await.problem("duplicate-key");
+    assert_eq!((&refused["first_line"], &refused["line"]), (&json!(3), &json!(7)));
+    assert_eq!((&refused["first_index"], &refused["index"]), (&json!(1), &json!(3)));
+    assert_eq!(service.get(QUEUE).await.status, 404, "a refused list creates no queue");
+
+    let kept = replace(&service, "&duplicates=last", &twice).await.ok();
+    assert_eq!(kept["replaced"], 3);
+    let item = service.get(&format!("{QUEUE}/items/b")).await.ok();
+    assert_eq!(item["deltas"].as_array().map(Vec::len), Some(1));
+    assert_eq!(item["deltas"][0]["object"]["price"], 2);
+    let again = replace(&service, "&duplicates=last&only_changed=true", &twice).await.ok();
+    assert_eq!((&again["replaced"], &again["unchanged"]), (&json!(0), &json!(3)), "the list does not flap");
+    let kept = replace_lines(&service, "source=erp&duplicates=last", lines).await.ok();
+    assert_eq!(kept["replaced"], 3);
+    replace(&service, "&duplicates=first", &twice).await.problem("invalid-parameter");
 }

@@ -19,7 +19,7 @@ async fn the_first_signal_drains_and_the_server_ends_when_leases_are_settled() {
     assert_eq!(service.get("/readyz").await.status, 200);
 
     service.shutdown.signal();
-    assert_eq!(waits.reply().await.ok(), json!({"items": [], "settled": []}), "at once");
+    assert_eq!(waits.reply().await.ok(), json!({"items": [], "settled": [], "closed": true}), "at once");
     assert_eq!(drain.reply().await.ok()["drained"], false, "at once");
     service.get("/readyz").await.problem("draining");
     assert_eq!(service.get("/livez").await.status, 200);

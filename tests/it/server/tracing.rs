@@ -47,7 +47,7 @@ async fn inferred_deltas_of_a_replace_and_a_resync_have_their_trace() {
     let service = Service::start().await;
     traced(&service, "seed", &traceparent(1), r#"{"object":{"key":"a"}}"#).await.ok();
     traced(&service, "resync", &traceparent(2), "").await.ok();
-    traced(&service, "replace", &traceparent(3), "[]").await.ok();
+    traced(&service, "replace?allow_empty=true", &traceparent(3), "[]").await.ok();
     let popped = service.post(&format!("{QUEUE}/pop"), &Value::Null).await.ok();
     let deltas = &popped["items"][0]["deltas"];
     assert_eq!((&deltas[0]["type"], &deltas[1]["type"]), (&json!("Sync"), &json!("Deleted")));

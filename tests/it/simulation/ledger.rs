@@ -225,7 +225,8 @@ impl Ledger {
         let now_us = self.now_us;
         let held = self.held(queue, key, token)?;
         let wanted = match how {
-            How::Ack | How::Done => Outcome::Acked,
+            How::Ack => Outcome::Acked,
+            How::Done { .. } => Outcome::Done,
             How::Nack { .. } => Outcome::Nacked,
             How::Release => Outcome::Released,
             How::Reject { .. } => Outcome::Rejected,

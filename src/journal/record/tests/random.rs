@@ -190,7 +190,7 @@ impl Dice {
             14 => EventKind::Configured { config: Arc::new(self.config()) },
             15 => EventKind::Paused,
             16 => EventKind::Resumed,
-            17 => EventKind::Closed,
+            17 => EventKind::Closed { at_once: self.0.bool() },
             18 => EventKind::Reopened,
             19 => EventKind::ResyncDue,
             20 => EventKind::Recovered,
@@ -328,7 +328,7 @@ impl Dice {
     }
 
     fn queue_state(&mut self) -> QueueState {
-        let outcomes = [Outcome::Acked, Outcome::Nacked, Outcome::Expired];
+        let outcomes = [Outcome::Acked, Outcome::Done, Outcome::Nacked, Outcome::Expired];
         QueueState {
             rv: self.rv(),
             last_at: self.time(),
@@ -336,6 +336,7 @@ impl Dice {
             auto_created: self.0.bool(),
             paused: self.0.bool(),
             closed: self.0.bool(),
+            closes_at_once: self.0.bool(),
             initial: self.of(&[
                 InitialList::Missing,
                 InitialList::Running { populated: false },

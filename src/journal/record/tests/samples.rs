@@ -140,7 +140,8 @@ pub(super) fn kinds() -> Vec<EventKind> {
         EventKind::Configured { config: Arc::new(admitting_config()) },
         EventKind::Paused,
         EventKind::Resumed,
-        EventKind::Closed,
+        EventKind::Closed { at_once: false },
+        EventKind::Closed { at_once: true },
         EventKind::Reopened,
         EventKind::ResyncDue,
         EventKind::Recovered,
@@ -330,6 +331,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         auto_created: true,
         paused: false,
         closed: false,
+        closes_at_once: false,
         initial: InitialList::Missing,
         settled: Vec::new(),
         bucket: None,
@@ -352,6 +354,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         (15, Outcome::Expired),
         (16, Outcome::Unknown),
         (17, Outcome::Acked),
+        (18, Outcome::Done),
     ];
     let full = QueueState {
         rv: Rv::MAX,
@@ -360,6 +363,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         auto_created: false,
         paused: true,
         closed: true,
+        closes_at_once: true,
         initial: InitialList::Aborted { populated: true },
         settled: outcomes.map(|(token, outcome)| (Token::new(Rv::new(token)), outcome)).to_vec(),
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
