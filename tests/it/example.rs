@@ -3,10 +3,11 @@
 //! The examples need python3. The shell worker needs curl and jq.
 
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::crash::server::{Spawned, Store};
+use crate::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -247,6 +248,49 @@ fn the_python_worker_of_the_readme_works() {
     let changed = "sku-2 Replaced None -> {'key': 'sku-2', 'price': 7}\n\
          sku-1 Deleted {'key': 'sku-1', 'price': 10} -> {'key': 'sku-1', 'price': 10}\n";
     assert_eq!(worker().stdout, changed);
+}
+
+#[test]
+fn a_worker_without_a_command_is_refused() {
+    let server = server();
+    post(&server, "/v1/queues/prices/add", r#"{"key":"sku-1"}"#);
+    let mut worker = Command::new("sh");
+    worker.arg(Path::new(ROOT).join("examples/worker.sh")).arg(url(&server, "/v1/queues/prices"));
+    let refused = run(&mut worker).stderr();
+    assert!(refused.contains("usage: worker.sh QUEUE-URL COMMAND"), "{refused}");
+    assert!(run(Command::new("python3").arg(Path::new(ROOT).join("examples/worker.py"))).stderr().contains("usage"));
+    let mut connection = Connection::open(server.api).expect("a connection");
+    let reply = connection.call(&Message::get("/v1/queues/prices/items/sku-1".to_owned())).expect("a reply");
+    let item: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
+    assert_eq!((&item["state"], &item["attempt"]), (&"ready".into(), &0.into()), "nothing was popped");
+}
+
+/// Both workers work over a restart of the server, and without a scheme in the URL.
+#[test]
+fn the_workers_of_the_readme_survive_a_restart_of_the_server() {
+    for (program, file, command) in
+        [("sh", "examples/worker.sh", &["jq", "-r", ".key"][..]), ("python3", "examples/worker.py", &[])]
+    {
+        let store = Store::folder("workers");
+        let server = Spawned::start(&store);
+        let address = server.api;
+        post(&server, "/v1/queues/prices/add", r#"{"key":"before"}"#);
+        let mut worker = Command::new(program);
+        worker.arg(Path::new(ROOT).join(file)).arg(format!("{address}/v1/queues/prices")).args(command);
+        let mut worker = worker.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the worker runs");
+        let mut lines = BufReader::new(worker.stdout.take().expect("a pipe")).lines();
+        let mut next = || lines.next().map(|line| line.expect("text")).unwrap_or_default();
+        assert!(next().starts_with("before"), "{file}");
+        server.end(End::Kill);
+        let server = Spawned::start_at(&store, address);
+        post(&server, "/v1/queues/prices/add", r#"{"key":"after"}"#);
+        let after = next();
+        // The ack of the first item was lost with the server, or arrives with the next pop.
+        let after = if after.starts_with("before") { next() } else { after };
+        assert!(after.starts_with("after"), "{file}: {after}");
+        post(&server, "/v1/queues/prices/close", "");
+        worker.wait().expect("the worker ends");
+    }
 }
 
 #[test]

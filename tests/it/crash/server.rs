@@ -19,6 +19,8 @@ use crate::harness::blocking::{Connection, Message};
 const START: Duration = Duration::from_mins(1);
 /// Number of calls of `/readyz` before the start has failed.
 const CALLS_MAX: usize = 100_000;
+/// Lets the system choose a port.
+const FREE_PORT: &str = "127.0.0.1:0";
 /// Number of log lines that are kept for the message of a failure.
 const LINES: usize = 40;
 
@@ -91,7 +93,7 @@ impl Spawned {
 
     /// As [`start_with`](Self::start_with), with a command that runs the binary.
     pub(crate) fn start_as(store: &Store, command: Command, adapt: impl FnOnce(&mut Command)) -> Self {
-        let server = Self::launch(store, command, adapt);
+        let server = Self::launch(store, command, FREE_PORT, adapt);
         server.unwrap_or_else(|server| panic!("the server does not listen:\n{}", server.last_words()))
     }
 
@@ -101,11 +103,23 @@ impl Spawned {
         command: Command,
         adapt: impl FnOnce(&mut Command),
     ) -> Option<Self> {
-        Self::launch(store, command, adapt).ok()
+        Self::launch(store, command, FREE_PORT, adapt).ok()
     }
 
-    fn launch(store: &Store, mut command: Command, adapt: impl FnOnce(&mut Command)) -> Result<Self, Self> {
-        command.args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--log-format", "json"]);
+    /// As [`start`](Self::start), at this address.
+    pub(crate) fn start_at(store: &Store, address: SocketAddr) -> Self {
+        let command = Command::new(env!("CARGO_BIN_EXE_deltaq"));
+        let server = Self::launch(store, command, &address.to_string(), |_| {});
+        server.unwrap_or_else(|server| panic!("the server does not listen:\n{}", server.last_words()))
+    }
+
+    fn launch(
+        store: &Store,
+        mut command: Command,
+        listen: &str,
+        adapt: impl FnOnce(&mut Command),
+    ) -> Result<Self, Self> {
+        command.args(["serve", "--listen", listen, "--metrics-listen", "", "--log-format", "json"]);
         match store {
             Store::Memory => command.arg("--in-memory"),
             Store::Folder(folder) | Store::Borrowed(folder) => command.arg("--data-dir").arg(folder),
