@@ -31,7 +31,7 @@ impl Api {
 
     /// Only `/metrics`, for a listener of its own.
     #[must_use]
-    pub fn of_metrics(state: AppState) -> Self {
+    pub fn of_metrics(state: &AppState) -> Self {
         Self { state: state.without_host_check(), operations: Arc::new(Operations::of_metrics()) }
     }
 

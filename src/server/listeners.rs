@@ -111,7 +111,7 @@ impl Serving<'_> {
         let (clock, shutdown) = (state.clock.clone(), state.shutdown.clone());
         let context = ListenerContext { threads: Arc::new(threads), tls, clock, closing, shutdown };
         if let Some(metrics) = listeners.metrics {
-            let api = Api::of_metrics(state.clone());
+            let api = Api::of_metrics(&state);
             listen(
                 "metrics listener",
                 metrics,
