@@ -1,4 +1,4 @@
-//! `deltaq pop`, `ack`, `nack`, `release`, `reject`, `extend` and `settle`.
+//! `deltaq pop`, `ack`, `done`, `nack`, `release`, `reject`, `extend` and `settle`.
 
 use std::io;
 use std::time::Duration;
@@ -33,6 +33,9 @@ super::commands! {
         /// Acknowledge leases: the work is done.
         #[command(after_help = "Example:\n  deltaq ack prices 7a1e0b52-14")]
         Ack(Ack),
+        /// Mode keys: end the work without forgetting failures.
+        #[command(after_help = "Example:\n  deltaq done jobs 7a1e0b52-14 --delay 5m")]
+        Done(Done),
         /// Report failures: the keys are delivered again later.
         #[command(after_help = "Example:\n  deltaq nack prices 7a1e0b52-14 --error 'no route' --delay 5m")]
         Nack(Nack),
@@ -92,6 +95,17 @@ pub struct Ack {
     /// The leases.
     #[command(flatten)]
     pub leases: Leases,
+}
+
+/// `deltaq done`.
+#[derive(Debug, Clone, Args)]
+pub struct Done {
+    /// The leases.
+    #[command(flatten)]
+    pub leases: Leases,
+    /// Add the keys again after this time.
+    #[arg(long, value_name = "DURATION")]
+    pub delay: Option<DurationText>,
 }
 
 /// `deltaq nack`.
@@ -190,6 +204,15 @@ impl Execute for Ack {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         settle(session, "ack", &self.leases, None, None).await
+    }
+}
+
+impl Execute for Done {
+    const OPERATIONS: &'static [&'static str] = &["done"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let delay = self.delay.map(|delay| delay.to_string());
+        settle(session, "done", &self.leases, delay, None).await
     }
 }
 
