@@ -234,19 +234,29 @@ fn jitter_or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, 
 
 /// The pointers of a key.
 fn key_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<KeyPart>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Parts {
+        One(String),
+        Many(Vec<KeyPart>),
+    }
+
     let expected = format!(
-        r#"a list of 1 to {KEY_POINTERS_MAX} JSON pointers, each as "/name" or as a table of pointer and optional"#
+        r#"a list of 1 to {KEY_POINTERS_MAX} JSON pointers, each as "/name" or as a table of pointer and optional; a single "/name" needs no list"#
     );
     let read = |part: KeyPart| {
         let (KeyPart::Required(pointer) | KeyPart::Detailed(DetailedKeyPart { pointer, .. })) = &part;
         is_pointer(pointer).then_some(part)
     };
-    let parts = range::list(deserializer, &expected, read)?;
-    if (1..=KEY_POINTERS_MAX).contains(&parts.len()) {
-        Ok(parts)
-    } else {
-        Err(de::Error::custom(format!("invalid value, expected {expected}")))
-    }
+    let parts = match Parts::deserialize(deserializer) {
+        Ok(Parts::One(pointer)) => Some(vec![KeyPart::Required(pointer)]),
+        Ok(Parts::Many(parts)) => Some(parts),
+        Err(_) => None,
+    };
+    parts
+        .and_then(|parts| parts.into_iter().map(read).collect::<Option<Vec<_>>>())
+        .filter(|parts| (1..=KEY_POINTERS_MAX).contains(&parts.len()))
+        .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
 }
 
 /// RFC 6901. The empty pointer is refused: a whole object is no key.

@@ -319,18 +319,6 @@ fn words<'de, D: Deserializer<'de>, U>(
         .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
 }
 
-/// A list of entries that `read` accepts. An error of an entry is an error of the list.
-pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
-    deserializer: D,
-    expected: &str,
-    read: impl FnMut(T) -> Option<U>,
-) -> Result<Vec<U>, D::Error> {
-    let entries = Vec::deserialize(deserializer).ok();
-    entries
-        .and_then(|entries| entries.into_iter().map(read).collect())
-        .ok_or_else(|| de::Error::custom(format!("invalid value, expected {expected}")))
-}
-
 fn text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     expected: &str,

@@ -110,6 +110,18 @@ fn the_environment_reaches_every_kind_of_setting() {
     assert!(!set("DELTAQ_QUEUES__AUTO_CREATE", "false").queues.auto_create);
     assert_eq!(set("DELTAQ_SERVER__METRICS_LISTEN", "").server.metrics_listen, None);
     assert_eq!(set("DELTAQ_SERVER__ALLOWED_HOSTS", "['a.example', '[::1]']").server.allowed_hosts.len(), 2);
+    let hosts = |text| set("DELTAQ_SERVER__ALLOWED_HOSTS", text).server.allowed_hosts;
+    assert_eq!(hosts("*"), ["*"]);
+    assert_eq!(hosts("deltaq, *.example"), ["deltaq", "*.example"]);
+    assert_eq!(hosts("[\"*\"]"), ["*"]);
+    assert_eq!(hosts("[::1]"), ["[::1]"]);
+    assert!(hosts("").is_empty());
+    for wrong in ["*deltaq", "a.*", "deltaq:7070", "a,,b"] {
+        assert!(message(with_variable("DELTAQ_SERVER__ALLOWED_HOSTS", wrong)).contains("host names"), "{wrong}");
+    }
+    let origins = set("DELTAQ_SERVER__ALLOWED_ORIGINS", "https://console.example").server.allowed_origins;
+    assert_eq!(origins, ["https://console.example"]);
+    assert_eq!(set("DELTAQ_SERVER__TRUSTED_PROXIES", "10.0.0.0/8").server.trusted_proxies.len(), 1);
     assert_eq!(set("DELTAQ_STORAGE__DATA_DIR", "2026").storage.data_dir, Path::new("2026"));
     assert_eq!(set("DELTAQ_LOG__FORMAT", "json").log.format, LogFormat::Json);
     let defaults = set("DELTAQ_QUEUE_DEFAULTS__RATE_LIMITER__ITEM_EXPONENTIAL__BASE", "1s").queue_defaults;
@@ -119,11 +131,39 @@ fn the_environment_reaches_every_kind_of_setting() {
     assert_eq!(defaults.rate_limiter.bucket, Some(queue::Bucket { qps: 1.0, burst: 2 }));
     let defaults =
         set("DELTAQ_QUEUE_DEFAULTS__KEY", r#"[{pointer="/ns",optional=true},"/name"]"#).queue_defaults;
+    assert_eq!(
+        set("DELTAQ_QUEUE_DEFAULTS__KEY", "/name").queue_defaults.key,
+        [queue::KeyPart::Required("/name".to_owned())]
+    );
     let namespace = queue::DetailedKeyPart { pointer: "/ns".to_owned(), optional: true };
     assert_eq!(
         defaults.key,
         [queue::KeyPart::Detailed(namespace), queue::KeyPart::Required("/name".to_owned())]
     );
+}
+
+#[test]
+fn a_listener_may_have_the_name_localhost_or_only_a_port() {
+    let listen = |text: &str| {
+        let flags = Flags { listen: Some(text.to_owned()), ..Flags::default() };
+        layered(None, [], &flags).map(|settings| settings.server.listen.to_string())
+    };
+    assert_eq!(listen("localhost:7070").unwrap(), "127.0.0.1:7070");
+    assert_eq!(listen(":7070").unwrap(), "0.0.0.0:7070");
+    assert_eq!(listen("[::1]:7070").unwrap(), "[::1]:7070");
+    let environment = [("DELTAQ_SERVER__METRICS_LISTEN".to_owned(), ":7071".to_owned())];
+    let settings = layered(None, environment, &Flags::default()).unwrap();
+    assert_eq!(settings.server.metrics_listen.unwrap().to_string(), "0.0.0.0:7071");
+    for wrong in ["7070", ":", ":x", ":+1", "localhost", "localhost:70700", "deltaq.example:7070", "::1:"] {
+        let text = listen(wrong).unwrap_err().to_string();
+        assert!(text.contains("localhost:7070"), "{wrong}: {text}");
+    }
+}
+
+#[test]
+fn idle_connections_outlive_the_keep_alive_of_common_clients() {
+    // net/http of Go closes an idle connection after 90 s. The server must not close it before.
+    assert!(Settings::default().server.idle_timeout.get() > std::time::Duration::from_secs(90));
 }
 
 #[test]
@@ -223,8 +263,8 @@ fn an_invalid_value_is_reported_with_setting_layer_and_range() {
             "invalid setting `queue_defaults.max_delete_percent` in the environment variable DELTAQ_QUEUE_DEFAULTS__MAX_DELETE_PERCENT: invalid value: floating point `101.0`, expected a number from 0 to 100",
         ),
         (
-            layered(None, [], &Flags { listen: Some("localhost:7070".to_owned()), ..Flags::default() }),
-            r#"invalid setting `server.listen` of the flag --listen: invalid value: string "localhost:7070", expected an IP address and a port, such as "127.0.0.1:7070""#,
+            layered(None, [], &Flags { listen: Some("deltaq:7070".to_owned()), ..Flags::default() }),
+            r#"invalid setting `server.listen` of the flag --listen: invalid value: string "deltaq:7070", expected an IP address and a port, such as "127.0.0.1:7070", "localhost:7070" or ":7070" for all addresses"#,
         ),
         (
             with_variable("DELTAQ_LOG__LEVEL", "loud"),
@@ -246,14 +286,14 @@ fn the_entries_of_a_list_are_checked() {
         "[{optional=true}]",
         "[{pointer='/a',optinal=true}]",
         "[1]",
-        "/key",
+        "key",
     ] {
         let text = message(with_variable("DELTAQ_QUEUE_DEFAULTS__KEY", value));
         assert!(text.contains("expected a list of 1 to 8 JSON pointers"), "{value}: {text}");
     }
-    for value in ["['']", "['a:7070']", "['http://a']", "['::1']", "['[::g]']", "a.example"] {
+    for value in ["['']", "['a:7070']", "['http://a']", "['::1']", "['[::g]']", "a.example:7070"] {
         let text = message(with_variable("DELTAQ_SERVER__ALLOWED_HOSTS", value));
-        assert!(text.contains("expected a list of host names"), "{value}: {text}");
+        assert!(text.contains("expected host names"), "{value}: {text}");
     }
 }
 

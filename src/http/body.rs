@@ -16,7 +16,7 @@ use futures_util::{FutureExt as _, Stream as _};
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
 
-pub(super) use self::document::{Start, read_envelope, text_of};
+pub(super) use self::document::{Start, hinted, read_envelope, text_of};
 use self::document::{check_strings, or_empty, read_document};
 use self::inflate::Inflated;
 use super::access;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use http_body::Body as _;
@@ -21,12 +21,14 @@ use super::call::{Handler, ResponseFuture, boxed};
 use super::context::{Connection, RequestContext};
 use super::head::Head;
 use super::operation::{Class, Operation, Target};
+use super::operations;
 use super::origin::{self, Allowed};
 use super::params::{Params, Query};
-use super::problem::{self, Code, Problem};
+use super::problem::{Code, Problem};
 use super::state::AppState;
 use super::telemetry::{self, Observed};
 use crate::duration;
+use crate::engine::excerpt::Excerpt;
 
 /// Answers a request.
 pub(super) async fn answer(
@@ -82,10 +84,15 @@ fn dispatch(
     if let Some(handler) = handler {
         return handler(context.clone(), request, query);
     }
-    let Some(allow) = context.allow().and_then(|allow| HeaderValue::from_str(allow).ok()) else {
-        return boxed(ready(telemetry::not_found(request.uri().path())));
+    let path = request.uri().path();
+    let Some(allow) = context.allow() else {
+        return boxed(ready(telemetry::not_found(path, operations::nearest_path(path))));
     };
-    boxed(ready(([(header::ALLOW, allow)], problem::of_status(StatusCode::METHOD_NOT_ALLOWED))))
+    let method = Excerpt(request.method().as_str()).to_string();
+    let detail = format!("the path takes {}, not {}", allow.replace(',', ", "), method.trim_matches('"'));
+    let problem = Problem::new(Code::MethodNotAllowed, detail).with("allow", allow);
+    let allow = HeaderValue::from_str(allow).unwrap_or(HeaderValue::from_static(""));
+    boxed(ready(([(header::ALLOW, allow)], problem)))
 }
 
 /// The reply to HEAD: that to GET without its body, but with its length.

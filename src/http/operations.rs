@@ -108,6 +108,41 @@ pub fn operation_ids() -> impl Iterator<Item = &'static str> {
     table::ALL.iter().filter_map(|endpoint| endpoint.operation.id)
 }
 
+/// Longest path for which a similar one is looked for, in bytes: the comparison takes the square of the length.
+const COMPARED_BYTES_MAX: usize = 256;
+
+/// The path of the API that is most similar to an unknown path, if one is similar. A path without `/v1` is also compared with it.
+pub(super) fn nearest_path(path: &str) -> Option<String> {
+    if path.len() > COMPARED_BYTES_MAX {
+        return None;
+    }
+    let given = [path.to_owned(), format!("/v1{path}")];
+    let candidates = table::ALL.iter().flat_map(|endpoint| {
+        given.iter().filter_map(move |given| {
+            let template = endpoint.operation.path;
+            let candidate = filled(template, given)?;
+            let edits = strsim::damerau_levenshtein(&candidate, given);
+            let literals = template.split('/').filter(|part| !part.starts_with('{')).map(str::len).sum::<usize>();
+            (edits <= (literals / 4).max(1)).then_some((edits, candidate))
+        })
+    });
+    candidates.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
+}
+
+/// The template with the parts of `path` in place of its parameters; `None` if the path has too few or too many parts.
+fn filled(template: &str, path: &str) -> Option<String> {
+    let (mut rest, mut parts) = (path.split('/'), Vec::new());
+    for part in template.split('/') {
+        if part.starts_with("{*") {
+            parts.extend(rest.by_ref());
+            break;
+        }
+        let given = rest.next()?;
+        parts.push(if part.starts_with('{') { given } else { part });
+    }
+    rest.next().is_none().then(|| parts.join("/"))
+}
+
 fn queue_of(segment: &str) -> Option<Name> {
     if !segment.contains('%') {
         return Name::new(segment).ok();

@@ -48,10 +48,11 @@ pub(super) fn panicked(context: &RequestContext) -> Response {
 }
 
 /// The problem of an unknown path.
-pub(super) fn not_found(path: &str) -> Problem {
-    let instead = match path {
-        "/metrics" => "the metrics have a listener of their own, server.metrics_listen",
-        _ => "/openapi.json lists them",
+pub(super) fn not_found(path: &str, nearest: Option<String>) -> Problem {
+    let instead = match (path, nearest) {
+        ("/metrics", _) => "the metrics have a listener of their own, server.metrics_listen".to_owned(),
+        (_, Some(nearest)) => format!("did you mean {}?", Excerpt(&nearest)),
+        _ => "/openapi.json lists them".to_owned(),
     };
     let detail = format!("no route has the path {}; {instead}", Excerpt(path));
     Problem::new(Code::NotFound, detail)

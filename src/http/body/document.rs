@@ -95,6 +95,26 @@ pub(in crate::http) fn read_envelope<'t, T: Deserialize<'t>>(
     parse_checked(text, start, object::check_envelope(text))
 }
 
+/// Adds a hint to the problem of a body that is no JSON, if the text has the form of another format.
+pub(in crate::http) fn hinted(problem: Problem, text: &str) -> Problem {
+    if problem.code() != Code::InvalidJson {
+        return problem;
+    }
+    let text = text.trim_start();
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let is_form = first.starts_with(|char: char| char.is_ascii_alphanumeric()) && first.contains('=');
+    if is_form {
+        return problem.hint("the body looks like a form; send JSON, such as {\"key\":\"a\"}");
+    }
+    let is_lines = first.starts_with('{') && first.trim_end().ends_with('}') && rest.trim_start().starts_with('{');
+    if is_lines {
+        return problem.hint(
+            "the body looks like NDJSON; send it with content-type: application/x-ndjson, or as a JSON array",
+        );
+    }
+    problem
+}
+
 fn parse_checked<'t, T: Deserialize<'t>>(
     text: &'t str,
     start: Start,

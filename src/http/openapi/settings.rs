@@ -21,7 +21,12 @@ pub(super) fn patch(schemas: &mut Map<String, Value>) -> Value {
         let patch = schemas.get(name).map(patch_of);
         schemas.insert(format!("{name}Patch"), patch.unwrap_or_default());
     }
-    schemas.get("QueueConfig").map(patch_of).unwrap_or_default()
+    let mut patch = schemas.get("QueueConfig").map(patch_of).unwrap_or_default();
+    // A single pointer needs no list.
+    if let Some(key) = patch.pointer_mut("/properties/key/oneOf").and_then(Value::as_array_mut) {
+        key.push(super::schemas::reference("JsonPointer"));
+    }
+    patch
 }
 
 /// The same properties, all optional and nullable.

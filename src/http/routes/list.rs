@@ -12,7 +12,7 @@ use crate::engine::command::ObjectList;
 use crate::engine::config::Config;
 use crate::engine::excerpt::Excerpt;
 use crate::engine::object::{self, Objects};
-use crate::http::body::{Format, Incoming};
+use crate::http::body::{Format, Incoming, hinted};
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 
@@ -128,7 +128,7 @@ async fn read_objects(
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let mut objects = Objects::new(&text, &rules.config.key)?;
+    let mut objects = Objects::new(&text, &rules.config.key).map_err(|error| hinted(error.into(), &text))?;
     let (mut gathered, mut bytes) = (Vec::new(), 0);
     while objects.has_next() {
         most.check(list.len() + gathered.len() + 1)?;
@@ -138,7 +138,7 @@ async fn read_objects(
             Err(error) => {
                 // A wrong object before it is reported first.
                 take(list, gathered, rules).await?;
-                return Err(error.into());
+                return Err(hinted(error.into(), &text));
             }
         };
         account.reserve_object(scanned.object.bytes())?;

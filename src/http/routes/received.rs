@@ -2,9 +2,9 @@
 
 use crate::engine::config::Config;
 use crate::engine::key::{Key, KeyError};
-use crate::engine::object::{self, Object, Objects};
+use crate::engine::object::{self, Object, Objects, SyntaxError};
 use crate::engine::refusal::Refusal;
-use crate::http::body::{Format, Incoming, Start};
+use crate::http::body::{Format, Incoming, Start, hinted};
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
@@ -39,10 +39,11 @@ pub(super) async fn objects(
     if text.trim().is_empty() {
         return Ok((all, false));
     }
-    let mut objects = Objects::new(&text, &config.key)?;
+    let wrong = |error: SyntaxError| hinted(error.into(), &text);
+    let mut objects = Objects::new(&text, &config.key).map_err(wrong)?;
     while objects.has_next() {
         most.check(all.len() + 1)?;
-        let Some(scanned) = objects.next_object()? else { break };
+        let Some(scanned) = objects.next_object().map_err(wrong)? else { break };
         account.reserve_object(scanned.object.bytes())?;
         all.push(ReceivedObject { object: scanned.object, key: scanned.key, line: None });
     }

@@ -235,3 +235,38 @@ async fn codes_say_what_is_wrong() {
     service.call("PUT", QUEUE, &json!({"mode": "keys"})).await.ok();
     service.post(&format!("{QUEUE}/seed"), &seed).await.problem("wrong-mode");
 }
+
+#[tokio::test]
+async fn problems_say_the_next_step() {
+    let service = Service::start().await;
+    let refused = service.post(&format!("{QUEUE}/add"), &json!({"name": "a"})).await.problem("no-key");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("PUT {\"key\":[\"/name\"]}")), "{refused}");
+    service.call("PUT", QUEUE, &json!({"key": "/name"})).await.ok();
+    assert_eq!(service.get(QUEUE).await.ok()["config"]["key"], json!(["/name"]));
+    service.post(&format!("{QUEUE}/add"), &json!({"name": "a"})).await.ok();
+    service.call("PUT", "/v1/queues/other", &json!({"key": "name"})).await.problem("invalid-config");
+
+    let refused = service.call("PATCH", QUEUE, &Value::Null).await;
+    assert_eq!(refused.header("allow"), Some("GET,HEAD,PUT,DELETE"));
+    let refused = refused.problem("method-not-allowed");
+    assert_eq!(refused["detail"], "the path takes GET, HEAD, PUT, DELETE, not PATCH");
+    for (path, nearest) in [
+        ("/v1/queue/q", "/v1/queues/q"),
+        ("/v1/queues/q/poop", "/v1/queues/q/pop"),
+        ("/queues/q/add", "/v1/queues/q/add"),
+        ("/v1/queues/q/item/a/b", "/v1/queues/q/items/a/b"),
+        ("/helthz/", "/openapi.json lists"),
+    ] {
+        let refused = service.get(path).await.problem("not-found");
+        assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains(nearest)), "{path}: {refused}");
+    }
+
+    for (body, hint) in [("{\"key\":1}\n{\"key\":2}\n", "application/x-ndjson"), ("key=1&price=2", "looks like a form")] {
+        for call in ["add", "replace"] {
+            let mut client = service.client().await;
+            client.send_text("POST", &format!("{QUEUE}/{call}"), &[], body).await;
+            let refused = client.reply().await.problem("invalid-json");
+            assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains(hint)), "{call} {body}: {refused}");
+        }
+    }
+}
