@@ -271,7 +271,8 @@ pub(super) fn http_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 
 /// Host names without port, IPv6 addresses in brackets, `*` and `*.domain`.
 pub(super) fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let expected = "host names without port, such as \"deltaq.example\", [\"deltaq\", \"*.example\"] or \"*\"";
+    let expected =
+        "host names without port, such as \"deltaq.example\", [\"deltaq\", \"*.example\"] or \"*\"";
     words(deserializer, expected, |host| {
         let name = host.strip_prefix("*.").unwrap_or(&host);
         (host == "*" || is_host(name)).then_some(host)

@@ -117,7 +117,10 @@ fn the_environment_reaches_every_kind_of_setting() {
     assert_eq!(hosts("[::1]"), ["[::1]"]);
     assert!(hosts("").is_empty());
     for wrong in ["*deltaq", "a.*", "deltaq:7070", "a,,b"] {
-        assert!(message(with_variable("DELTAQ_SERVER__ALLOWED_HOSTS", wrong)).contains("host names"), "{wrong}");
+        assert!(
+            message(with_variable("DELTAQ_SERVER__ALLOWED_HOSTS", wrong)).contains("host names"),
+            "{wrong}"
+        );
     }
     let origins = set("DELTAQ_SERVER__ALLOWED_ORIGINS", "https://console.example").server.allowed_origins;
     assert_eq!(origins, ["https://console.example"]);

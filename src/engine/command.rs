@@ -123,7 +123,8 @@ impl ObjectList {
             return;
         }
         let mut later = HashSet::new();
-        let mut is_last: Vec<bool> = self.items.iter().rev().map(|(key, _)| later.insert(key.clone())).collect();
+        let mut is_last: Vec<bool> =
+            self.items.iter().rev().map(|(key, _)| later.insert(key.clone())).collect();
         self.items.retain(|_| is_last.pop().unwrap_or_default());
     }
 
@@ -180,7 +181,16 @@ impl Replace {
         let (only_changed, dry_run) = (false, false);
         let (max_delete_percent, max_deletes) = (None, None);
         let default_limit = DefaultLimit::None;
-        Self { list, source, only_changed, max_delete_percent, max_deletes, default_limit, dry_run, trace: None }
+        Self {
+            list,
+            source,
+            only_changed,
+            max_delete_percent,
+            max_deletes,
+            default_limit,
+            dry_run,
+            trace: None,
+        }
     }
 }
 

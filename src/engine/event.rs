@@ -337,6 +337,13 @@ impl Ending {
         }
     }
 
+    /// Whether the key is parked.
+    #[must_use]
+    pub fn parks(&self) -> bool {
+        matches!(self, Self::Rejected { .. })
+            || self.failure().is_some_and(|failure| failure.disposition == Disposition::Park)
+    }
+
     /// The worker's error.
     #[must_use]
     pub fn error(&self) -> Option<&Arc<str>> {

@@ -94,7 +94,9 @@ fn mass_delete(deletions: u64, owned: u64, guard: DeletionGuard) -> String {
             format!("the list {what}, and {}; {allow}", limits.join(" and "))
         }
         DeletionGuard::Default(DefaultLimit::EmptyList) => {
-            format!("the list is empty and {what}; if the source has ended, repeat the call with allow_empty=true")
+            format!(
+                "the list is empty and {what}; if the source has ended, repeat the call with allow_empty=true"
+            )
         }
         DeletionGuard::Default(DefaultLimit::SingleObject) => format!(
             "the body is one object and no list, and {what}; send the whole list as an array, or repeat the call with max_delete_percent=100"

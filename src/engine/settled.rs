@@ -90,8 +90,14 @@ mod tests {
     #[test]
     fn every_outcome_is_found_and_the_oldest_is_dropped() {
         let mut settled = SettledLeases::default();
-        let outcomes =
-            [Outcome::Acked, Outcome::Done, Outcome::Nacked, Outcome::Released, Outcome::Rejected, Outcome::Expired];
+        let outcomes = [
+            Outcome::Acked,
+            Outcome::Done,
+            Outcome::Nacked,
+            Outcome::Released,
+            Outcome::Rejected,
+            Outcome::Expired,
+        ];
         for (token, outcome) in (1..).map(token).zip(outcomes) {
             settled.insert(token, outcome);
             assert_eq!(settled.get(token), outcome);

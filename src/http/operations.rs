@@ -116,13 +116,15 @@ pub(super) fn nearest_path(path: &str) -> Option<String> {
     if path.len() > COMPARED_BYTES_MAX {
         return None;
     }
+    let path = path.trim_end_matches('/');
     let given = [path.to_owned(), format!("/v1{path}")];
     let candidates = table::ALL.iter().flat_map(|endpoint| {
         given.iter().filter_map(move |given| {
             let template = endpoint.operation.path;
             let candidate = filled(template, given)?;
             let edits = strsim::damerau_levenshtein(&candidate, given);
-            let literals = template.split('/').filter(|part| !part.starts_with('{')).map(str::len).sum::<usize>();
+            let literals =
+                template.split('/').filter(|part| !part.starts_with('{')).map(str::len).sum::<usize>();
             (edits <= (literals / 4).max(1)).then_some((edits, candidate))
         })
     });
@@ -137,7 +139,7 @@ fn filled(template: &str, path: &str) -> Option<String> {
             parts.extend(rest.by_ref());
             break;
         }
-        let given = rest.next()?;
+        let given = rest.next().filter(|given| part.is_empty() || !given.is_empty())?;
         parts.push(if part.starts_with('{') { given } else { part });
     }
     rest.next().is_none().then(|| parts.join("/"))

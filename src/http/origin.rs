@@ -36,9 +36,8 @@ impl<'s> Allowed<'s> {
 
     fn host(self, authority: &str) -> bool {
         let Some(hosts) = self.hosts else { return true };
-        host_name(authority).is_some_and(|name| {
-            is_own_host(name) || hosts.iter().any(|pattern| matches_host(pattern, name))
-        })
+        host_name(authority)
+            .is_some_and(|name| is_own_host(name) || hosts.iter().any(|pattern| matches_host(pattern, name)))
     }
 
     fn origin(self, origin: &str) -> bool {
@@ -172,7 +171,9 @@ fn host_name(authority: &str) -> Option<&str> {
 fn matches_host(pattern: &str, name: &str) -> bool {
     let Some(suffix) = pattern.strip_prefix('*') else { return pattern.eq_ignore_ascii_case(name) };
     let end = name.len().checked_sub(suffix.len()).and_then(|begin| name.split_at_checked(begin));
-    end.is_some_and(|(label, end)| end.eq_ignore_ascii_case(suffix) && (!label.is_empty() || suffix.is_empty()))
+    end.is_some_and(|(label, end)| {
+        end.eq_ignore_ascii_case(suffix) && (!label.is_empty() || suffix.is_empty())
+    })
 }
 
 /// An IP literal is safe: DNS rebinding makes a name resolve to this server, and cannot put an address into `Host`.

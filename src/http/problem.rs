@@ -392,8 +392,8 @@ impl From<KeyError> for Problem {
         let code = if error.is_missing() { Code::NoKey } else { Code::InvalidKey };
         let mut problem = Self::new(code, error.to_string());
         if error.is_missing() && error.pointer().is_some() {
-            problem = problem
-                .hint("PUT {\"key\":[\"/name\"]} on the queue says where its objects have their key");
+            problem =
+                problem.hint("PUT {\"key\":[\"/name\"]} on the queue says where its objects have their key");
         }
         if let Some(pointer) = error.pointer() {
             problem = problem.with("pointer", pointer);

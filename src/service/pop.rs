@@ -9,8 +9,8 @@ use super::Error;
 use super::delivery::{Delivered, Delivery, Reply};
 use super::queue::{Handle, Loss, State};
 use super::waiters::{Ticket, Waiter};
-use crate::engine::command::{Item, Pop, Settle, Settled};
 use crate::engine::Switches;
+use crate::engine::command::{Item, Pop, Settle, Settled};
 use crate::engine::time::Time;
 use crate::journal::Commit;
 use crate::lifecycle::Shutdown;
@@ -59,7 +59,8 @@ impl Handle {
             self.grant(state, now);
             (settled, self.arrive(state, now, &call), state.queue.switches())
         });
-        let failed = |error| PopAnswer { settled: Vec::new(), items: Err(error), switches: Switches::default() };
+        let failed =
+            |error| PopAnswer { settled: Vec::new(), items: Err(error), switches: Switches::default() };
         let ((settled, arrival, mut switches), commit) = match arrived {
             Ok(arrived) => arrived,
             // Nothing was settled.

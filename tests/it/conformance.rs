@@ -55,11 +55,7 @@ fn delta_fifo_over_http() {
 fn workqueue_at_the_engine() {
     let Fixtures { documents, own } = fixtures::load::<workqueue::Trace>(fixtures::WORKQUEUE);
     let report = workqueue::replay(&documents).finish("workqueue");
-    pin(
-        own,
-        &report,
-        "12000 steps compared, 0 ignored",
-    );
+    pin(own, &report, "12000 steps compared, 0 ignored");
 }
 
 #[test]

@@ -258,7 +258,11 @@ fn a_worker_without_a_command_is_refused() {
     worker.arg(Path::new(ROOT).join("examples/worker.sh")).arg(url(&server, "/v1/queues/prices"));
     let refused = run(&mut worker).stderr();
     assert!(refused.contains("usage: worker.sh QUEUE-URL COMMAND"), "{refused}");
-    assert!(run(Command::new("python3").arg(Path::new(ROOT).join("examples/worker.py"))).stderr().contains("usage"));
+    assert!(
+        run(Command::new("python3").arg(Path::new(ROOT).join("examples/worker.py")))
+            .stderr()
+            .contains("usage")
+    );
     let mut connection = Connection::open(server.api).expect("a connection");
     let reply = connection.call(&Message::get("/v1/queues/prices/items/sku-1".to_owned())).expect("a reply");
     let item: serde_json::Value = serde_json::from_slice(&reply.body).expect("JSON");
@@ -277,7 +281,8 @@ fn the_workers_of_the_readme_survive_a_restart_of_the_server() {
         post(&server, "/v1/queues/prices/add", r#"{"key":"before"}"#);
         let mut worker = Command::new(program);
         worker.arg(Path::new(ROOT).join(file)).arg(format!("{address}/v1/queues/prices")).args(command);
-        let mut worker = worker.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the worker runs");
+        let mut worker =
+            worker.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the worker runs");
         let mut lines = BufReader::new(worker.stdout.take().expect("a pipe")).lines();
         let mut next = || lines.next().map(|line| line.expect("text")).unwrap_or_default();
         assert!(next().starts_with("before"), "{file}");

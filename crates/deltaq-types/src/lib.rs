@@ -37,7 +37,9 @@ pub use self::consume::{
 pub use self::history::EventDocument;
 pub use self::page::Page;
 pub use self::problem::{ProblemDocument, ViolationDocument};
-pub use self::produce::{DeltaCall, DeltaCallType, FailedKey, ForgetBody, KeysCount, Produced, Replaced, SeedCall};
+pub use self::produce::{
+    DeltaCall, DeltaCallType, FailedKey, ForgetBody, KeysCount, Produced, Replaced, SeedCall,
+};
 pub use self::queue::{LastReplaceDocument, PurgedDocument, QueueDocument, QueueStatus, ReplaceCounts};
 pub use self::raw::RawObject;
 pub use self::read::{ItemDocument, ItemLease, KnownDocument, SyncedDocument};

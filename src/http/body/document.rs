@@ -106,7 +106,8 @@ pub(in crate::http) fn hinted(problem: Problem, text: &str) -> Problem {
     if is_form {
         return problem.hint("the body looks like a form; send JSON, such as {\"key\":\"a\"}");
     }
-    let is_lines = first.starts_with('{') && first.trim_end().ends_with('}') && rest.trim_start().starts_with('{');
+    let is_lines =
+        first.starts_with('{') && first.trim_end().ends_with('}') && rest.trim_start().starts_with('{');
     if is_lines {
         return problem.hint(
             "the body looks like NDJSON; send it with content-type: application/x-ndjson, or as a JSON array",

@@ -5,8 +5,8 @@ use utoipa::openapi::{Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, PageLimit, Percent, PopMax, Prefix,
-    ProblemName, QueueName, States, Traceparent, Wait, WaitFor, With,
+    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, PageLimit,
+    Percent, PopMax, Prefix, ProblemName, QueueName, States, Traceparent, Wait, WaitFor, With,
 };
 
 /// The names of the parameters of an operation.

@@ -394,11 +394,7 @@ fn settles_of(handle: &Handle, calls: &[SettleCall], hows: Vec<How>) -> Vec<Sett
     pairs.map(|(call, how)| Settle { token: handle.token(&call.lease), how }).collect()
 }
 
-fn settled_documents(
-    calls: Vec<SettleCall>,
-    results: &[Settled],
-    moment: Moment,
-) -> Vec<SettledDocument> {
+fn settled_documents(calls: Vec<SettleCall>, results: &[Settled], moment: Moment) -> Vec<SettledDocument> {
     let pairs = calls.into_iter().zip(results);
     pairs.map(|(call, settled)| wire::settled(call.lease, call.how, *settled, moment)).collect()
 }

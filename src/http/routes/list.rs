@@ -73,7 +73,8 @@ impl Places {
             None => format!("objects {first} and {index}"),
         };
         let detail = format!("{at} have the same key {key}; send each key once, or add duplicates=last");
-        let problem = Problem::new(Code::DuplicateKey, detail).with("first_index", first).with("index", index);
+        let problem =
+            Problem::new(Code::DuplicateKey, detail).with("first_index", first).with("index", index);
         Err(match lines {
             Some((first, line)) => problem.with("first_line", first).with("line", line),
             None => problem,

@@ -262,7 +262,9 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let keeps_last = match params.text("duplicates") {
         None => false,
         Some("last") => true,
-        Some(other) => return Err(wrong("duplicates", &format!("it takes \"last\", not {}", Excerpt(other)))),
+        Some(other) => {
+            return Err(wrong("duplicates", &format!("it takes \"last\", not {}", Excerpt(other))));
+        }
     };
 
     let rules = AdmissionRules::of(&state, &name, &incoming);

@@ -236,7 +236,10 @@ pub(in crate::http) async fn close(call: QueueCall) -> Result<Json<QueueDocument
         None | Some("leases") => false,
         Some("none") => true,
         Some(other) => {
-            return Err(wrong("wait_for", &format!("it takes \"leases\" or \"none\", not {}", Excerpt(other))));
+            return Err(wrong(
+                "wait_for",
+                &format!("it takes \"leases\" or \"none\", not {}", Excerpt(other)),
+            ));
         }
     };
     incoming.nothing().await?;

@@ -245,7 +245,8 @@ mod tests {
                 result,
                 outcome,
                 failures: (result == SettleResult::Ok).then_some(3),
-                due_at: (result == SettleResult::Ok).then(|| timestamp(Time::from_micros(1_795_298_400_001_999))),
+                due_at: (result == SettleResult::Ok)
+                    .then(|| timestamp(Time::from_micros(1_795_298_400_001_999))),
                 parked: (result == SettleResult::Ok).then_some(false),
             },
         );

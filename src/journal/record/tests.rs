@@ -256,7 +256,10 @@ fn an_unreadable_event_is_refused_and_named() {
 
 #[test]
 fn events_out_of_order_are_refused() {
-    let events = samples::events(10, vec![EventKind::Paused, EventKind::Resumed, EventKind::Closed { at_once: false }]);
+    let events = samples::events(
+        10,
+        vec![EventKind::Paused, EventKind::Resumed, EventKind::Closed { at_once: false }],
+    );
     let refused = |change: fn(&mut JournalRow)| {
         let mut row = one_row(&events);
         change(&mut row);

@@ -398,7 +398,7 @@ async fn settings_with_a_wrong_value_are_named() {
     add(
         "key",
         &[
-            "\"/key\"",
+            "\"key\"",
             "[]",
             "[\"key\"]",
             "[\"/a~2\"]",

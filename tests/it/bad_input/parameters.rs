@@ -70,7 +70,20 @@ async fn numbers_are_whole_and_in_their_range() {
 #[tokio::test]
 async fn durations_have_units_and_are_in_their_range() {
     let bench = Bench::new().await;
-    let bad = ["-1s", "1,5s", "30", "", "s", "1%20s", "1S", "1h30", "1h%2030m", "99999999999999999999d", "1e3s", "inf"];
+    let bad = [
+        "-1s",
+        "1,5s",
+        "30",
+        "",
+        "s",
+        "1%20s",
+        "1S",
+        "1h30",
+        "1h%2030m",
+        "99999999999999999999d",
+        "1e3s",
+        "inf",
+    ];
     let q = "/v1/queues/q";
     let durations: [(&str, String, &str, &[&str], &str); 6] = [
         ("POST", format!("{q}/pop?"), "wait", &["56s", "55001ms", "1m"], "55s"),

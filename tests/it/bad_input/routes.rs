@@ -38,7 +38,7 @@ async fn other_methods_are_refused_with_the_allowed_ones() {
             } else {
                 let reply = client.reply().await;
                 let allow = reply.header("allow").map(str::to_owned);
-                row(method, &path, "method-not-allowed").tells("Allow").judge(reply);
+                row(method, &path, "method-not-allowed").tells("the path takes").judge(reply);
                 allow
             };
             let allow = reply.unwrap_or_else(|| panic!("{method} {path} has no Allow"));

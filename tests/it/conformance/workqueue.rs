@@ -150,7 +150,8 @@ impl Workqueue {
             Op::Get => return self.get(),
             Op::Done { item } => {
                 if let Some(token) = self.processing.remove(item) {
-                    let settled = self.queue.settle(self.now, &[Settle { token, how: How::Done { delay: None } }]);
+                    let settled =
+                        self.queue.settle(self.now, &[Settle { token, how: How::Done { delay: None } }]);
                     assert!(matches!(settled.first(), Some(Settled::Ok { .. })), "{settled:?}");
                 }
             }

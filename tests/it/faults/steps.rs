@@ -40,7 +40,12 @@ fn script() -> Vec<fn(&mut Known) -> Message> {
         |_| post("/delete?key=k7", &Value::Null),
         |_| post("/pop?max=200", &Value::Null),
         |known| post("/ack", &json!({"leases": std::mem::take(&mut known.leases)})),
-        |_| post("/replace?source=erp&only_changed=true&max_delete_percent=100", &json!([{"key": "k0"}, {"key": "k1"}])),
+        |_| {
+            post(
+                "/replace?source=erp&only_changed=true&max_delete_percent=100",
+                &json!([{"key": "k0"}, {"key": "k1"}]),
+            )
+        },
         |_| post("/purge", &Value::Null),
         |_| Message {
             method: "POST",

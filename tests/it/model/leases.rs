@@ -9,8 +9,8 @@ use deltaq::engine::time::Time;
 
 use super::produce::{cap, return_deltas};
 use super::{
-    Item, Micros, Model, ModelCall, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition, Refused, bytes_of,
-    micros,
+    Item, Micros, Model, ModelCall, ModelDelta, ModelKnown, ModelLease, Name, Place, ReadyPosition, Refused,
+    bytes_of, micros,
 };
 
 /// A delivered key.
@@ -110,7 +110,11 @@ impl Model {
             }
         }
         if self.ends_pops() {
-            self.hit(if self.closes_at_once { "a pop of a queue closed at once" } else { "a pop of a closed and drained queue" });
+            self.hit(if self.closes_at_once {
+                "a pop of a queue closed at once"
+            } else {
+                "a pop of a closed and drained queue"
+            });
             return Err(Refused::Closed);
         }
         let mut items = Vec::new();
@@ -228,9 +232,10 @@ impl Model {
             How::Reject { error } => self.reject(key, error.clone()),
         }
         let is_failure = matches!(how, How::Nack { .. } | How::Reject { .. });
-        let failed = self.get(key).filter(|_| is_failure).map(|item| {
-            (item.failures, item.delay.map(|delay| delay.due), item.place == Place::Parked)
-        });
+        let failed = self
+            .get(key)
+            .filter(|_| is_failure)
+            .map(|item| (item.failures, item.delay.map(|delay| delay.due), item.place == Place::Parked));
         self.tidy(key);
         self.outcomes.insert(token, wanted);
         ModelSettled::Ok { worked: at.saturating_sub(since), failed }

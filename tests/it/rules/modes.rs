@@ -302,7 +302,13 @@ fn done_and_ack_are_different_settles() {
 #[test]
 fn a_queue_closed_at_once_ends_its_pops_while_leases_are_out() {
     for mut fixture in [delta(), latest(), keys()] {
-        let mut add = |name| if fixture.queue.config().mode == Mode::Keys { fixture.call(queued(name)) } else { fixture.call(added(name, 1)) };
+        let mut add = |name| {
+            if fixture.queue.config().mode == Mode::Keys {
+                fixture.call(queued(name))
+            } else {
+                fixture.call(added(name, 1))
+            }
+        };
         add("a");
         add("b");
         let a = fixture.pop();
@@ -327,12 +333,16 @@ fn a_nack_and_a_reject_report_the_failures_of_the_key() {
     fixture.call(queued("a"));
     let item = fixture.pop();
     let due = Some(fixture.now().plus(ms(100)));
-    let Settled::Ok { failed: Some(failed), .. } = fixture.settle(item.token, nack()) else { panic!("no failure") };
+    let Settled::Ok { failed: Some(failed), .. } = fixture.settle(item.token, nack()) else {
+        panic!("no failure")
+    };
     assert_eq!((failed.failures, failed.due, failed.is_parked), (1, due, false));
     fixture.wait(100);
     let item = fixture.pop();
     let reject = How::Reject { error: None };
-    let Settled::Ok { failed: Some(failed), .. } = fixture.settle(item.token, reject) else { panic!("no failure") };
+    let Settled::Ok { failed: Some(failed), .. } = fixture.settle(item.token, reject) else {
+        panic!("no failure")
+    };
     assert_eq!((failed.failures, failed.due, failed.is_parked), (1, None, true));
 }
 

@@ -206,7 +206,8 @@ fn without_limits_the_default_limit_applies() {
         assert_eq!(fixture.queue.image() == image, refused.is_some(), "{names:?} {limit:?}");
     }
     // Limits that are set replace the default.
-    let all = Replace { default_limit: DefaultLimit::EmptyList, max_delete_percent: Some(100.0), ..keep(&[]) };
+    let all =
+        Replace { default_limit: DefaultLimit::EmptyList, max_delete_percent: Some(100.0), ..keep(&[]) };
     assert_eq!(refusal(ten_known_keys().replace(all)), None);
     let few = Replace { default_limit: DefaultLimit::Half, ..keep(&["x"]) };
     let mut nine = ten_known_keys();

@@ -1,8 +1,8 @@
 //! The names under which clients reach the server.
 
-use deltaq::config::access::{GrantEntry, TokenEntry, Verb};
-use sha2::{Digest as _, Sha256};
+use deltaq::config::access::Verb;
 
+use crate::access::token;
 use crate::harness::{Client, Reply, Service};
 
 const NAME: &str = "deltaq.example:7070";
@@ -32,14 +32,7 @@ async fn without_tokens_a_server_on_loopback_takes_only_allowed_hosts() {
 
 #[tokio::test]
 async fn with_tokens_or_insecure_every_host_is_taken_and_foreign_pages_are_refused() {
-    let token = TokenEntry {
-        name: "reader".to_owned(),
-        sha256: hex(&Sha256::digest("secret")),
-        expires: None,
-        rate: None,
-        burst: None,
-        grants: vec![GrantEntry { verbs: vec![Verb::Read], queues: vec!["*".to_owned()] }],
-    };
+    let token = token("secret", &[Verb::Read], "*");
     let with_tokens = Service::with(|settings| settings.access.tokens = vec![token]).await;
     let insecure = Service::with(|settings| settings.access.insecure = true).await;
     for service in [&with_tokens, &insecure] {
@@ -59,8 +52,4 @@ async fn the_metrics_listener_takes_every_host() {
     let shared = Service::with(|settings| settings.server.metrics_listen = None).await;
     let client = Client::connect(shared.api).await;
     get_as(client, "/metrics", NAME, "").await.problem("host-not-allowed");
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
