@@ -1,4 +1,4 @@
-//! The commands of the tutorial, run as a reader would run them: in a fresh folder, with the real binary.
+//! The commands of the README and the tutorial, run as a reader would run them: in a fresh folder, with the real binary.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,6 +19,10 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
         .collect()
 }
 
+/// Commands that start the server.
+const SERVES: [&str; 2] = ["deltaq serve", "cargo run --release -- serve"];
+/// Blocks that need a build or run all tests.
+const NOT_RUN: [&str; 2] = ["./scripts/test.sh", "export PATH=$PWD/target/release:$PATH"];
 /// Starts a server on a free port instead of the one that the page uses.
 const SERVE: &str = r#"
 deltaq serve --listen 127.0.0.1:0 --metrics-listen "" --ready-file ready > server.log 2>&1 &
@@ -26,6 +30,7 @@ server=$!
 trap 'kill $server; wait $server' EXIT
 until [ -e ready ]; do kill -0 $server; sleep 0.05; done
 export DELTAQ_URL=$(sed -E 's/.*"api":"([^"]+)".*/\1/' ready)
+curl() { command curl "${@//localhost:7070/$DELTAQ_URL}"; }
 "#;
 
 /// Runs the `sh` blocks of a page in one shell that ends at the first failure, and compares the output of a block with the `text`
@@ -37,9 +42,9 @@ fn run(page: &str) {
     let binary = Path::new(env!("CARGO_BIN_EXE_deltaq")).parent().expect("a folder");
     let mut script = format!("set -euo pipefail\nPATH={}:$PATH\n", binary.display());
     for (number, block) in blocks.iter().enumerate().filter(|(_, block)| block.language == "sh") {
-        if block.text.trim() == "deltaq serve" {
+        if SERVES.contains(&block.text.trim()) {
             script += SERVE;
-        } else {
+        } else if !NOT_RUN.contains(&block.text.trim()) {
             write!(script, "{{\n{}\n}} > {number}.out 2> {number}.err\n", block.text)
                 .expect("a string takes text");
         }
@@ -61,6 +66,11 @@ fn run(page: &str) {
         compared += 1;
     }
     assert!(compared > 0, "the page shows outputs");
+}
+
+#[test]
+fn the_commands_of_the_readme_work() {
+    run("README.md");
 }
 
 #[test]

@@ -299,11 +299,11 @@ fn the_workers_of_the_readme_survive_a_restart_of_the_server() {
 }
 
 #[test]
-fn the_readme_shows_the_real_workers() {
+fn the_page_for_workers_shows_the_real_workers() {
     let read = |path: &str| std::fs::read_to_string(Path::new(ROOT).join(path)).expect("a file");
-    let readme = read("README.md");
+    let page = read("docs/worker.md");
     for (language, path) in [("sh", "examples/worker.sh"), ("python", "examples/worker.py")] {
         let text = read(path);
-        assert!(readme.contains(&format!("```{language}\n{text}```\n")), "README.md and {path} differ");
+        assert!(page.contains(&format!("```{language}\n{text}```\n")), "docs/worker.md and {path} differ");
     }
 }
