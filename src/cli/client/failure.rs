@@ -161,7 +161,7 @@ fn advice_of(error: &Error) -> Option<String> {
         "key-not-found" => "deltaq items QUEUE and deltaq known QUEUE list the keys",
         "no-key" => "check the queue's key setting (deltaq queue get QUEUE), or give the key with --key",
         "mass-delete" => {
-            "look at the deletions with --dry-run; if the list is complete, raise --max-delete-percent or --max-deletes"
+            "if the list is complete and right, repeat the command with --max-delete-percent 100, or --allow-empty for an empty list"
         }
         "invalid-config" => "deltaq queue get QUEUE -o json shows all settings of an existing queue",
         "invalid-parameter" | "invalid-request" => "deltaq COMMAND --help shows the arguments and an example",

@@ -41,6 +41,12 @@ pub struct Replace {
     /// Refuse to delete more than this many keys.
     #[arg(long, value_name = "N")]
     pub max_deletes: Option<u64>,
+    /// Let an empty list delete everything of the source.
+    #[arg(long)]
+    pub allow_empty: bool,
+    /// Keep the last object of a key that the list names several times, instead of refusing the list.
+    #[arg(long)]
+    pub keep_last: bool,
     /// The number of objects that the list must have.
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
@@ -51,7 +57,7 @@ The complete list: JSON text, a file (FILE or @FILE), or - for stdin, which is t
 The list is sent as it is read, and has any length. Nothing changes unless all of it has arrived: the command adds the number of
 objects at the end. A list that is cut off (an array without its ]) is refused. NDJSON from a pipe has no end mark, so a producer
 that was killed looks like one that has finished: use an array, --count, or `set -o pipefail`. An input without any text is
-refused; to delete everything of the source, send [].";
+refused; to delete everything of the source, send [] with --allow-empty.";
 
 /// `deltaq seed`.
 #[derive(Debug, Clone, Args)]
@@ -74,6 +80,8 @@ impl Execute for Replace {
             .query("max_delete_percent", self.max_delete_percent)
             .query("max_deletes", self.max_deletes)
             .switch("dry_run", self.dry_run)
+            .switch("allow_empty", self.allow_empty)
+            .query("duplicates", self.keep_last.then_some("last"))
             .query("count", self.count);
         let (replaced, text) = send::<Replaced>(session, call, input, self.count.is_none()).await?;
         let counts = replaced.counts;
