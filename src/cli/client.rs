@@ -1,7 +1,7 @@
 //! The commands that call a server. Each command is thin: it reads its input, makes calls by the ids of the table of
 //! operations, and prints the replies.
 //!
-//! Exit codes are in [`failure`].
+//! Exit codes are in `failure.rs`.
 
 mod connection;
 mod consume;

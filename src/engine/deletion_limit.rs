@@ -22,7 +22,7 @@ pub enum DeletionGuard {
 pub enum DefaultLimit {
     /// No limit, as in client-go.
     None,
-    /// At most half of the keys that the source owns, if it owns [`HALF_KEYS_MIN`](super::limits::HALF_KEYS_MIN) or more.
+    /// At most half of the keys that the source owns, if it owns [`HALF_KEYS_MIN`] or more.
     Half,
     /// No deletion: the list is empty, which is more often a mistake than the end of a source.
     EmptyList,

@@ -57,8 +57,8 @@ fn the_package_is_installed_run_removed_and_purged() {
     let mut build = Command::new(script);
     // Compressing a debug build takes longer than the rest of the test.
     build.arg(BINARY).arg(folder.path()).env("DPKG_DEB_COMPRESSOR_TYPE", "none");
-    let built = run(&mut build).stdout;
-    let package = String::from_utf8(built).expect("text").trim().to_owned();
+    let output = run(&mut build).stdout;
+    let package = String::from_utf8(output).expect("text").trim().to_owned();
 
     let root = Root::new();
     root.dpkg(&["--install", &package]);
