@@ -45,6 +45,10 @@ crash-steps:
 schemathesis examples="200":
     MAX_EXAMPLES={{examples}} ./scripts/schemathesis.sh
 
+# A client that openapi-python-client generates from docs/openapi.json, used against a server.
+generated-client:
+    ./scripts/generated-client.sh
+
 # Random replies to pops over slow readers: each must arrive byte for byte. DELTAQ_REPLY_SEED chooses other ones.
 pop-replies replies="100000":
     DELTAQ_REPLIES={{replies}} cargo test --locked --test it server::pop_replies

@@ -26,8 +26,6 @@ finish() {
 trap finish EXIT
 
 binary=${DELTAQ_BIN:-}
-# The server would refuse this variable as an unknown setting.
-unset DELTAQ_BIN
 if [ -z "$binary" ]; then
     cargo build --locked --quiet
     binary=$target/debug/deltaq

@@ -1,0 +1,44 @@
+"""Uses the client that a generator has made of docs/openapi.json.
+
+    generated_client.py FOLDER LOG OPENAPI URL
+
+FOLDER has the generated package `client`, and LOG what the generator said about OPENAPI.
+"""
+import importlib
+import json
+import pathlib
+import re
+import sys
+
+folder, log, openapi, url = sys.argv[1:]
+sys.path.insert(0, folder)
+
+# The generator has no name for a body of NDJSON. The same operations also take JSON.
+warnings = re.findall(r"^(?:WARNING|ERROR).*|^Cannot.*|^Unsupported.*", pathlib.Path(log).read_text(), re.M)
+dropped = [line for line in warnings if not line.startswith("WARNING") and line != "Unsupported content type application/x-ndjson"]
+assert not dropped, dropped
+
+operations = {
+    operation["operationId"]
+    for path in json.loads(pathlib.Path(openapi).read_text())["paths"].values()
+    for method, operation in path.items()
+    if method in ("get", "put", "post", "patch", "delete")
+}
+modules = {path.stem: f"client.api.{path.parent.name}.{path.stem}" for path in pathlib.Path(folder).glob("client/api/*/*.py")}
+del modules["__init__"]
+assert modules.keys() == operations, modules.keys() ^ operations
+calls = {name: importlib.import_module(module) for name, module in modules.items()}
+
+from client import Client
+from client.models import LeasesBody, PopBody, ProblemDocument, RawObject
+
+client = Client(base_url=url)
+added = calls["add"].sync("generated", client=client, body=RawObject.from_dict({"key": "a", "price": 10}))
+assert added.queued == 1, added
+popped = calls["pop"].sync("generated", client=client, body=PopBody())
+assert popped.items[0].key == "a", popped
+acked = calls["ack"].sync("generated", client=client, body=LeasesBody(leases=[popped.items[0].lease.id]))
+assert acked.settled[0].result == "ok", acked
+problem = calls["get_queue"].sync("absent", client=client)
+assert isinstance(problem, ProblemDocument) and problem.code == "queue-not-found", problem
+print(f"{len(operations)} operations; add, pop, ack and a problem through the generated client")
