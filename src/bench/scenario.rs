@@ -62,7 +62,7 @@ impl Actor {
     /// The worker with this number.
     pub(super) async fn open(plan: &Plan, index: usize, keys: Keys) -> io::Result<Self> {
         let mut connection = Connection::open(plan, index, keys).await?;
-        let replace = format!("replace?source=connection-{index}");
+        let replace = format!("replace?source=connection-{index}&max_delete_percent=100");
         let (operation, calls): (_, &[&str]) = match plan.scenario {
             Scenario::Add | Scenario::HandOff => (Operation::Send, &["add"]),
             Scenario::AddPop => (Operation::SendPop, &["add"]),

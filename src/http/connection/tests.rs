@@ -81,7 +81,7 @@ async fn leased_after(is_enough: impl Fn(&[u8]) -> bool) -> bool {
     };
     stream.write_all((head("add", object.len()) + &object).as_bytes()).await.expect("written");
     let mut answer = Vec::new();
-    while !answer.ends_with(b"}") {
+    while !answer.ends_with(b"}\n") {
         stream.read_buf(&mut answer).await.expect("an answer");
     }
     stream.write_all(head("pop", 0).as_bytes()).await.expect("written");
@@ -102,7 +102,7 @@ async fn leased_after(is_enough: impl Fn(&[u8]) -> bool) -> bool {
 #[tokio::test]
 async fn keys_whose_reply_is_only_buffered_return_when_the_connection_ends() {
     assert!(!leased_after(|reply| reply.len() >= 1_000).await);
-    let is_whole = |reply: &[u8]| reply.ends_with(b"\"settled\":[]}");
+    let is_whole = |reply: &[u8]| reply.ends_with(b"\"settled\":[]}\n");
     assert!(leased_after(is_whole).await, "the whole reply was written");
 }
 
