@@ -38,7 +38,7 @@ def settles_contradict(settles):
         return False
     leases = [json.dumps(settle.get("lease")) for settle in settles]
     return len(leases) != len(set(leases)) or any(
-        (settle.get("delay") is not None and settle.get("as") != "nack")
+        (settle.get("delay") is not None and settle.get("as") not in ("nack", "done"))
         or (settle.get("error") is not None and settle.get("as") not in ("nack", "reject"))
         for settle in settles
     )
@@ -89,11 +89,11 @@ def filter_case(context, case):
         return not ("delay" in query and query.get("rate_limited") in (True, "true"))
     if name in ("pop", "settle"):
         return not settles_contradict(fields.get("settle"))
-    if name in ("ack", "release", "nack", "reject", "extend"):
+    if name in ("ack", "done", "release", "nack", "reject", "extend"):
         leases = fields.get("leases")
         settles = [{"lease": lease, "as": name} for lease in leases] if isinstance(leases, list) else None
         delay = fields.get("delay") is not None and name in ("ack", "release", "reject")
-        error = fields.get("error") is not None and name in ("ack", "release")
+        error = fields.get("error") is not None and name in ("ack", "done", "release")
         return not (settles_contradict(settles) or delay or error)
     if name == "deltas":
         return not deltas_contradict(body)

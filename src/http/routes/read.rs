@@ -156,15 +156,15 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     let ReadCall { params, headers, context, .. } = call;
     let fields = ItemFields::read(params.text("fields"))?;
     let streams = wants_lines(&headers)?;
-    if let Some(key) = params.key("key")? {
-        let page = item_page_of(&handle, &key, &fields).await?;
-        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
-    }
     let filter = ItemFilter {
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
         worker: params.name("worker")?.map(str::to_owned),
     };
     let limit = page_limit(&params, streams)?;
+    if let Some(key) = params.key("key")? {
+        let page = item_page_of(&handle, &key, &fields).await?;
+        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
+    }
     let after = params.text("continue").map(str::to_owned);
     let filter = Arc::new(filter);
     if streams {
@@ -294,17 +294,17 @@ pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Prob
     let handle = call.state.registry.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
     let streams = wants_lines(&headers)?;
+    let filter = Arc::new(KnownFilter {
+        prefix: params.text("prefix").unwrap_or_default().to_owned(),
+        source: params.name("source")?.map(str::to_owned),
+    });
+    let limit = page_limit(&params, streams)?;
     if let Some(key) = params.key("key")? {
         let (known, resource_version) = handle.known_object(&key).await?;
         let items = known.iter().map(|known| wire::known(&key, known)).collect();
         let page = Page { items, next: None, resource_version: resource_version.get() };
         return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
     }
-    let filter = Arc::new(KnownFilter {
-        prefix: params.text("prefix").unwrap_or_default().to_owned(),
-        source: params.name("source")?.map(str::to_owned),
-    });
-    let limit = page_limit(&params, streams)?;
     let after = params.text("continue").map(str::to_owned);
     if streams {
         let page = move |after| known_page(handle.clone(), filter.clone(), after, limit);
