@@ -157,7 +157,7 @@ impl Execute for Wait {
             let QueueStatus { ready, delayed, leased, parked, .. } = queue.status;
             if ready + delayed + leased == 0 {
                 if parked > 0 {
-                    eprintln!("{parked} keys are parked (deltaq parked {})", self.queue);
+                    eprintln!("parked keys: {parked} (deltaq parked {})", self.queue);
                 }
                 return Ok(());
             }
