@@ -45,7 +45,7 @@ crash-steps:
 schemathesis examples="200":
     MAX_EXAMPLES={{examples}} ./scripts/schemathesis.sh
 
-# A client that openapi-python-client generates from docs/openapi.json, used against a server.
+# Clients that two generators make of docs/openapi.json, used against a server.
 generated-client:
     ./scripts/generated-client.sh
 

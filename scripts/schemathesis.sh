@@ -10,47 +10,17 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly seed=20240501
-target=${CARGO_TARGET_DIR:-target}
 tools=$(./scripts/tools.sh)
-mkdir -p target
-work=$(mktemp -d target/schemathesis.XXXXXX)
-server=
-
-finish() {
-    if [ -n "$server" ]; then
-        kill "$server" 2> /dev/null || true
-        wait "$server" 2> /dev/null || true
-    fi
-    rm -rf "$work"
-}
-trap finish EXIT
-
-binary=${DELTAQ_BIN:-}
-if [ -z "$binary" ]; then
-    cargo build --locked --quiet
-    binary=$target/debug/deltaq
-fi
+. scripts/server.sh
+find_binary
 
 token=$("$binary" token schemathesis --verbs read,produce,consume,admin --queues '*' --file "$work/tokens.toml")
 
 # One worker: Python 3.11 loses count in ast.parse when two threads call it (python/cpython#106905), and hypothesis does.
 # Long polls are short: a waiting request tests nothing.
 # The audit log goes to a file, so that the log holds only unexpected lines.
-DELTAQ_SERVER__MAX_WAIT=100ms DELTAQ_ACCESS__TOKENS_FILE=$work/tokens.toml DELTAQ_AUDIT__FILE=$work/audit.jsonl \
-    "$binary" serve --in-memory --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 \
-    --ready-file "$work/ready" --log-format json --log-level warn > "$work/log" 2>&1 &
-server=$!
-for _ in $(seq 100); do
-    [ -f "$work/ready" ] && break
-    kill -0 "$server" 2> /dev/null || break
-    sleep 0.1
-done
-if [ ! -f "$work/ready" ]; then
-    echo "the server did not start:" >&2
-    cat "$work/log" >&2
-    exit 1
-fi
-api=http://$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["api"])' "$work/ready")
+export DELTAQ_SERVER__MAX_WAIT=100ms DELTAQ_ACCESS__TOKENS_FILE=$work/tokens.toml DELTAQ_AUDIT__FILE=$work/audit.jsonl
+start_server --in-memory --log-format json
 
 # The queue and the key of the examples in the document exist.
 curl --silent --show-error --fail --header "authorization: Bearer $token" --json '{"object":{"key":"sku-1","price":10}}' "$api/v1/queues/prices/seed" > /dev/null
@@ -64,8 +34,8 @@ if ! kill -0 "$server" 2> /dev/null; then
     echo "the server did not survive" >&2
     status=1
 fi
-if [ -s "$work/log" ]; then
+if [ -s "$server_log" ]; then
     echo "the server's log:" >&2
-    tail -n 50 "$work/log" >&2
+    tail -n 50 "$server_log" >&2
 fi
 exit "$status"

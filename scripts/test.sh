@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every check: format, dependency rules, lints, docs, unit and integration tests, and the API against its own
-# description and a client generated from it. Takes no arguments and stops at the first failure. No check is ever skipped.
+# description, and clients generated from it. Takes no arguments and stops at the first failure. No check is ever skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +30,7 @@ step "API against its description"
 # The tests have just built this binary.
 DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/schemathesis.sh
 
-step "a generated client"
+step "generated clients"
 DELTAQ_BIN=${CARGO_TARGET_DIR:-target}/debug/deltaq ./scripts/generated-client.sh
 
 step "all checks passed"

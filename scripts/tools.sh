@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the programs of scripts/tools.txt (cargo-nextest, cargo-deny, schemathesis, openapi-python-client) into target/tools, unless exactly
+# Installs the programs of scripts/tools.txt (cargo-nextest, cargo-deny, schemathesis and generators of clients) into target/tools, unless exactly
 # these versions are already there, and prints the folder to put in front of PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,8 @@
-"""Uses the client that a generator has made of docs/openapi.json.
+"""Uses the client that openapi-python-client has generated.
 
-    generated_client.py FOLDER LOG OPENAPI URL
+    openapi_python_client.py FOLDER OPENAPI URL
 
-FOLDER has the generated package `client`, and LOG what the generator said about OPENAPI.
+FOLDER has the generated package `client`, and in `log` what the generator said about OPENAPI.
 """
 import importlib
 import json
@@ -10,11 +10,10 @@ import pathlib
 import re
 import sys
 
-folder, log, openapi, url = sys.argv[1:]
-sys.path.insert(0, folder)
+folder, openapi, url = sys.argv[1:]
 
 # The generator has no name for a body of NDJSON. The same operations also take JSON.
-warnings = re.findall(r"^(?:WARNING|ERROR).*|^Cannot.*|^Unsupported.*", pathlib.Path(log).read_text(), re.M)
+warnings = re.findall(r"^(?:WARNING|ERROR).*|^Cannot.*|^Unsupported.*", (pathlib.Path(folder) / "log").read_text(), re.M)
 dropped = [line for line in warnings if not line.startswith("WARNING") and line != "Unsupported content type application/x-ndjson"]
 assert not dropped, dropped
 
@@ -41,4 +40,4 @@ acked = calls["ack"].sync("generated", client=client, body=LeasesBody(leases=[po
 assert acked.settled[0].result == "ok", acked
 problem = calls["get_queue"].sync("absent", client=client)
 assert isinstance(problem, ProblemDocument) and problem.code == "queue-not-found", problem
-print(f"{len(operations)} operations; add, pop, ack and a problem through the generated client")
+print(f"openapi-python-client: {len(operations)} operations; add, pop, ack and a problem")
