@@ -7,9 +7,13 @@ default:
 run *args:
     cargo run --release -- serve {{args}}
 
-# Build target/optimized/deltaq, the fastest binary: build, profile under load, build again.
+# Make the files of a release: a static binary, the Debian package, the SBOM, checksums.
 release:
     ./scripts/release.sh
+
+# Build target/optimized/deltaq, the fastest binary: build, profile under load, build again.
+profile-guided:
+    ./scripts/profile-guided.sh
 
 # Everything that CI checks.
 check:
@@ -89,6 +93,6 @@ bench-peers *args:
 fmt:
     cargo fmt
 
-# Build the container image.
+# Build the container image with podman, and check it.
 image:
-    docker build -t deltaq .
+    ./scripts/image.sh

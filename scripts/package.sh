@@ -4,7 +4,7 @@
 #
 #     scripts/package.sh [BINARY] [FOLDER]
 #
-# BINARY defaults to target/release/deltaq. FOLDER, which gets the package, defaults to target. Needs dpkg-deb.
+# BINARY defaults to target/release/deltaq. FOLDER, which gets the package, defaults to target. Needs dpkg-deb and objdump.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,6 +15,8 @@ arch=$(dpkg --print-architecture)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
+# The oldest glibc that has all symbols of the program. A static program needs none.
+glibc=$(objdump --dynamic-syms "$binary" | sed -n 's/.*GLIBC_\([0-9.]*\).*/\1/p' | sort --version-sort | tail -n 1)
 
 put() { install -D --mode "$1" "$2" "$root/$3"; }
 put 755 "$binary" usr/bin/deltaq
@@ -42,7 +44,7 @@ Architecture: $arch
 Maintainer: The deltaq maintainers <deltaq@localhost>
 Section: net
 Priority: optional
-Depends: libc6 (>= 2.36), libgcc-s1, passwd
+Depends: ${glibc:+libc6 (>= $glibc), libgcc-s1, }passwd
 Installed-Size: $(du --summarize --block-size=1K "$root" | cut -f1)
 Description: keyed, event-sourced queues over HTTP
  A queue service in which every entry has a key. Producers post JSON objects;

@@ -1,63 +1,69 @@
 #!/usr/bin/env bash
-# Builds target/optimized/deltaq with profile-guided optimization: a release build that records a profile, a minute of load
-# from its own `deltaq bench`, and a second build that uses the profile. A request then needs at least a seventh fewer
-# instructions. Takes no arguments; CARGO_ENCODED_RUSTFLAGS is used, RUSTFLAGS is not.
+# Makes the files of a release in target/release-files, and checks them:
+#
+#     deltaq-VERSION-TARGET.tar.gz    the program with its manual page, completions, settings, systemd unit, rules and dashboard
+#     deltaq_VERSION_ARCH.deb         the Debian package
+#     deltaq-VERSION.cdx.json         the SBOM, CycloneDX 1.6
+#     SHA256SUMS                      for `sha256sum --check`
+#
+#     scripts/release.sh [BINARY [FOLDER]]
+#
+# Without BINARY, the program is built for musl: it is static and runs on every Linux of this architecture. The same commit gives the same
+# archive and SBOM. Needs rustup, musl-gcc (package musl-tools), binutils and dpkg-deb.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-step() { printf '\n== %s\n' "$*"; }
-host=$(rustc -vV | sed -n 's/^host: //p')
-profdata="$(dirname "$(rustc --print target-libdir)")/bin/llvm-profdata"
-[ -x "$profdata" ] || rustup component add llvm-tools
-work=$PWD/target/optimized
-mkdir -p "$work"
+fail() { echo "$*" >&2; exit 1; }
 
-# With --target, build scripts are built without these flags. The flags are encoded because a path may contain spaces.
-build() { # folder, flag
-    local between=$'\x1f'
-    CARGO_ENCODED_RUSTFLAGS="${CARGO_ENCODED_RUSTFLAGS:+$CARGO_ENCODED_RUSTFLAGS$between}$2" \
-        cargo build --release --locked --bin deltaq --target "$host" --target-dir "$work/$1"
-}
+folder=${2:-target/release-files}
+if [ $# -gt 0 ]; then
+    built=$1
+    target=$(rustc -vV | sed -n 's/^host: //p')
+else
+    target=$(uname -m)-unknown-linux-musl
+    command -v musl-gcc > /dev/null || fail "musl-gcc is missing: apt-get install musl-tools"
+    [ -d "$(rustc --print target-libdir --target "$target")" ] || rustup target add "$target"
+    cargo build --release --locked --bin deltaq --target "$target"
+    built=${CARGO_TARGET_DIR:-target}/$target/release/deltaq
+    if ldd "$built" 2> /dev/null | grep -q '=>'; then fail "$built is not static"; fi
+fi
 
-server=
-trap '[ -z "$server" ] || kill "$server"' EXIT
+. scripts/server.sh
+rm -rf "$folder"
+mkdir -p "$folder"
+version=$("$built" --version | sed 's/^deltaq //; s/ .*//')
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
 
-# The most frequent calls: small and large requests, in memory and with the journal.
-load() { # options of `serve` for the storage
-    local deltaq="$work/observed/$host/release/deltaq" ready="$work/ready" url
-    rm -f "$ready"
-    "$deltaq" serve --listen 127.0.0.1:0 --metrics-listen= --log-level warn --ready-file "$ready" "$@" &
-    server=$!
-    until [ -e "$ready" ]; do
-        kill -0 "$server"
-        sleep 0.1
-    done
-    url=http://$(sed -E 's/.*"api":"([^"]+)".*/\1/' "$ready")
-    local scenario
-    for scenario in "add" "add-pop" "add-pop-ack" "add-pop --batch 100" "add-pop --batch 10 --keys 1000" \
-        "add --object-bytes 4096" "mixed" "hot-key" "hand-off --connections 4" "replace --connections 1 --batch 1000"; do
-        # shellcheck disable=SC2086 # a scenario is several words
-        "$deltaq" bench --url "$url" $scenario --warm-up 0s --duration 2s
-    done
-    # The server writes its profile during an orderly shutdown.
-    kill "$server"
-    wait "$server"
-    server=
-}
+# Symbols stay, so that a backtrace has the names of functions.
+binary=$work/deltaq
+strip --strip-debug -o "$binary" "$built"
 
-step "instrumented build"
-build observed "-Cprofile-generate=$work/profiles"
+name=deltaq-$version-$target
+put() { install -D --mode "$1" "$2" "$work/$name/$3"; }
+put 755 "$binary" deltaq
+for file in README.md CHANGELOG.md LICENSE config/deltaq.toml; do put 644 "$file" "$(basename "$file")"; done
+put 644 deploy/systemd/deltaq.service systemd/deltaq.service
+put 644 config/prometheus/deltaq.rules.yml prometheus/deltaq.rules.yml
+put 644 config/grafana/deltaq.json grafana/deltaq.json
+mkdir "$work/$name/completions" "$work/$name/man"
+for shell in bash zsh fish; do "$binary" completion "$shell" > "$work/$name/completions/deltaq.$shell"; done
+"$binary" man > "$work/$name/man/deltaq.1"
+tar --create --directory "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go-w "$name" \
+    | gzip -n > "$folder/$name.tar.gz"
 
-step "load"
-rm -rf "$work/profiles" "$work/data"
-load --in-memory
-load --data-dir "$work/data"
-rm -rf "$work/data" "$work/ready"
-"$profdata" merge --output "$work/deltaq.profdata" "$work/profiles"
+./scripts/package.sh "$binary" "$folder" > /dev/null
+./scripts/sbom.py "$target" > "$folder/deltaq-$version.cdx.json"
+(cd "$folder" && sha256sum -- * > SHA256SUMS)
 
-step "optimized build"
-# Cargo does not notice a new profile, so the old build is removed.
-rm -rf "$work/built"
-build built "-Cprofile-use=$work/deltaq.profdata"
-ln -f "$work/built/$host/release/deltaq" "$work/deltaq"
-step "target/optimized/deltaq"
+# The program of the archive serves, resolves a name, and is its own client.
+rm -r "${work:?}/$name"
+(cd "$folder" && sha256sum --check --quiet SHA256SUMS)
+tar --extract --file "$folder/$name.tar.gz" --directory "$work"
+binary=$work/$name/deltaq
+start_server --data-dir "$work/data"
+export DELTAQ_URL=${api/127.0.0.1/localhost}
+"$binary" add release '{"key":"a"}' > /dev/null
+[ "$("$binary" work release --until-empty -- printenv DELTAQ_KEY)" = a ] || fail "the program does not work"
+stop_server
+ls -l "$folder"

@@ -1,10 +1,11 @@
-//! The Debian package: built, installed into a folder, run, removed and purged.
+//! The Debian package: built, installed into a folder, run, removed and purged. The files of a release.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_deltaq");
@@ -14,6 +15,14 @@ fn run(command: &mut Command) -> Output {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {stderr}");
     output
+}
+
+/// A script of this repository, as a command that does not compress packages. Compressing a debug build takes longer than the rest of
+/// the tests.
+fn script(name: &str) -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts").join(name));
+    command.env("DPKG_DEB_COMPRESSOR_TYPE", "none");
+    command
 }
 
 /// A folder that dpkg takes for the root of a system without packages.
@@ -53,11 +62,7 @@ impl Root {
 #[test]
 fn the_package_is_installed_run_removed_and_purged() {
     let folder = tempfile::tempdir().expect("a folder");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/package.sh");
-    let mut build = Command::new(script);
-    // Compressing a debug build takes longer than the rest of the test.
-    build.arg(BINARY).arg(folder.path()).env("DPKG_DEB_COMPRESSOR_TYPE", "none");
-    let output = run(&mut build).stdout;
+    let output = run(script("package.sh").arg(BINARY).arg(folder.path())).stdout;
     let package = String::from_utf8(output).expect("text").trim().to_owned();
 
     let root = Root::new();
@@ -89,4 +94,40 @@ fn the_package_is_installed_run_removed_and_purged() {
     let purged = root.dpkg(&["--purge", "deltaq"]);
     assert!(!settings.exists() && root.at("var/lib/deltaq").exists(), "queues stay after a purge");
     assert!(String::from_utf8_lossy(&purged.stderr).contains("still has the queues"));
+}
+
+#[test]
+fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The script itself runs the program of the archive as server and as client.
+    run(script("release.sh").arg(BINARY).arg(folder.path()).env("SOURCE_DATE_EPOCH", "1700000000"));
+
+    let sums = fs::read_to_string(folder.path().join("SHA256SUMS")).expect("checksums");
+    let names: Vec<&str> = sums.lines().filter_map(|line| line.split("  ").nth(1)).collect();
+    let is_named = |end: &str| names.iter().any(|name| name.starts_with("deltaq") && name.ends_with(end));
+    assert!(names.len() == 3 && is_named(".tar.gz") && is_named(".deb") && is_named(".cdx.json"), "{sums}");
+    run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(folder.path()));
+
+    let archive = names.iter().find(|name| name.ends_with(".tar.gz")).expect("an archive");
+    let files = run(Command::new("tar").arg("--list").arg("--file").arg(folder.path().join(archive))).stdout;
+    let files = String::from_utf8(files).expect("text");
+    for file in [
+        "deltaq",
+        "README.md",
+        "LICENSE",
+        "deltaq.toml",
+        "completions/deltaq.zsh",
+        "man/deltaq.1",
+        "systemd/deltaq.service",
+    ] {
+        let is_there = files.lines().any(|line| line.split_once('/').is_some_and(|(_, path)| path == file));
+        assert!(is_there, "{file} is not in the archive:\n{files}");
+    }
+
+    // scripts/sbom_check.py compares it with `cargo tree` and the schema of CycloneDX.
+    let sbom = names.iter().find(|name| name.ends_with(".cdx.json")).expect("an SBOM");
+    let sbom = fs::read(folder.path().join(sbom)).expect("an SBOM");
+    let sbom: Value = serde_json::from_slice(&sbom).expect("JSON");
+    assert_eq!(sbom["metadata"]["timestamp"], "2023-11-14T22:13:20+00:00");
+    assert_eq!(sbom["metadata"]["component"]["version"], env!("CARGO_PKG_VERSION"));
 }
