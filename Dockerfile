@@ -25,7 +25,7 @@ COPY --from=build --chown=nonroot:nonroot /data /data
 COPY config/deltaq.toml /etc/deltaq/deltaq.toml
 
 # Loopback inside a container is unreachable from outside, so the server listens on all addresses and `docker run -p` decides who
-# may connect. A client that uses a host name needs DELTAQ_SERVER__ALLOWED_HOSTS='["that.name"]'.
+# may connect.
 ENV DELTAQ_CONFIG=/etc/deltaq/deltaq.toml \
     DELTAQ_STORAGE__DATA_DIR=/data \
     DELTAQ_SERVER__LISTEN=0.0.0.0:7070 \

@@ -11,6 +11,7 @@ mod tools;
 mod work;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -136,6 +137,15 @@ fn promtool_accepts_the_files() {
         let output = promtool(&[check[0], check[1], &path], "");
         assert!(output.contains("SUCCESS") && !output.contains("WARNING"), "{check:?} {file}: {output}");
     }
+    let compose = tempfile::tempdir().expect("a folder");
+    // deploy/compose.yaml puts both files into one folder.
+    let files = ["deploy/compose/prometheus.yml", "config/prometheus/deltaq.rules.yml"];
+    for file in files.map(|file| Path::new(env!("CARGO_MANIFEST_DIR")).join(file)) {
+        std::fs::copy(&file, compose.path().join(file.file_name().expect("a name"))).expect("a copy");
+    }
+    let path = compose.path().join("prometheus.yml").display().to_string();
+    let output = promtool(&["check", "config", &path], "");
+    assert!(output.contains("SUCCESS: 1 rule files found"), "{output}");
     assert!(promtool_refuses(&["check", "metrics"], "# TYPE a counter\na 1\n"), "promtool checks nothing");
 }
 
