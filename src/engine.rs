@@ -52,6 +52,7 @@ pub(crate) mod omit;
 mod apply;
 mod checkpoint;
 mod comparison;
+mod freshness;
 mod image;
 mod invariant;
 mod job;

@@ -13,6 +13,7 @@ use super::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded,
 };
+use super::freshness::Changes;
 use super::id::{Rv, Slot, Token};
 use super::key::Key;
 use super::known::{Known, set_known};
@@ -117,7 +118,9 @@ impl State {
             (Scope::Queue, _) | (_, None) => return Ok(Applied::default()),
         };
         let id = EventId { rv: event.rv, at: event.at };
-        self.table.at_mut(slot).ok_or(NO_ENTRY)?.changed = event.rv;
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        entry.changed = event.rv;
+        let changes = Changes::of(&entry.schedule_state);
         let mut applied = match &event.kind {
             EventKind::Appended(appended) => self.apply_appended(slot, appended, id)?,
             EventKind::Queued(queued) => self.apply_queued(slot, queued, id)?,
@@ -125,6 +128,7 @@ impl State {
             EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, id)?,
             other => self.apply_to_key(slot, other, id)?,
         };
+        self.track_changes(slot, changes, &event.kind, event.at);
         applied.removed = self.drop_if_unused(slot, id)?;
         Ok(applied)
     }
@@ -271,6 +275,7 @@ impl State {
             former,
             dropped_delay: None,
             new_change: None,
+            later_change: None,
         };
         self.schedule.lease(slot, schedule_state, lease, keeps_delay);
         entry.leased = std::mem::take(&mut entry.waiting);

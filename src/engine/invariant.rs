@@ -5,6 +5,7 @@ use super::id::{Rv, Slot};
 use super::queue::Queue;
 use super::schedule::{IndexSizes, Place};
 use super::table::Entry;
+use super::time::Time;
 
 impl Queue {
     /// Checks all invariants. The check examines every key, so it is meant for tests, recovery and debug builds.
@@ -92,6 +93,15 @@ impl Queue {
             schedule_state.place != Place::Parked || schedule_state.delay().is_none(),
             "is parked with a delay",
         )?;
+        rule(
+            schedule_state.backoff().oldest_change.is_none() || schedule_state.has_work(),
+            "has an unacknowledged change but no work",
+        )?;
+        rule(
+            oldest_delta(entry)
+                .is_none_or(|at| schedule_state.oldest_change().is_some_and(|oldest| oldest <= at)),
+            "has a delta that is older than its oldest change",
+        )?;
         rule(entry.changed <= self.state().rv, "has changed in the future")?;
         rule(newest_number(entry) <= entry.changed, "contains something newer than its last change")?;
         let (begun, has_row) = (self.volatile.checkpoints.begun, self.volatile.checkpoints.has_row(slot));
@@ -135,6 +145,12 @@ impl Queue {
     }
 }
 
+/// When the key's oldest delta was queued.
+fn oldest_delta(entry: &Entry) -> Option<Time> {
+    let mut deltas = entry.leased.iter().chain(entry.waiting.iter());
+    deltas.next().map(|delta| delta.queued_at)
+}
+
 /// The newest event that left a trace in the entry.
 fn newest_number(entry: &Entry) -> Rv {
     let schedule_state = &entry.schedule_state;
@@ -163,6 +179,7 @@ fn count(entry: &Entry, sizes: &mut IndexSizes) {
     let schedule_state = &entry.schedule_state;
     sizes.delayed += usize::from(schedule_state.delay().is_some());
     sizes.failure_expiries += usize::from(schedule_state.failure_expiry().is_some());
+    sizes.older_changes += usize::from(schedule_state.older_change().is_some());
     sizes.idle_delayed += usize::from(schedule_state.is_delayed());
     match &schedule_state.place {
         Place::Idle => {}

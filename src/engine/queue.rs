@@ -50,6 +50,8 @@ pub struct Status {
     pub resource_version: Rv,
     /// How long the first ready key has been ready.
     pub oldest_ready_age: Option<Duration>,
+    /// How long the oldest unacknowledged change has waited. Parked keys do not count.
+    pub oldest_unacknowledged_age: Option<Duration>,
     /// Whether delivery is paused.
     pub paused: bool,
     /// Whether the queue is closed.
@@ -204,6 +206,7 @@ impl Queue {
             initial_remaining: self.state.initial_pending,
             resource_version: self.state.rv,
             oldest_ready_age: self.state.oldest_ready().map(|since| now.since(since)),
+            oldest_unacknowledged_age: self.state.oldest_change().map(|at| now.since(at)),
             paused: self.state.paused,
             closed: self.state.closed,
             drained: self.is_drained(),

@@ -6,7 +6,9 @@
 //! Invariants, over the [`ScheduleState`]s of all keys:
 //! - a key is in `ready` iff its place is `Ready`, in `leases` and `tokens` iff `Leased`, in `parked` iff `Parked`;
 //! - a key is in `delayed` iff its `delay` is set; a parked key has no delay;
-//! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and has no delay.
+//! - a key is in `failure_expiries` iff its `failure_expiry` is set; such a key is idle and has no delay;
+//! - a key is in `older_changes` iff it has an unacknowledged change, is not parked, and is not ready since the arrival of
+//!   its oldest change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -33,6 +35,8 @@ pub struct Schedule {
     leased_since_us: u128,
     parked: BTreeMap<Key, Slot>,
     failure_expiries: BTreeSet<(Time, Rv, Slot)>,
+    /// The arrival of the oldest unacknowledged change of each key that `ready` does not order by that time.
+    older_changes: BTreeSet<(Time, Slot)>,
     /// Number of idle keys with a delay: the keys in the state "delayed".
     idle_delayed: usize,
     /// Number of leased keys with a new change behind the lease.
@@ -132,6 +136,12 @@ impl Schedule {
         self.failure_expiries.first().copied()
     }
 
+    /// The arrival of the oldest unacknowledged change of all keys that are delayed, leased, or ready again.
+    #[must_use]
+    pub fn oldest_older_change(&self) -> Option<Time> {
+        self.older_changes.first().map(|(at, _)| *at)
+    }
+
     /// Number of ready keys.
     #[must_use]
     pub fn ready_len(&self) -> usize {
@@ -171,6 +181,7 @@ impl Schedule {
             tokens: self.tokens.len(),
             parked: self.parked.len(),
             failure_expiries: self.failure_expiries.len(),
+            older_changes: self.older_changes.len(),
             idle_delayed: self.idle_delayed,
             leased_with_changes: self.leased_with_changes,
         }
@@ -190,7 +201,8 @@ impl Schedule {
         let delay = state.delay().is_none_or(|delay| self.delayed.contains(&(delay.due, delay.rv, slot)));
         let failure_expiry =
             state.failure_expiry().is_none_or(|(at, rv)| self.failure_expiries.contains(&(at, rv, slot)));
-        in_place && delay && failure_expiry
+        let older_change = state.older_change().is_none_or(|at| self.older_changes.contains(&(at, slot)));
+        in_place && delay && failure_expiry && older_change
     }
 
     /// A new change arrived for the key: an idle or parked key becomes ready, a leased key when it is settled. Returns whether
@@ -360,6 +372,27 @@ impl Schedule {
         state.set_backoff(|backoff| backoff.failure_expiry = failure_expiry);
     }
 
+    /// Sets the arrival of the key's oldest unacknowledged change. `was` is the key's time in `older_changes` so far.
+    pub fn set_oldest_change(
+        &mut self,
+        slot: Slot,
+        state: &mut ScheduleState,
+        was: Option<Time>,
+        oldest: Option<Time>,
+    ) {
+        state.set_oldest_change(oldest);
+        let is = state.older_change();
+        if was == is {
+            return;
+        }
+        if let Some(at) = was {
+            self.older_changes.remove(&(at, slot));
+        }
+        if let Some(at) = is {
+            self.older_changes.insert((at, slot));
+        }
+    }
+
     /// Appends the key to the ready queue. `added` is when its work arrived, if that was during a lease.
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
@@ -429,6 +462,7 @@ pub(super) struct IndexSizes {
     pub(super) tokens: usize,
     pub(super) parked: usize,
     pub(super) failure_expiries: usize,
+    pub(super) older_changes: usize,
     pub(super) idle_delayed: usize,
     pub(super) leased_with_changes: usize,
 }

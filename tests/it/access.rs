@@ -142,6 +142,7 @@ async fn calls_without_a_valid_token_are_refused() {
 
 fn without_ages(mut document: Value) -> Value {
     document["status"]["oldest_ready_age_ms"] = Value::Null;
+    document["status"]["oldest_unacknowledged_age_ms"] = Value::Null;
     document
 }
 

@@ -182,6 +182,7 @@ async fn state(service: &Service) -> Value {
     let mut list = service.get("/v1/queues").await.ok();
     for queue in list["items"].as_array_mut().into_iter().flatten() {
         queue["status"]["oldest_ready_age_ms"] = Value::Null;
+        queue["status"]["oldest_unacknowledged_age_ms"] = Value::Null;
     }
     list
 }

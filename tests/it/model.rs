@@ -109,6 +109,8 @@ pub(crate) struct ModelLease {
     pub(crate) dropped_delay: Option<Delay>,
     /// When the first new change arrived that makes the key ready once the lease is settled.
     pub(crate) new_change: Option<Micros>,
+    /// The number of the key's unacknowledged changes that are part of the lease.
+    pub(crate) changes: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -126,6 +128,8 @@ pub(crate) struct Item {
     pub(crate) waiting: Vec<ModelDelta>,
     pub(crate) leased: Vec<ModelDelta>,
     pub(crate) known: Option<ModelKnown>,
+    /// When each change arrived that is not acknowledged, oldest first.
+    pub(crate) changes: Vec<Micros>,
     pub(crate) place: Place,
     pub(crate) delay: Option<Delay>,
     pub(crate) failures: u32,
@@ -307,6 +311,9 @@ impl Model {
     fn tidy(&mut self, key: Name) {
         let (rv, at) = (self.rv, self.last_at);
         let Some(item) = self.items.get_mut(key) else { return };
+        if item.place == Place::Idle && item.delay.is_none() {
+            item.changes.clear();
+        }
         if item.failures > 0 && item.place == Place::Idle && item.delay.is_none() && item.waiting.is_empty() {
             item.failure_expiry.get_or_insert((at + 86_400_000_000, rv));
         } else {

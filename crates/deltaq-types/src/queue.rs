@@ -48,6 +48,8 @@ pub struct QueueStatus {
     pub resource_version: u64,
     /// How long the first ready key has waited.
     pub oldest_ready_age_ms: u64,
+    /// How long the oldest change has waited for its acknowledgement. Parked keys do not count.
+    pub oldest_unacknowledged_age_ms: u64,
     /// Whether delivery is stopped.
     pub paused: bool,
     /// Whether the queue is closed: pops drain it.

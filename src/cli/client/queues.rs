@@ -307,6 +307,7 @@ fn fields(queue: &QueueDocument) -> Vec<(&'static str, Cell)> {
         ("state", state(queue)),
         ("created", Cell::new(queue.created_at.to_string())),
         ("ready", Cell::new(status.ready.to_string())),
+        ("oldest change", age(status.oldest_unacknowledged_age_ms)),
         ("oldest ready", age(status.oldest_ready_age_ms)),
         ("delayed", Cell::new(status.delayed.to_string())),
         ("leased", Cell::new(status.leased.to_string())),
@@ -381,7 +382,7 @@ impl Row for QueueDocument {
             Cell::number(status.leased),
             Cell::count(status.parked, Tone::Bad),
             Cell::number(status.known),
-            age(status.oldest_ready_age_ms),
+            age(status.oldest_unacknowledged_age_ms),
             state(self),
         ]
     }

@@ -16,6 +16,7 @@ pub(in crate::engine) struct Rebuild {
     leased_since_us: u128,
     parked: Vec<(Key, Slot)>,
     failure_expiries: Vec<(Time, Rv, Slot)>,
+    older_changes: Vec<(Time, Slot)>,
     idle_delayed: usize,
     leased_with_changes: usize,
 }
@@ -40,6 +41,7 @@ impl Rebuild {
         if let Some((at, rv)) = schedule_state.failure_expiry() {
             self.failure_expiries.push((at, rv, slot));
         }
+        self.older_changes.extend(schedule_state.older_change().map(|at| (at, slot)));
         self.idle_delayed += usize::from(schedule_state.is_delayed());
     }
 
@@ -53,6 +55,7 @@ impl Rebuild {
             leased_since_us: self.leased_since_us,
             parked: self.parked.into_iter().collect(),
             failure_expiries: self.failure_expiries.into_iter().collect(),
+            older_changes: self.older_changes.into_iter().collect(),
             idle_delayed: self.idle_delayed,
             leased_with_changes: self.leased_with_changes,
         }

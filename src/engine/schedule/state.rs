@@ -38,6 +38,9 @@ pub struct Backoff {
     /// When the failure count of an otherwise unused key expires, and the event that set this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_expiry: Option<(Time, Rv)>,
+    /// When the oldest unacknowledged change arrived, unless [`Place::arrival`] says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_change: Option<Time>,
 }
 
 /// Where a key is; exactly one of these.
@@ -101,6 +104,20 @@ pub struct Lease {
     /// When the first new change arrived that is not part of the lease and is not delayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new_change: Option<Time>,
+    /// When the first new change arrived that is not part of the lease, delayed or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub later_change: Option<Time>,
+}
+
+impl Place {
+    /// When the work arrived that a worker has, or that is ready.
+    fn arrival(&self) -> Option<Time> {
+        match self {
+            Self::Ready(position) => Some(position.added),
+            Self::Leased(lease) => Some(lease.former.added),
+            Self::Idle | Self::Parked => None,
+        }
+    }
 }
 
 impl ScheduleState {
@@ -112,10 +129,11 @@ impl ScheduleState {
         state
     }
 
-    /// The delay, last error and failure expiry.
+    /// The delay, last error, failure expiry and oldest change.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
-        static NONE: Backoff = Backoff { delay: None, last_error: None, failure_expiry: None };
+        static NONE: Backoff =
+            Backoff { delay: None, last_error: None, failure_expiry: None, oldest_change: None };
         self.backoff.as_deref().unwrap_or(&NONE)
     }
 
@@ -129,6 +147,34 @@ impl ScheduleState {
     #[must_use]
     pub fn failure_expiry(&self) -> Option<(Time, Rv)> {
         self.backoff().failure_expiry
+    }
+
+    /// When the oldest change arrived that is not acknowledged, if the key has one.
+    #[must_use]
+    pub fn oldest_change(&self) -> Option<Time> {
+        self.backoff().oldest_change.or_else(|| self.place.arrival())
+    }
+
+    /// The time under which the schedule's `older_changes` hold the key.
+    pub(in crate::engine) fn older_change(&self) -> Option<Time> {
+        match self.place {
+            Place::Parked => None,
+            Place::Ready(position) => self.oldest_change().filter(|oldest| *oldest != position.since),
+            Place::Idle | Place::Leased(_) => self.oldest_change(),
+        }
+    }
+
+    pub(super) fn set_oldest_change(&mut self, oldest: Option<Time>) {
+        let kept = oldest.filter(|_| oldest != self.place.arrival());
+        if kept != self.backoff().oldest_change {
+            self.set_backoff(|backoff| backoff.oldest_change = kept);
+        }
+    }
+
+    /// Whether the key has a change that is not acknowledged.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.place != Place::Idle || self.delay().is_some()
     }
 
     /// The error text of the last failure.

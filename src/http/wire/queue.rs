@@ -37,6 +37,7 @@ pub fn status(document: &Document) -> QueueStatus {
         initial_remaining: status.initial_remaining as u64,
         resource_version: status.resource_version.get(),
         oldest_ready_age_ms: status.oldest_ready_age.map_or(0, millis),
+        oldest_unacknowledged_age_ms: status.oldest_unacknowledged_age.map_or(0, millis),
         paused: status.paused,
         closed: status.closed,
         drained: status.drained,

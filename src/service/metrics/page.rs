@@ -49,7 +49,7 @@ const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
 }
 
 /// All families, in the order of the page.
-const FAMILIES: [Family; 17] = [
+const FAMILIES: [Family; 18] = [
     family(
         "workqueue_depth",
         Kind::Gauge(|gauges| count(gauges.depth)),
@@ -111,6 +111,11 @@ const FAMILIES: [Family; 17] = [
         "deltaq_oldest_ready_age_seconds",
         Kind::Gauge(|gauges| gauges.oldest_ready_age.as_secs_f64()),
         "How long the first ready key has been ready; 0 while the queue is paused.",
+    ),
+    family(
+        "deltaq_oldest_unacknowledged_age_seconds",
+        Kind::Gauge(|gauges| gauges.oldest_unacknowledged_age.as_secs_f64()),
+        "How long the oldest change has waited for its acknowledgement; parked keys do not count.",
     ),
     family("deltaq_waiters", Kind::Gauge(|gauges| count(gauges.waiters)), "Waiting pops."),
     family(

@@ -74,6 +74,7 @@ pub(super) struct Gauges {
     pub(super) items: [usize; 4],
     pub(super) known: usize,
     pub(super) oldest_ready_age: Duration,
+    pub(super) oldest_unacknowledged_age: Duration,
     pub(super) waiters: usize,
     pub(super) has_synced: bool,
     /// How far the queue's time is ahead of the wall clock.
@@ -167,6 +168,7 @@ impl QueueMetrics {
             known: status.known,
             // While the queue is paused, no worker is late.
             oldest_ready_age: status.oldest_ready_age.filter(|_| !status.paused).unwrap_or_default(),
+            oldest_unacknowledged_age: status.oldest_unacknowledged_age.unwrap_or_default(),
             waiters,
             has_synced: status.has_synced,
             clock_lead,
@@ -233,6 +235,7 @@ impl Gauges {
         self.longest = self.longest.max(other.longest);
         self.known += other.known;
         self.oldest_ready_age = self.oldest_ready_age.max(other.oldest_ready_age);
+        self.oldest_unacknowledged_age = self.oldest_unacknowledged_age.max(other.oldest_unacknowledged_age);
         self.waiters += other.waiters;
         self.has_synced &= other.has_synced;
         self.clock_lead = self.clock_lead.max(other.clock_lead);

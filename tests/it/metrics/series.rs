@@ -83,7 +83,7 @@ async fn the_series_of_a_deleted_queue_end_and_a_new_queue_begins_at_zero() {
 }
 
 /// All series of a queue except the buckets of histograms.
-const OF_A_QUEUE: [&str; 35] = [
+const OF_A_QUEUE: [&str; 36] = [
     "deltaq_clock_lead_seconds",
     "deltaq_deltas_coalesced_total",
     r#"deltaq_deltas_ignored_total{reason="absent"}"#,
@@ -103,6 +103,7 @@ const OF_A_QUEUE: [&str; 35] = [
     r#"deltaq_items{state="ready"}"#,
     "deltaq_known_objects",
     "deltaq_oldest_ready_age_seconds",
+    "deltaq_oldest_unacknowledged_age_seconds",
     r#"deltaq_settled_total{outcome="ack"}"#,
     r#"deltaq_settled_total{outcome="expired"}"#,
     r#"deltaq_settled_total{outcome="nack"}"#,
@@ -130,7 +131,7 @@ async fn idle_and_busy_queues_have_the_same_series() {
     let page = page(&service).await;
     let names = |queue: &str| page.of_queue(queue).into_keys().collect::<Vec<_>>();
     assert_eq!(names("busy"), names("idle"));
-    assert_eq!(names("busy").len(), 61, "config/deltaq.toml and docs/monitoring.md state the number");
+    assert_eq!(names("busy").len(), 62, "config/deltaq.toml and docs/monitoring.md state the number");
     let without_buckets: Vec<_> =
         names("busy").into_iter().filter(|series| !series.contains("_bucket{")).collect();
     assert_eq!(without_buckets, OF_A_QUEUE);
@@ -263,6 +264,8 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
         ("deltaq_items{state=\"ready\"}", 3.0),
         ("deltaq_items{state=\"leased\"}", 2.0),
         ("deltaq_oldest_ready_age_seconds", 5.0),
+        // The first key is leased since 4 s, and was added at 1 s.
+        ("deltaq_oldest_unacknowledged_age_seconds", 9.0),
         ("deltaq_waiters", 6.0),
         ("deltaq_clock_lead_seconds", 9.0),
         // The third queue had no call yet.
@@ -291,6 +294,8 @@ async fn a_paused_queue_has_no_age() {
     assert!(ages.value("deltaq_oldest_ready_age_seconds{queue=\"open\"}") > 0.0);
     assert_eq!(ages.value("deltaq_oldest_ready_age_seconds{queue=\"paused\"}"), 0.0);
     assert!(service.get("/v1/queues/paused").await.ok()["status"]["oldest_ready_age_ms"].is_u64());
+    // The content of its consumers grows old all the same.
+    assert!(ages.value("deltaq_oldest_unacknowledged_age_seconds{queue=\"paused\"}") > 0.0);
     service.post("/v1/queues/paused/resume", &Value::Null).await.ok();
     assert!(page(&service).await.value("deltaq_oldest_ready_age_seconds{queue=\"paused\"}") > 0.0);
 }

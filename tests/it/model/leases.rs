@@ -156,9 +156,18 @@ impl Model {
         item.leased = std::mem::take(&mut item.waiting);
         item.attempt += 1;
         let dropped_delay = if keys_mode { None } else { item.delay.take() };
-        let (since, length, new_change) = (at, deadline - at, None);
-        let lease =
-            ModelLease { token, deadline, since, length, worker, pop_id, former, dropped_delay, new_change };
+        let lease = ModelLease {
+            token,
+            deadline,
+            since: at,
+            length: deadline - at,
+            worker,
+            pop_id,
+            former,
+            dropped_delay,
+            new_change: None,
+            changes: item.changes.len(),
+        };
         item.place = Place::Leased(lease);
         self.tidy(key);
         if dropped_delay.is_some() {
@@ -258,6 +267,13 @@ impl Model {
             item.initial_pending.is_some_and(|initial_pending| initial_pending < lease.token),
         );
         item.initial_pending = item.initial_pending.filter(|_| !covered);
+        if forget || item.failures == 0 {
+            item.changes.drain(..lease.changes);
+        }
+        if item.changes.is_empty() {
+            // A delay from before the lease is left.
+            item.changes.push(stamp.1);
+        }
         if forget {
             item.attempt = 0;
             item.failures = 0;

@@ -178,6 +178,7 @@ impl Model {
         };
         let item = self.item(key);
         let before = item.clone();
+        item.changes.push(at);
         if latest {
             item.waiting = vec![delta];
         } else {
@@ -255,6 +256,7 @@ impl Model {
             return true;
         }
         let (rv, at) = self.event(now);
+        self.item(call.key).changes.push(at);
         self.populated = true;
         if call.rate_limited {
             if self.item(call.key).is_parked() {

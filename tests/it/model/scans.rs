@@ -130,6 +130,7 @@ impl Model {
             item.delay = None;
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
+                item.changes.truncate(lease.changes);
                 if item.initial_pending.is_some_and(|initial_pending| initial_pending > lease.token) {
                     item.initial_pending = None;
                 }

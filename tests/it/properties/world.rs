@@ -514,6 +514,9 @@ impl World {
             _ => None,
         });
         same("oldest ready", status.oldest_ready_age.map(model::micros), head)?;
+        let unparked = model.items.values().filter(|item| !item.is_parked());
+        let oldest = unparked.filter_map(|item| item.changes.first()).min().map(|at| now - at);
+        same("oldest unacknowledged", status.oldest_unacknowledged_age.map(model::micros), oldest)?;
         let engine = status.last_replace;
         let engine = engine.as_ref().map(|last| {
             let ended = last.ended.map(Time::as_micros);

@@ -89,6 +89,7 @@ async fn everything_of_a_queue_outlives_a_restart() {
             // Time has passed, and the extension of the lease at the start is an event.
             if let Some(status) = document.get_mut("status") {
                 status["oldest_ready_age_ms"] = json!(0);
+                status["oldest_unacknowledged_age_ms"] = json!(0);
                 status["resource_version"] = json!(0);
             }
             document["resource_version"] = json!(0);

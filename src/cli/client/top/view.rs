@@ -125,10 +125,10 @@ fn queues(board: &Board, frame: &mut Frame<'_>, area: Rect) {
             _ => ("open", Style::new()),
         };
         let rate = board.rates.get(&queue.name).map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
-        let age = if status.oldest_ready_age_ms == 0 {
+        let age = if status.oldest_unacknowledged_age_ms == 0 {
             "-".to_owned()
         } else {
-            duration_text(status.oldest_ready_age_ms)
+            duration_text(status.oldest_unacknowledged_age_ms)
         };
         Row::new([
             Cell::from(queue.name.clone()),

@@ -244,6 +244,7 @@ impl Dice {
             former: self.turn(),
             dropped_delay: self.maybe(Self::delay),
             new_change: self.maybe(Self::time),
+            later_change: self.maybe(Self::time),
         }
     }
 
@@ -260,6 +261,7 @@ impl Dice {
             delay: self.maybe(Self::delay),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
+            oldest_change: self.maybe(Self::time),
         };
         ScheduleState::new(place, failures, attempt, backoff)
     }

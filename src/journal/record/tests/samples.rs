@@ -282,6 +282,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
                     delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
                     last_error: Some("HTTP 500: \"no\"".into()),
                     failure_expiry: Some((at(86_442), Rv::new(42))),
+                    oldest_change: Some(at(38)),
                 },
             ),
             known: None,
@@ -310,6 +311,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         former: turn,
         dropped_delay: None,
         new_change: None,
+        later_change: None,
     };
     let full = Lease {
         worker: Some("worker-1".into()),
@@ -317,6 +319,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
         dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
         new_change: Some(at(43)),
+        later_change: Some(at(42)),
         ..bare.clone()
     };
     [bare, full]
