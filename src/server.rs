@@ -55,7 +55,7 @@ pub struct Server {
     /// All queues.
     pub registry: Arc<Registry>,
     /// The journal's writer.
-    writing: Option<JoinHandle<()>>,
+    writing: Option<JoinHandle<writer::Ended>>,
     auditing: Auditing,
     spans: Spans,
     reloadable: Reloadable,
@@ -203,9 +203,13 @@ impl Server {
         if let Some(writing) = self.writing {
             tokio::select! {
                 biased;
-                done = writing => if done.is_err() {
-                    tracing::error!("the journal's writer panicked before the last commit");
-                    ended = Err(Error::Writer);
+                done = writing => match done {
+                    Ok(writer::Ended::Closed) => {}
+                    Ok(writer::Ended::Fenced) => ended = Err(Error::TakenOver),
+                    Err(_) => {
+                        tracing::error!("the journal's writer panicked before the last commit");
+                        ended = Err(Error::Writer);
+                    }
                 },
                 () = self.shutdown.cut_and_grace() => {
                     tracing::error!("the disk of the journal is stalled; the next start replays what the journal has");
@@ -238,7 +242,7 @@ impl Server {
 #[derive(Default)]
 struct Opened {
     journal: Option<Journal>,
-    writing: Option<JoinHandle<()>>,
+    writing: Option<JoinHandle<writer::Ended>>,
     contents: Contents,
     unclean: bool,
 }

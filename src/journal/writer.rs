@@ -111,9 +111,18 @@ pub async fn open<S: Store>(
     Ok((journal, writer, contents))
 }
 
+/// Why a writer has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The journal was closed.
+    Closed,
+    /// Another process has taken over the store.
+    Fenced,
+}
+
 /// Stops a writer before all queues are loaded. The store is not marked as cleanly closed, which requires
 /// that every queue is intact.
-pub async fn abandon(writing: JoinHandle<()>) {
+pub async fn abandon(writing: JoinHandle<Ended>) {
     writing.abort();
     let _aborted = writing.await;
 }
@@ -121,12 +130,12 @@ pub async fn abandon(writing: JoinHandle<()>) {
 impl<S: Store> Writer<S> {
     /// Writes until the journal is closed and the last batch is committed, or until another process has taken over the
     /// store.
-    pub async fn run(mut self) {
+    pub async fn run(mut self) -> Ended {
         let _guard = PanicGuard(self.commit_queue.clone());
         // The first write: from here on, a store that is not closed again is recognised as such.
         while !self.write_or_recover(Writes { clean: Some(false), ..Writes::default() }).await {
             if self.is_fenced || self.cut.is_cancelled() || self.commit_queue.is_closed() {
-                return self.store.close().await;
+                return self.close().await;
             }
         }
         while !self.commit_queue.is_closed() && !self.is_fenced {
@@ -137,7 +146,7 @@ impl<S: Store> Writer<S> {
         while let Some(batch) = self.commit_queue.take() {
             self.commit(batch).await;
         }
-        self.end().await;
+        self.end().await
     }
 
     /// Does what is due. Returns whether anything was.
@@ -174,7 +183,7 @@ impl<S: Store> Writer<S> {
     /// Completes the running checkpoint, then writes a last one, so that the next start replays nothing, and
     /// marks the store as cleanly closed. If the store is down, none of this happens: everything that was
     /// acknowledged is in the store already.
-    async fn end(mut self) {
+    async fn end(mut self) -> Ended {
         self.finish_checkpoint().await;
         if self.checkpoint.is_none() && !self.commit_queue.is_down() {
             self.begin_checkpoint();
@@ -183,7 +192,13 @@ impl<S: Store> Writer<S> {
         if self.commit_queue.is_intact() {
             self.write_or_recover(Writes { clean: Some(true), ..Writes::default() }).await;
         }
+        self.close().await
+    }
+
+    async fn close(self) -> Ended {
+        let ended = if self.is_fenced { Ended::Fenced } else { Ended::Closed };
         self.store.close().await;
+        ended
     }
 
     async fn finish_checkpoint(&mut self) {

@@ -127,7 +127,7 @@ fn seeds(
 struct Running {
     registry: Arc<Registry>,
     shutdown: Shutdown,
-    writing: JoinHandle<()>,
+    writing: JoinHandle<writer::Ended>,
 }
 
 impl Running {

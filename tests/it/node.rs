@@ -28,7 +28,7 @@ impl Observer for NoopObserver {
 /// A running node.
 pub(crate) struct Node {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) writing: JoinHandle<()>,
+    pub(crate) writing: JoinHandle<writer::Ended>,
 }
 
 /// Loads the contents of `memory` and starts a node. A checkpoint begins when the journal has grown by `growth_bytes_min`.

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -144,21 +145,21 @@ impl Spawned {
         if server.becomes_ready() { Ok(server) } else { Err(server) }
     }
 
-    /// Sends SIGTERM and waits for the end of the process. Returns whether the process failed.
-    pub(crate) fn stop_fails(mut self) -> bool {
+    /// Sends SIGTERM and waits for the end of the process. Returns its exit code and the last lines of its log.
+    pub(crate) fn stopped(mut self) -> (Option<i32>, String) {
         let id = self.process.id().to_string();
         let _sent = Command::new("kill").args(["-TERM", &id]).status();
         let status = self.process.wait().expect("a child process");
         self.reap();
-        !status.success()
+        (status.code(), self.last_words())
     }
 
     /// Waits until the process has ended by itself. Returns its exit code, or `None` if it still runs after `patience`, and the
     /// last lines of its log.
     pub(crate) fn ends_by_itself(mut self, patience: Duration) -> (Option<i32>, String) {
-        // The channel closes when the process ends.
-        let _ended = self.listening.recv_timeout(patience);
-        let status = self.process.try_wait().expect("a child process");
+        // The channel closes when the process ends, a moment before its exit code is there.
+        let has_ended = self.listening.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected);
+        let status = has_ended.then(|| self.process.wait().expect("a child process"));
         let _ = self.process.kill();
         self.reap();
         (status.and_then(|status| status.code()), self.last_words())

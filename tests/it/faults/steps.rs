@@ -143,7 +143,7 @@ fn die_at(expected: &[Value], kind: &'static str, step: u64, again: Option<u64>)
     if let Some(server) = doomed(&store, &folder, plan(step)) {
         done = run(&server, &mut Known::default(), false).0;
         if done == expected.len() - 1 {
-            came = server.stop_fails();
+            came = server.stopped().0 != Some(0);
         }
     }
     if let Some(again) = again {

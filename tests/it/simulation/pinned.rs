@@ -418,7 +418,7 @@ fn only_the_damaged_queue_stays_unavailable_after_an_outage() {
 }
 
 /// A journal over a store that reads as `memory`, and its writer.
-async fn written_by(world: &World, memory: &FakeStore) -> (Journal, JoinHandle<()>) {
+async fn written_by(world: &World, memory: &FakeStore) -> (Journal, JoinHandle<writer::Ended>) {
     let shutdown = Shutdown::manual(SECOND * 60);
     let opened = (memory.clone(), Arc::new(memory.clone()) as Arc<dyn Reader>, memory.opening());
     let (observer, pace) = (Arc::new(node::NoopObserver), journal::WriterOptions::default());
@@ -444,7 +444,10 @@ fn a_failing_store_does_not_delay_the_end_of_the_process() {
             assert_eq!(lost.wait().await, Err(journal::Error::DiskFull));
             journal.close(Epoch(1));
             let ended = tokio::time::timeout(SECOND * 5, writing).await;
-            assert!(matches!(ended, Ok(Ok(()))), "full from the start: {is_full_from_the_start}");
+            assert!(
+                matches!(ended, Ok(Ok(writer::Ended::Closed))),
+                "full from the start: {is_full_from_the_start}"
+            );
         }
     });
 }

@@ -266,7 +266,7 @@ pub(super) async fn stop(world: &World, node: Node, shutdown: &Shutdown) -> Resu
         return Err(format!("{left} tasks have no end"));
     }
     node.registry.close();
-    node.writing.await.map_err(|error| error.to_string())
+    node.writing.await.map(drop).map_err(|error| error.to_string())
 }
 
 fn fault(rng: &mut Rng) -> Fault {
