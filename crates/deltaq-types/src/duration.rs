@@ -1,7 +1,8 @@
 //! Durations as text: a number and a unit, `250ms`, `30s`, `5m`, `36h`, and sums of them, `1m30s`.
 //!
-//! The parser reads the texts that Go writes for durations from a microsecond on, such as `1.5s` and `1h0m5s`. It accepts no sign and
-//! no spaces. Parts below a microsecond are dropped. [`parse`] reads each text that [`format()`] writes back to the same value.
+//! The parser reads the texts that Go writes for durations, such as `1.5s`, `1h0m5s`, `1.5µs` and `100ns`. It accepts no sign and
+//! no spaces. The part of a sum below a microsecond is dropped. [`parse`] reads each text that [`format()`] writes back to the same
+//! value.
 //!
 //! Invariant: every duration of this module is a whole number of microseconds that fits in 64 bits.
 
@@ -20,6 +21,12 @@ const UNITS: [(&str, u64); 6] = [
     ("ms", 1_000),
     ("us", 1),
 ];
+
+/// Units that only the parser knows, because Go writes them, with their length in nanoseconds. Go's µ is the micro sign; the other
+/// is the Greek letter.
+const UNITS_OF_GO: [(&str, u64); 3] = [("ns", 1), ("\u{b5}s", NS_PER_US), ("\u{3bc}s", NS_PER_US)];
+
+const NS_PER_US: u64 = 1_000;
 
 /// The units as an error message lists them.
 const UNIT_NAMES: &str = "us, ms, s, m, h, d";
@@ -76,7 +83,7 @@ pub fn parse_us(text: &str) -> Result<u64, Error> {
     if text.is_empty() {
         return Err(Error::Empty);
     }
-    let (mut rest, mut sum_us) = (text, 0_u64);
+    let (mut rest, mut sum_ns) = (text, 0_u128);
     while !rest.is_empty() {
         let (whole, after) = split_digits(rest);
         if whole.is_empty() {
@@ -88,17 +95,24 @@ pub fn parse_us(text: &str) -> Result<u64, Error> {
         if unit.is_empty() {
             return Err(Error::NoUnit { text: text.to_owned() });
         }
-        let Some((_, unit_us)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let Some(unit_ns) = unit_ns(unit) else {
             return Err(Error::UnknownUnit { text: text.to_owned(), unit: unit.to_owned() });
         };
         // Digits fail to parse only if there are too many.
-        let part_us = whole.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit_us));
-        let part_us = part_us.and_then(|us| us.checked_add(fraction_us(fraction, *unit_us)));
-        let sum = part_us.and_then(|us| sum_us.checked_add(us));
-        sum_us = sum.ok_or_else(|| Error::Overflow { text: text.to_owned() })?;
+        let part_ns = whole.parse::<u64>().ok().map(|count| u128::from(count) * u128::from(unit_ns));
+        let part_ns = part_ns.map(|ns| ns + fraction_ns(fraction, unit_ns));
+        let sum = part_ns.and_then(|ns| sum_ns.checked_add(ns));
+        sum_ns = sum.ok_or_else(|| Error::Overflow { text: text.to_owned() })?;
         rest = after.strip_prefix(unit).unwrap_or_default();
     }
-    Ok(sum_us)
+    u64::try_from(sum_ns / u128::from(NS_PER_US)).map_err(|_| Error::Overflow { text: text.to_owned() })
+}
+
+/// The length of a unit in nanoseconds.
+fn unit_ns(unit: &str) -> Option<u64> {
+    let named =
+        |units: &[(&str, u64)]| units.iter().find(|(name, _)| *name == unit).map(|(_, length)| *length);
+    named(&UNITS).map(|us| us * NS_PER_US).or_else(|| named(&UNITS_OF_GO))
 }
 
 /// The digits at the start of a text, and the rest.
@@ -107,16 +121,16 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at_checked(digits).unwrap_or((text, ""))
 }
 
-/// The whole microseconds in a decimal fraction of a unit. Later digits are below a microsecond of every unit.
-fn fraction_us(digits: &str, unit_us: u64) -> u64 {
-    const DIGITS_MAX: usize = 12;
+/// The whole nanoseconds in a decimal fraction of a unit. Later digits are below a nanosecond of every unit.
+fn fraction_ns(digits: &str, unit_ns: u64) -> u128 {
+    const DIGITS_MAX: usize = 15;
     let digits = digits.get(..DIGITS_MAX).unwrap_or(digits);
     let (mut numerator, mut denominator) = (0_u128, 1_u128);
     for digit in digits.bytes() {
         numerator = numerator * 10 + u128::from(digit - b'0');
         denominator *= 10;
     }
-    u64::try_from(numerator * u128::from(unit_us) / denominator).unwrap_or(u64::MAX)
+    numerator * u128::from(unit_ns) / denominator
 }
 
 /// Writes a duration with the largest unit that divides it exactly: `90s`, `2m`, `1500us`. Zero is `0s`.
@@ -243,6 +257,11 @@ mod tests {
             ("0.1d", 8_640_000_000),
             ("0.999999999999999999us", 0),
             ("30s1m", 90_000_000),
+            ("1.5\u{b5}s", 1),
+            ("5\u{3bc}s", 5),
+            ("1500ns", 1),
+            ("500ns500ns", 1),
+            ("2562047h47m16.854775807s", 9_223_372_036_854_775),
             ("18446744073709551615us", u64::MAX),
         ] {
             assert_eq!(parse_us(text), Ok(us), "{text}");
@@ -273,7 +292,7 @@ mod tests {
             ("1h-30m", unit("1h-30m", "h-")),
             ("18446744073709551615us1us", Error::Overflow { text: text("18446744073709551615us1us") }),
             ("5S", unit("5S", "S")),
-            ("5µs", unit("5µs", "µs")),
+            ("5Ms", unit("5Ms", "Ms")),
             ("1e3s", unit("1e3s", "e")),
             ("18446744073709551616us", Error::Overflow { text: text("18446744073709551616us") }),
             ("18446744073709552ms", Error::Overflow { text: text("18446744073709552ms") }),
