@@ -3,7 +3,9 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{ExtendedList, KeysCount, Page, Produced, PurgedDocument, Replaced, SettledList};
+use deltaq_types::{
+    ExtendedList, KeysCount, Page, Produced, PurgedDocument, QueuePage, Replaced, SettledList,
+};
 use serde::Serialize;
 
 use super::context::{RequestContext, RequestCounts};
@@ -92,6 +94,12 @@ impl ReplyCounts for KeysCount {
 }
 
 impl<T: Serialize> ReplyCounts for Page<T> {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
+    }
+}
+
+impl ReplyCounts for QueuePage {
     fn counts(&self) -> RequestCounts {
         RequestCounts { items: Some(self.items.len() as u64), ..RequestCounts::default() }
     }

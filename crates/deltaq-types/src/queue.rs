@@ -25,6 +25,32 @@ pub struct QueueDocument {
     pub status: QueueStatus,
 }
 
+/// A page of the list of queues.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct QueuePage {
+    /// The queues, in the order of their names.
+    pub items: Vec<QueueDocument>,
+    /// The queues of this page that can't be read at present. They are not among the items.
+    pub unavailable: Vec<UnavailableQueue>,
+    /// The `continue` parameter of the next page; null on the last page.
+    #[serde(rename = "continue")]
+    #[schema(required = true)]
+    pub next: Option<String>,
+    /// The highest number of an event of any queue when the page was read.
+    pub resource_version: u64,
+}
+
+/// A queue that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnavailableQueue {
+    /// The name of the queue.
+    pub name: String,
+    /// The code of the problem that a GET of the queue gets.
+    pub code: String,
+    /// What is wrong, and what to do.
+    pub detail: String,
+}
+
 /// The state of a queue in numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QueueStatus {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::{
-    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, KnownDocument, LeaseOutcome, Page,
-    SyncedDocument,
+    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, KnownDocument, LeaseOutcome, SyncedDocument,
+    UnavailableQueue,
 };
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::consume::millis;
@@ -169,9 +170,11 @@ pub(super) async fn print_list<T: Row>(
     let mut list = session.output.list::<T>();
     let mut left = limit.limit.unwrap_or(u64::MAX);
     let mut next = None;
+    let mut unavailable = Vec::new();
     while left > 0 {
         let call = call()?.query("limit", Some(left.min(PAGE))).query("continue", next);
-        let page: Page<Box<RawValue>> = session.client.fetch(call).await?;
+        let page: PageTexts = session.client.fetch(call).await?;
+        unavailable.extend(page.unavailable);
         left = left.saturating_sub(page.items.len() as u64);
         list.add::<T>(&page.items)?;
         next = page.next;
@@ -179,7 +182,28 @@ pub(super) async fn print_list<T: Row>(
             break;
         }
     }
-    list.finish(empty)
+    list.finish(empty)?;
+    check_complete(&unavailable)
+}
+
+/// Reports the queues that a list or a sum leaves out.
+pub(super) fn check_complete(unavailable: &[UnavailableQueue]) -> Result<(), Failure> {
+    let left_out: Vec<String> = unavailable
+        .iter()
+        .map(|queue| format!("queue {} is left out: {}", queue.name, queue.detail))
+        .collect();
+    if left_out.is_empty() { Ok(()) } else { Err(Failure::Incomplete(left_out.join("\n"))) }
+}
+
+/// A page of a list, with its entries as text.
+#[derive(Debug, Deserialize)]
+struct PageTexts {
+    items: Vec<Box<RawValue>>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+    /// Only in the list of queues.
+    #[serde(default)]
+    unavailable: Vec<UnavailableQueue>,
 }
 
 impl Execute for Items {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use deltaq_types::{Info, Page, QueueDocument, QueueStatus, Timestamp};
+use deltaq_types::{Info, QueueDocument, QueuePage, QueueStatus, Timestamp};
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
 use super::output::{Cell, Tone};
 use super::queues::duration_text;
-use super::read::synced;
+use super::read::{check_complete, synced};
 use super::session::{Execute, Session, parse};
 use super::top::Top;
 use crate::clock::Clock;
@@ -102,11 +102,13 @@ impl Execute for Status {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let (info, text) = session.fetch::<Info>(session.call("get_info", "", "")?).await?;
         let mut sums = Sums::default();
+        let mut unavailable = Vec::new();
         let mut next = None;
         loop {
             let call =
                 session.call("list_queues", "", "")?.query("limit", Some(PAGE)).query("continue", next);
-            let page: Page<QueueDocument> = session.client.fetch(call).await?;
+            let page: QueuePage = session.client.fetch(call).await?;
+            unavailable.extend(page.unavailable);
             page.items.iter().for_each(|queue| sums.add(&queue.status));
             next = page.next;
             if next.is_none() {
@@ -132,7 +134,8 @@ impl Execute for Status {
             ),
             ("known", Cell::new(sums.known.to_string())),
         ];
-        session.output.document(&text, &info.name, fields)
+        session.output.document(&text, &info.name, fields)?;
+        check_complete(&unavailable)
     }
 }
 

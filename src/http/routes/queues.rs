@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use deltaq_types::{Page, PurgedDocument, QueueDocument, QueueStatus};
+use deltaq_types::{Page, PurgedDocument, QueueDocument, QueuePage, QueueStatus, UnavailableQueue};
 use tokio::sync::Semaphore;
 
 use super::read::{stream_pages, wants_lines};
@@ -72,7 +72,7 @@ pub(in crate::http) async fn put(
     get, path = "/v1/queues", tag = "queues", operation_id = "list_queues",
     params(ListQuery),
     responses(
-        (status = 200, description = "A page.", content((Page<QueueDocument> = "application/json"), (Vec<QueueDocument> = "application/x-ndjson"))),
+        (status = 200, description = "A page.", content((QueuePage = "application/json"), (Vec<QueueDocument> = "application/x-ndjson"))),
         Always, NotAcceptable, ExpiredToken,
     )
 )]
@@ -89,10 +89,48 @@ pub(in crate::http) async fn list(
     let limit = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let after = params.text("continue").map(str::to_owned);
     if streams {
-        let page = move |after| list_page(state.clone(), wanted.clone(), after, PAGE_DEFAULT);
+        let page = move |after| {
+            let listed = list_page(state.clone(), wanted.clone(), after, PAGE_DEFAULT);
+            async move { listed.await?.complete() }
+        };
         return stream_pages(context, after, page).await;
     }
-    Ok(Reply::of(&context, list_page(state, wanted, after, limit).await?).into_response())
+    let is_first = after.is_none();
+    let mut listed = list_page(state, wanted, after, limit).await?;
+    // A client that ignores `unavailable` must not take an empty list for a server without queues.
+    if is_first && listed.page.items.is_empty() && listed.page.next.is_none() {
+        listed = Listed { page: listed.complete()?, unavailable: Vec::new() };
+    }
+    Ok(Reply::of(&context, QueuePage::from(listed)).into_response())
+}
+
+/// A page of queues.
+struct Listed {
+    /// The queues that can be read.
+    page: Page<QueueDocument>,
+    /// The queues that can't be read, and why.
+    unavailable: Vec<(Arc<Handle>, Problem)>,
+}
+
+impl Listed {
+    /// The page, if all its queues can be read.
+    fn complete(self) -> Result<Page<QueueDocument>, Problem> {
+        match self.unavailable.into_iter().next() {
+            Some((handle, problem)) => Err(problem.with("queue", handle.name().as_str())),
+            None => Ok(self.page),
+        }
+    }
+}
+
+impl From<Listed> for QueuePage {
+    fn from(Listed { page: Page { items, next, resource_version }, unavailable }: Listed) -> Self {
+        let unavailable = unavailable.into_iter().map(|(handle, problem)| UnavailableQueue {
+            name: handle.name().to_string(),
+            code: problem.code().name().to_owned(),
+            detail: problem.detail().to_owned(),
+        });
+        Self { items, unavailable: unavailable.collect(), next, resource_version }
+    }
 }
 
 async fn list_page(
@@ -100,7 +138,7 @@ async fn list_page(
     wanted: impl Fn(&Name) -> bool,
     after: Option<String>,
     limit: u64,
-) -> Result<Page<QueueDocument>, Problem> {
+) -> Result<Listed, Problem> {
     // Names outlive queues, so a cursor in the list of queues never expires.
     const LIST: Incarnation = Incarnation(0);
     let after = after.map(|after| cursor::decode(List::Queues, LIST, &after)).transpose()?;
@@ -109,7 +147,8 @@ async fn list_page(
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     // One more than the limit shows whether another page follows.
     let handles = state.registry.list(after.as_ref(), limit.saturating_add(1), wanted);
-    let (mut items, mut bytes, mut last, mut more) = (Vec::with_capacity(handles.len()), 0, None, false);
+    let (mut items, mut unavailable) = (Vec::with_capacity(handles.len()), Vec::new());
+    let (mut bytes, mut last, mut more) = (0, None, false);
     for (index, handle) in handles.iter().enumerate() {
         more = index == limit || bytes >= PAGE_BYTES_MAX;
         if more {
@@ -120,13 +159,17 @@ async fn list_page(
             Ok(document) => document,
             // The queue was deleted meanwhile, which is no error of the list.
             Err(service::Error::QueueDeleted) => continue,
-            Err(error) => return Err(Problem::from(error).with("queue", handle.name().as_str())),
+            Err(error) => {
+                unavailable.push((handle.clone(), Problem::from(error)));
+                continue;
+            }
         };
         bytes += schema_bytes(&document.config);
         items.push(wire::queue(&document));
     }
     let next = last.filter(|_| more).map(|name| cursor::encode(List::Queues, LIST, name.as_str()));
-    Ok(Page { items, next, resource_version: state.registry.version() })
+    let page = Page { items, next, resource_version: state.registry.version() };
+    Ok(Listed { page, unavailable })
 }
 
 /// The bytes of the schema, the only part of the document of a queue that may be large.

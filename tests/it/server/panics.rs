@@ -71,6 +71,53 @@ async fn a_queue_is_loaded_from_its_journal_after_a_panic() {
 }
 
 #[tokio::test]
+async fn a_list_of_queues_goes_on_without_a_queue_that_is_lost() {
+    let bench = Bench::with_queue().await;
+    let get = async |path: &str| {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let shutdown = Shutdown::manual(Duration::ZERO);
+        api(&bench.registry, &Clock::system(), &shutdown).oneshot(request).await.expect("routers answer")
+    };
+    for name in ["a", "z"] {
+        let name = Name::new(name).expect("a name");
+        bench.registry.create(&name, Arc::default(), Creator::Operator).expect("a queue");
+    }
+    let whole = read(get("/v1/queues").await).await;
+    assert_eq!((whole["items"].as_array().map(Vec::len), &whole["unavailable"]), (Some(3), &json!([])));
+    // While a commit waits, the queue is not loaded again.
+    bench.journal.hold();
+    let mut add = bench.call("POST", "/add", &object("k"));
+    assert!(pushed(&mut add).await.is_none());
+    panic_in(&queue(&bench.registry)).await;
+    let names = |page: &Value, list: &str| -> Vec<String> {
+        let entries = page[list].as_array().expect("a list");
+        entries.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let page = read(get("/v1/queues").await).await;
+    assert_eq!(
+        (names(&page, "items"), names(&page, "unavailable")),
+        (vec!["a".into(), "z".into()], vec!["q".into()])
+    );
+    assert_eq!(page["unavailable"][0]["code"], "journal-unavailable");
+    // A page of the lost queue alone leads to the next page.
+    let first = read(get("/v1/queues?limit=1").await).await;
+    let second = format!("/v1/queues?limit=1&continue={}", first["continue"].as_str().expect("another page"));
+    let second = read(get(&second).await).await;
+    assert_eq!((names(&second, "items"), names(&second, "unavailable")), (vec![], vec!["q".into()]));
+    assert!(second["continue"].is_string());
+    // A list that would be empty, or can't say what it leaves out, is refused.
+    let refused = get("/v1/queues?prefix=q").await;
+    assert_eq!(refused.status(), 503);
+    assert_eq!(read(refused).await["queue"], "q");
+    let lines = Request::get("/v1/queues").header("accept", "application/x-ndjson").body(Body::empty());
+    let shutdown = Shutdown::manual(Duration::ZERO);
+    let lines = api(&bench.registry, &Clock::system(), &shutdown).oneshot(lines.expect("a request"));
+    assert_eq!(lines.await.expect("routers answer").status(), 503);
+    bench.journal.release();
+    assert_eq!(add.await.status(), 200);
+}
+
+#[tokio::test]
 async fn a_waiting_pop_keeps_its_position_after_a_panic() {
     let bench = Bench::with_queue().await;
     let mut waits = bench.call("POST", "/pop?wait=30s", &Value::Null);
