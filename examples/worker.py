@@ -23,4 +23,4 @@ while True:
     for item in items:
         newest = item["deltas"][-1]
         print(item["key"], newest["type"], item.get("known"), "->", newest["object"], flush=True)
-        settle.append({"lease": item["lease"]["id"], "as": "ack"})
+        settle.append({"lease_id": item["lease"]["id"], "as": "ack"})

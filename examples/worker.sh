@@ -14,5 +14,5 @@ while :; do
     body='{}'; pops=$((pops + 1)); item=$(printf '%s\n' "$reply" | jq -c '.items[0] // empty')
     if [ -z "$item" ]; then continue; fi
     if printf '%s\n' "$item" | "$@"; then as=ack; else as=nack; fi
-    body=$(printf '%s\n' "$item" | jq -c --arg how "$as" '{settle: [{lease: .lease.id, "as": $how}]}')
+    body=$(printf '%s\n' "$item" | jq -c --arg how "$as" '{settle: [{lease_id: .lease.id, "as": $how}]}')
 done

@@ -36,7 +36,7 @@ def settles_contradict(settles):
     """Whether a lease appears twice, or a field is not allowed for its way of settling."""
     if not isinstance(settles, list) or not all(isinstance(settle, dict) for settle in settles):
         return False
-    leases = [json.dumps(settle.get("lease")) for settle in settles]
+    leases = [json.dumps(settle.get("lease_id")) for settle in settles]
     return len(leases) != len(set(leases)) or any(
         (settle.get("delay") is not None and settle.get("as") not in ("nack", "done"))
         or (settle.get("error") is not None and settle.get("as") not in ("nack", "reject"))
@@ -87,11 +87,13 @@ def filter_case(context, case):
         return "wait" not in query or query.get("drain") is True or query.get("drain") == "true"
     if name == "add":
         return not ("delay" in query and query.get("rate_limited") in (True, "true"))
+    if name == "pop" and "lease" in query and "lease_duration" in query:
+        return False
     if name in ("pop", "settle"):
         return not settles_contradict(fields.get("settle"))
     if name in ("ack", "done", "release", "nack", "reject", "extend"):
-        leases = fields.get("leases")
-        settles = [{"lease": lease, "as": name} for lease in leases] if isinstance(leases, list) else None
+        leases = fields.get("lease_ids")
+        settles = [{"lease_id": lease, "as": name} for lease in leases] if isinstance(leases, list) else None
         delay = fields.get("delay") is not None and name in ("ack", "release", "reject")
         error = fields.get("error") is not None and name in ("ack", "done", "release")
         return not (settles_contradict(settles) or delay or error)

@@ -36,7 +36,7 @@ added = calls["add"].sync("generated", client=client, body=RawObject.from_dict({
 assert added.queued == 1, added
 popped = calls["pop"].sync("generated", client=client, body=PopBody())
 assert popped.items[0].key == "a", popped
-acked = calls["ack"].sync("generated", client=client, body=LeasesBody(leases=[popped.items[0].lease.id]))
+acked = calls["ack"].sync("generated", client=client, body=LeasesBody(lease_ids=[popped.items[0].lease.id]))
 assert acked.settled[0].result == "ok", acked
 problem = calls["get_queue"].sync("absent", client=client)
 assert isinstance(problem, ProblemDocument) and problem.code == "queue-not-found", problem

@@ -126,7 +126,7 @@ pub(super) struct Connection {
 
 /// The text before and after the id of a lease.
 type Enclosing = (&'static [u8], &'static [u8]);
-const SETTLE: Enclosing = (b"{\"lease\":\"", b"\",\"as\":\"ack\"}");
+const SETTLE: Enclosing = (b"{\"lease_id\":\"", b"\",\"as\":\"ack\"}");
 const ACK: Enclosing = (b"\"", b"\"");
 
 impl Connection {
@@ -221,7 +221,7 @@ impl Connection {
 
     /// Acknowledges the leases of the last pop.
     async fn acknowledge(&mut self) -> io::Result<()> {
-        render(&mut self.request, &self.ack_head, [b"{\"leases\":[", &self.leases, b"]}"]);
+        render(&mut self.request, &self.ack_head, [b"{\"lease_ids\":[", &self.leases, b"]}"]);
         self.leases.clear();
         self.client.send(&self.request).await?;
         self.client.response().await.map(drop)

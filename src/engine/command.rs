@@ -233,6 +233,8 @@ pub struct Item {
     pub token: Token,
     /// When the lease expires.
     pub deadline: Time,
+    /// The worker of the lease, if its pop named one.
+    pub worker: Option<Worker>,
     /// Deliveries since the last acknowledgement, this one included.
     pub attempt: u32,
     /// Failures so far.

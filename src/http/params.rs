@@ -48,6 +48,15 @@ impl Params {
         Ok(self)
     }
 
+    /// The name under which a parameter is given that has a former name, too.
+    pub(super) fn current_name<'n>(&self, name: &'n str, former: &'n str) -> Result<&'n str, Problem> {
+        match (self.text(name), self.text(former)) {
+            (Some(_), Some(_)) => Err(wrong(former, &format!("it is the former name of {name:?}; give one"))),
+            (None, Some(_)) => Ok(former),
+            _ => Ok(name),
+        }
+    }
+
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }

@@ -10,6 +10,7 @@ pub(super) mod server;
 
 mod admitted;
 mod documents;
+mod former;
 mod list;
 mod received;
 

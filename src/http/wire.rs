@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use deltaq_types::{RawObject, Timestamp};
 
-pub use self::consume::{delta, extended, settled};
+pub use self::consume::{LeaseRef, delta, extended, settled};
 pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};
 pub use self::produce::{failed_key, produced, replaced};

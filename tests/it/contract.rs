@@ -3,6 +3,7 @@
 //! Only the test moves the clock, so the transcripts contain instants and durations. Names replace random values (incarnations,
 //! request ids).
 
+mod lists;
 mod types;
 
 use std::fmt::Write as _;
@@ -368,7 +369,8 @@ async fn consuming() {
     talk.hand.advance(Duration::from_secs(10));
     talk.post("q/delete?key=b", Value::Null).await;
     talk.post("q/extend", json!({ "leases": [leases[0], leases[1], "00000000-1"], "lease": "2m" })).await;
-    talk.post("q/extend", json!({ "leases": ["00000000-1"] })).await;
+    talk.post("q/extend", json!({ "lease_ids": ["00000000-1"] })).await;
+    talk.post("q/extend", json!({ "lease_ids": [leases[0]], "lease_duration": "2m" })).await;
     talk.post("q/extend", json!({ "leases": [leases[0]], "lease": "13h" })).await;
     talk.note("settle");
     let settles = json!([
@@ -378,7 +380,7 @@ async fn consuming() {
     ]);
     talk.post("q/settle", json!({ "settle": settles })).await;
     talk.post("q/settle", json!({ "settle": settles })).await;
-    talk.post("q/settle", json!({ "settle": [{ "lease": leases[0], "as": "nack" }] })).await;
+    talk.post("q/settle", json!({ "settle": [{ "lease_id": leases[0], "as": "nack" }] })).await;
     talk.post(
         "q/settle",
         json!({ "settle": [{ "lease": "x", "as": "ack" }, { "lease": "x", "as": "nack" }] }),
@@ -394,14 +396,14 @@ async fn consuming() {
     talk.note("all in one way");
     let held: Vec<String> =
         (0..popped["items"].as_array().map_or(0, Vec::len)).map(|index| lease(&popped, index)).collect();
-    talk.post("q/ack", json!({ "leases": [held[0]] })).await;
+    talk.post("q/ack", json!({ "lease_ids": [held[0]] })).await;
     talk.post("q/nack", json!({ "leases": [held[1]], "error": "again" })).await;
     talk.post("q/reject", json!({ "leases": [held[2]], "error": "broken" })).await;
     talk.post("q/release", json!({ "leases": [held[3]] })).await;
-    talk.post("q/ack", json!({ "leases": [held[1], held[2]] })).await;
+    talk.post("q/ack", json!({ "lease_ids": [held[1], held[2]] })).await;
     talk.post("q/ack", json!({ "leases": [held[0]], "delay": "1s" })).await;
     talk.note("expiry");
-    let popped = talk.post("q/pop?lease=1s", Value::Null).await;
+    let popped = talk.post("q/pop?lease_duration=1s", Value::Null).await;
     talk.hand.advance(Duration::from_secs(2));
     talk.post("q/ack", json!({ "leases": [lease(&popped, 0)] })).await;
     talk.note("parked");

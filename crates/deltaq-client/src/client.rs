@@ -126,6 +126,23 @@ impl Client {
         self.send(call).await?.document().await
     }
 
+    /// Sends a settle or an extend once and reads the results. If all leases had ended, the server refuses the call
+    /// (`lease-lost`) with the same results.
+    ///
+    /// # Errors
+    /// As [`Client::fetch`], except for `lease-lost`.
+    pub async fn fetch_results<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        match self.send(call).await {
+            Ok(reply) => reply.document().await,
+            Err(Error::Problem(problem)) if problem.code == "lease-lost" => {
+                let text = serde_json::to_string(&problem);
+                let results = text.and_then(|text| serde_json::from_str(&text));
+                results.map_err(|source| Error::Reply { source })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The address of the server.
     #[must_use]
     pub fn address(&self) -> String {

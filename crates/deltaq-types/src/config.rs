@@ -57,7 +57,6 @@ pub struct QueueConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<RawObject>,
     /// Pointers to the members that are removed from objects.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<JsonPointer>, max_items = 100)]
     pub prune: Vec<String>,
 }

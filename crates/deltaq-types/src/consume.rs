@@ -37,13 +37,16 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A lease of a delivered key.
+/// A lease of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeaseDocument {
-    /// The id with which the lease is settled.
+    /// The id with which the lease is settled: the `lease_id` of other documents.
     pub id: String,
     /// The fencing token: it grows with every lease of the queue.
     pub token: u64,
+    /// The worker, if the pop named one.
+    #[schema(required = true)]
+    pub worker: Option<String>,
     /// When the lease expires.
     pub expires_at: Timestamp,
     /// Milliseconds until the lease expires, computed when the reply is written.
@@ -91,6 +94,7 @@ pub struct Popped {
 pub struct PopBody {
     /// Leases that are settled before the pop, each on its own.
     #[serde(default, deserialize_with = "strict::objects", skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Option<Vec<SettleCall>>)]
     pub settle: Vec<SettleCall>,
 }
 
@@ -100,6 +104,7 @@ pub struct PopBody {
 pub struct SettleBody {
     /// Leases that are settled, each on its own. A lease may appear once.
     #[serde(deserialize_with = "strict::objects")]
+    #[schema(value_type = Option<Vec<SettleCall>>, required = true)]
     pub settle: Vec<SettleCall>,
 }
 
@@ -108,8 +113,13 @@ pub struct SettleBody {
 #[serde(deny_unknown_fields)]
 pub struct SettleCall {
     /// The id of the lease.
-    #[schema(value_type = terms::LeaseId)]
-    pub lease: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = terms::LeaseId, required = true)]
+    pub lease_id: Option<String>,
+    /// The former name of `lease_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub lease: Option<String>,
     /// How the lease is settled.
     #[serde(rename = "as", deserialize_with = "strict::word")]
     pub how: SettleAs,
@@ -155,13 +165,17 @@ impl SettleAs {
 }
 
 /// Leases that are all settled in the same way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeasesBody {
     /// The ids of the leases. A lease may appear once.
-    #[serde(deserialize_with = "strict::texts")]
-    #[schema(value_type = Vec<terms::LeaseId>, max_items = 10_000)]
-    pub leases: Vec<String>,
+    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<terms::LeaseId>>, required = true, max_items = 10_000)]
+    pub lease_ids: Option<Vec<String>>,
+    /// The former name of `lease_ids`.
+    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub leases: Option<Vec<String>>,
     /// Only with nack and done: how long the keys wait; a [duration](crate::duration).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
@@ -176,7 +190,13 @@ pub struct LeasesBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SettledDocument {
     /// The id of the lease.
-    pub lease: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = true)]
+    pub lease_id: Option<String>,
+    /// The id of the lease, in the reply to a request that used this former name of `lease_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub lease: Option<String>,
     /// How the request wanted to settle the lease.
     #[serde(rename = "as")]
     pub how: SettleAs,
@@ -203,19 +223,29 @@ pub struct SettledDocument {
 pub struct SettledList {
     /// The results, in the order of the request.
     pub settled: Vec<SettledDocument>,
+    /// The number of leases that were not settled, because they had ended.
+    pub stale: u64,
 }
 
 /// Leases to extend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendBody {
     /// The ids of the leases. A lease may appear once.
-    #[serde(deserialize_with = "strict::texts")]
-    #[schema(value_type = Vec<terms::LeaseId>, max_items = 10_000)]
-    pub leases: Vec<String>,
+    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<terms::LeaseId>>, required = true, max_items = 10_000)]
+    pub lease_ids: Option<Vec<String>>,
+    /// The former name of `lease_ids`.
+    #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub leases: Option<Vec<String>>,
     /// The time from now to the new deadline, a [duration](crate::duration); by default the queue's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::LeaseLength>)]
+    pub lease_duration: Option<String>,
+    /// The former name of `lease_duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
     pub lease: Option<String>,
 }
 
@@ -223,7 +253,13 @@ pub struct ExtendBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExtendedDocument {
     /// The id of the lease.
-    pub lease: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = true)]
+    pub lease_id: Option<String>,
+    /// The id of the lease, in the reply to a request that used this former name of `lease_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub lease: Option<String>,
     /// `ok` or `stale`.
     #[schema(value_type = String)]
     pub result: SettleResult,
@@ -250,14 +286,16 @@ pub struct ExtendedDocument {
 pub struct ExtendedList {
     /// The results, in the order of the request.
     pub leases: Vec<ExtendedDocument>,
+    /// The number of leases that were not extended, because they had ended.
+    pub stale: u64,
 }
 
 /// Parked keys to redrive or to discard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeysBody {
-    /// The keys; absent for all parked keys. Null is refused, because a client whose list is null hardly means all keys.
+    /// The keys; absent for all parked keys. Null is an empty list, because a client whose list is null hardly means all keys.
     #[serde(default, deserialize_with = "strict::present_texts", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<terms::Key>, required = false)]
+    #[schema(value_type = Option<Vec<terms::Key>>)]
     pub keys: Option<Vec<String>>,
 }

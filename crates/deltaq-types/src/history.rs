@@ -34,6 +34,10 @@ pub struct EventDocument {
     pub traceparent: Option<String>,
     /// Leased, settled: the id of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<String>,
+    /// The former name of `lease_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(deprecated)]
     pub lease: Option<String>,
     /// Leased: the worker, if the pop named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +76,7 @@ impl EventDocument {
             source: None,
             owner: None,
             traceparent: None,
+            lease_id: None,
             lease: None,
             worker: None,
             expires_at: None,

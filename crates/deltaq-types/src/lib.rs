@@ -40,9 +40,12 @@ pub use self::problem::{ProblemDocument, ViolationDocument};
 pub use self::produce::{
     DeltaCall, DeltaCallType, FailedKey, ForgetBody, KeysCount, Produced, Replaced, SeedCall,
 };
-pub use self::queue::{LastReplaceDocument, PurgedDocument, QueueDocument, QueueStatus, ReplaceCounts};
+pub use self::queue::{
+    LastReplaceDocument, PurgedDocument, QueueDocument, QueuePage, QueueStatus, ReplaceCounts,
+    UnavailableQueue,
+};
 pub use self::raw::RawObject;
-pub use self::read::{ItemDocument, ItemLease, KnownDocument, SyncedDocument};
+pub use self::read::{ItemDocument, KnownDocument, SyncedDocument};
 pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::words::{DeltaType, EventName, ItemState, LeaseOutcome, SettleResult};

@@ -62,6 +62,9 @@ pub struct ProblemDocument {
     /// The results of an extend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leases: Option<Vec<ExtendedDocument>>,
+    /// The number of leases that were not settled or extended, because they had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<u64>,
 }
 
 /// A place where an object violates the schema of its queue.

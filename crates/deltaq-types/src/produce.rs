@@ -115,7 +115,7 @@ pub struct SeedCall<'a> {
 pub struct ForgetBody {
     /// The keys.
     #[serde(deserialize_with = "strict::texts")]
-    #[schema(value_type = Vec<terms::Key>)]
+    #[schema(value_type = Option<Vec<terms::Key>>, required = true)]
     pub keys: Vec<String>,
 }
 

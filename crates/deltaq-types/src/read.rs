@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DeltaDocument, ItemState, RawObject, Timestamp};
+use super::{DeltaDocument, ItemState, LeaseDocument, RawObject, Timestamp};
 
 /// Whether a queue has synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -28,22 +28,6 @@ pub struct KnownDocument {
     pub object: RawObject,
 }
 
-/// The lease of an item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ItemLease {
-    /// The id with which the lease is settled.
-    pub id: String,
-    /// The fencing token.
-    pub token: u64,
-    /// The worker, if the pop named one.
-    #[schema(required = true)]
-    pub worker: Option<String>,
-    /// When the lease expires.
-    pub expires_at: Timestamp,
-    /// Milliseconds until the lease expires.
-    pub expires_in_ms: u64,
-}
-
 /// A key with its deltas, its lease and its failures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ItemDocument {
@@ -58,7 +42,7 @@ pub struct ItemDocument {
     pub leased_deltas: Vec<DeltaDocument>,
     /// The lease; null unless the key is leased.
     #[schema(required = true)]
-    pub lease: Option<ItemLease>,
+    pub lease: Option<LeaseDocument>,
     /// Deliveries since the last ack.
     pub attempt: u32,
     /// Failures since the last ack.

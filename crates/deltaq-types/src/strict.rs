@@ -95,6 +95,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for ShortName<K> {
 /// long. Further entries are parsed and dropped.
 const ENTRIES_KEPT: usize = 10_001;
 
+/// Reads a list. Null is an empty list, because encoders such as Go's write an unset list as null.
 fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct Entries<T>(PhantomData<T>);
 
@@ -103,6 +104,10 @@ fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a sequence")
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Vec<T>, E> {
+            Ok(Vec::new())
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
@@ -117,7 +122,7 @@ fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
         }
     }
 
-    deserializer.deserialize_seq(Entries(PhantomData))
+    deserializer.deserialize_any(Entries(PhantomData))
 }
 
 /// Reads a list of objects.
@@ -133,7 +138,7 @@ pub(crate) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
     bounded(deserializer)
 }
 
-/// Reads a list of strings that is not null.
+/// Reads a list of strings that may be absent.
 pub(crate) fn present_texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error> {

@@ -29,10 +29,10 @@ fn replies_survive_a_round_trip() {
         r#"{"resource_version":8,"queued":2,"ignored":0,"replaced":2,"deleted":0,"unchanged":1,"skipped":3,"taken_over":4}"#,
     );
     same::<SettledList>(
-        r#"{"settled":[{"lease":"a-1","as":"ack","result":"ok"},{"lease":"a-2","as":"nack","result":"stale","outcome":"expired"}]}"#,
+        r#"{"settled":[{"lease_id":"a-1","as":"ack","result":"ok"},{"lease":"a-2","as":"nack","result":"stale","outcome":"expired"}],"stale":1}"#,
     );
     same::<ExtendedList>(
-        r#"{"leases":[{"lease":"a-1","result":"ok","expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5,"pending_deltas":1,"deleted":false},{"lease":"a-2","result":"stale","outcome":"unknown"}]}"#,
+        r#"{"leases":[{"lease_id":"a-1","result":"ok","expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5,"pending_deltas":1,"deleted":false},{"lease":"a-2","result":"stale","outcome":"unknown"}],"stale":1}"#,
     );
     same::<Page<ItemDocument>>(
         r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"attempt":1,"failures":0,"last_error":null,"due_at":null,"owner":"o"}],"continue":"ff","resource_version":3}"#,
@@ -41,19 +41,22 @@ fn replies_survive_a_round_trip() {
         r#"{"items":[{"key":"k","source":null,"resource_version":1,"object":{}}],"continue":null,"resource_version":3}"#,
     );
     same::<Page<EventDocument>>(
-        r#"{"items":[{"resource_version":1,"at":"2026-11-21T04:20:03.491Z","event":"settled","lease":"a-1","outcome":"returned","parked":true}],"continue":null,"resource_version":3}"#,
+        r#"{"items":[{"resource_version":1,"at":"2026-11-21T04:20:03.491Z","event":"settled","lease_id":"a-1","lease":"a-1","outcome":"returned","parked":true}],"continue":null,"resource_version":3}"#,
     );
     same::<ProblemDocument>(
-        r#"{"type":"/problems/lease-lost","title":"t","status":409,"detail":"d","code":"lease-lost","retryable":false,"request_id":"r","limit":"1s","settled":[]}"#,
+        r#"{"type":"/problems/lease-lost","title":"t","status":409,"detail":"d","code":"lease-lost","retryable":false,"request_id":"r","limit":"1s","settled":[],"stale":0}"#,
     );
 }
 
 #[test]
 fn requests_survive_a_round_trip() {
-    same::<PopBody>(r#"{"settle":[{"lease":"a-1","as":"nack","delay":"5m","error":"no route"}]}"#);
+    same::<PopBody>(r#"{"settle":[{"lease_id":"a-1","as":"nack","delay":"5m","error":"no route"}]}"#);
     same::<PopBody>("{}");
-    same::<LeasesBody>(r#"{"leases":["a-1"],"error":"no"}"#);
+    same::<PopBody>(r#"{"settle":[{"lease":"a-1","as":"ack"}]}"#);
+    same::<LeasesBody>(r#"{"lease_ids":["a-1"],"error":"no"}"#);
+    same::<LeasesBody>(r#"{"leases":["a-1"]}"#);
     same::<ExtendBody>(r#"{"leases":["a-1"],"lease":"1m"}"#);
+    same::<ExtendBody>(r#"{"lease_ids":["a-1"],"lease_duration":"1m"}"#);
     same::<KeysBody>(r#"{"keys":["a"]}"#);
     same::<ForgetBody>(r#"{"keys":[]}"#);
     for text in [
@@ -69,15 +72,25 @@ fn requests_survive_a_round_trip() {
 }
 
 #[test]
-fn requests_refuse_unknown_fields_and_nulls() {
+fn requests_refuse_unknown_fields() {
     let refused = |text: &str| serde_json::from_str::<KeysBody>(text).expect_err(text).to_string();
     assert!(refused(r#"{"keyz":[]}"#).contains("unknown field `keyz`"));
-    assert!(refused(r#"{"keys":null}"#).contains("null"));
+}
+
+#[test]
+fn null_is_an_empty_list() {
+    let keys = |text: &str| serde_json::from_str::<KeysBody>(text).expect(text).keys;
+    assert_eq!((keys(r#"{"keys":null}"#), keys("{}")), (Some(Vec::new()), None));
+    let forget: ForgetBody = serde_json::from_str(r#"{"keys":null}"#).expect("null");
+    assert_eq!(forget.keys, Vec::<String>::new());
+    assert_eq!(serde_json::from_str::<PopBody>(r#"{"settle":null}"#).expect("null"), PopBody::default());
+    let leases: LeasesBody = serde_json::from_str(r#"{"lease_ids":null}"#).expect("null");
+    assert_eq!((leases.lease_ids, leases.leases), (Some(Vec::new()), None));
 }
 
 #[test]
 fn replies_of_newer_servers_are_readable() {
-    let text = r#"{"lease":"a-1","as":"ack","result":"later","outcome":"moved","shard":3}"#;
+    let text = r#"{"lease_id":"a-1","as":"ack","result":"later","outcome":"moved","shard":3}"#;
     let settled: SettledDocument = serde_json::from_str(text).expect(text);
     assert_eq!(
         (settled.result, settled.outcome),

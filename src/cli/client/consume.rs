@@ -161,11 +161,13 @@ pub(super) struct PoppedTexts {
 #[derive(Debug, Deserialize)]
 struct SettledTexts {
     settled: Vec<Box<RawValue>>,
+    stale: u64,
 }
 
 #[derive(Debug, Deserialize)]
 struct ExtendedTexts {
     leases: Vec<Box<RawValue>>,
+    stale: u64,
 }
 
 impl Execute for Pop {
@@ -180,7 +182,7 @@ impl Execute for Pop {
                 .on_queue("pop", &self.queue)?
                 .query("wait", Some(duration::format(Duration::from_millis(millis(left)))))
                 .query("max", self.max)
-                .query("lease", self.lease)
+                .query("lease_duration", self.lease)
                 .query("worker", self.worker.as_deref())
                 .query("id", self.id.as_deref())
                 .query("with", self.with_known.then_some("known"))
@@ -245,16 +247,18 @@ impl Execute for Extend {
     const OPERATIONS: &'static [&'static str] = &["extend"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let leases = self.leases.ids()?;
-        let body = ExtendBody { leases, lease: self.lease.map(|lease| lease.to_string()) };
+        let lease_ids = self.leases.ids()?;
+        let body = ExtendBody {
+            lease_ids: Some(lease_ids),
+            lease_duration: self.lease.map(|lease| lease.to_string()),
+            ..ExtendBody::default()
+        };
         let call = session.on_queue("extend", &self.leases.queue)?.json(&body);
-        let extended: ExtendedTexts = session.client.fetch(call).await?;
+        let extended: ExtendedTexts = session.client.fetch_results(call).await?;
         let mut list = session.output.list::<ExtendedDocument>();
         list.add::<ExtendedDocument>(&extended.leases)?;
         list.finish("")?;
-        let parsed: Result<Vec<ExtendedDocument>, _> =
-            extended.leases.iter().map(|lease| super::session::parse(lease)).collect();
-        check_stale(parsed?.iter().map(|lease| lease.result))
+        check_stale(extended.stale, extended.leases.len())
     }
 }
 
@@ -282,21 +286,19 @@ async fn settle(
     delay: Option<String>,
     error: Option<String>,
 ) -> Result<(), Failure> {
-    let body = LeasesBody { leases: leases.ids()?, delay, error };
+    let body = LeasesBody { lease_ids: Some(leases.ids()?), delay, error, ..LeasesBody::default() };
     let call = session.on_queue(operation, &leases.queue)?.json(&body);
-    let settled: SettledTexts = session.client.fetch(call).await?;
+    let settled: SettledTexts = session.client.fetch_results(call).await?;
     let mut list = session.output.list::<SettledDocument>();
     list.add::<SettledDocument>(&settled.settled)?;
     list.finish("")?;
-    let parsed: Result<Vec<SettledDocument>, _> =
-        settled.settled.iter().map(|settled| super::session::parse(settled)).collect();
-    check_stale(parsed?.iter().map(|settled| settled.result))
+    check_stale(settled.stale, settled.settled.len())
 }
 
-fn check_stale(results: impl Iterator<Item = SettleResult>) -> Result<(), Failure> {
-    match results.filter(|result| *result == SettleResult::Stale).count() {
+fn check_stale(stale: u64, leases: usize) -> Result<(), Failure> {
+    match stale {
         0 => Ok(()),
-        stale => Err(Failure::LeaseLost(format!("{stale} leases had ended before"))),
+        stale => Err(Failure::LeaseLost(format!("{stale} of {leases} leases had ended before the call"))),
     }
 }
 
@@ -338,7 +340,7 @@ impl Row for SettledDocument {
     fn cells(&self) -> Vec<Cell> {
         let outcome = self.outcome.map(LeaseOutcome::as_str);
         vec![
-            Cell::new(&self.lease),
+            Cell::optional(self.lease_id.as_deref()),
             Cell::new(self.how.as_str()),
             result_cell(self.result),
             Cell::optional(outcome),
@@ -346,7 +348,7 @@ impl Row for SettledDocument {
     }
 
     fn name(&self) -> String {
-        self.lease.clone()
+        self.lease_id.clone().unwrap_or_default()
     }
 }
 
@@ -355,7 +357,7 @@ impl Row for ExtendedDocument {
 
     fn cells(&self) -> Vec<Cell> {
         vec![
-            Cell::new(&self.lease),
+            Cell::optional(self.lease_id.as_deref()),
             result_cell(self.result),
             Cell::optional(self.expires_at.map(|at| at.to_string())),
             Cell::optional(self.pending_deltas.map(|pending| pending.to_string())),
@@ -365,6 +367,6 @@ impl Row for ExtendedDocument {
     }
 
     fn name(&self) -> String {
-        self.lease.clone()
+        self.lease_id.clone().unwrap_or_default()
     }
 }

@@ -19,6 +19,9 @@ Exit codes:
   5  the server asks to try again later (429, 503, 504, 507)
   6  a lease had ended before the call";
 
+const LEASE_LOST_ADVICE: &str =
+    "another worker may hold the key: drop the result, or make the work safe to repeat";
+
 /// Why a command did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
@@ -42,6 +45,9 @@ pub(super) enum Failure {
     /// The lease had ended.
     #[error("{0}")]
     LeaseLost(String),
+    /// A part of the result is missing, because queues can't be read at present.
+    #[error("{0}")]
+    Incomplete(String),
     /// The command failed on this machine.
     #[error("{0}")]
     Other(String),
@@ -75,6 +81,7 @@ impl Failure {
             Self::Client(error) | Self::At { source: error, .. } => code_of(error),
             Self::Usage(_) => 2,
             Self::Nothing(_) => 3,
+            Self::Incomplete(_) => 5,
             Self::LeaseLost(_) => 6,
             Self::Other(_) | Self::Input { .. } | Self::Read { .. } | Self::Write(_) => 1,
         }
@@ -96,6 +103,7 @@ impl Failure {
         match self {
             Self::Client(error) | Self::At { source: error, .. } => advice_of(error),
             Self::Usage(_) => Some("deltaq COMMAND --help shows the arguments and an example".to_owned()),
+            Self::LeaseLost(_) => Some(LEASE_LOST_ADVICE.to_owned()),
             _ => None,
         }
     }
@@ -121,7 +129,6 @@ fn code_of(error: &Error) -> u8 {
         Error::Address { .. } => 2,
         Error::Connect { .. } | Error::NoReply { .. } => 4,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
-            (_, "lease-lost") => 6,
             (404, _) | (_, "queue-closed" | "queue-deleted") => 3,
             (429 | 503 | 504 | 507, _) => 5,
             _ => 1,
@@ -168,7 +175,6 @@ fn advice_of(error: &Error) -> Option<String> {
         "incomplete-list" => "check the program that makes the list, and the number of --count",
         "not-empty" => "let workers drain the queue, or empty it: deltaq queue purge QUEUE",
         "queue-closed" => "deltaq queue reopen QUEUE opens the queue again",
-        "lease-lost" => "another worker may hold the key: drop the result, or make the work safe to repeat",
         code => {
             return Code::ALL.iter().find(|known| known.name() == code).map(|known| known.help().to_owned());
         }

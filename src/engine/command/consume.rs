@@ -123,6 +123,7 @@ impl Queue {
             key: entry.key.clone(),
             token: lease.token,
             deadline: lease.deadline,
+            worker: lease.worker.clone(),
             attempt: entry.schedule_state.attempt,
             failures: entry.schedule_state.failures,
             is_in_initial_list: entry.initial_pending.is_some() || !self.state().initial.is_populated(),

@@ -12,6 +12,7 @@ use deltaq_types::{
 };
 use foldhash::fast::RandomState;
 
+use super::former;
 use crate::engine::command::{Extended, How, Pop, Settle, Settled};
 use crate::engine::config::Mode;
 use crate::engine::excerpt::Excerpt;
@@ -31,7 +32,7 @@ use crate::http::params::{read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Reply, json};
 use crate::http::state::AppState;
-use crate::http::wire::{self, popped, popped_bytes};
+use crate::http::wire::{self, LeaseRef, popped, popped_bytes};
 use crate::service::{FirstCommand, Handle, Moment, Name, PopCall};
 
 /// Most keys in one forget, redrive or discard.
@@ -43,6 +44,9 @@ const LARGE_REPLY_BYTES: usize = 256 << 10;
 const LARGE_CALL_KEYS: usize = 100;
 /// Most leases in one settle or extend.
 const SETTLES_MAX: usize = 10_000;
+
+/// A lease as a request names it, and how it is settled.
+type NamedSettle = (LeaseRef, SettleAs);
 
 /// Settle earlier leases, then pop keys, and wait for keys if none is ready.
 #[utoipa::path(
@@ -61,7 +65,7 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
     let pop = Pop {
         max: usize::try_from(max).unwrap_or(usize::MAX),
         max_bytes: state.limits.max_reply_bytes,
-        lease: params.duration("lease", LEASE_MIN..=LEASE_MAX)?,
+        lease: params.duration(params.current_name("lease_duration", "lease")?, LEASE_MIN..=LEASE_MAX)?,
         worker: params.name("worker")?.map(Worker::from),
         id: params.name("id")?.map(Arc::from),
         with_known: match params.text("with") {
@@ -71,18 +75,18 @@ pub(in crate::http) async fn pop(call: QueueCall) -> Result<Response, Problem> {
         },
     };
     let body: PopBody = incoming.document().await?;
-    let hows = read_settles(&body.settle)?;
+    let (leases, hows) = read_settles(body.settle)?;
     check_done(&state, &name, &hows)?;
 
     let handle = state.registry.get_or_create(&name, FirstCommand::Pop)?;
     let is_large = max > LARGE_CALL_KEYS as u64 || hows.len() > LARGE_CALL_KEYS;
-    let settles = settles_of(&handle, &body.settle, hows);
+    let settles = settles_of(&handle, &leases, hows);
     let popping = {
         let handle = handle.clone();
         async move { handle.pop(PopCall { pop, settles, wait }).await }
     };
     let answer = if is_large { state.on_main_runtime(popping).await } else { popping.await };
-    let settled = settled_documents(body.settle, &answer.settled, handle.moment());
+    let settled = settled_documents(leases, &answer.settled, handle.moment());
     let switches = answer.switches;
     let delivered = match answer.items {
         Ok(delivered) => delivered,
@@ -133,78 +137,40 @@ pub(in crate::http) async fn settle(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<SettledList>, Problem> {
     let body: SettleBody = incoming.document().await?;
-    let hows = read_settles(&body.settle)?;
-    settle_all(&state, &name, body.settle, hows).await.map(|list| Reply::of(&context, list))
+    let (leases, hows) = read_settles(body.settle)?;
+    settle_all(&state, &name, leases, hows).await.map(|list| Reply::of(&context, list))
 }
 
-/// Acknowledge leases: their deltas are applied to the known objects.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/ack", tag = "consuming", operation_id = "ack",
-    params(InQueue),
-    request_body(content = LeasesBody),
-    responses(
-        (status = 200, description = "The result for each lease.", body = SettledList),
-        Always, OfQueue, OfBody, Conflict,
-    )
-)]
-pub(in crate::http) async fn ack(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
-    settle_one_way(call, SettleAs::Ack).await
+/// Calls that settle all their leases in one way.
+macro_rules! settle_in_one_way {
+    ($($(#[$($doc:tt)*])* $name:ident $path:tt $id:tt $how:ident;)*) => {$(
+        $(#[$($doc)*])*
+        #[utoipa::path(
+            post, path = $path, tag = "consuming", operation_id = $id,
+            params(InQueue),
+            request_body(content = LeasesBody),
+            responses(
+                (status = 200, description = "The result for each lease.", body = SettledList),
+                Always, OfQueue, OfBody, Conflict,
+            )
+        )]
+        pub(in crate::http) async fn $name(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
+            settle_one_way(call, SettleAs::$how).await
+        }
+    )*};
 }
 
-/// Mode keys: end the work on keys without forgetting their failures (client-go's Done).
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/done", tag = "consuming", operation_id = "done",
-    params(InQueue),
-    request_body(content = LeasesBody),
-    responses(
-        (status = 200, description = "The result for each lease.", body = SettledList),
-        Always, OfQueue, OfBody, Conflict,
-    )
-)]
-pub(in crate::http) async fn done(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
-    settle_one_way(call, SettleAs::Done).await
-}
-
-/// Report failed work: the keys are delivered again later.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/nack", tag = "consuming", operation_id = "nack",
-    params(InQueue),
-    request_body(content = LeasesBody),
-    responses(
-        (status = 200, description = "The result for each lease.", body = SettledList),
-        Always, OfQueue, OfBody, Conflict,
-    )
-)]
-pub(in crate::http) async fn nack(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
-    settle_one_way(call, SettleAs::Nack).await
-}
-
-/// Return keys to the tail of the ready queue, without a failure.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/release", tag = "consuming", operation_id = "release",
-    params(InQueue),
-    request_body(content = LeasesBody),
-    responses(
-        (status = 200, description = "The result for each lease.", body = SettledList),
-        Always, OfQueue, OfBody, Conflict,
-    )
-)]
-pub(in crate::http) async fn release(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
-    settle_one_way(call, SettleAs::Release).await
-}
-
-/// Park keys at once.
-#[utoipa::path(
-    post, path = "/v1/queues/{queue}/reject", tag = "consuming", operation_id = "reject",
-    params(InQueue),
-    request_body(content = LeasesBody),
-    responses(
-        (status = 200, description = "The result for each lease.", body = SettledList),
-        Always, OfQueue, OfBody, Conflict,
-    )
-)]
-pub(in crate::http) async fn reject(call: QueueCall) -> Result<Reply<SettledList>, Problem> {
-    settle_one_way(call, SettleAs::Reject).await
+settle_in_one_way! {
+    /// Acknowledge leases: their deltas are applied to the known objects.
+    ack "/v1/queues/{queue}/ack" "ack" Ack;
+    /// Mode keys: end the work on keys without forgetting their failures (client-go's Done).
+    done "/v1/queues/{queue}/done" "done" Done;
+    /// Report failed work: the keys are delivered again later.
+    nack "/v1/queues/{queue}/nack" "nack" Nack;
+    /// Return keys to the tail of the ready queue, without a failure.
+    release "/v1/queues/{queue}/release" "release" Release;
+    /// Park keys at once.
+    reject "/v1/queues/{queue}/reject" "reject" Reject;
 }
 
 /// Set the deadline of leases to now plus a length, which may shorten them.
@@ -221,21 +187,23 @@ pub(in crate::http) async fn extend(
     QueueCall { state, name, incoming, context, .. }: QueueCall,
 ) -> Result<Reply<ExtendedList>, Problem> {
     let body: ExtendBody = incoming.document().await?;
-    check_leases(body.leases.iter())?;
-    let lease = body.lease.as_deref();
-    let lease = lease.map(|text| read_duration(text, LEASE_MIN..=LEASE_MAX)).transpose();
-    let lease = lease.map_err(|wrong| wrong.field("lease"))?;
+    let leases = former::leases(body.lease_ids, body.leases)?;
+    check_leases(leases.iter())?;
+    let length = former::either(("lease_duration", body.lease_duration), ("lease", body.lease))?;
+    let length = length
+        .map(|(field, text)| read_duration(&text, LEASE_MIN..=LEASE_MAX).map_err(|wrong| wrong.field(field)));
+    let length = length.transpose()?;
     let handle = state.registry.get(&name)?;
-    let tokens: Vec<Token> = body.leases.iter().map(|id| handle.token(id)).collect();
-    let extended = handle.extend(&tokens, lease).await?;
+    let tokens: Vec<Token> = leases.iter().map(|lease| handle.token(lease.id())).collect();
+    let extended = handle.extend(&tokens, length).await?;
     let moment = handle.moment();
-    let pairs = body.leases.iter().zip(&extended);
-    let leases: Vec<_> = pairs.map(|(id, extended)| wire::extended(id, *extended, moment)).collect();
-    if all_lost(extended.iter().map(|extended| matches!(extended, Extended::Stale { .. }))) {
-        let list = serde_json::to_value(&leases).unwrap_or_default();
-        return Err(lease_lost("extended").with("leases", list));
+    let pairs = leases.into_iter().zip(&extended);
+    let leases: Vec<_> = pairs.map(|(lease, extended)| wire::extended(lease, *extended, moment)).collect();
+    let stale = extended.iter().filter(|extended| matches!(extended, Extended::Stale { .. })).count();
+    if are_all_lost(stale, leases.len()) {
+        return Err(lease_lost("extended", stale).with_default("leases", leases));
     }
-    Ok(Reply::of(&context, ExtendedList { leases }))
+    Ok(Reply::of(&context, ExtendedList { leases, stale: stale as u64 }))
 }
 
 /// Make parked keys ready.
@@ -293,52 +261,58 @@ async fn settle_one_way(call: QueueCall, how: SettleAs) -> Result<Reply<SettledL
     let body: LeasesBody = incoming.document().await?;
     // All leases share one copy of the error, which may be long.
     let how_all = read_how(how, body.delay.as_deref(), body.error.as_deref())?;
-    check_leases(body.leases.iter())?;
-    let hows = vec![how_all; body.leases.len()];
-    let call = |lease: String| SettleCall { lease, how, delay: None, error: None };
-    let calls: Vec<SettleCall> = body.leases.into_iter().map(call).collect();
-    settle_all(&state, &name, calls, hows).await.map(|list| Reply::of(&context, list))
+    let leases = former::leases(body.lease_ids, body.leases)?;
+    check_leases(leases.iter())?;
+    let hows = vec![how_all; leases.len()];
+    let leases = leases.into_iter().map(|lease| (lease, how)).collect();
+    settle_all(&state, &name, leases, hows).await.map(|list| Reply::of(&context, list))
 }
 
 async fn settle_all(
     state: &AppState,
     name: &Name,
-    calls: Vec<SettleCall>,
+    leases: Vec<NamedSettle>,
     hows: Vec<How>,
 ) -> Result<SettledList, Problem> {
     let handle = state.registry.get(name)?;
     check_done(state, name, &hows)?;
-    let settles = settles_of(&handle, &calls, hows);
+    let settles = settles_of(&handle, &leases, hows);
     let is_large = settles.len() > LARGE_CALL_KEYS;
     let settling = {
         let handle = handle.clone();
         async move { handle.settle(&settles).await }
     };
     let results = if is_large { state.on_main_runtime(settling).await } else { settling.await }?;
-    let settled = settled_documents(calls, &results, handle.moment());
-    if all_lost(results.iter().map(|settled| matches!(settled, Settled::Stale { .. }))) {
-        let list = serde_json::to_value(&settled).unwrap_or_default();
-        return Err(lease_lost("settled").with("settled", list));
+    let settled = settled_documents(leases, &results, handle.moment());
+    let stale = results.iter().filter(|settled| matches!(settled, Settled::Stale { .. })).count();
+    if are_all_lost(stale, settled.len()) {
+        return Err(lease_lost("settled", stale).with_default("settled", settled));
     }
-    Ok(SettledList { settled })
+    Ok(SettledList { settled, stale: stale as u64 })
 }
 
-fn all_lost(mut stale: impl ExactSizeIterator<Item = bool>) -> bool {
-    stale.len() > 0 && stale.all(|stale| stale)
+/// Whether a call changed nothing, because all its leases had ended.
+const fn are_all_lost(stale: usize, leases: usize) -> bool {
+    stale > 0 && stale == leases
 }
 
-fn lease_lost(done: &str) -> Problem {
-    Problem::new(Code::LeaseLost, format!("none of the leases could be {done}; outcome says how each ended"))
+/// The refusal has the same fields as the reply to a call that changed something.
+fn lease_lost(done: &str, stale: usize) -> Problem {
+    let detail = format!("none of the leases could be {done}; outcome says how each ended");
+    Problem::new(Code::LeaseLost, detail).with("stale", stale)
 }
 
 /// Checks the settles of a request before any of them takes effect.
-fn read_settles(calls: &[SettleCall]) -> Result<Vec<How>, Problem> {
-    check_leases(calls.iter().map(|call| &call.lease))?;
-    let hows = calls.iter().enumerate().map(|(index, call)| {
-        let how = read_how(call.how, call.delay.as_deref(), call.error.as_deref());
-        how.map_err(|problem| problem.in_item(index, None))
-    });
-    hows.collect()
+fn read_settles(calls: Vec<SettleCall>) -> Result<(Vec<NamedSettle>, Vec<How>), Problem> {
+    let (mut leases, mut hows) = (Vec::with_capacity(calls.len()), Vec::with_capacity(calls.len()));
+    for (index, call) in calls.into_iter().enumerate() {
+        let in_item = |problem: Problem| problem.in_item(index, None);
+        let lease = former::lease(call.lease_id, call.lease).map_err(in_item)?;
+        hows.push(read_how(call.how, call.delay.as_deref(), call.error.as_deref()).map_err(in_item)?);
+        leases.push((lease, call.how));
+    }
+    check_leases(leases.iter().map(|(lease, _)| lease))?;
+    Ok((leases, hows))
 }
 
 fn read_how(how: SettleAs, delay: Option<&str>, error: Option<&str>) -> Result<How, Problem> {
@@ -368,7 +342,8 @@ fn read_how(how: SettleAs, delay: Option<&str>, error: Option<&str>) -> Result<H
     })
 }
 
-fn check_leases<'a>(ids: impl ExactSizeIterator<Item = &'a String>) -> Result<(), Problem> {
+fn check_leases<'a>(leases: impl ExactSizeIterator<Item = &'a LeaseRef>) -> Result<(), Problem> {
+    let ids = leases.map(LeaseRef::id);
     if ids.len() > SETTLES_MAX {
         let detail = format!("the request names more than {SETTLES_MAX} leases");
         return Err(Problem::new(Code::InvalidRequest, detail).with("limit", SETTLES_MAX));
@@ -389,14 +364,14 @@ fn check_leases<'a>(ids: impl ExactSizeIterator<Item = &'a String>) -> Result<()
     Ok(())
 }
 
-fn settles_of(handle: &Handle, calls: &[SettleCall], hows: Vec<How>) -> Vec<Settle> {
-    let pairs = calls.iter().zip(hows);
-    pairs.map(|(call, how)| Settle { token: handle.token(&call.lease), how }).collect()
+fn settles_of(handle: &Handle, leases: &[NamedSettle], hows: Vec<How>) -> Vec<Settle> {
+    let pairs = leases.iter().zip(hows);
+    pairs.map(|((lease, _), how)| Settle { token: handle.token(lease.id()), how }).collect()
 }
 
-fn settled_documents(calls: Vec<SettleCall>, results: &[Settled], moment: Moment) -> Vec<SettledDocument> {
-    let pairs = calls.into_iter().zip(results);
-    pairs.map(|(call, settled)| wire::settled(call.lease, call.how, *settled, moment)).collect()
+fn settled_documents(leases: Vec<NamedSettle>, results: &[Settled], moment: Moment) -> Vec<SettledDocument> {
+    let pairs = leases.into_iter().zip(results);
+    pairs.map(|((lease, how), settled)| wire::settled(lease, how, *settled, moment)).collect()
 }
 
 /// Refuses `done` in the other modes: it would drop the deltas of the lease. A queue with keys keeps its mode, so the mode

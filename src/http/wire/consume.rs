@@ -34,15 +34,43 @@ pub(super) const fn delta_type(kind: DeltaKind) -> DeltaType {
     }
 }
 
+/// The id of a lease in a request, which its result repeats under the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseRef {
+    /// In the field `lease_id`.
+    LeaseId(String),
+    /// In the field `lease`, the former name.
+    Lease(String),
+}
+
+impl LeaseRef {
+    /// The id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        let (Self::LeaseId(id) | Self::Lease(id)) = self;
+        id
+    }
+
+    /// The values of the fields `lease_id` and `lease`.
+    fn fields(self) -> (Option<String>, Option<String>) {
+        match self {
+            Self::LeaseId(id) => (Some(id), None),
+            Self::Lease(id) => (None, Some(id)),
+        }
+    }
+}
+
 /// The result of a settle of `lease`.
 #[must_use]
-pub fn settled(lease: String, how: SettleAs, settled: Settled, moment: Moment) -> SettledDocument {
+pub fn settled(lease: LeaseRef, how: SettleAs, settled: Settled, moment: Moment) -> SettledDocument {
     let (result, outcome, failed) = match settled {
         Settled::Ok { failed, .. } => (SettleResult::Ok, None, failed),
         Settled::Repeated => (SettleResult::Repeated, None, None),
         Settled::Stale { outcome } => (SettleResult::Stale, Some(lease_outcome(outcome)), None),
     };
+    let (lease_id, lease) = lease.fields();
     SettledDocument {
+        lease_id,
         lease,
         how,
         result,
@@ -55,9 +83,11 @@ pub fn settled(lease: String, how: SettleAs, settled: Settled, moment: Moment) -
 
 /// The result of the extension of `lease`, as of `moment`.
 #[must_use]
-pub fn extended(lease: &str, extended: Extended, moment: Moment) -> ExtendedDocument {
+pub fn extended(lease: LeaseRef, extended: Extended, moment: Moment) -> ExtendedDocument {
+    let (lease_id, lease) = lease.fields();
     let document = ExtendedDocument {
-        lease: lease.to_owned(),
+        lease_id,
+        lease,
         result: SettleResult::Stale,
         expires_at: None,
         expires_in_ms: None,

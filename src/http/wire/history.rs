@@ -33,6 +33,7 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
         EventKind::Queued(Queued { due, .. }) => EventDocument { due_at: due.map(timestamp), ..document },
         EventKind::TakenOver { owner, .. } => EventDocument { owner: Some(owner.to_string()), ..document },
         EventKind::Leased(Leased { deadline, worker, .. }) => EventDocument {
+            lease_id: lease(Token::new(event.rv)),
             lease: lease(Token::new(event.rv)),
             worker: worker.as_ref().map(ToString::to_string),
             expires_at: Some(timestamp(*deadline)),
@@ -45,7 +46,15 @@ pub fn event(handle: &Handle, event: &Event, moment: Moment) -> Option<EventDocu
             let (outcome, error) = outcome(ending);
             let (parked, due) = parked_or_due(ending);
             let due_at = due.map(timestamp);
-            EventDocument { lease: lease(*token), outcome: Some(outcome), error, parked, due_at, ..document }
+            EventDocument {
+                lease_id: lease(*token),
+                lease: lease(*token),
+                outcome: Some(outcome),
+                error,
+                parked,
+                due_at,
+                ..document
+            }
         }
         EventKind::Seeded { object, owner, .. } => EventDocument {
             owner: owner.as_ref().map(ToString::to_string),

@@ -80,6 +80,10 @@ impl Reply<'_> {
         self.text.push_str(&self.incarnation);
         self.number("-", item.token.rv().get());
         self.number("\",\"token\":", item.token.rv().get());
+        match &item.worker {
+            Some(worker) => self.string(",\"worker\":", worker),
+            None => self.raw(",\"worker\":null"),
+        }
         self.raw(",\"expires_at\":\"");
         self.deadlines.millis(self.moment.wall(item.deadline).as_micros(), &mut self.text);
         self.number("\",\"expires_in_ms\":", millis(item.deadline.since(self.moment.now)));
@@ -119,7 +123,10 @@ impl Reply<'_> {
     }
 
     fn settled(&mut self, settled: &SettledDocument) {
-        self.string("{\"lease\":", &settled.lease);
+        match (&settled.lease_id, &settled.lease) {
+            (Some(id), _) => self.string("{\"lease_id\":", id),
+            (None, former) => self.string("{\"lease\":", former.as_deref().unwrap_or_default()),
+        }
         self.string(",\"as\":", settled.how.as_str());
         self.string(",\"result\":", settled.result.as_str());
         if let Some(outcome) = settled.outcome {
@@ -173,7 +180,7 @@ mod tests {
     use super::*;
     use crate::engine::delta::DeltaKind;
     use crate::engine::delta::Provenance;
-    use crate::engine::id::{Rv, Source, Token};
+    use crate::engine::id::{Rv, Source, Token, Worker};
     use crate::engine::key::Key;
     use crate::engine::known::Known;
     use crate::engine::object::Object;
@@ -207,6 +214,7 @@ mod tests {
             lease: LeaseDocument {
                 id: LeaseId { incarnation: INCARNATION, token: item.token }.to_string(),
                 token: item.token.rv().get(),
+                worker: item.worker.as_deref().map(str::to_owned),
                 expires_at: timestamp(moment.wall(item.deadline)),
                 expires_in_ms: millis(item.deadline.since(moment.now)),
             },
@@ -224,6 +232,7 @@ mod tests {
             key: Key::new(key).unwrap(),
             token: Token::new(Rv::MAX),
             deadline: Time::from_micros(1_795_298_400_001_999),
+            worker: (!deltas.is_empty()).then(|| Worker::from("w\"1")),
             attempt: 3,
             failures: 2,
             is_in_initial_list: !deltas.is_empty(),
@@ -240,7 +249,8 @@ mod tests {
             [item("plain", Vec::new()), item("\"\\ü", vec![early.clone()]), item("b", vec![early, late])];
         let settled = [(SettleResult::Ok, None), (SettleResult::Stale, Some(LeaseOutcome::Expired))].map(
             |(result, outcome)| SettledDocument {
-                lease: "\u{1}".to_owned(),
+                lease_id: (result == SettleResult::Ok).then(|| "\u{1}".to_owned()),
+                lease: (result != SettleResult::Ok).then(|| "\u{2}".to_owned()),
                 how: SettleAs::Nack,
                 result,
                 outcome,

@@ -1,6 +1,6 @@
 //! Items and known objects.
 
-use deltaq_types::{ItemDocument, ItemLease, ItemState, KnownDocument};
+use deltaq_types::{ItemDocument, ItemState, KnownDocument, LeaseDocument};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use super::{delta, millis, raw, timestamp};
@@ -129,8 +129,8 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
     }
 }
 
-fn lease(handle: &Handle, lease: &Lease, moment: Moment) -> ItemLease {
-    ItemLease {
+fn lease(handle: &Handle, lease: &Lease, moment: Moment) -> LeaseDocument {
+    LeaseDocument {
         id: handle.lease_id(lease.token).to_string(),
         token: lease.token.rv().get(),
         worker: lease.worker.as_deref().map(str::to_owned),

@@ -96,8 +96,8 @@ async fn an_empty_body_is_refused_where_one_is_needed() {
         on(("POST", "/seed"), "invalid-json").tells("empty"),
         on(("POST", "/forget"), "invalid-request").has("field", "keys"),
         on(("POST", "/settle"), "invalid-request").has("field", "settle"),
-        on(("POST", "/ack"), "invalid-request").has("field", "leases"),
-        on(("POST", "/extend"), "invalid-request").has("field", "leases"),
+        on(("POST", "/ack"), "invalid-request").has("field", "lease_ids"),
+        on(("POST", "/extend"), "invalid-request").has("field", "lease_ids"),
         on(("POST", "/pause"), "invalid-request").body("1").tells("no body"),
         on(("POST", "/resync"), "invalid-request").body("{\"a\":1}").tells("no body"),
     ];
@@ -186,8 +186,6 @@ async fn places_are_relative_to_the_whole_body() {
     let large = format!("{{\"object\":{{\"key\":\"{}\"}}}}\n", "x".repeat(1 << 20));
     let seeds = on(("POST", "/seed"), "object-too-large").ndjson(format!("\n{large}"));
     bench.refuses([seeds.has("index", 0).has("line", 2).has("limit", 1 << 20)]).await;
-    let null = on(("POST", "/parked/discard"), "invalid-request").body(r#"{"keys":null}"#);
-    bench.refuses([null.tells("null")]).await;
     let open = on(("POST", "/deltas"), "invalid-json").body("[\n").has("line", 2).has("column", 1);
     bench.refuses([open]).await;
 }
@@ -319,6 +317,10 @@ async fn fields_with_a_wrong_value_are_named() {
             request(("POST", "/ack"), r#"{"leases":["1","2","1"]}"#).tells("twice").has("index", 2),
             request(("POST", "/extend"), r#"{"leases":["1","1"]}"#).tells("twice").has("index", 1),
             request(("POST", "/ack"), r#"{"leases":"1"}"#),
+            request(("POST", "/ack"), r#"{"leases":["1"],"lease_ids":["1"]}"#).has("field", "leases"),
+            request(("POST", "/settle"), r#"{"settle":[{"as":"ack"}]}"#)
+                .has("field", "lease_id")
+                .has("index", 0),
             request(("POST", "/ack"), r#"{"leases":[],"delay":"1s"}"#).has("field", "delay"),
             request(("POST", "/release"), r#"{"leases":[],"error":"x"}"#).has("field", "error"),
             request(("POST", "/nack"), &format!(r#"{{"leases":[],"error":"{long}"}}"#)).has("limit", 4_096),

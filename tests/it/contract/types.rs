@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use deltaq_types::{
     EventDocument, ExtendedList, Info, ItemDocument, KeysCount, KnownDocument, Page, Popped, ProblemDocument,
-    Produced, PurgedDocument, QueueDocument, QueueStatus, Replaced, SettledList, SyncedDocument,
+    Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced, SettledList, SyncedDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
     }
     match (method, parts.as_slice()) {
         (_, ["openapi.json"]) => {}
-        ("GET", []) => same::<Page<QueueDocument>>(text),
+        ("GET", []) => same::<QueuePage>(text),
         (_, ["v1", "info"]) => same::<Info>(text),
         ("GET" | "PUT", [_]) | (_, [_, "pause" | "resume" | "close" | "reopen"]) => {
             same::<QueueDocument>(text);

@@ -169,3 +169,77 @@ async fn extend_moves_the_deadline_and_reports_the_pending_deltas() {
     assert!(one["expires_in_ms"].as_u64() <= Some(30_000), "it may shorten: {one}");
     assert_eq!((&one["pending_deltas"], &one["deleted"]), (&json!(2), &json!(true)));
 }
+
+#[tokio::test]
+async fn one_lost_lease_and_several_have_the_same_answer() {
+    let service = Service::start().await;
+    service.post(&format!("{QUEUE}/add"), &objects(&["a", "b"])).await.ok();
+    let (a, b) = (take(&service).await, take(&service).await);
+    let stale = |id: &str| json!({"lease_id": id, "as": "ack", "result": "stale", "outcome": "unknown"});
+    // A call that changed nothing is refused, however many leases it has.
+    for ids in [vec!["x"], vec!["x", "y"]] {
+        let entries: Vec<Value> = ids.iter().map(|id| stale(id)).collect();
+        let settles: Vec<Value> = ids.iter().map(|id| json!({"lease_id": id, "as": "ack"})).collect();
+        for (call, body) in [("ack", json!({"lease_ids": ids})), ("settle", json!({"settle": settles}))] {
+            let lost = service.post(&format!("{QUEUE}/{call}"), &body).await.problem("lease-lost");
+            assert_eq!((&lost["settled"], &lost["stale"]), (&json!(entries), &json!(ids.len())));
+        }
+        let lost = service.post(&format!("{QUEUE}/extend"), &json!({"lease_ids": ids})).await;
+        let lost = lost.problem("lease-lost");
+        assert_eq!(
+            (lost["leases"].as_array().map(Vec::len), &lost["stale"]),
+            (Some(ids.len()), &json!(ids.len()))
+        );
+    }
+    // A call that changed something has the same fields.
+    let some = service.post(&format!("{QUEUE}/extend"), &json!({"lease_ids": ["x", a]})).await.ok();
+    assert_eq!((&some["leases"][0]["result"], &some["stale"]), (&json!("stale"), &json!(1)));
+    let some = service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": ["x", a]})).await.ok();
+    assert_eq!((&some["settled"][0], &some["stale"]), (&stale("x"), &json!(1)));
+    let all = service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": [b]})).await.ok();
+    assert_eq!(all["stale"], 0);
+    let none = service.post(&format!("{QUEUE}/ack"), &json!({"lease_ids": null})).await.ok();
+    assert_eq!(none, json!({"settled": [], "stale": 0}));
+}
+
+#[tokio::test]
+async fn a_lease_has_one_shape_and_its_id_and_length_have_names_of_their_own() {
+    let service = with_key("k").await;
+    let popped = service.post(&format!("{QUEUE}/pop?lease_duration=1h&worker=w"), &Value::Null).await.ok();
+    let item = service.get(&format!("{QUEUE}/items/k")).await.ok();
+    let names = |lease: &Value| lease.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    let lease = &popped["items"][0]["lease"];
+    assert_eq!(names(lease), names(&item["lease"]));
+    assert_eq!((&lease["worker"], &lease["id"]), (&json!("w"), &item["lease"]["id"]));
+    assert!(lease["expires_in_ms"].as_u64() > Some(3_000_000), "{lease}");
+    let extend = json!({"lease_ids": [lease["id"]], "lease_duration": "2h"});
+    let extended = service.post(&format!("{QUEUE}/extend"), &extend).await.ok();
+    assert_eq!(extended["leases"][0]["lease_id"], lease["id"]);
+    assert!(extended["leases"][0]["expires_in_ms"].as_u64() > Some(7_000_000), "{extended}");
+    let settle = json!({"settle": [{"lease_id": lease["id"], "as": "release"}]});
+    let settled = service.post(&format!("{QUEUE}/pop"), &settle).await.ok();
+    assert_eq!(settled["settled"][0]["lease_id"], lease["id"]);
+    assert_eq!(settled["items"][0]["lease"]["worker"], Value::Null);
+}
+
+#[tokio::test]
+async fn former_names_work_but_not_beside_the_new_ones() {
+    let service = with_key("k").await;
+    let popped = service.post(&format!("{QUEUE}/pop?lease=1h"), &Value::Null).await.ok();
+    assert!(popped["items"][0]["lease"]["expires_in_ms"].as_u64() > Some(3_000_000), "{popped}");
+    let id = lease(&popped, 0);
+    for (call, body) in [
+        ("pop?lease=1h&lease_duration=1h", Value::Null),
+        ("ack", json!({"leases": [id], "lease_ids": [id]})),
+        ("settle", json!({"settle": [{"lease": id, "lease_id": id, "as": "ack"}]})),
+        ("extend", json!({"leases": [id], "lease": "1h", "lease_duration": "1h"})),
+    ] {
+        assert_eq!(service.post(&format!("{QUEUE}/{call}"), &body).await.status, 400, "{call}");
+    }
+    let extend = json!({"leases": [id], "lease": "2h"});
+    let extended = service.post(&format!("{QUEUE}/extend"), &extend).await.ok();
+    let names = |result: &Value| (result["lease"].clone(), result["lease_id"].clone());
+    assert_eq!(names(&extended["leases"][0]), (json!(id), Value::Null), "the reply uses the same names");
+    let settled = service.post(&format!("{QUEUE}/settle"), &settling(&id, "ack")).await.ok();
+    assert_eq!(names(&settled["settled"][0]), (json!(id), Value::Null));
+}

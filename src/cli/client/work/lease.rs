@@ -62,16 +62,15 @@ impl Worker<'_> {
     }
 
     async fn extend(&self, item: &Item) -> Result<Duration, Refused> {
-        let lease = self.lease.clone();
-        let body = ExtendBody { leases: vec![item.popped.lease.id.clone()], lease };
+        let body = ExtendBody {
+            lease_ids: Some(vec![item.popped.lease.id.clone()]),
+            lease_duration: self.lease.clone(),
+            ..ExtendBody::default()
+        };
         let call = self.call("extend").map_err(|failure| Refused::Ended(failure.to_string()))?.json(&body);
-        let extended: Result<ExtendedList, Error> = self.session.client.fetch(call).await;
+        let extended: Result<ExtendedList, Error> = self.session.client.fetch_results(call).await;
         let extended = match extended {
             Ok(extended) => extended,
-            Err(error) if error.code() == Some("lease-lost") => {
-                let leases = error.problem().and_then(|problem| problem.leases.clone()).unwrap_or_default();
-                ExtendedList { leases }
-            }
             Err(error) => {
                 return Err(pause_of(&error, 0).map_or(Refused::Ended(error.to_string()), Refused::Later));
             }

@@ -131,7 +131,7 @@ impl<'a> Worker<'a> {
             .query("wait", Some(wait))
             .query("worker", Some(&self.name))
             .query("id", Some(id))
-            .query("lease", self.lease.as_deref())
+            .query("lease_duration", self.lease.as_deref())
             .query("with", self.work.with_known.then_some("known"))
             .json(&PopBody::default()))
     }
@@ -213,17 +213,15 @@ impl<'a> Worker<'a> {
     /// Settles the lease of an item. The call is repeated until the server has answered, or until the worker has to end.
     async fn settle(&self, item: &Item, how: SettleAs, error: Option<String>) -> Result<(), Failure> {
         let error = error.map(|error| bounded(&error));
-        let settle = SettleCall { lease: item.popped.lease.id.clone(), how, delay: None, error };
+        let lease_id = Some(item.popped.lease.id.clone());
+        let settle = SettleCall { lease_id, lease: None, how, delay: None, error };
         let body = SettleBody { settle: vec![settle] };
         let mut failures = 0;
         loop {
             let reply: Result<SettledList, Error> =
-                self.session.client.fetch(self.call("settle")?.json(&body)).await;
+                self.session.client.fetch_results(self.call("settle")?.json(&body)).await;
             let settled = match reply {
                 Ok(settled) => settled.settled,
-                Err(error) if error.code() == Some("lease-lost") => {
-                    error.problem().and_then(|problem| problem.settled.clone()).unwrap_or_default()
-                }
                 Err(error) if matches!(error.code(), Some("queue-not-found" | "queue-deleted")) => {
                     report(&format!("{}: its queue was deleted", item.popped.key));
                     return Ok(());
