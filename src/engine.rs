@@ -32,6 +32,7 @@ pub mod delta;
 pub mod effects;
 pub mod event;
 pub mod excerpt;
+pub mod feed;
 pub mod id;
 pub mod initial;
 pub mod key;
@@ -46,6 +47,7 @@ pub mod snapshot;
 pub mod table;
 pub mod time;
 pub mod trace;
+pub mod view;
 
 pub(crate) mod omit;
 

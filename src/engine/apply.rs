@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::delta::{self, Delta, DeltaKind, Deltas};
 use super::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
-    ReplaceEnded,
+    ReplaceEnded, ViewChanges,
 };
 use super::freshness::Changes;
 use super::id::{Rv, Slot, Token};
@@ -23,6 +23,7 @@ use super::snapshot::LastReplace;
 use super::state::State;
 use super::table::Entry;
 use super::time::Time;
+use super::view::{VersionChange, View};
 
 /// An event that does not fit the state of its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +85,22 @@ pub(super) struct Applied {
     pub(super) got_work: bool,
     /// The slot and the key that the event removed from the table.
     pub(super) removed: Option<(Slot, Key)>,
+    /// The slot of the event's key, if the event was applied to the key.
+    pub(super) slot: Option<Slot>,
+    /// The key's version in the view `latest`.
+    pub(super) latest: VersionChange,
+    /// The key's version in the view `known`.
+    pub(super) known: VersionChange,
 }
 
 impl Applied {
     fn work(got_work: bool) -> Self {
         Self { got_work, ..Self::default() }
+    }
+
+    /// The views that the key entered or left.
+    pub(super) const fn views(&self) -> ViewChanges {
+        ViewChanges { latest: self.latest.passage(), known: self.known.passage() }
     }
 }
 
@@ -121,6 +133,7 @@ impl State {
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         entry.changed = event.rv;
         let changes = Changes::of(&entry.schedule_state);
+        let before = View::ALL.map(|view| entry.version_in(view));
         let mut applied = match &event.kind {
             EventKind::Appended(appended) => self.apply_appended(slot, appended, id)?,
             EventKind::Queued(queued) => self.apply_queued(slot, queued, id)?,
@@ -129,8 +142,27 @@ impl State {
             other => self.apply_to_key(slot, other, id)?,
         };
         self.track_changes(slot, changes, &event.kind, event.at);
+        self.track_views(slot, before, event.rv, &mut applied)?;
         applied.removed = self.drop_if_unused(slot, id)?;
         Ok(applied)
+    }
+
+    /// Completes the effect of an event on its key: the versions of the key in the views.
+    fn track_views(
+        &mut self,
+        slot: Slot,
+        [latest, known]: [Option<Rv>; 2],
+        rv: Rv,
+        applied: &mut Applied,
+    ) -> Result<(), Reason> {
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        if latest.is_some() != entry.version_in(View::Latest).is_some() {
+            entry.latest_rv = rv;
+        }
+        applied.slot = Some(slot);
+        applied.latest = VersionChange { before: latest, after: entry.version_in(View::Latest) };
+        applied.known = VersionChange { before: known, after: entry.version_in(View::Known) };
+        Ok(())
     }
 
     /// Applies the event's effect on the queue, whatever becomes of its key.
@@ -225,6 +257,10 @@ impl State {
         let delta::Appended::Queued { merged } = entry.waiting.append(delta, latest_only, cap) else {
             return Err("the key's newest delta is a deletion that makes this one superfluous");
         };
+        // A Resync repeats the known object.
+        if *origin != Origin::Resync {
+            entry.latest_rv = id.rv;
+        }
         if *origin == Origin::InitialReplace {
             let pending = entry.initial_pending.replace(NonZero::new(id.rv.get()).ok_or("its number is 0")?);
             self.initial_pending += usize::from(pending.is_none());
@@ -236,7 +272,7 @@ impl State {
             }
             None => self.schedule.wake(slot, key, &mut entry.schedule_state, id),
         };
-        Ok(Applied { merged, got_work, removed: None })
+        Ok(Applied { merged, got_work, ..Applied::default() })
     }
 
     fn apply_queued(&mut self, slot: Slot, queued: &Queued, id: EventId) -> Result<Applied, Reason> {
@@ -327,7 +363,11 @@ impl State {
                 return Ok(Applied::work(self.schedule.wake(slot, key, schedule_state, id)));
             }
             EventKind::Removed { key } => {
-                entry.waiting = Deltas::default();
+                let newest = std::mem::take(&mut entry.waiting).into_newest();
+                // Only the delta of a Resync, which is no change, is newer.
+                if newest.is_some_and(|delta| delta.rv <= entry.latest_rv) {
+                    entry.latest_rv = id.rv;
+                }
                 self.schedule.drop_waiting(slot, key, schedule_state);
                 let covered_by = schedule_state.lease().map(|lease| lease.token);
                 if entry
@@ -339,6 +379,7 @@ impl State {
                 }
             }
             EventKind::Seeded { object, owner, .. } => {
+                entry.latest_rv = id.rv;
                 let known = Known { object: object.clone(), rv: id.rv, owner: owner.clone() };
                 set_known(&mut entry.known, Some(known), &mut self.known);
             }

@@ -160,6 +160,7 @@ impl Entry {
         KeyState {
             key: self.key.clone(),
             rv: self.changed,
+            latest_rv: self.latest_rv,
             known: self.known.as_deref().cloned(),
             waiting: self.waiting.to_vec(),
             leased: self.leased.to_vec(),

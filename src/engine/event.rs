@@ -7,6 +7,7 @@
 //! ```
 //!
 //! Rules of that form:
+//! - The views that the key entered or left come last: `"latest":"entered"`.
 //! - `rv`, `at` and `type` come first, in this order, so that the payload is read without a copy.
 //! - Instants are whole microseconds since the Unix epoch.
 //! - A field that has its default value is left out.
@@ -21,8 +22,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
@@ -33,6 +34,7 @@ use super::object::Object;
 use super::omit::is_default;
 use super::settled::Outcome;
 use super::time::Time;
+use super::view::{Passage, View};
 
 /// One thing that happened to a queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,6 +46,10 @@ pub struct Event {
     /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
+    /// The views that the key entered or left. This follows from the earlier events. It is stored for a reader of the
+    /// journal that does not have them.
+    #[serde(flatten)]
+    pub views: ViewChanges,
 }
 
 /// What happened to a queue, and to which key.
@@ -257,6 +263,12 @@ impl EventKind {
         }
     }
 
+    /// Whether the object that the event carries may be older than the key's last state.
+    #[must_use]
+    pub const fn is_final_state_unknown(&self) -> bool {
+        matches!(self, Self::Appended(Appended { final_state_unknown: true, .. }))
+    }
+
     /// The object that the event carries.
     #[must_use]
     pub fn object(&self) -> Option<&Object> {
@@ -406,6 +418,28 @@ pub struct ReplaceCounts {
     pub taken_over: u64,
 }
 
+/// The views that a key entered or left with an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ViewChanges {
+    /// Of the view `latest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest: Option<Passage>,
+    /// Of the view `known`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<Passage>,
+}
+
+impl ViewChanges {
+    /// The change of one view.
+    #[must_use]
+    pub const fn of(&self, view: View) -> Option<Passage> {
+        match view {
+            View::Latest => self.latest,
+            View::Known => self.known,
+        }
+    }
+}
+
 /// Reads the envelope by hand, because a derived `flatten` would copy every payload into a tree first.
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -426,8 +460,35 @@ impl<'de> Visitor<'de> for EventVisitor {
         let rv = first_field(&mut map, "rv")?;
         let named = |error: A::Error| de::Error::custom(format_args!("event {rv}: {error}"));
         let at = first_field(&mut map, "at").map_err(named)?;
-        let kind = EventKind::deserialize(MapAccessDeserializer::new(map)).map_err(named)?;
-        Ok(Event { rv, at, kind })
+        let mut views = ViewChanges::default();
+        let rest = BesideViews { map, views: &mut views };
+        let kind = EventKind::deserialize(MapAccessDeserializer::new(rest)).map_err(named)?;
+        Ok(Event { rv, at, kind, views })
+    }
+}
+
+/// The fields of an event's kind. The fields of [`ViewChanges`] are taken out of them.
+struct BesideViews<'v, A> {
+    map: A,
+    views: &'v mut ViewChanges,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideViews<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(name) = self.map.next_key::<&str>()? {
+            match name {
+                "latest" => self.views.latest = Some(self.map.next_value()?),
+                "known" => self.views.known = Some(self.map.next_value()?),
+                name => return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
     }
 }
 

@@ -47,7 +47,8 @@ impl Queue {
         if !self.state().table.is_whole() {
             return Err(String::from("a slot is neither used nor free, or both"));
         }
-        self.check_removed()
+        self.check_removed()?;
+        self.check_feeds()
     }
 
     fn check_removed(&self) -> Result<(), String> {
@@ -167,6 +168,7 @@ fn newest_number(entry: &Entry) -> Rv {
         place,
         newest(&entry.waiting),
         newest(&entry.leased),
+        entry.latest_rv,
         entry.known.as_ref().map_or(Rv::ZERO, |known| known.rv),
         entry.initial_pending.map_or(Rv::ZERO, |pending| Rv::new(pending.get())),
         schedule_state.delay().map_or(Rv::ZERO, |delay| delay.rv),

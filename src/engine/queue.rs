@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::apply::{Applied, Misfit, Scope};
 use super::config::Config;
 use super::delta::DeltaKind;
-use super::effects::Effects;
-use super::event::{Appended, Ending, Event, EventKind};
+use super::effects::{Effects, Garbage};
+use super::event::{Appended, Ending, Event, EventKind, ViewChanges};
+use super::feed::Feeds;
 use super::id::{Rv, Slot, Token};
 use super::initial::InitialList;
 use super::job::ReplaceJob;
@@ -93,6 +94,20 @@ impl Queue {
     /// The state, which commands only read.
     pub(super) fn state(&self) -> &State {
         &self.state
+    }
+
+    pub(super) fn feeds(&self) -> &Feeds {
+        &self.volatile.feeds
+    }
+
+    /// The state, which a feed reads, and the feeds.
+    pub(super) fn state_and_feeds(&mut self) -> (&State, &mut Feeds) {
+        (&self.state, &mut self.volatile.feeds)
+    }
+
+    /// Leaves a large value to the caller, who drops it without the lock.
+    pub(super) fn discard(&mut self, value: impl Send + 'static) {
+        self.volatile.effects.garbage.push(Garbage::new(value));
     }
 
     /// The number of the newest event.
@@ -268,13 +283,14 @@ impl Queue {
     /// As [`emit_at`](Self::emit_at), with a number that may skip ahead.
     pub(super) fn emit_as(&mut self, rv: Rv, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
-        let event = Event { rv, at: now.max(self.state.last_at), kind };
+        let mut event = Event { rv, at: now.max(self.state.last_at), kind, views: ViewChanges::default() };
         let scope = slot.map_or(Scope::Key, Scope::Slot);
         match self.apply_in(&event, scope) {
             Ok(counted) => {
                 let counters = &mut self.volatile.effects.counters;
                 counters.coalesced += u64::from(counted.merged);
                 counters.adds += u64::from(counted.got_work);
+                event.views = counted.views();
             }
             Err(misfit) => panic!("{misfit}"),
         }
@@ -308,7 +324,11 @@ impl Queue {
     }
 
     fn apply_in(&mut self, event: &Event, scope: Scope) -> Result<Applied, Misfit> {
+        let last = self.volatile.feeds.before(&self.state, event);
         let mut applied = self.state.apply(event, scope)?;
+        if let Some(last) = last {
+            self.volatile.feeds.note(event, &applied, last);
+        }
         if let Some((slot, key)) = applied.removed.take() {
             self.volatile.checkpoints.note_removed(key, slot, event.rv);
         }

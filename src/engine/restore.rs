@@ -58,6 +58,7 @@ impl Restore {
             schedule_state: from.schedule_state,
             initial_pending: from.initial_pending.and_then(|pending| NonZero::new(pending.get())),
             changed: from.rv,
+            latest_rv: from.latest_rv,
         };
         self.state.table.put(slot, entry)?;
         self.checkpoints.note_row(slot);

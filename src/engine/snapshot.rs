@@ -66,6 +66,8 @@ pub struct KeyState {
     pub key: Key,
     /// The newest event of the key.
     pub rv: Rv,
+    /// The newest event that changed the key's newest object or its absence.
+    pub latest_rv: Rv,
     /// The last acknowledged object.
     pub known: Option<Known>,
     /// Deltas that are not leased, oldest first.

@@ -19,7 +19,7 @@ mod paged;
 
 pub use entry::Entry;
 use key_order::KeyOrder;
-use paged::Paged;
+pub(in crate::engine) use paged::Paged;
 
 /// The entries of a queue.
 ///

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::checkpoint::Checkpoints;
 use super::effects::Effects;
+use super::feed::Feeds;
 use super::id::Rv;
 use super::job::{ReplaceJob, Seeding};
 
@@ -16,6 +17,8 @@ pub(super) struct Volatile {
     pub(super) committed: Rv,
     /// What the checkpoints contain, and what the next one must add.
     pub(super) checkpoints: Checkpoints,
+    /// The change feeds that have readers.
+    pub(super) feeds: Feeds,
     /// Replaces between their acceptance and their end. The first one is running.
     pub(super) replace_jobs: VecDeque<ReplaceJob>,
     /// The number of the last Replace.
@@ -39,6 +42,7 @@ impl Default for Volatile {
             // A queue without a journal has nothing to wait for.
             committed: Rv::MAX,
             checkpoints: Checkpoints::default(),
+            feeds: Feeds::default(),
             replace_jobs: VecDeque::new(),
             last_job: 0,
             seeding: None,

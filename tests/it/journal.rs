@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deltaq::clock::Clock;
 use deltaq::engine::Queue;
-use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::event::{Event, EventKind, ViewChanges};
 use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
@@ -97,8 +97,12 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
         retained: Vec::new(),
     };
     let large = Object::from_valid(&format!("{{\"text\":\"{}\"}}", "x".repeat(2 << 20)));
-    let large =
-        Event { rv: Rv::new(1), at: created_at, kind: EventKind::Seeded { key, object: large, owner: None } };
+    let large = Event {
+        rv: Rv::new(1),
+        at: created_at,
+        kind: EventKind::Seeded { key, object: large, owner: None },
+        views: ViewChanges::default(),
+    };
     let live: Arc<dyn Live> = Arc::new(Reloaded {
         queue: Mutex::new(captured),
         journal: journal.clone(),

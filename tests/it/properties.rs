@@ -12,6 +12,7 @@ use fastrand::Rng;
 
 pub(crate) mod checkpoints;
 mod pinned;
+mod readers;
 mod recovery;
 mod same;
 mod script;
@@ -35,7 +36,7 @@ fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, Stri
         *hits.entry(step.command.name()).or_default() += 1;
         caught(|| world.step(step)).map_err(|difference| (index, difference))?;
     }
-    for (rule, count) in world.model.hits {
+    for (rule, count) in world.model.hits.into_iter().chain(world.readers.hits) {
         *hits.entry(rule).or_default() += count;
     }
     Ok(())
@@ -154,6 +155,7 @@ const RULES: &[&str] = &[
     "release",
     "the rate limiters are used",
     "the resync timer fires",
+    "a reader has everything",
 ];
 
 /// Rules that the random commands must reach in the modes with objects.
@@ -205,6 +207,12 @@ const OBJECT_RULES: &[&str] = &[
     "the first Replace starts",
     "a deletion limit refuses",
     "the first Replace adds a pending key",
+    "a backfill exceeds the limits",
+    "a backfill reaches a reader",
+    "a feed is dropped",
+    "a reader catches up",
+    "a reader lists again",
+    "a reader reads a part",
 ];
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Entry {
     pub initial_pending: Option<NonZero<u64>>,
     /// The newest event of the key.
     pub changed: Rv,
+    /// The newest event that changed the key's newest object or its absence: its version in the view `latest`.
+    pub latest_rv: Rv,
 }
 
 impl Entry {
@@ -39,6 +41,7 @@ impl Entry {
             schedule_state: ScheduleState::default(),
             initial_pending: None,
             changed: Rv::ZERO,
+            latest_rv: Rv::ZERO,
         }
     }
 
@@ -104,6 +107,6 @@ mod tests {
 
     #[test]
     fn an_entry_of_the_table_is_small() {
-        assert_eq!(size_of::<Option<Entry>>(), 112);
+        assert_eq!(size_of::<Option<Entry>>(), 120);
     }
 }

@@ -6,7 +6,7 @@ const PAGE_BYTES: usize = 1 << 16;
 
 /// A vector of `T` that only grows. An empty vector takes no memory.
 #[derive(Debug)]
-pub(super) struct Paged<T> {
+pub(in crate::engine) struct Paged<T> {
     /// Invariant: all pages but the last are full.
     pages: Vec<Vec<T>>,
 }
@@ -22,22 +22,22 @@ impl<T> Paged<T> {
     const PAGE: usize = PAGE_BYTES / size_of::<T>();
 
     /// Number of entries.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::engine) fn len(&self) -> usize {
         self.pages.last().map_or(0, |last| (self.pages.len() - 1) * Self::PAGE + last.len())
     }
 
     /// The entry at `index`.
-    pub(super) fn get(&self, index: usize) -> Option<&T> {
+    pub(in crate::engine) fn get(&self, index: usize) -> Option<&T> {
         self.pages.get(index / Self::PAGE)?.get(index % Self::PAGE)
     }
 
     /// The entry at `index`, mutable.
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+    pub(in crate::engine) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.pages.get_mut(index / Self::PAGE)?.get_mut(index % Self::PAGE)
     }
 
     /// Appends an entry.
-    pub(super) fn push(&mut self, entry: T) {
+    pub(in crate::engine) fn push(&mut self, entry: T) {
         if let Some(last) = self.pages.last_mut().filter(|last| last.len() < Self::PAGE) {
             last.push(entry);
         } else {
@@ -50,7 +50,7 @@ impl<T> Paged<T> {
     }
 
     /// All entries, by index.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pages.iter().flatten()
     }
 }

@@ -116,9 +116,11 @@ impl Decoder {
             Some(text) => key::decode(text, &mut self.names)?,
             None => key::Item::default(),
         };
+        let newest = key::newest_rv(known.as_ref(), &item.waiting, &item.leased);
         Ok(KeyState {
             key,
             rv: row.rv,
+            latest_rv: item.latest_rv.unwrap_or(newest),
             known,
             waiting: item.waiting.into_owned(),
             leased: item.leased.into_owned(),

@@ -8,6 +8,7 @@ use super::json::Json;
 use super::names::Names;
 use crate::engine::delta::Delta;
 use crate::engine::id::Rv;
+use crate::engine::known::Known;
 use crate::engine::schedule::{Place, ScheduleState};
 use crate::engine::snapshot::KeyState;
 
@@ -17,6 +18,9 @@ use crate::engine::snapshot::KeyState;
 pub(super) struct Item<'a> {
     /// The key's state in the schedule.
     pub(super) schedule: Cow<'a, ScheduleState>,
+    /// The event that changed the key's newest object last, unless it is [`newest_rv`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) latest_rv: Option<Rv>,
     /// The delta of the initial list that is not acknowledged yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) initial_pending: Option<Rv>,
@@ -30,8 +34,11 @@ pub(super) struct Item<'a> {
 
 /// The item of a key; none if all its fields have their defaults.
 pub(super) fn encode(state: &KeyState) -> Option<String> {
-    let KeyState { key: _, rv: _, known: _, waiting, leased, schedule_state, initial_pending } = state;
-    if initial_pending.is_none()
+    let KeyState { key: _, rv: _, known, waiting, leased, schedule_state, initial_pending, latest_rv } =
+        state;
+    let latest_rv = Some(*latest_rv).filter(|rv| *rv != newest_rv(known.as_ref(), waiting, leased));
+    if latest_rv.is_none()
+        && initial_pending.is_none()
         && waiting.is_empty()
         && leased.is_empty()
         && *schedule_state == ScheduleState::default()
@@ -41,11 +48,18 @@ pub(super) fn encode(state: &KeyState) -> Option<String> {
     let mut json = Json::with_capacity(ITEM_BYTES + deltas_bytes(waiting) + deltas_bytes(leased));
     json.push_value(&Item {
         schedule: Cow::Borrowed(schedule_state),
+        latest_rv,
         initial_pending: *initial_pending,
         waiting: waiting.into(),
         leased: leased.into(),
     });
     Some(json.into_string())
+}
+
+/// The event that queued the key's newest delta or, for a key without deltas, that made its object known.
+pub(super) fn newest_rv(known: Option<&Known>, waiting: &[Delta], leased: &[Delta]) -> Rv {
+    let newest = waiting.last().or_else(|| leased.last()).map(|delta| delta.rv);
+    newest.or_else(|| known.map(|known| known.rv)).unwrap_or_default()
 }
 
 /// About how many bytes of text an item or a delta takes, without objects.
@@ -65,5 +79,5 @@ pub(super) fn decode(text: &str, names: &mut Names) -> Result<Item<'static>, Str
     let (mut waiting, mut leased) = (item.waiting.into_owned(), item.leased.into_owned());
     waiting.iter_mut().chain(&mut leased).for_each(|delta| names.share_provenance(&mut delta.provenance));
     let (schedule, waiting, leased) = (Cow::Owned(schedule), Cow::Owned(waiting), Cow::Owned(leased));
-    Ok(Item { schedule, initial_pending: item.initial_pending, waiting, leased })
+    Ok(Item { schedule, latest_rv: item.latest_rv, initial_pending: item.initial_pending, waiting, leased })
 }

@@ -10,7 +10,7 @@ use super::encode::split;
 use super::*;
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::Event;
-use crate::engine::event::{Appended, EventKind, Origin};
+use crate::engine::event::{Appended, EventKind, Origin, ViewChanges};
 use crate::engine::id::{Rv, Slot};
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
@@ -119,7 +119,12 @@ fn the_form_of_records_is_known() {
 
 #[test]
 fn a_common_event_is_short() {
-    let event = Event { rv: Rv::new(1042), at: samples::at(0), kind: appended("{\"a\": 1}") };
+    let event = Event {
+        rv: Rv::new(1042),
+        at: samples::at(0),
+        kind: appended("{\"a\": 1}"),
+        views: ViewChanges::default(),
+    };
     assert_eq!(
         one_row(&[event]).events,
         concat!(

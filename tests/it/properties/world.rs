@@ -15,6 +15,7 @@ use deltaq::engine::time::Time;
 use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, ScanCursor};
 
+use super::readers::Readers;
 use super::same::{context, replaced, same, same_entry, same_item, same_result, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
 use crate::model::{self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS};
@@ -79,6 +80,7 @@ pub(crate) struct World {
     purge: Option<(ScanCursor, ModelScan)>,
     redrive: Option<(ScanCursor, ModelScan)>,
     discard: Option<(ScanCursor, ModelScan)>,
+    pub(super) readers: Readers,
 }
 
 impl World {
@@ -100,6 +102,7 @@ impl World {
             purge: None,
             redrive: None,
             discard: None,
+            readers: Readers::default(),
         }
     }
 
@@ -113,7 +116,9 @@ impl World {
             self.model.committed = self.model.rv;
         }
         self.replay()?;
-        self.compare(commit)
+        self.compare(commit)?;
+        self.readers.step(&mut self.engine, &self.events)?;
+        self.engine.check()
     }
 
     fn run(&mut self, command: &Command) -> Result<(), Difference> {
@@ -424,6 +429,7 @@ impl World {
             }
             self.rebuilt.apply(&event);
             self.rebuilt.check().map_err(|rule| format!("after event {event:?}: {rule}"))?;
+            self.readers.note(&event, &self.rebuilt)?;
             self.events.push(event);
         }
         same("the state rebuilt from the events, as model", self.engine.image(), self.rebuilt.image())

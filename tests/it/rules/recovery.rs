@@ -2,7 +2,7 @@
 
 use deltaq::engine::Restore;
 use deltaq::engine::command::Outcome;
-use deltaq::engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded};
+use deltaq::engine::event::{Ending, EventKind, Leased, Queued, ReplaceCounts, ReplaceEnded, ViewChanges};
 use deltaq::engine::id::{Rv, Slot};
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::snapshot::{KeyState, RemovedKey};
@@ -264,6 +264,7 @@ fn a_tombstone_row_covers_all_events_up_to_the_removal() {
         rv,
         at: fixture.now(),
         kind: EventKind::Queued(Queued { key: key("a"), due: None, rate_limited: false }),
+        views: ViewChanges::default(),
     };
     let mut queue = Restore::new(before).finish().expect("no rows, no conflict");
     queue.replay(&again(Rv::new(3)), Rv::new(3)).expect("the event fits");
@@ -428,8 +429,12 @@ fn replay_refuses_an_event_that_does_not_fit_and_names_it() {
     for (rv, kind, reason) in misfits() {
         let mut queue = queue_with_a_ready_key();
         let at = Time::from_micros(START_MS * 1_000);
-        let misfit =
-            queue.replay(&Event { rv: Rv::new(rv), at, kind: kind.clone() }, Rv::ZERO).expect_err(reason);
+        let misfit = queue
+            .replay(
+                &Event { rv: Rv::new(rv), at, kind: kind.clone(), views: ViewChanges::default() },
+                Rv::ZERO,
+            )
+            .expect_err(reason);
         assert_eq!((misfit.rv.get(), misfit.reason), (rv, reason));
         let named = kind.key().map_or(String::new(), |key| format!(" of key \"{key}\""));
         let text =
@@ -445,5 +450,5 @@ fn apply_panics_on_an_event_that_does_not_fit() {
     let mut queue = queue_with_a_ready_key();
     let at = Time::from_micros(START_MS * 1_000);
     let kind = EventKind::Extended { key: key("a"), deadline: at };
-    queue.apply(&Event { rv: Rv::new(2), at, kind });
+    queue.apply(&Event { rv: Rv::new(2), at, kind, views: ViewChanges::default() });
 }

@@ -9,7 +9,7 @@ use axum::http::Request;
 use deltaq::clock::Clock;
 use deltaq::engine::command::Progress;
 use deltaq::engine::config::Config;
-use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::event::{Event, EventKind, ViewChanges};
 use deltaq::engine::id::{Rv, Slot};
 use deltaq::engine::snapshot::QueueState;
 use deltaq::engine::table::Entry;
@@ -168,7 +168,12 @@ async fn time_goes_on_in_a_queue_whose_task_panicked() {
     assert!(pushed(&mut leaves).await.is_none());
     // No number follows this one, so the next event panics.
     let exhausted = handle.long_command(|queue, now| {
-        queue.apply(&Event { rv: Rv::MAX, at: now, kind: EventKind::Recovered });
+        queue.apply(&Event {
+            rv: Rv::MAX,
+            at: now,
+            kind: EventKind::Recovered,
+            views: ViewChanges::default(),
+        });
         Ok(Progress::Done(()))
     });
     exhausted.await.expect("a change");

@@ -12,7 +12,7 @@ use deltaq::engine::Queue;
 use deltaq::engine::command::{Call, ObjectList, Pop, Progress, Replace};
 use deltaq::engine::config::Config;
 use deltaq::engine::delta::DeltaKind;
-use deltaq::engine::event::{Event, EventKind};
+use deltaq::engine::event::{Event, EventKind, ViewChanges};
 use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
@@ -112,7 +112,12 @@ async fn replace(world: &Arc<World>, handle: &Arc<Handle>, goes_on: &Arc<AtomicB
 }
 
 fn paused(rv: u64) -> Event {
-    Event { rv: Rv::new(rv), at: Time::from_micros(1), kind: EventKind::Paused }
+    Event {
+        rv: Rv::new(rv),
+        at: Time::from_micros(1),
+        kind: EventKind::Paused,
+        views: ViewChanges::default(),
+    }
 }
 
 fn pop(lease: Duration, wait: Duration) -> PopCall {

@@ -14,7 +14,7 @@ use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance};
 use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
-    ReplaceEnded,
+    ReplaceEnded, ViewChanges,
 };
 use crate::engine::id::{Rv, Slot, Token};
 use crate::engine::initial::InitialList;
@@ -26,6 +26,7 @@ use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, Sched
 use crate::engine::snapshot::{KeyState, QueueState};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
+use crate::engine::view::Passage;
 use crate::journal::record::{Decoder, journal_rows, key_row, queue_row};
 use crate::journal::store::{Epoch, QueueId};
 
@@ -208,7 +209,8 @@ impl Dice {
     fn events(&mut self) -> Vec<Event> {
         let first = self.number().clamp(1, u64::MAX - 8);
         let count = self.0.u64(1..8);
-        let event = |rv| Event { rv: Rv::new(rv), at: self.time(), kind: self.event_kind() };
+        let event =
+            |rv| Event { rv: Rv::new(rv), at: self.time(), kind: self.event_kind(), views: self.views() };
         (first..first + count).map(event).collect()
     }
 
@@ -266,10 +268,16 @@ impl Dice {
         ScheduleState::new(place, failures, attempt, backoff)
     }
 
+    fn views(&mut self) -> ViewChanges {
+        let mut passage = || self.maybe(|dice| if dice.0.bool() { Passage::Entered } else { Passage::Left });
+        ViewChanges { latest: passage(), known: passage() }
+    }
+
     fn key_state(&mut self) -> KeyState {
         KeyState {
             key: self.key(),
             rv: self.rv(),
+            latest_rv: self.rv(),
             known: self.maybe(|dice| Known {
                 object: dice.object(),
                 rv: dice.rv(),

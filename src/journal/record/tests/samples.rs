@@ -10,7 +10,7 @@ use crate::engine::config::{Config, Mode, Retention};
 use crate::engine::delta::{Delta, DeltaKind, Provenance};
 use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
-    ReplaceEnded,
+    ReplaceEnded, ViewChanges,
 };
 use crate::engine::id::{Rv, Slot, Source, Token};
 use crate::engine::initial::InitialList;
@@ -168,7 +168,7 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     let mut events = Vec::new();
     for (kind, second) in kinds.into_iter().zip(0..) {
         rv += if kind == EventKind::Recovered { 1 << 20 } else { 1 };
-        events.push(Event { rv: Rv::new(rv), at: at(second), kind });
+        events.push(Event { rv: Rv::new(rv), at: at(second), kind, views: ViewChanges::default() });
     }
     events
 }
@@ -237,6 +237,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
     let plain = KeyState {
         key: key(),
         rv: Rv::new(42),
+        latest_rv: Rv::new(40),
         known: Some(Known { object, rv: Rv::new(40), owner: Some("erp".into()) }),
         waiting: Vec::new(),
         leased: Vec::new(),
@@ -258,7 +259,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
     let [bare, full] = leases(turn);
     vec![
         plain.clone(),
-        KeyState { known: None, ..plain.clone() },
+        KeyState { known: None, latest_rv: Rv::ZERO, ..plain.clone() },
         KeyState { initial_pending: Some(Rv::new(40)), ..plain.clone() },
         KeyState { waiting: vec![delta(42, DeltaKind::Added)], known: None, ..with(Place::Ready(turn)) },
         KeyState {
@@ -296,6 +297,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
             known: None,
             ..with(Place::Ready(turn))
         },
+        KeyState { latest_rv: Rv::new(37), ..plain.clone() },
     ]
 }
 

@@ -52,6 +52,7 @@ impl World {
     ) -> Result<(), Difference> {
         self.rebuilt = self.as_of(saved.events);
         self.events.truncate(saved.events);
+        self.readers.roll_back(&self.rebuilt);
         (self.model, self.setup) = (saved.model, saved.setup);
         self.synced = engine.has_synced();
         self.restart(engine, unclean);

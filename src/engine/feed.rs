@@ -1,0 +1,426 @@
+//! The change feed of a view: each key of the view once, ordered by its version, and the tombstones of the keys that left.
+//!
+//! A reader is one number: it has everything up to that event. The next rows are the keys and tombstones with larger
+//! versions. A reader that lags gets each key once, with its newest object, so a slow reader costs the queue nothing.
+//!
+//! A feed is not a function of the events alone: it begins when the first reader asks for it, and old tombstones are dropped.
+//! Its horizon says from which event on it is complete.
+
+mod backfill;
+mod tombstones;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+pub use self::backfill::Backfill;
+use self::tombstones::Tombstones;
+pub use self::tombstones::{Tombstone, TombstoneLimits};
+use super::apply::Applied;
+use super::event::Event;
+use super::id::{Rv, Slot, Source};
+use super::key::Key;
+use super::object::Object;
+use super::queue::Queue;
+use super::state::State;
+use super::table::{Entry, Paged};
+use super::time::Time;
+use super::view::{VersionChange, View};
+
+/// Most keys that a page examines. A page may have fewer rows, because a filter ignores keys.
+const EXAMINED_MAX: usize = 20_000;
+/// About how many bytes a row takes beside its object.
+const ROW_BYTES: usize = 256;
+
+/// The feeds of a queue that have readers.
+#[derive(Debug, Default)]
+pub(super) struct Feeds {
+    latest: Option<Box<Feed>>,
+    known: Option<Box<Feed>>,
+}
+
+/// The feed of one view.
+///
+/// Invariant: `index` has the version and the slot of each key of the view whose slot is below `indexed`. No key of the view
+/// has a tombstone.
+#[derive(Debug)]
+pub(super) struct Feed {
+    index: BTreeMap<Rv, Slot>,
+    /// The event with which the key at a slot entered the view. Smaller than the feed's first event if that is unknown.
+    entered: Paged<Rv>,
+    tombstones: Tombstones,
+    limits: TombstoneLimits,
+    /// A reader behind this event may have missed that a key left.
+    horizon: Rv,
+    /// Number of slots that are indexed; all slots once the feed is complete.
+    indexed: usize,
+}
+
+/// What a feed must know of a key before an event changes the key.
+#[derive(Debug)]
+pub(super) struct LastObject {
+    latest: Option<(Object, bool)>,
+    known: Option<(Object, bool)>,
+}
+
+/// The kind of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// The key entered the view after the reader's version.
+    Added,
+    /// The key has changed.
+    Updated,
+    /// The key left the view.
+    Deleted,
+}
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What happened to the key.
+    pub kind: RowKind,
+    /// The key.
+    pub key: Key,
+    /// The version: the event that changed the key.
+    pub rv: Rv,
+    /// The object, for a deleted key the last one; `None` if that is unknown.
+    pub object: Option<Object>,
+    /// The source that owns the key.
+    pub source: Option<Source>,
+    /// Whether the object of a deleted key may be older than its last state.
+    pub final_state_unknown: bool,
+}
+
+/// A reader of a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The reader has everything up to this event.
+    pub after: Rv,
+    /// While the reader gets the initial list: the queue's newest event when the list began. The rows of live keys are then
+    /// all [`RowKind::Added`], and keys that left before are not in the list.
+    pub listing_since: Option<Rv>,
+}
+
+/// The limits of a page. The first limit that is reached ends the page.
+#[derive(Clone, Copy, Debug)]
+pub struct RowLimit {
+    /// Maximum number of rows.
+    pub rows: usize,
+    /// Approximate size in bytes. The last row may exceed it.
+    pub bytes: usize,
+}
+
+/// The next rows for a reader.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowPage {
+    /// The rows, by version.
+    pub rows: Vec<Row>,
+    /// The reader's next position: it has everything up to this event.
+    pub next: Rv,
+    /// Whether there are no more rows.
+    pub is_last: bool,
+}
+
+/// The reason for which a feed has no rows for a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRows {
+    /// The feed does not exist or is not complete.
+    NotBuilt,
+    /// Changes behind the reader are forgotten. The feed is complete from `horizon` on.
+    Expired {
+        /// The oldest event at which a reader may be.
+        horizon: Rv,
+    },
+    /// The reader is ahead of the queue.
+    Ahead {
+        /// The queue's newest event.
+        newest: Rv,
+    },
+}
+
+impl Feeds {
+    fn of(&self, view: View) -> Option<&Feed> {
+        match view {
+            View::Latest => self.latest.as_deref(),
+            View::Known => self.known.as_deref(),
+        }
+    }
+
+    fn slot_of(&mut self, view: View) -> &mut Option<Box<Feed>> {
+        match view {
+            View::Latest => &mut self.latest,
+            View::Known => &mut self.known,
+        }
+    }
+
+    /// What the feeds must know before this event is applied; `None` if there are no feeds.
+    pub(super) fn before(&self, state: &State, event: &Event) -> Option<LastObject> {
+        if self.latest.is_none() && self.known.is_none() {
+            return None;
+        }
+        let deleted = event.kind.object().map(|object| (object.clone(), event.kind.is_final_state_unknown()));
+        let Some(entry) = event.kind.key().and_then(|key| state.table.get(key.as_str())) else {
+            return Some(LastObject { latest: deleted, known: None });
+        };
+        let leased = entry.leased.newest().map(|delta| (delta.object.clone(), delta.final_state_unknown));
+        let latest = deleted.or_else(|| entry.newest_object().map(|object| (object.clone(), false)));
+        Some(LastObject { latest, known: leased })
+    }
+
+    /// Takes over what an event did.
+    pub(super) fn note(&mut self, event: &Event, applied: &Applied, last: LastObject) {
+        let (Some(slot), Some(key)) = (applied.slot, event.kind.key()) else { return };
+        let views =
+            [(applied.latest, &mut self.latest, last.latest), (applied.known, &mut self.known, last.known)];
+        for (change, feed, last) in views {
+            if let Some(feed) = feed.as_mut().filter(|_| change.before != change.after) {
+                feed.note(event, change, slot, key, last);
+            }
+        }
+    }
+}
+
+impl Feed {
+    fn begin(limits: TombstoneLimits, horizon: Rv) -> Self {
+        Self {
+            index: BTreeMap::new(),
+            entered: Paged::default(),
+            tombstones: Tombstones::default(),
+            limits,
+            horizon,
+            indexed: 0,
+        }
+    }
+
+    fn note(
+        &mut self,
+        event: &Event,
+        change: VersionChange,
+        slot: Slot,
+        key: &Key,
+        last: Option<(Object, bool)>,
+    ) {
+        if slot.index() < self.indexed {
+            change.before.map(|rv| self.index.remove(&rv));
+            change.after.map(|rv| self.index.insert(rv, slot));
+        }
+        match (change.before, change.after) {
+            (None, Some(rv)) => {
+                self.set_entered(slot, rv);
+                self.tombstones.remove(key);
+            }
+            (Some(_), None) => {
+                let (object, final_state_unknown) = last.unzip();
+                let final_state_unknown = final_state_unknown.unwrap_or(true);
+                let (key, at) = (key.clone(), event.at);
+                self.tombstones.insert(event.rv, Tombstone { key, at, object, final_state_unknown });
+                self.trim(event.at);
+            }
+            _ => {}
+        }
+    }
+
+    fn trim(&mut self, now: Time) {
+        if let Some(dropped) = self.tombstones.trim(self.limits, now) {
+            self.horizon = self.horizon.max(dropped);
+        }
+    }
+
+    fn entered(&self, slot: Slot) -> Rv {
+        self.entered.get(slot.index()).copied().unwrap_or_default()
+    }
+
+    fn set_entered(&mut self, slot: Slot, rv: Rv) {
+        while self.entered.len() <= slot.index() {
+            self.entered.push(Rv::ZERO);
+        }
+        if let Some(entered) = self.entered.get_mut(slot.index()) {
+            *entered = rv;
+        }
+    }
+
+    /// Indexes the next slots, at most `budget`. Returns whether all are indexed.
+    fn index_more(&mut self, state: &State, view: View, budget: usize) -> bool {
+        let slots = state.table.slots();
+        let stop = self.indexed.saturating_add(budget).min(slots);
+        for slot in (self.indexed..stop).filter_map(Slot::at) {
+            if let Some(rv) = state.table.at(slot).and_then(|entry| entry.version_in(view)) {
+                self.index.insert(rv, slot);
+            }
+        }
+        if stop == slots {
+            // From now on, keys in new slots are indexed when they enter the view.
+            self.indexed = usize::MAX;
+        } else {
+            self.indexed = stop;
+        }
+        self.is_complete()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.indexed == usize::MAX
+    }
+
+    fn check_position(&self, state: &State, position: Position) -> Result<(), NoRows> {
+        if !self.is_complete() {
+            return Err(NoRows::NotBuilt);
+        }
+        if position.after > state.rv {
+            return Err(NoRows::Ahead { newest: state.rv });
+        }
+        if position.listing_since.unwrap_or_default().max(position.after) < self.horizon {
+            return Err(NoRows::Expired { horizon: self.horizon });
+        }
+        Ok(())
+    }
+
+    fn page(
+        &self,
+        state: &State,
+        view: View,
+        position: Position,
+        includes: impl Fn(&Key) -> bool,
+        limit: RowLimit,
+    ) -> RowPage {
+        let Position { after, listing_since } = position;
+        let mut live = self.index.range((Bound::Excluded(after), Bound::Unbounded)).peekable();
+        let mut gone = self.tombstones.after(listing_since.unwrap_or_default().max(after)).peekable();
+        let mut page = RowPage { rows: Vec::new(), next: after, is_last: false };
+        let mut bytes = 0;
+        for _ in 0..EXAMINED_MAX {
+            if page.rows.len() >= limit.rows || bytes >= limit.bytes {
+                return page;
+            }
+            let next_live = live.peek().map(|(rv, slot)| (**rv, **slot));
+            let is_live = match (next_live, gone.peek()) {
+                (None, None) => {
+                    return RowPage { next: state.rv, is_last: true, ..page };
+                }
+                (Some((rv, _)), Some((tombstone_rv, _))) => rv < *tombstone_rv,
+                (next_live, _) => next_live.is_some(),
+            };
+            let row = if is_live {
+                live.next();
+                next_live.and_then(|(rv, slot)| {
+                    page.next = rv;
+                    let entry = state.table.at(slot).filter(|entry| includes(&entry.key))?;
+                    let is_new = listing_since.is_some() || self.entered(slot) > after;
+                    Some(live_row(entry, view, rv, is_new))
+                })
+            } else {
+                gone.next().and_then(|(rv, tombstone)| {
+                    page.next = rv;
+                    includes(&tombstone.key).then(|| tombstone_row(rv, tombstone))
+                })
+            };
+            if let Some(row) = row {
+                bytes += ROW_BYTES + row.object.as_ref().map_or(0, Object::bytes);
+                page.rows.push(row);
+            }
+        }
+        page
+    }
+}
+
+fn live_row(entry: &Entry, view: View, rv: Rv, is_new: bool) -> Row {
+    let known = entry.known.as_deref();
+    let (object, source) = match view {
+        View::Latest => (entry.newest_object(), entry.owner()),
+        View::Known => (known.map(|known| &known.object), known.and_then(|known| known.owner.as_ref())),
+    };
+    let (object, source) = (object.cloned(), source.cloned());
+    let kind = if is_new { RowKind::Added } else { RowKind::Updated };
+    Row { kind, key: entry.key.clone(), rv, object, source, final_state_unknown: false }
+}
+
+fn tombstone_row(rv: Rv, tombstone: &Tombstone) -> Row {
+    let Tombstone { key, object, final_state_unknown, .. } = tombstone.clone();
+    let final_state_unknown = final_state_unknown || object.is_none();
+    Row { kind: RowKind::Deleted, key, rv, object, source: None, final_state_unknown }
+}
+
+impl Queue {
+    /// Begins the feed of a view, unless it exists, and indexes up to `budget` slots of the queue. Returns whether the feed
+    /// is complete.
+    pub fn build_feed(&mut self, view: View, limits: TombstoneLimits, budget: usize) -> bool {
+        let (state, feeds) = self.state_and_feeds();
+        let feed = feeds.slot_of(view).get_or_insert_with(|| Box::new(Feed::begin(limits, state.rv)));
+        feed.is_complete() || feed.index_more(state, view, budget)
+    }
+
+    /// Drops the feed of a view.
+    pub fn drop_feed(&mut self, view: View) {
+        let (_, feeds) = self.state_and_feeds();
+        if let Some(feed) = feeds.slot_of(view).take() {
+            self.discard(feed);
+        }
+    }
+
+    /// Whether a view has a feed, complete or not.
+    #[must_use]
+    pub fn has_feed(&self, view: View) -> bool {
+        self.feeds().of(view).is_some()
+    }
+
+    /// The size of the feed of a view; `None` without a feed.
+    #[must_use]
+    pub fn feed_size(&self, view: View) -> Option<FeedSize> {
+        let feed = self.feeds().of(view)?;
+        let (tombstones, tombstone_bytes) = feed.tombstones.size();
+        Some(FeedSize { keys: feed.index.len(), tombstones, tombstone_bytes, horizon: feed.horizon })
+    }
+
+    /// The next rows for a reader. They depend on all events so far: a key is missing if a newer event has moved it behind the
+    /// page. So the reader must not get the rows before the newest event is durable.
+    ///
+    /// # Errors
+    /// [`NoRows`].
+    pub fn rows(
+        &self,
+        view: View,
+        position: Position,
+        includes: impl Fn(&Key) -> bool,
+        limit: RowLimit,
+    ) -> Result<RowPage, NoRows> {
+        let feed = self.feeds().of(view).ok_or(NoRows::NotBuilt)?;
+        feed.check_position(self.state(), position)?;
+        Ok(feed.page(self.state(), view, position, includes, limit))
+    }
+
+    /// Drops the tombstones that are too old.
+    pub fn trim_feeds(&mut self, now: Time) {
+        let (_, feeds) = self.state_and_feeds();
+        for view in View::ALL {
+            if let Some(feed) = feeds.slot_of(view) {
+                feed.trim(now);
+            }
+        }
+    }
+
+    /// Checks the invariants of the feeds.
+    pub(super) fn check_feeds(&self) -> Result<(), String> {
+        for view in View::ALL {
+            let Some(feed) = self.feeds().of(view) else { continue };
+            let version = |entry: &Entry| entry.version_in(view);
+            let entries = self.state().table.by_slot().filter(|(slot, _)| slot.index() < feed.indexed);
+            let expected = entries.filter_map(|(slot, entry)| Some((version(entry)?, slot)));
+            if expected.collect::<BTreeMap<_, _>>() != feed.index {
+                return Err(format!("the feed of the view {} has other keys or versions", view.as_str()));
+            }
+            feed.tombstones.check(|key| self.state().table.get(key.as_str()).and_then(version).is_some())?;
+        }
+        Ok(())
+    }
+}
+
+/// The size of a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedSize {
+    /// Number of indexed keys.
+    pub keys: usize,
+    /// Number of tombstones.
+    pub tombstones: usize,
+    /// Size of the tombstones in bytes.
+    pub tombstone_bytes: usize,
+    /// The oldest event at which a reader may be.
+    pub horizon: Rv,
+}

@@ -1,0 +1,69 @@
+//! The views of a queue: the sets of objects that readers list and watch.
+
+use serde::{Deserialize, Serialize};
+
+use super::id::Rv;
+use super::table::Entry;
+
+/// A view of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The newest accepted object of each key that is not deleted, whatever consumers have done with it.
+    Latest,
+    /// The known objects: those that consumers acknowledged.
+    Known,
+}
+
+impl View {
+    /// All views.
+    pub const ALL: [Self; 2] = [Self::Latest, Self::Known];
+
+    /// The view's name in the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Latest => "latest",
+            Self::Known => "known",
+        }
+    }
+}
+
+/// How a key passed the border of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Passage {
+    /// The view has the key from now on.
+    Entered,
+    /// The view no longer has the key.
+    Left,
+}
+
+/// The version of a key in a view before and after an event: the event that changed the key there last. `None` if the view
+/// does not have the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct VersionChange {
+    pub(super) before: Option<Rv>,
+    pub(super) after: Option<Rv>,
+}
+
+impl VersionChange {
+    /// How the key passed the border of the view, if it did.
+    pub(super) const fn passage(self) -> Option<Passage> {
+        match (self.before, self.after) {
+            (None, Some(_)) => Some(Passage::Entered),
+            (Some(_), None) => Some(Passage::Left),
+            _ => None,
+        }
+    }
+}
+
+impl Entry {
+    /// The version of the key in the view; `None` if the view does not have the key.
+    #[must_use]
+    pub fn version_in(&self, view: View) -> Option<Rv> {
+        match view {
+            View::Latest => (self.has_state() && !self.is_deleted()).then_some(self.latest_rv),
+            View::Known => self.known.as_ref().map(|known| known.rv),
+        }
+    }
+}
