@@ -117,7 +117,7 @@ status() { curl --silent --output /dev/null --write-out '%{http_code}' "$@"; }
 # As the header of the Dockerfile says, without tokens. A host name must be accepted.
 start localhost/deltaq serve --insecure
 [ "$("${podman[@]}" image inspect --format '{{.Config.User}}' localhost/deltaq)" = nonroot ] || fail "the image runs as root"
-curl --silent --fail --header 'host: deltaq' --json '{"key":"a"}' "$url/v1/queues/check/add" > /dev/null
+curl --silent --fail --header 'host: deltaq' --json '{"key":"a"}' "$url/v1/queues/check/add" > /dev/null || fail "no answer on the port"
 stop
 
 # With tokens. The data of the first container are still there.

@@ -1,6 +1,5 @@
-//! The commands of the README and the tutorial, run as a reader would run them: in a fresh folder, with the real binary.
+//! The commands of the README, the tutorial and the how-to pages, run as a reader would run them: in a fresh folder, with the real binary.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,35 +18,46 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
         .collect()
 }
 
-/// Commands that start the server.
+/// The beginnings of commands that start the server.
 const SERVES: [&str; 2] = ["deltaq serve", "cargo run --release -- serve"];
 /// Blocks that need a build or run all tests.
 const NOT_RUN: [&str; 2] = ["./scripts/test.sh", "export PATH=$PWD/target/release:$PATH"];
-/// Starts a server on a free port instead of the one that the page uses.
+/// Starts a server on a free port instead of the one that the page uses. It takes the place of an earlier server.
 const SERVE: &str = r#"
-deltaq serve --listen 127.0.0.1:0 --metrics-listen "" --ready-file ready > server.log 2>&1 &
+if [ -n "${server:-}" ]; then kill $server; wait $server; rm ready; fi
+deltaq serve --listen 127.0.0.1:0 --metrics-listen "" --ready-file ready OPTIONS > server.log 2>&1 &
 server=$!
 trap 'kill $server; wait $server' EXIT
 until [ -e ready ]; do kill -0 $server; sleep 0.05; done
 export DELTAQ_URL=$(sed -E 's/.*"api":"([^"]+)".*/\1/' ready)
+port=${DELTAQ_URL##*:}
 curl() { command curl "${@//localhost:7070/$DELTAQ_URL}"; }
 "#;
 
+/// The script of a block.
+fn script(number: usize, block: &Block<'_>) -> String {
+    let text = block.text.trim();
+    if let Some(options) = SERVES.iter().find_map(|serve| text.strip_prefix(serve)) {
+        SERVE.replace("OPTIONS", options)
+    } else if NOT_RUN.contains(&text) {
+        String::new()
+    } else {
+        // A certificate names localhost, so its URL gets the port alone.
+        let text = text.replace("https://localhost:7070", "https://localhost:$port");
+        format!("{{\n{text}\n}} > {number}.out 2> {number}.err\n")
+    }
+}
+
 /// Runs the `sh` blocks of a page in one shell that ends at the first failure, and compares the output of a block with the `text`
 /// block behind it: each line must be the beginning of a line of the output.
-fn run(page: &str) {
+fn run(name: &str) {
     let page =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).expect("the page is there");
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).expect("the page is there");
     let blocks = blocks(&page);
     let binary = Path::new(env!("CARGO_BIN_EXE_deltaq")).parent().expect("a folder");
     let mut script = format!("set -euo pipefail\nPATH={}:$PATH\n", binary.display());
     for (number, block) in blocks.iter().enumerate().filter(|(_, block)| block.language == "sh") {
-        if SERVES.contains(&block.text.trim()) {
-            script += SERVE;
-        } else if !NOT_RUN.contains(&block.text.trim()) {
-            write!(script, "{{\n{}\n}} > {number}.out 2> {number}.err\n", block.text)
-                .expect("a string takes text");
-        }
+        script += &self::script(number, block);
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut shell = Command::new("bash");
@@ -56,16 +66,16 @@ fn run(page: &str) {
     let read = |name: String| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let stderr: String = (0..blocks.len()).map(|number| read(format!("{number}.err"))).collect();
     let shell_error = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{stderr}{shell_error}{}", read("server.log".to_owned()));
+    assert!(ended.status.success(), "{name}: {stderr}{shell_error}{}", read("server.log".to_owned()));
     let mut compared = 0;
     for (number, expected) in blocks.iter().enumerate().filter(|(_, block)| block.language == "text") {
         let output = read(format!("{}.out", number - 1));
         for line in expected.text.lines() {
-            assert!(output.lines().any(|printed| printed.starts_with(line)), "{line:?} is not in {output:?}");
+            assert!(output.lines().any(|printed| printed.starts_with(line)), "{name}: {line:?} is not in {output:?}");
         }
         compared += 1;
     }
-    assert!(compared > 0, "the page shows outputs");
+    assert!(compared > 0, "{name} shows outputs");
 }
 
 #[test]
@@ -76,4 +86,16 @@ fn the_commands_of_the_readme_work() {
 #[test]
 fn the_tutorial_works() {
     run("docs/tutorial.md");
+}
+
+#[test]
+fn the_how_to_pages_work() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to");
+    let pages: Vec<_> = fs::read_dir(folder).expect("a folder").map(|page| page.expect("a page").path()).collect();
+    std::thread::scope(|scope| {
+        for page in &pages {
+            scope.spawn(|| run(&page.to_string_lossy()));
+        }
+    });
+    assert!(pages.len() >= 7, "{pages:?}");
 }
