@@ -73,6 +73,9 @@ impl Client {
                 return Err(Error::NoAuthority);
             }
             http = http.tls_certs_only(authorities);
+        } else if base.scheme() == "http" {
+            // A machine without certificates of authorities can use plain HTTP.
+            http = http.tls_certs_only([]);
         }
         if let Some(pem) = &options.identity_pem {
             http = http.identity(Identity::from_pem(pem).map_err(tls)?);

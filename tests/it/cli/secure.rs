@@ -69,3 +69,11 @@ fn tls_takes_an_authority_and_a_certificate() {
     let plain = server.run(&["queues"]);
     assert!(plain.code != Some(0) && plain.stderr.contains("https"), "{plain:?}");
 }
+
+#[test]
+fn plain_http_needs_no_certificates_of_the_system() {
+    let server = Server::in_memory();
+    let mut command = server.command(&["queues", "-o", "json"]);
+    command.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nonexistent");
+    assert_eq!(finished(command, "").ok(), "[]\n");
+}
