@@ -27,6 +27,8 @@ put 644 README.md usr/share/doc/deltaq/README.md
 put 644 config/prometheus/deltaq.rules.yml usr/share/deltaq/prometheus/deltaq.rules.yml
 put 644 config/grafana/deltaq.json usr/share/deltaq/grafana/deltaq.json
 chmod 750 "$root/etc/deltaq"
+# The README links to these pages.
+find docs -type f | while read -r page; do put 644 "$page" "usr/share/doc/deltaq/$page"; done
 
 folder_of() { mkdir -p "$root/$1"; printf '%s' "$root/$1"; }
 "$binary" completion bash > "$(folder_of usr/share/bash-completion/completions)/deltaq"

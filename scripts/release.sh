@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the files of a release in target/release-files, and checks them:
 #
-#     deltaq-VERSION-TARGET.tar.gz    the program with its manual page, completions, settings, systemd unit, rules and dashboard
+#     deltaq-VERSION-TARGET.tar.gz    the program with its documents, manual page, completions, settings, systemd unit, rules and dashboard
 #     deltaq_VERSION_ARCH.deb         the Debian package
 #     deltaq-VERSION.cdx.json         the SBOM, CycloneDX 1.6
 #     SHA256SUMS                      for `sha256sum --check`
@@ -46,6 +46,7 @@ for file in README.md CHANGELOG.md LICENSE config/deltaq.toml; do put 644 "$file
 put 644 deploy/systemd/deltaq.service systemd/deltaq.service
 put 644 config/prometheus/deltaq.rules.yml prometheus/deltaq.rules.yml
 put 644 config/grafana/deltaq.json grafana/deltaq.json
+find docs -type f | while read -r page; do put 644 "$page" "$page"; done
 mkdir "$work/$name/completions" "$work/$name/man"
 for shell in bash zsh fish; do "$binary" completion "$shell" > "$work/$name/completions/deltaq.$shell"; done
 "$binary" man > "$work/$name/man/deltaq.1"

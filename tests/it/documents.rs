@@ -75,7 +75,8 @@ fn run(name: &str) {
         }
         compared += 1;
     }
-    assert!(compared > 0, "{name} shows outputs");
+    let has_commands = blocks.iter().any(|block| block.language == "sh");
+    assert!(compared > 0 || !has_commands, "{name} shows outputs");
 }
 
 #[test]

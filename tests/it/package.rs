@@ -81,6 +81,7 @@ fn the_package_is_installed_run_removed_and_purged() {
         "usr/share/zsh/vendor-completions/_deltaq",
         "usr/share/fish/vendor_completions.d/deltaq.fish",
         "usr/share/man/man1/deltaq.1.gz",
+        "usr/share/doc/deltaq/docs/tutorial.md",
     ] {
         assert!(fs::metadata(root.at(file)).is_ok_and(|file| file.len() > 1_000), "{file}");
     }
@@ -115,6 +116,7 @@ fn a_release_has_checksums_an_sbom_and_a_program_that_runs() {
         "deltaq",
         "README.md",
         "LICENSE",
+        "docs/how-to/follow-a-list.md",
         "deltaq.toml",
         "completions/deltaq.zsh",
         "man/deltaq.1",
