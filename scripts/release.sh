@@ -29,8 +29,9 @@ else
 fi
 
 . scripts/server.sh
-rm -rf "$folder"
+[ $# -ge 2 ] || rm -rf "$folder"
 mkdir -p "$folder"
+[ -z "$(ls -A "$folder")" ] || fail "$folder is not empty"
 version=$("$built" --version | sed 's/^deltaq //; s/ .*//')
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH

@@ -71,7 +71,10 @@ fn run(name: &str) {
     for (number, expected) in blocks.iter().enumerate().filter(|(_, block)| block.language == "text") {
         let output = read(format!("{}.out", number - 1));
         for line in expected.text.lines() {
-            assert!(output.lines().any(|printed| printed.starts_with(line)), "{name}: {line:?} is not in {output:?}");
+            assert!(
+                output.lines().any(|printed| printed.starts_with(line)),
+                "{name}: {line:?} is not in {output:?}"
+            );
         }
         compared += 1;
     }
@@ -92,7 +95,8 @@ fn the_tutorial_works() {
 #[test]
 fn the_how_to_pages_work() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to");
-    let pages: Vec<_> = fs::read_dir(folder).expect("a folder").map(|page| page.expect("a page").path()).collect();
+    let pages: Vec<_> =
+        fs::read_dir(folder).expect("a folder").map(|page| page.expect("a page").path()).collect();
     std::thread::scope(|scope| {
         for page in &pages {
             scope.spawn(|| run(&page.to_string_lossy()));
