@@ -37,7 +37,7 @@ added = calls["add"]("generated-2", Objects({"key": "a", "price": 10}))
 assert added.queued == 1, added
 popped = calls["pop"]("generated-2", pop_body=PopBody())
 assert popped.items[0].key == "a", popped
-acked = calls["ack"]("generated-2", LeasesBody(leases=[popped.items[0].lease.id]))
+acked = calls["ack"]("generated-2", LeasesBody(lease_ids=[popped.items[0].lease.id]))
 assert acked.settled[0].result == "ok", acked
 try:
     calls["get_queue"]("absent")

@@ -199,11 +199,11 @@ pub(in crate::http) async fn extend(
     let moment = handle.moment();
     let pairs = leases.into_iter().zip(&extended);
     let leases: Vec<_> = pairs.map(|(lease, extended)| wire::extended(lease, *extended, moment)).collect();
-    let stale = extended.iter().filter(|extended| matches!(extended, Extended::Stale { .. })).count();
-    if are_all_lost(stale, leases.len()) {
-        return Err(lease_lost("extended", stale).with_default("leases", leases));
+    let lost = extended.iter().filter(|extended| matches!(extended, Extended::Stale { .. })).count();
+    if are_all_lost(lost, leases.len()) {
+        return Err(lease_lost("extended", lost).with_default("leases", leases));
     }
-    Ok(Reply::of(&context, ExtendedList { leases, stale: stale as u64 }))
+    Ok(Reply::of(&context, ExtendedList { leases, stale: lost as u64 }))
 }
 
 /// Make parked keys ready.
@@ -284,22 +284,22 @@ async fn settle_all(
     };
     let results = if is_large { state.on_main_runtime(settling).await } else { settling.await }?;
     let settled = settled_documents(leases, &results, handle.moment());
-    let stale = results.iter().filter(|settled| matches!(settled, Settled::Stale { .. })).count();
-    if are_all_lost(stale, settled.len()) {
-        return Err(lease_lost("settled", stale).with_default("settled", settled));
+    let lost = results.iter().filter(|settled| matches!(settled, Settled::Stale { .. })).count();
+    if are_all_lost(lost, settled.len()) {
+        return Err(lease_lost("settled", lost).with_default("settled", settled));
     }
-    Ok(SettledList { settled, stale: stale as u64 })
+    Ok(SettledList { settled, stale: lost as u64 })
 }
 
 /// Whether a call changed nothing, because all its leases had ended.
-const fn are_all_lost(stale: usize, leases: usize) -> bool {
-    stale > 0 && stale == leases
+const fn are_all_lost(lost: usize, leases: usize) -> bool {
+    lost > 0 && lost == leases
 }
 
 /// The refusal has the same fields as the reply to a call that changed something.
-fn lease_lost(done: &str, stale: usize) -> Problem {
+fn lease_lost(done: &str, lost: usize) -> Problem {
     let detail = format!("none of the leases could be {done}; outcome says how each ended");
-    Problem::new(Code::LeaseLost, detail).with("stale", stale)
+    Problem::new(Code::LeaseLost, detail).with("stale", lost)
 }
 
 /// Checks the settles of a request before any of them takes effect.
