@@ -218,9 +218,22 @@ fn merged(
     // In order of their names, so that the same error is reported first each time.
     let mut variables: Vec<_> = environment.into_iter().collect();
     variables.sort_unstable();
+    let mut settings = Vec::new();
     for (name, value) in variables {
         if let Some(path) = environment::setting_of(&name) {
             layers.set_variable(&name, &path, &value)?;
+        } else if name.starts_with(environment::PREFIX) {
+            if settings.is_empty() {
+                settings = layers::all_settings("");
+            }
+            if let Some(path) = environment::mistaken_setting(&name, &settings) {
+                let nearest = Some(environment::variable_name(&path));
+                return Err(Error::Unknown {
+                    name: name.clone(),
+                    nearest,
+                    origin: Origin::Environment(name),
+                });
+            }
         }
     }
     flags.apply(&mut layers);

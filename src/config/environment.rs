@@ -3,7 +3,7 @@
 //! Only this module reads the environment. clap reads `DELTAQ_CONFIG` by itself.
 
 /// The begin of their names.
-const PREFIX: &str = "DELTAQ_";
+pub(super) const PREFIX: &str = "DELTAQ_";
 /// What separates section and field.
 const SEPARATOR: &str = "__";
 
@@ -60,6 +60,18 @@ pub(super) fn setting_of(variable: &str) -> Option<String> {
     let name = variable.strip_prefix(PREFIX)?;
     let (section, _) = name.split_once(SEPARATOR)?;
     (!section.is_empty()).then(|| name.replace(SEPARATOR, ".").to_ascii_lowercase())
+}
+
+/// The setting that a variable with one underscore too few, such as `DELTAQ_SERVER_LISTEN` or `DELTAQ_LISTEN`, means. No
+/// variable of a client and no service link has the name of a setting.
+pub(super) fn mistaken_setting(variable: &str, settings: &[String]) -> Option<String> {
+    let name = variable.strip_prefix(PREFIX)?.to_ascii_lowercase();
+    let is_meant = |path: &&String| match path.split_once('.') {
+        // A worker passes DELTAQ_KEY and DELTAQ_LEASE on to its command, which have the names of settings of queues.
+        Some(("queue_defaults", _)) | None => path.contains('.') && path.replace('.', "_") == name,
+        Some((_, field)) => path.replace('.', "_") == name || field == name,
+    };
+    settings.iter().find(is_meant).cloned()
 }
 
 /// `server.listen` -> `DELTAQ_SERVER__LISTEN`.

@@ -222,6 +222,7 @@ impl Fault {
         }
         let is_unknown = message.starts_with("unknown field") && !is_inside_value;
         let why = if is_secret { without_value(message) } else { shortened(message) };
+        let why = why.replace("expected a boolean", "expected true or false");
         Self { setting, is_unknown, why }
     }
 }
@@ -233,6 +234,9 @@ fn missing_field(message: &str) -> Option<&str> {
 /// A message without the value that it is about, which may be a secret.
 pub(super) fn without_value(message: &str) -> String {
     match message.rsplit_once(", expected ") {
+        Some((found, expected)) if found.starts_with("unknown field") => {
+            format!("unknown field, expected {expected}")
+        }
         Some((_, expected)) => format!("expected {expected}"),
         None if missing_field(message).is_some() => message.to_owned(),
         None => "the value has the wrong form".to_owned(),

@@ -189,7 +189,10 @@ fn only_variables_with_a_section_are_settings() {
         ("DELTAQ_URL", "http://localhost:7070"),
         ("DELTAQ_FOO", "1"),
         ("DELTAQ_CONFORMANCE_DIR", "elsewhere"),
-        ("DELTAQ_SERVER_LISTEN", "x"),
+        ("DELTAQ_KEY", "sku-1"),
+        ("DELTAQ_LEASE", "527e0101-14"),
+        ("DELTAQ_KEY_FILE", "client.key"),
+        ("DELTAQ_TOKEN_FILE", "token"),
         ("DELTAQ__X", "1"),
         ("SERVER__LISTEN", "x"),
         // The links that Kubernetes makes for a service named deltaq.
@@ -200,6 +203,20 @@ fn only_variables_with_a_section_are_settings() {
     ];
     let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(layered(None, environment, &Flags::default()).unwrap(), Settings::default());
+}
+
+#[test]
+fn a_variable_with_one_underscore_too_few_is_reported() {
+    for (name, meant) in [
+        ("DELTAQ_SERVER_LISTEN", "DELTAQ_SERVER__LISTEN"),
+        ("DELTAQ_LISTEN", "DELTAQ_SERVER__LISTEN"),
+        ("DELTAQ_DATA_DIR", "DELTAQ_STORAGE__DATA_DIR"),
+        ("DELTAQ_QUEUE_DEFAULTS_LEASE", "DELTAQ_QUEUE_DEFAULTS__LEASE"),
+    ] {
+        let expected =
+            format!("unknown setting `{name}` in the environment variable {name}; did you mean `{meant}`?");
+        assert_eq!(message(with_variable(name, "x")), expected);
+    }
 }
 
 #[test]
@@ -251,7 +268,7 @@ fn an_invalid_value_is_reported_with_setting_layer_and_range() {
         ),
         (
             with_variable("DELTAQ_QUEUES__AUTO_CREATE", "yes"),
-            r#"invalid setting `queues.auto_create` in the environment variable DELTAQ_QUEUES__AUTO_CREATE: invalid type: string "yes", expected a boolean"#,
+            r#"invalid setting `queues.auto_create` in the environment variable DELTAQ_QUEUES__AUTO_CREATE: invalid type: string "yes", expected true or false"#,
         ),
         (
             with_variable("DELTAQ_QUEUE_DEFAULTS__LEASE", "13h"),

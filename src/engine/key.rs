@@ -150,7 +150,7 @@ pub enum KeyError {
     #[error("the key is empty")]
     Empty,
     /// There is no value at a required pointer, or it is null or an empty string.
-    #[error("nothing usable at {pointer:?}: a key part must be a non-empty string or an integer")]
+    #[error("no key at {pointer:?}: a key part must be a non-empty string or an integer")]
     Missing {
         /// The RFC 6901 pointer without a value.
         pointer: Arc<str>,

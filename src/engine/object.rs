@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use jiter::{JiterError, Peek};
+use jiter::{JiterError, JiterErrorType, JsonErrorType, Peek};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
@@ -291,7 +291,8 @@ impl<'j, 's> Reader<'j, 's> {
     }
 
     fn syntax_error(&self, error: &JiterError) -> SyntaxError {
-        self.error_at(error.index, error.error_type.to_string())
+        let reason = reason(&error.error_type);
+        self.error_at(error.index, reason)
     }
 
     fn error_at(&self, index: usize, reason: String) -> SyntaxError {
@@ -515,4 +516,18 @@ fn subtree<'j>(text: &'j str, walk: &mut Walk<'j>, peek: Peek) -> Result<Tree<'j
             Tree::Number(text.get(start..walk.index()).unwrap_or_default())
         }
     })
+}
+
+/// The reason for which the parser refuses a text, in the words of the API.
+fn reason(error: &JiterErrorType) -> String {
+    let JiterErrorType::JsonError(json) = error else { return error.to_string() };
+    let reason = match json {
+        JsonErrorType::KeyMustBeAString => "the name of a member must be a string in double quotes",
+        JsonErrorType::EofWhileParsingList => "the text ends inside a list",
+        JsonErrorType::EofWhileParsingObject => "the text ends inside an object",
+        JsonErrorType::EofWhileParsingString => "the text ends inside a string",
+        JsonErrorType::EofWhileParsingValue => "the text ends where a value is expected",
+        json => return json.to_string(),
+    };
+    reason.to_owned()
 }

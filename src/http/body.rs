@@ -16,7 +16,7 @@ use futures_util::{FutureExt as _, Stream as _};
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
 
-pub(super) use self::document::{Start, hinted, read_envelope, text_of};
+pub(super) use self::document::{Start, hinted, line_hinted, read_envelope, text_of};
 use self::document::{check_strings, or_empty, read_document};
 use self::inflate::Inflated;
 use super::access;
@@ -262,7 +262,9 @@ impl Incoming {
     /// A JSON document of known fields at every depth; an empty body is `{}`.
     pub(super) async fn document<T: DeserializeOwned>(self) -> Result<T, Problem> {
         self.check_is_document()?;
+        let account = self.account();
         let text = self.text().await?;
+        let is_blank = text.trim().is_empty();
         let text = or_empty(&text);
         check_strings(text)?;
         if !text.trim_start().starts_with('{') {
@@ -270,7 +272,10 @@ impl Incoming {
         }
         // serde refuses duplicate fields by itself, so only a document that serde refuses is scanned for a better message. The
         // scan would take two fifths of the time to read the leases of a pop.
-        serde_json::from_str(text).map(|Named(document)| document).or_else(|_| read_document(text))
+        let document = serde_json::from_str(text).map(|Named(document)| document);
+        document.or_else(|_| read_document(text)).map_err(|problem| {
+            if is_blank { problem.hint("the body is empty") } else { query_hinted(&account, problem) }
+        })
     }
 
     fn check_is_document(&self) -> Result<(), Problem> {
@@ -279,5 +284,15 @@ impl Incoming {
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         Ok(())
+    }
+}
+
+/// Adds a hint to the problem of an unknown field, if the call has a parameter of that name.
+fn query_hinted(account: &Account, problem: Problem) -> Problem {
+    let parameters = account.0.operation().map_or(&[][..], |operation| operation.query);
+    let is_parameter = |field: &&str| parameters.contains(field);
+    match problem.field("field").filter(is_parameter).map(str::to_owned) {
+        Some(field) => problem.hint(&format!("{field} is a parameter of the query, ?{field}=...")),
+        None => problem,
     }
 }

@@ -111,21 +111,47 @@ pub fn operation_ids() -> impl Iterator<Item = &'static str> {
 /// Longest path for which a similar one is looked for, in bytes: the comparison takes the square of the length.
 const COMPARED_BYTES_MAX: usize = 256;
 
+/// Words that other services have for a call on a queue, with the rest of the path here.
+const FOREIGN_WORDS: &[(&str, &str)] = &[
+    ("consume", "pop"),
+    ("dead-letters", "items?state=parked"),
+    ("discard", "parked/discard"),
+    ("enqueue", "add"),
+    ("keys", "items"),
+    ("messages", "items"),
+    ("parked", "items?state=parked"),
+    ("publish", "add"),
+    ("push", "add"),
+    ("put", "add"),
+    ("receive", "pop"),
+    ("redrive", "parked/redrive"),
+    ("send", "add"),
+    ("subscribe", "pop"),
+];
+
 /// The path of the API that is most similar to an unknown path, if one is similar. A path without `/v1` is also compared with it.
 pub(super) fn nearest_path(path: &str) -> Option<String> {
     if path.len() > COMPARED_BYTES_MAX {
         return None;
     }
     let path = path.trim_end_matches('/');
+    if let Some((queue, word)) = path.rsplit_once('/')
+        && queue.strip_prefix("/v1/queues/").is_some_and(|name| queue_of(name).is_some())
+        && let Some((_, known)) = FOREIGN_WORDS.iter().find(|(foreign, _)| *foreign == word)
+    {
+        return Some(format!("{queue}/{known}"));
+    }
     let given = [path.to_owned(), format!("/v1{path}")];
     let candidates = table::ALL.iter().flat_map(|endpoint| {
         given.iter().filter_map(move |given| {
             let template = endpoint.operation.path;
             let candidate = filled(template, given)?;
-            let edits = strsim::damerau_levenshtein(&candidate, given);
-            let literals =
-                template.split('/').filter(|part| !part.starts_with('{')).map(str::len).sum::<usize>();
-            (edits <= (literals / 4).max(1)).then_some((edits, candidate))
+            let pairs = candidate.split('/').zip(given.split('/'));
+            let edits = pairs.map(|(part, given)| {
+                let edits = strsim::damerau_levenshtein(part, given);
+                (edits <= (part.len() / 3).max(1)).then_some(edits)
+            });
+            Some((edits.sum::<Option<usize>>()?, candidate))
         })
     });
     candidates.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)

@@ -142,6 +142,12 @@ impl Problem {
         &self.detail
     }
 
+    /// A field that is a text.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(Value::as_str)
+    }
+
     /// Adds what to do to the detail.
     #[must_use]
     pub fn hint(mut self, hint: &str) -> Self {

@@ -1,7 +1,6 @@
 //! `deltaq backup`: copies a store, which may be in use, and checks every row of the copy.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use super::check::{self, Depth, Report};
@@ -26,8 +25,8 @@ pub async fn backup(
         return Err(Error::Exists { to: to.to_owned() });
     }
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-    if !parent.is_none_or(Path::is_dir) {
-        return Err(unwritable(io::ErrorKind::NotFound.into()));
+    if let Some(parent) = parent {
+        fs::read_dir(parent).map_err(unwritable)?;
     }
     let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(unwritable)?;
     if fs::canonicalize(folder).is_ok_and(|folder| parent.starts_with(folder)) {

@@ -125,7 +125,7 @@ pub struct SettleCall {
     pub how: SettleAs,
     /// Only with nack and done. With nack: how long the key waits, instead of its backoff. With done: the time after which the
     /// key is added again. A [duration](crate::duration).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
     /// Only with nack and reject: the reason.
@@ -177,7 +177,7 @@ pub struct LeasesBody {
     #[schema(ignore)]
     pub leases: Option<Vec<String>>,
     /// Only with nack and done: how long the keys wait; a [duration](crate::duration).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
     /// Only with nack and reject: the reason.
@@ -240,7 +240,7 @@ pub struct ExtendBody {
     #[schema(ignore)]
     pub leases: Option<Vec<String>>,
     /// The time from now to the new deadline, a [duration](crate::duration); by default the queue's setting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::LeaseLength>)]
     pub lease_duration: Option<String>,
     /// The former name of `lease_duration`.

@@ -68,7 +68,7 @@ pub struct DeltaCall<'a> {
     #[schema(value_type = Option<terms::Label>)]
     pub source: Option<String>,
     /// Time until the delta may be delivered; a [duration](crate::duration).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "strict::duration_text", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<terms::Delay>)]
     pub delay: Option<String>,
     /// Only with Deleted: the deletion was inferred, and the object may be older than the last state.

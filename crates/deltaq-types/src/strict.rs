@@ -17,9 +17,9 @@ pub struct Named<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(PhantomData<T>);
+        struct Document<T>(PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Document<T> {
             type Value = T;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,45 +27,63 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(ShortNames(members)))
+                T::deserialize(MapAccessDeserializer::new(Members { members, name: String::new() }))
             }
         }
 
-        deserializer.deserialize_map(Members(PhantomData)).map(Self)
+        deserializer.deserialize_map(Document(PhantomData)).map(Self)
     }
 }
 
-/// The members of a document. A name that is longer than any field's is refused before an error message repeats it.
-struct ShortNames<A>(A);
+/// The members of a document. A name that is longer than any field's is refused before an error message repeats it. The error of
+/// a value names its field.
+struct Members<A> {
+    members: A,
+    /// The name of the last member.
+    name: String,
+}
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for ShortNames<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Members<A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        self.0.next_key_seed(ShortName(seed))
+        self.members.next_key_seed(ShortName { seed, read: &mut self.name })
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.0.next_value_seed(seed)
+        self.members.next_value_seed(seed).map_err(|error| named(&self.name, error))
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.0.size_hint()
+        self.members.size_hint()
     }
 }
 
-struct ShortName<K>(K);
+/// The error of a value with the name of its field, unless the error already names one.
+fn named<E: Error>(name: &str, error: E) -> E {
+    let text = error.to_string();
+    let is_of_value =
+        ["invalid type", "invalid value", "unknown variant"].iter().any(|kind| text.starts_with(kind));
+    if is_of_value { E::custom(format_args!("{name}: {text}")) } else { error }
+}
 
-impl<K> ShortName<K> {
-    fn check<E: Error>(name: &str) -> Result<(), E> {
+struct ShortName<'n, K> {
+    seed: K,
+    /// Gets the name.
+    read: &'n mut String,
+}
+
+impl<K> ShortName<'_, K> {
+    fn check<E: Error>(&mut self, name: &str) -> Result<(), E> {
         if name.len() <= EXCERPT_CHARS_MAX {
+            name.clone_into(self.read);
             return Ok(());
         }
         Err(E::custom(format_args!("unknown field `{}...`", cut(name))))
     }
 }
 
-impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for ShortName<K> {
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for ShortName<'_, K> {
     type Value = K::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<K::Value, D::Error> {
@@ -73,21 +91,21 @@ impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for ShortName<K> {
     }
 }
 
-impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for ShortName<K> {
+impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for ShortName<'_, K> {
     type Value = K::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a field")
     }
 
-    fn visit_str<E: Error>(self, name: &str) -> Result<K::Value, E> {
-        Self::check(name)?;
-        self.0.deserialize(StrDeserializer::new(name))
+    fn visit_str<E: Error>(mut self, name: &str) -> Result<K::Value, E> {
+        self.check(name)?;
+        self.seed.deserialize(StrDeserializer::new(name))
     }
 
-    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<K::Value, E> {
-        Self::check(name)?;
-        self.0.deserialize(BorrowedStrDeserializer::new(name))
+    fn visit_borrowed_str<E: Error>(mut self, name: &'de str) -> Result<K::Value, E> {
+        self.check(name)?;
+        self.seed.deserialize(BorrowedStrDeserializer::new(name))
     }
 }
 
@@ -103,7 +121,7 @@ fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> R
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a sequence")
+            f.write_str("a list")
         }
 
         fn visit_unit<E: Error>(self) -> Result<Vec<T>, E> {
@@ -145,6 +163,29 @@ pub(crate) fn present_texts<'de, D: Deserializer<'de>>(
     texts(deserializer).map(Some)
 }
 
+/// Reads the text of a duration, or null.
+pub(crate) fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    struct Text;
+
+    impl Visitor<'_> for Text {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration such as \"30s\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(Some(text.to_owned()))
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+    }
+
+    deserializer.deserialize_any(Text)
+}
+
 /// Reads a variant of an enum from a string.
 pub(crate) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     let word = String::deserialize(deserializer)?;
@@ -173,7 +214,7 @@ mod tests {
     use std::fmt::Debug;
 
     use super::*;
-    use crate::{DeltaCall, PopBody};
+    use crate::{DeltaCall, LeasesBody, PopBody};
 
     fn error<'t, T: Deserialize<'t> + Debug>(text: &'t str) -> String {
         serde_json::from_str::<Named<T>>(text).expect_err(text).to_string()
@@ -186,6 +227,16 @@ mod tests {
         assert!(error::<PopBody>(r#"{"settle":[{"lease":"1-1","as":{"ack":null}}]}"#).contains("a string"));
         assert!(error::<DeltaCall<'_>>(r#"{"type":{"Added":null},"object":{}}"#).contains("a string"));
         assert!(error::<DeltaCall<'_>>(r#"{"type":"Add","object":{}}"#).contains("expected one of `Added`"));
+        let number = error::<LeasesBody>(r#"{"leases":[],"delay":5}"#);
+        assert!(number.starts_with("delay: ") && number.contains("a duration such as \"30s\""), "{number}");
+        let Named(none) =
+            serde_json::from_str::<Named<LeasesBody>>(r#"{"leases":[],"delay":null}"#).expect("right");
+        assert_eq!(none.delay, None);
+        let nested = error::<PopBody>(r#"{"settle":[{"lease":"1-1","as":"fail"}]}"#);
+        assert!(
+            nested.starts_with("as: unknown variant `fail`") && nested.ends_with(" column 37"),
+            "{nested}"
+        );
         let text = r#"{"settle":[{"lease":"1-1","as":"ack"}]}"#;
         let Named(body) = serde_json::from_str::<Named<PopBody>>(text).expect("right");
         assert_eq!(body.settle.len(), 1);

@@ -46,7 +46,7 @@ impl<'j> Names<'j> {
             self.many.get_or_insert_default().insert(text, start, &name)
         };
         let name = Excerpt(&name);
-        if is_new { Ok(()) } else { Err(format!("the member {name} stands twice in one object")) }
+        if is_new { Ok(()) } else { Err(format!("the member {name} appears twice in one object")) }
     }
 }
 

@@ -140,7 +140,7 @@ fn many_names_are_compared_as_they_read() {
     assert!(names("m").is_ok());
     for twice in ["mA7", "mA1999", "m\\u00411999"] {
         let error = names(twice).expect_err(twice);
-        assert!(error.reason.contains("stands twice"), "{error}");
+        assert!(error.reason.contains("appears twice"), "{error}");
         assert_eq!((error.line, error.column), (2_000, 21), "{error}");
     }
 }

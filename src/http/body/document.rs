@@ -106,6 +106,9 @@ pub(in crate::http) fn hinted(problem: Problem, text: &str) -> Problem {
     if is_form {
         return problem.hint("the body looks like a form; send JSON, such as {\"key\":\"a\"}");
     }
+    if first.starts_with(|char: char| char.is_ascii_alphabetic()) {
+        return problem.hint("send JSON, such as {\"key\":\"a\"}");
+    }
     let is_lines =
         first.starts_with('{') && first.trim_end().ends_with('}') && rest.trim_start().starts_with('{');
     if is_lines {
@@ -114,6 +117,20 @@ pub(in crate::http) fn hinted(problem: Problem, text: &str) -> Problem {
         );
     }
     problem
+}
+
+/// Adds a hint to the problem of a line that is no JSON, if the line is a part of a JSON array.
+pub(in crate::http) fn line_hinted(problem: Problem, line: &str) -> Problem {
+    if problem.code() != Code::InvalidJson {
+        return problem;
+    }
+    match line.trim().as_bytes() {
+        [b'[', ..] => {
+            problem.hint("the body looks like a JSON array; send it with content-type: application/json")
+        }
+        [b'{', .., b'}', b','] => problem.hint("NDJSON has no commas between its objects"),
+        _ => problem,
+    }
 }
 
 fn parse_checked<'t, T: Deserialize<'t>>(

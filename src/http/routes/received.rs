@@ -4,7 +4,7 @@ use crate::engine::config::Config;
 use crate::engine::key::{Key, KeyError};
 use crate::engine::object::{self, Object, Objects, SyntaxError};
 use crate::engine::refusal::Refusal;
-use crate::http::body::{Format, Incoming, Start, hinted};
+use crate::http::body::{Format, Incoming, Start, hinted, line_hinted};
 use crate::http::ndjson::Lines;
 use crate::http::problem::{Code, Problem};
 use crate::http::state::AppState;
@@ -68,7 +68,8 @@ pub(super) fn parsed_line(
     let (line, limit) = (lines.number(), lines.object_bytes_max());
     let start = Start { line, column: 1 };
     let scanned = object::scan(text, &config.key);
-    let scanned = scanned.map_err(|error| Problem::from(start.of_error(error)).in_item(index, Some(line)))?;
+    let wrong = |error| line_hinted(start.of_error(error).into(), text).in_item(index, Some(line));
+    let scanned = scanned.map_err(wrong)?;
     let bytes = scanned.object.bytes();
     if bytes > limit {
         let refusal = Refusal::ObjectTooLarge { limit, bytes, index };

@@ -108,9 +108,9 @@ fn an_import_follows_the_rules_of_seeding_and_leaves_the_store_in_order() {
         |queue: &str, text: &str| run_with(&format!("import --queue {queue} --data-dir"), &[&store], text);
     assert!(import("busy", good).failed().contains("queue busy: the queue is not empty: 1 keys"));
     for (line, wrong, what) in [
-        (1, "{", "EOF"),
+        (1, "{", "ends inside an object"),
         (3, "\n\n[1]", "object"),
-        (2, "{\"key\":\"a\",\"object\":{}}\n{\"object\":{}}", "nothing usable at \"/key\""),
+        (2, "{\"key\":\"a\",\"object\":{}}\n{\"object\":{}}", "no key at \"/key\""),
         (1, "{\"key\":\"a\",\"object\":{\"key\":\"b\"}}", "differs from the object's own"),
         (1, "{\"key\":\"a\",\"sauce\":\"erp\",\"object\":{}}", "did you mean \"source\"?"),
         (1, "{\"key\":\"a\",\"source\":\"\",\"object\":{}}", "field \"source\""),
