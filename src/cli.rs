@@ -1,5 +1,6 @@
 //! The command line: definitions and parsing. `main` runs the commands.
 
+mod arguments;
 pub mod bench;
 pub mod client;
 pub mod health;

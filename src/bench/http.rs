@@ -55,7 +55,8 @@ impl HttpClient {
         });
         let response = response.await?;
         if response.get(9) != Some(&b'2') {
-            return Err(io::Error::other(String::from_utf8_lossy(response).into_owned()));
+            let problem = String::from_utf8_lossy(response.get(body..).unwrap_or_default());
+            return Err(io::Error::other(format!("the server refused a request: {}", problem.trim_end())));
         }
         Ok(response.get(body..).unwrap_or_default())
     }

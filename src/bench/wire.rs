@@ -25,7 +25,9 @@ impl Wire {
     /// # Errors
     /// The connection fails.
     pub async fn open(authority: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(authority).await?;
+        let stream = TcpStream::connect(authority).await.map_err(|error| {
+            io::Error::new(error.kind(), format!("can't connect to {authority}: {error}"))
+        })?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], filled: 0, returned: 0 })
     }

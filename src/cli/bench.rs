@@ -18,7 +18,7 @@ pub struct Bench {
     /// The operation that each connection repeats.
     #[arg(value_enum, default_value = "add-pop")]
     pub scenario: Scenario,
-    /// The server's address; TLS is not supported.
+    /// The server's address: plain http, without TLS.
     #[arg(long, default_value = "http://127.0.0.1:7070")]
     pub url: String,
     /// Name of the queue, which is kept; with --queues, the prefix of their names. Without it queues are created and
@@ -131,21 +131,22 @@ impl Bench {
     }
 
     fn plan(&self) -> io::Result<Plan> {
-        let authority = self.url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-        let authority =
-            authority.filter(|rest| !rest.is_empty() && !rest.contains('/')).ok_or_else(|| {
-                let message = format!("invalid URL {:?}; write it like http://127.0.0.1:7070", self.url);
-                io::Error::new(io::ErrorKind::InvalidInput, message)
-            })?;
+        let authority = authority(&self.url)?;
         if self.duration.is_zero() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "--duration 0s measures nothing"));
         }
         // Each waiting pop must get the object of its own connection.
         let queues = if self.scenario == Scenario::HandOff { self.connections } else { self.queues };
         let name = self.queue.clone().unwrap_or_else(|| format!("bench-{:08x}", fastrand::u32(..)));
-        let token = self.token_file.as_deref().map(std::fs::read_to_string).transpose()?;
+        let token = self.token_file.as_deref().map(|path| {
+            std::fs::read_to_string(path).map_err(|error| {
+                let text = format!("can't read the token file {}: {error}", path.display());
+                io::Error::new(error.kind(), text)
+            })
+        });
+        let token = token.transpose()?;
         Ok(Plan {
-            authority: authority.to_owned(),
+            authority,
             scenario: self.scenario,
             queues: match queues {
                 1 => vec![name],
@@ -179,6 +180,25 @@ impl Bench {
             objects_by_queue: if plan.queues.len() > 1 { by_queue.collect() } else { BTreeMap::new() },
         }
     }
+}
+
+/// The host and port of an address, which may lack the scheme.
+fn authority(url: &str) -> io::Result<String> {
+    let wrong = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    if url.starts_with("https://") {
+        return wrong(format!(
+            "bench measures plain http and has no TLS, so it can't call {url}. Start the same server without \
+             server.tls_cert on a loopback address, and measure that"
+        ));
+    }
+    let authority = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+    let port = authority.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    if authority.contains('/') || !matches!(port, Some(Ok(_))) {
+        return wrong(format!(
+            "invalid server address {url:?}; write it with its port, like http://127.0.0.1:7070"
+        ));
+    }
+    Ok(authority.to_owned())
 }
 
 /// Progress goes to stderr, results to stdout.

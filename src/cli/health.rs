@@ -18,7 +18,7 @@ use crate::config::{self, Flags, Settings};
 /// `deltaq health`.
 #[derive(Debug, Clone, Args)]
 pub struct Health {
-    /// The server's address, such as http://127.0.0.1:7070 or https://.. [default: that of the settings].
+    /// The server's address, such as http://127.0.0.1:7070 or https://..; without a scheme it is http [default: that of the settings].
     #[arg(long)]
     pub url: Option<String>,
     /// Settings file of the server.
@@ -44,7 +44,7 @@ pub enum Error {
     #[error("server.listen has port 0, so the port is unknown; give --url")]
     AnyPort,
     /// Not `http://host:port`.
-    #[error("invalid URL {url:?}; write it like http://127.0.0.1:7070")]
+    #[error("invalid server address {url:?}; write it like http://127.0.0.1:7070")]
     Url {
         /// The given URL.
         url: String,
@@ -56,12 +56,12 @@ pub enum Error {
         source: reqwest::Error,
     },
     /// The host can't be resolved, or the connection is refused or times out.
-    #[error("can't connect to {authority}")]
+    #[error("can't connect to {authority}: {cause}")]
     Connect {
         /// Host and port.
         authority: String,
-        /// The error of the client.
-        source: reqwest::Error,
+        /// The first cause.
+        cause: String,
     },
     /// The connection failed, or the response timed out.
     #[error("no response from {authority}")]
@@ -104,11 +104,18 @@ impl Health {
     }
 }
 
+/// The cause at which a failure began.
+fn first_cause(error: &reqwest::Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 /// The URL of a server: scheme, host and port.
 fn parse(text: &str) -> Result<Url, Error> {
     let refused = || Error::Url { url: text.to_owned() };
+    let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     // The parser drops line breaks instead of refusing them.
-    let url = Url::parse(text).ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    let url = Url::parse(&with_scheme).ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_graphic()));
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(refused)?;
     let has_more = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
     let has_user = !url.username().is_empty() || url.password().is_some();
@@ -154,7 +161,7 @@ fn check(mut url: Url) -> Result<(), Error> {
     match client.get(url).send() {
         Ok(response) if response.status() == StatusCode::OK => Ok(()),
         Ok(response) => Err(Error::NotReady { authority, status: response.status().as_u16() }),
-        Err(error) if error.is_connect() => Err(Error::Connect { authority, source: error.without_url() }),
+        Err(error) if error.is_connect() => Err(Error::Connect { authority, cause: first_cause(&error) }),
         Err(error) if is_not_http(&error) => Err(Error::NotHttp { authority }),
         Err(error) => Err(Error::Response { authority, source: error.without_url() }),
     }
@@ -244,7 +251,7 @@ mod tests {
         }
         for url in [
             "",
-            "127.0.0.1:7070",
+            "127.0.0.1:7070/readyz",
             "ftp://a:1",
             "http://",
             "http:///",

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
-use super::Cli;
+use super::{Cli, arguments};
 
 /// Titles with the commands of each group.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -23,7 +23,10 @@ const GROUPS: &[(&str, &[&str])] = &[
 /// Reads the command line of the process. Wrong usage and requests for help end the process.
 #[must_use]
 pub fn parse() -> Cli {
-    let matches = grouped(Cli::command()).get_matches();
+    let mut command = grouped(Cli::command());
+    let arguments = arguments::ordered(&command, std::env::args_os());
+    let matches = command.try_get_matches_from_mut(arguments);
+    let matches = matches.unwrap_or_else(|error| arguments::with_known_word(error).exit());
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 

@@ -59,8 +59,12 @@ impl Man {
     pub fn run(&self) -> io::Result<()> {
         let command = Cli::command();
         if let Some(dir) = &self.dir {
-            std::fs::create_dir_all(dir)?;
-            return clap_mangen::generate_to(command, dir);
+            let failed = |error: io::Error| {
+                let text = format!("can't write the pages to {}: {error}", dir.display());
+                io::Error::new(error.kind(), text)
+            };
+            let written = std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command, dir));
+            return written.map_err(failed);
         }
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;

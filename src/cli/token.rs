@@ -105,6 +105,14 @@ pub enum Error {
         /// The given name.
         name: String,
     },
+    /// An entry has this name.
+    #[error(
+        "the file has a token named {name}; deltaq token rotate {name} gives it a new token, and revoke removes it"
+    )]
+    Exists {
+        /// The given name.
+        name: String,
+    },
     /// The entry can't be changed as text.
     #[error("can't change the entry in {}: only entries of the form [[tokens]] can be changed; edit the file by hand", path.display())]
     Edit {
@@ -168,6 +176,9 @@ impl Token {
         };
         let file = LockedFile::open(&self.file).map_err(Error::Replace)?;
         let before = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
+        if before.iter().any(|entry| entry.name == self.name) {
+            return Err(Error::Exists { name: self.name.clone() });
+        }
         let mut all = before;
         all.push(entry.clone());
         let tokens = access::Tokens::new(&all, &access::Tokens::default()).map_err(Error::Entry)?;

@@ -48,24 +48,46 @@ impl Connection {
     /// A client of the server. Nothing is sent yet.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         let token = match &self.token_file {
-            Some(path) => Some(String::from_utf8_lossy(&read(path)?).into_owned()),
+            Some(path) => Some(read(path, "--token-file")?),
             None => config::client_token(),
         };
+        let is_blank = |token: &String| token.trim().is_empty();
+        if let Some(path) = self.token_file.as_ref().filter(|_| token.as_ref().is_some_and(is_blank)) {
+            return Err(Failure::Other(format!("the token file {} is empty (--token-file)", path.display())));
+        }
         let identity_pem = match (&self.cert_file, &self.key_file) {
-            (Some(cert), Some(key)) => Some([read(cert)?, b"\n".to_vec(), read(key)?].concat()),
+            (Some(cert), Some(key)) => Some(
+                [read_pem(cert, "--cert-file", "CERTIFICATE")?, read_pem(key, "--key-file", "KEY")?].concat(),
+            ),
             _ => None,
         };
+        let ca_pem = self.ca_file.as_deref().map(|path| read_pem(path, "--ca-file", "CERTIFICATE"));
         let options = ClientOptions {
             url: self.url.clone().or_else(config::client_url).unwrap_or_else(|| DEFAULT_URL.to_owned()),
             token,
-            ca_pem: self.ca_file.as_deref().map(read).transpose()?,
-            identity_pem,
+            ca_pem: ca_pem.transpose()?.map(String::into_bytes),
+            identity_pem: identity_pem.map(String::into_bytes),
             user_agent: Some(concat!("deltaq/", env!("CARGO_PKG_VERSION")).to_owned()),
         };
         Ok(Client::new(options)?)
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|source| Failure::Read { name: path.display().to_string(), source })
+/// The text of the file that an option, or its variable, names.
+fn read(path: &Path, option: &str) -> Result<String, Failure> {
+    let variable = option.trim_start_matches('-').replace('-', "_").to_uppercase();
+    let name = || format!("{} ({option} or DELTAQ_{variable})", path.display());
+    let bytes = std::fs::read(path).map_err(|source| Failure::Read { name: name(), source })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The text of a PEM file, which ends with a line break. It must have a block whose label ends with `label`.
+fn read_pem(path: &Path, option: &str, label: &str) -> Result<String, Failure> {
+    let text = read(path, option)?;
+    let is_label = |line: &str| line.starts_with("-----BEGIN ") && line.ends_with(&format!("{label}-----"));
+    if !text.lines().any(|line| is_label(line.trim_end())) {
+        let text = format!("{} ({option}) has no PEM block \"-----BEGIN ... {label}-----\"", path.display());
+        return Err(Failure::Other(text));
+    }
+    Ok(text + "\n")
 }

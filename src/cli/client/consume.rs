@@ -156,6 +156,10 @@ pub struct Extend {
 #[derive(Debug, Deserialize)]
 pub(super) struct PoppedTexts {
     pub(super) items: Vec<Box<RawValue>>,
+    #[serde(default)]
+    closed: bool,
+    #[serde(default)]
+    paused: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -176,7 +180,7 @@ impl Execute for Pop {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let started_us = session.clock.monotonic_us();
         let wait = Duration::from(self.wait);
-        let items = loop {
+        let PoppedTexts { items, closed, paused } = loop {
             let left = wait.saturating_sub(session.clock.since(started_us)).min(CALL_WAIT_MAX);
             let call = session
                 .on_queue("pop", &self.queue)?
@@ -189,11 +193,16 @@ impl Execute for Pop {
                 .wait(left);
             let popped: PoppedTexts = session.client.fetch(call).await?;
             if !popped.items.is_empty() || session.clock.since(started_us) >= wait {
-                break popped.items;
+                break popped;
             }
         };
         if items.is_empty() {
-            return Err(Failure::Nothing(format!("queue {} has no key to deliver", self.queue)));
+            let why = match (paused, closed) {
+                (true, _) => "; it is paused",
+                (false, true) => "; it is closed, and keys are delayed or leased",
+                (false, false) => "",
+            };
+            return Err(Failure::Nothing(format!("queue {} has no key to deliver{why}", self.queue)));
         }
         let mut list = session.output.list::<PoppedItem>();
         list.add::<PoppedItem>(&items)?;

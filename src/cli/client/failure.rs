@@ -75,6 +75,17 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// The failure of an input of whose objects the first `done` were sent.
+    pub(super) fn after_objects(self, done: u64) -> Self {
+        let Self::Input { name, line, why } = self else { return self };
+        let why = match done {
+            0 => format!("{why}; nothing was changed"),
+            1 => format!("{why}; the object before it is done"),
+            done => format!("{why}; the {done} objects before it are done"),
+        };
+        Self::Input { name, line, why }
+    }
+
     /// The exit code of the process.
     fn code(&self) -> u8 {
         match self {
@@ -87,13 +98,10 @@ impl Failure {
         }
     }
 
-    /// The message. Of a failed connection only the first cause is of interest.
     fn text(&self) -> String {
         match self {
-            Self::Client(error @ (Error::Connect { .. } | Error::NoReply { .. } | Error::Tls { .. })) => {
-                let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-                causes.last().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-            }
+            Self::Client(error) => text_of(error),
+            Self::At { place, source } => format!("{place}: {}", text_of(source)),
             failure => with_causes(failure),
         }
     }
@@ -124,6 +132,40 @@ impl Failure {
     }
 }
 
+/// The message of a failed call. Of a failed connection only the first cause is of interest. What to do with an HTTP client is left
+/// out where the advice says it for this one.
+pub(super) fn text_of(error: &Error) -> String {
+    match error {
+        Error::Connect { .. } | Error::NoReply { .. } | Error::Tls { .. } => {
+            first_cause(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
+        }
+        Error::Problem(problem) if matches!(problem.code.as_str(), "queue-not-found" | "no-key") => {
+            let detail = problem.detail.split("; PUT ").next().unwrap_or_default();
+            format!("{detail} ({}, {})", problem.status, problem.code)
+        }
+        error => with_causes(error),
+    }
+}
+
+/// The cause at which the failure began.
+fn first_cause(error: &Error) -> Option<String> {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.last().map(ToString::to_string)
+}
+
+/// What to do if there is no connection.
+fn advice_on_connection(cause: &str) -> &'static str {
+    if cause.contains("InvalidContentType") {
+        "the server has no TLS: write http:// in --url or DELTAQ_URL"
+    } else if cause.contains("certificate") {
+        "name the authority of the server's certificate with --ca-file, and the server by a host name of that certificate"
+    } else if cause.contains("lookup") {
+        "check the host name in --url or DELTAQ_URL"
+    } else {
+        "start a server (deltaq serve), or name its address with --url or DELTAQ_URL"
+    }
+}
+
 fn code_of(error: &Error) -> u8 {
     match error {
         Error::Address { .. } => 2,
@@ -144,8 +186,7 @@ fn code_of(error: &Error) -> u8 {
 fn advice_of(error: &Error) -> Option<String> {
     let problem = match error {
         Error::Connect { .. } => {
-            let text = "start a server (deltaq serve), or name its address with --url or DELTAQ_URL";
-            return Some(text.to_owned());
+            return Some(advice_on_connection(&first_cause(error).unwrap_or_default()).to_owned());
         }
         Error::NoReply { .. } => {
             let text = "check the state with deltaq status, then repeat the command; a server with TLS needs https:// in --url";
@@ -166,15 +207,20 @@ fn advice_of(error: &Error) -> Option<String> {
         "forbidden" => "the operators of the server can add the grant to the token (deltaq token --help)",
         "queue-not-found" => "deltaq queues lists the queues; deltaq queue create NAME creates one",
         "key-not-found" => "deltaq items QUEUE and deltaq known QUEUE list the keys",
-        "no-key" => "check the queue's key setting (deltaq queue get QUEUE), or give the key with --key",
+        "no-key" => {
+            "give the key with --key, or say where objects have it: deltaq queue configure QUEUE key='[\"/id\"]'"
+        }
         "mass-delete" => {
             "if the list is complete and right, repeat the command with --max-delete-percent 100, or --allow-empty for an empty list"
         }
+        "duplicate-key" => "send each key once, or add --keep-last to keep the last object of each key",
         "invalid-config" => "deltaq queue get QUEUE -o json shows all settings of an existing queue",
         "invalid-parameter" | "invalid-request" => "deltaq COMMAND --help shows the arguments and an example",
         "incomplete-list" => "check the program that makes the list, and the number of --count",
         "not-empty" => "let workers drain the queue, or empty it: deltaq queue purge QUEUE",
-        "queue-closed" => "deltaq queue reopen QUEUE opens the queue again",
+        "queue-closed" => {
+            "no key is left to deliver, so workers may end; deltaq queue reopen QUEUE opens the queue again"
+        }
         code => {
             return Code::ALL.iter().find(|known| known.name() == code).map(|known| known.help().to_owned());
         }

@@ -251,9 +251,10 @@ impl Batches<'_> {
     async fn input(&self, objects: Option<&str>) -> Result<(), Failure> {
         let input = Input::open(objects)?;
         let mut progress = Progress::new(&self.session.clock, input.length);
-        let mut bodies = Bodies { may_pause: input.may_pause(), pieces: input.pieces(), left: None };
+        let may_pause = input.may_pause();
+        let mut bodies = Bodies { may_pause, pieces: input.pieces(), left: None, failed: None };
         let (mut total, mut done) = (Total::default(), 0);
-        while let Some(batch) = bodies.next().await? {
+        while let Some(batch) = bodies.next().await.map_err(|failure| failure.after_objects(done))? {
             let call = self.call()?.body(Body::Ndjson(batch.lines.into()));
             let reply = self.session.client.fetch(call).await;
             total.add(reply.map_err(|error| at_object(done, error))?)?;
@@ -275,11 +276,16 @@ struct Bodies {
     may_pause: bool,
     /// A piece that did not fit into the last body.
     left: Option<Piece>,
+    /// The end of a pipe with an error. The objects before it are sent first.
+    failed: Option<Failure>,
 }
 
 impl Bodies {
     /// The objects of the next call. A call waits for more pieces only if the input can't pause.
     async fn next(&mut self) -> Result<Option<Piece>, Failure> {
+        if let Some(failure) = self.failed.take() {
+            return Err(failure);
+        }
         let first = match self.left.take() {
             Some(piece) => piece,
             None => match self.pieces.recv().await {
@@ -288,7 +294,15 @@ impl Bodies {
             },
         };
         let mut body = first;
-        while let Some(piece) = self.further().await.transpose()? {
+        while let Some(piece) = self.further().await {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(failure) if self.may_pause => {
+                    self.failed = Some(failure);
+                    break;
+                }
+                Err(failure) => return Err(failure),
+            };
             let objects = body.objects + piece.objects;
             if objects > BATCH_OBJECTS_MAX || body.lines.len() + piece.lines.len() > BATCH_BYTES_MAX {
                 self.left = Some(piece);

@@ -1,4 +1,4 @@
-//! The progress of a long input, on stderr.
+//! Lines on stderr that change: the progress of a long input, and what a command waits for.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -12,40 +12,64 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// Characters of the bar.
 const BAR: u64 = 20;
 
-/// A line on stderr that shows how much was sent. Nothing is shown if stderr is not a terminal.
+/// A line on stderr that changes. Nothing is shown if stderr is not a terminal.
+#[derive(Debug)]
+pub(super) struct StatusLine {
+    is_terminal: bool,
+    is_shown: bool,
+}
+
+impl StatusLine {
+    pub(super) fn new() -> Self {
+        Self { is_terminal: io::stderr().is_terminal(), is_shown: false }
+    }
+
+    /// Shows a text in place of the last one.
+    pub(super) fn show(&mut self, text: &str) {
+        if self.is_terminal {
+            self.is_shown = true;
+            let _cosmetic = write!(io::stderr(), "\r\x1b[K{text}");
+        }
+    }
+
+    /// Removes the line.
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _cosmetic = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// A line on stderr that shows how much was sent.
 #[derive(Debug)]
 pub(super) struct Progress {
+    line: StatusLine,
     clock: Clock,
     started_us: u64,
     shown_us: Option<u64>,
     length: Option<u64>,
-    is_terminal: bool,
 }
 
 impl Progress {
     /// Starts now. `length` is the length of the input in bytes, if it is known.
     pub(super) fn new(clock: &Clock, length: Option<u64>) -> Self {
-        let (started_us, is_terminal) = (clock.monotonic_us(), io::stderr().is_terminal());
-        Self { clock: clock.clone(), started_us, shown_us: None, length, is_terminal }
+        let started_us = clock.monotonic_us();
+        Self { line: StatusLine::new(), clock: clock.clone(), started_us, shown_us: None, length }
     }
 
     /// Shows that this many objects and bytes were sent.
     pub(super) fn show(&mut self, objects: u64, bytes: u64) {
         let took = self.clock.since(self.started_us);
         let is_due = self.shown_us.is_none_or(|shown_us| self.clock.since(shown_us) >= INTERVAL);
-        if !self.is_terminal || took < QUIET || !is_due {
-            return;
-        }
-        self.shown_us = Some(self.clock.monotonic_us());
-        let _cosmetic = write!(io::stderr(), "\r\x1b[K{}", line(objects, bytes, self.length, took));
-    }
-}
-
-impl Drop for Progress {
-    /// Removes the line.
-    fn drop(&mut self) {
-        if self.shown_us.is_some() {
-            let _cosmetic = write!(io::stderr(), "\r\x1b[K");
+        if took >= QUIET && is_due {
+            self.shown_us = Some(self.clock.monotonic_us());
+            self.line.show(&line(objects, bytes, self.length, took));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use deltaq_client::Call;
 use deltaq_types::{Mode, PurgedDocument, QueueDocument};
 use serde_json::value::RawValue;
@@ -137,6 +137,19 @@ pub struct Close {
     /// Longest wait.
     #[arg(long, value_name = "DURATION", requires = "drain", default_value = "0s")]
     pub wait: DurationText,
+    /// What pops of the closed queue wait for before they tell their workers to end.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    pub wait_for: WaitFor,
+}
+
+/// What pops of a closed queue wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum WaitFor {
+    /// Until no key is delayed or leased: a lease may end with a failure, and its key is delivered again.
+    #[default]
+    Leases,
+    /// For nothing: workers end once no key is ready.
+    None,
 }
 
 /// `deltaq queue purge`.
@@ -255,7 +268,9 @@ impl Execute for Close {
 
 impl Close {
     fn call(&self, session: &Session, wait: Duration) -> Result<Call, Failure> {
-        let call = session.on_queue("close_queue", &self.name)?.switch("drain", self.drain).wait(wait);
+        let wait_for = (self.wait_for == WaitFor::None).then_some("none");
+        let call = session.on_queue("close_queue", &self.name)?.query("wait_for", wait_for);
+        let call = call.switch("drain", self.drain).wait(wait);
         let wait = Duration::from_millis(super::consume::millis(wait));
         Ok(call.query("wait", self.drain.then(|| duration::format(wait))))
     }

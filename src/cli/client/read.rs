@@ -43,10 +43,10 @@ super::commands! {
         #[command(after_help = "Example:\n  deltaq parked prices")]
         Parked(Parked),
         /// Make parked keys ready again.
-        #[command(after_help = "Example:\n  deltaq redrive prices sku-1")]
+        #[command(override_usage = "deltaq redrive [OPTIONS] <QUEUE> <KEYS|--all>", after_help = "Example:\n  deltaq redrive prices sku-1")]
         Redrive(Redrive),
         /// Drop parked keys with their deltas.
-        #[command(after_help = "Example:\n  deltaq discard prices sku-1")]
+        #[command(override_usage = "deltaq discard [OPTIONS] <QUEUE> <KEYS|--all>", after_help = "Example:\n  deltaq discard prices sku-1")]
         Discard(Discard),
     }
 }
@@ -133,8 +133,16 @@ pub struct Parked {
 pub struct ParkedKeys {
     /// The queue.
     pub queue: Name,
+    /// The keys, or all of them.
+    #[command(flatten)]
+    pub which: WhichKeys,
+}
+
+/// Some parked keys, or all.
+#[derive(Debug, Clone, Args)]
+#[group(id = "which_keys", required = true, multiple = false)]
+pub struct WhichKeys {
     /// The keys.
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
     pub keys: Vec<String>,
     /// All parked keys.
     #[arg(long)]
@@ -314,7 +322,7 @@ impl Execute for Discard {
     const OPERATIONS: &'static [&'static str] = &["discard_parked"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        if self.parked.all {
+        if self.parked.which.all {
             confirm(self.yes, &format!("drop all parked keys of queue {}", self.parked.queue))?;
         }
         self.parked.send(session, "discard_parked", "dropped").await
@@ -323,11 +331,11 @@ impl Execute for Discard {
 
 impl ParkedKeys {
     async fn send(&self, session: &Session, operation: &str, done: &str) -> Result<(), Failure> {
-        let keys = (!self.all).then(|| self.keys.clone());
+        let keys = (!self.which.all).then(|| self.which.keys.clone());
         let call = session.on_queue(operation, &self.queue)?.json(&KeysBody { keys });
         let (count, text) = session.fetch::<KeysCount>(call).await?;
         session.output.change(&text, self.queue.as_str(), &format!("{} parked keys {done}", count.keys))?;
-        if count.keys == 0 && !self.all {
+        if count.keys == 0 && !self.which.all {
             return Err(Failure::Nothing("none of the keys is parked".to_owned()));
         }
         Ok(())

@@ -36,7 +36,7 @@ pub struct Replace {
     #[arg(long)]
     pub dry_run: bool,
     /// Refuse to delete more than this percentage of the source's keys.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub max_delete_percent: Option<f64>,
     /// Refuse to delete more than this many keys.
     #[arg(long, value_name = "N")]
@@ -108,6 +108,11 @@ impl Execute for Seed {
         let (seeded, text) = send::<Produced>(session, call, input, false).await?;
         session.output.change(&text, self.queue.as_str(), &format!("{} objects are known", seeded.queued))
     }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "a number from 0 to 100 without a percent sign is expected".to_owned())
 }
 
 /// A list that is sent while its input is read.

@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_types::{Info, QueueDocument, QueuePage, QueueStatus, Timestamp};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
+use super::failure::{Failure, text_of};
 use super::output::{Cell, Tone};
+use super::progress::StatusLine;
 use super::queues::duration_text;
 use super::read::{check_complete, synced};
 use super::session::{Execute, Session, parse};
 use super::top::Top;
+use super::work::pause_of;
 use crate::clock::Clock;
 use crate::duration::DurationText;
 use crate::name::Name;
@@ -153,12 +156,15 @@ impl Execute for Wait {
             return if synced.synced { Ok(()) } else { Err(failure()) };
         }
         let started_us = session.clock.monotonic_us();
+        let (mut looks, mut line) = (Looks::new(session, timeout), StatusLine::new());
         let mut pause = POLL;
         loop {
-            let queue: QueueDocument =
-                session.client.fetch(session.on_queue("get_queue", &self.queue)?).await?;
-            let QueueStatus { ready, delayed, leased, parked, .. } = queue.status;
+            let Some(queue) = looks.next::<QueueDocument>(&self.queue, &mut line).await? else { continue };
+            let QueueStatus { ready, delayed, leased, parked, paused, .. } = queue.status;
+            let is_paused = if paused { ", paused" } else { "" };
+            let counts = format!("{ready} ready, {delayed} delayed, {leased} leased{is_paused}");
             if ready + delayed + leased == 0 {
+                line.clear();
                 if parked > 0 {
                     eprintln!("parked keys: {parked} (deltaq parked {})", self.queue);
                 }
@@ -167,9 +173,9 @@ impl Execute for Wait {
             let took = session.clock.since(started_us);
             let left = timeout.map_or(pause, |timeout| timeout.saturating_sub(took));
             if left.is_zero() {
-                let counts = format!("{ready} ready, {delayed} delayed, {leased} leased");
                 return Err(Failure::Nothing(format!("queue {} is not idle: {counts}", self.queue)));
             }
+            line.show(&format!("waiting for queue {}: {counts}", self.queue));
             tokio::time::sleep(pause.min(left)).await;
             pause = (pause * 2).min(POLL_MAX);
         }
@@ -182,10 +188,10 @@ impl Execute for Tail {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let mut last: Option<QueueStatus> = None;
         let mut output = session.output.list::<QueueAt>();
+        let (mut looks, mut line) = (Looks::new(session, None), StatusLine::new());
         let mut lines = 0;
         while self.lines.is_none_or(|most| lines < most) {
-            let call = session.on_queue("get_queue", &self.queue)?;
-            let text: Box<RawValue> = session.client.fetch(call).await?;
+            let Some(text) = looks.next::<Box<RawValue>>(&self.queue, &mut line).await? else { continue };
             let status = parse::<QueueDocument>(&text)?.status;
             if last.as_ref().is_none_or(|last| counts(last) != counts(&status)) {
                 output.add::<QueueAt>(&[text])?;
@@ -197,6 +203,50 @@ impl Execute for Tail {
             }
         }
         output.finish("")
+    }
+}
+
+/// Repeated looks at a queue. After the first one, the command goes on over restarts of the server.
+struct Looks<'s> {
+    session: &'s Session,
+    started_us: u64,
+    timeout: Option<Duration>,
+    has_succeeded: bool,
+    failures: u32,
+}
+
+impl<'s> Looks<'s> {
+    fn new(session: &'s Session, timeout: Option<Duration>) -> Self {
+        let started_us = session.clock.monotonic_us();
+        Self { session, started_us, timeout, has_succeeded: false, failures: 0 }
+    }
+
+    /// The document of the queue; `None` after a failure that may pass. Then the pause is over, too.
+    async fn next<T: DeserializeOwned>(
+        &mut self,
+        queue: &Name,
+        line: &mut StatusLine,
+    ) -> Result<Option<T>, Failure> {
+        let call = self.session.on_queue("get_queue", queue)?;
+        let error = match self.session.client.fetch(call).await {
+            Ok(document) => {
+                (self.has_succeeded, self.failures) = (true, 0);
+                return Ok(Some(document));
+            }
+            Err(error) => error,
+        };
+        let took = self.session.clock.since(self.started_us);
+        let is_in_time =
+            |pause: &Duration| self.timeout.is_none_or(|timeout| took.saturating_add(*pause) < timeout);
+        let pause = pause_of(&error, self.failures).filter(|_| self.has_succeeded).filter(is_in_time);
+        let Some(pause) = pause else { return Err(error.into()) };
+        if self.failures == 0 {
+            line.clear();
+            eprintln!("deltaq: {}; trying again", text_of(&error));
+        }
+        self.failures += 1;
+        tokio::time::sleep(pause).await;
+        Ok(None)
     }
 }
 
@@ -218,7 +268,8 @@ impl super::output::Row for QueueAt {
 
     fn cells(&self) -> Vec<Cell> {
         let status = &self.0.status;
-        let now = Timestamp::from_micros(Clock::system().wall_us()).to_string();
+        let second = Clock::system().wall_us() / 1_000_000 * 1_000_000;
+        let now = Timestamp::from_micros(second).to_string().replace(".000Z", "Z");
         vec![
             Cell::new(now),
             Cell::number(format!("{:>9}", status.ready)),

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::slot::Worker;
+pub(super) use self::slot::pause_of;
 use super::failure::Failure;
 use super::session::{Execute, Session};
 use crate::duration::DurationText;
@@ -102,6 +103,7 @@ impl Execute for Work {
             ended.into_iter().collect::<Result<(), _>>()
         };
         let (signals, slots) = join(signals, slots).await;
+        worker.report_sums();
         slots.and(signals)
     }
 }

@@ -54,7 +54,7 @@ pub struct Rotate {
 impl List {
     /// The entries, one per line.
     pub(super) fn run(&self) -> Result<String, Error> {
-        let file = LockedFile::open(&self.file.file).map_err(Error::Replace)?;
+        let file = LockedFile::open_existing(&self.file.file).map_err(Error::Replace)?;
         let entries = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
         let lines = entries.iter().map(|entry| {
             let grants = entry.grants.iter().map(|grant| {
@@ -71,7 +71,7 @@ impl List {
 impl Revoke {
     /// Removes the entry.
     pub(super) fn run(&self) -> Result<String, Error> {
-        let file = LockedFile::open(&self.file.file).map_err(Error::Replace)?;
+        let file = LockedFile::open_existing(&self.file.file).map_err(Error::Replace)?;
         let mut entries = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
         let found = position(&entries, &self.name)?;
         entries.remove(found);
@@ -87,7 +87,7 @@ impl Revoke {
 impl Rotate {
     /// Replaces the token of the entry, and returns the new token.
     pub(super) fn run(&self) -> Result<String, Error> {
-        let file = LockedFile::open(&self.file.file).map_err(Error::Replace)?;
+        let file = LockedFile::open_existing(&self.file.file).map_err(Error::Replace)?;
         let mut entries = token_file::parse(file.path(), file.text()).map_err(Error::File)?;
         let found = position(&entries, &self.name)?;
         let token = random()?;

@@ -82,6 +82,12 @@ impl LockedFile {
         Ok(Self { path, text, metadata, folder })
     }
 
+    /// As [`open`](Self::open), but a missing file is an error.
+    pub(super) fn open_existing(path: &Path) -> Result<Self, Error> {
+        fs::metadata(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        Self::open(path)
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -97,6 +97,9 @@ impl<R: BufRead> Objects<R> {
                     return self.element(lines, State::ListNext);
                 }
                 (State::ListNext, _) => return Err(self.wrong("a comma or ] must follow the object")),
+                (State::Sequence, b',') => {
+                    return Err(self.wrong("a comma follows an object; only a list in [ ] has commas"));
+                }
                 (State::ListEnd, _) => return Err(self.wrong("text follows the end of the list")),
                 (State::ListStart, _) => return self.element(lines, State::ListNext),
                 (State::Start | State::Sequence, _) => return self.element(lines, State::Sequence),
@@ -244,6 +247,7 @@ mod tests {
             ("[{},", 1, 1, "no end"),
             ("{}\n{\"a\":", 1, 2, "no end"),
             ("{}\n7\n", 1, 2, "begins with {"),
+            ("{},\n{}\n", 1, 1, "only a list"),
             ("[{} {}]", 1, 1, "comma"),
             ("[{}]\n{}", 1, 2, "follows the end"),
             ("[{},]", 1, 1, "begins with {"),

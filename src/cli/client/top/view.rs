@@ -14,6 +14,9 @@ use crate::cli::client::queues::duration_text;
 /// Lines above the events of a key.
 const KEY_LINES: u16 = 9;
 
+/// The column of parked keys, after the name.
+const PARKED_COLUMN: usize = 3;
+
 pub(super) fn draw(board: &Board, frame: &mut Frame<'_>) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Min(3), Constraint::Length(1)])
@@ -130,18 +133,18 @@ fn queues(board: &Board, frame: &mut Frame<'_>, area: Rect) {
         } else {
             duration_text(status.oldest_unacknowledged_age_ms)
         };
-        Row::new([
-            Cell::from(queue.name.clone()),
-            number(status.ready),
-            number(status.delayed),
-            number(status.leased),
-            number(status.parked).style(if status.parked > 0 { styles.bad } else { Style::new() }),
-            number(status.known),
-            number(rate),
-            number(age),
-            Cell::from(state).style(state_style),
-        ])
+        let numbers = [
+            status.ready.to_string(),
+            status.delayed.to_string(),
+            status.leased.to_string(),
+            status.parked.to_string(),
+            status.known.to_string(),
+            rate,
+            age,
+        ];
+        (queue, numbers, state, state_style)
     });
+    let rows: Vec<_> = rows.collect();
     let headings = [
         ("QUEUE", false),
         ("READY", true),
@@ -153,11 +156,25 @@ fn queues(board: &Board, frame: &mut Frame<'_>, area: Rect) {
         ("OLDEST", true),
         ("STATE", false),
     ];
-    let width = Constraint::Length;
-    let widths =
-        [Constraint::Fill(1), width(7), width(7), width(6), width(6), width(8), width(8), width(7), width(7)];
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|(_, numbers, ..)| numbers.get(column)).map(String::len);
+        let heading = headings.get(column + 1).map(|(heading, _)| heading.len());
+        Constraint::Length(cells.chain(heading).max().and_then(|width| width.try_into().ok()).unwrap_or(8))
+    };
+    let numbers = (0..headings.len() - 2).map(width);
+    let name = std::iter::once(Constraint::Fill(1));
+    let widths: Vec<_> = name.chain(numbers).chain([Constraint::Length(7)]).collect();
+    let rows = rows.iter().map(|(queue, numbers, state, state_style)| {
+        let parked = if queue.status.parked > 0 { styles.bad } else { Style::new() };
+        let numbers = numbers.iter().enumerate().map(|(column, text)| {
+            number(text).style(if column == PARKED_COLUMN { parked } else { Style::new() })
+        });
+        let name = std::iter::once(Cell::from(queue.name.as_str()));
+        Row::new(name.chain(numbers).chain([Cell::from(*state).style(*state_style)]))
+    });
+    let table = table(rows.collect(), &headings, &widths, &styles).column_spacing(1);
     let mut state = TableState::new().with_selected(Some(board.queue_row));
-    frame.render_stateful_widget(table(rows.collect(), &headings, &widths, &styles), area, &mut state);
+    frame.render_stateful_widget(table, area, &mut state);
 }
 
 fn keys(board: &Board, frame: &mut Frame<'_>, area: Rect) {

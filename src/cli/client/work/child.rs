@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 
 /// Bytes of stderr that are kept.
 const TAIL_BYTES: usize = 2_048;
+/// Most bytes of stderr that are read at once.
+const BUFFER_BYTES: usize = 8 << 10;
 /// How long the rest of stderr is awaited after the end of the group. Only a process that left the group can hold it open.
 const REST_OF_STDERR: Duration = Duration::from_millis(500);
 
@@ -73,7 +75,7 @@ impl Running {
         let tail = Arc::clone(&stderr);
         thread(move || {
             if let Some(from) = from {
-                copy(from, &tail);
+                copy(from, io::stderr(), &tail);
             }
             let _ended = stderr_end.send(());
         })?;
@@ -137,8 +139,8 @@ fn thread(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// Copies stderr to this process's own, and keeps its end.
-fn copy(mut from: impl io::Read, tail: &Mutex<Vec<u8>>) {
-    let mut buffer = vec![0; 8 << 10];
+fn copy(mut from: impl io::Read, mut to: impl io::Write, tail: &Mutex<Vec<u8>>) {
+    let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let piece = match from.read(&mut buffer) {
             Ok(0) => return,
@@ -146,10 +148,25 @@ fn copy(mut from: impl io::Read, tail: &Mutex<Vec<u8>>) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let _unread = io::stderr().write_all(piece);
+        let _unread = to.write_all(piece);
         let mut tail = tail.lock();
         tail.extend_from_slice(piece);
         let surplus = tail.len().saturating_sub(TAIL_BYTES);
         tail.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_stderr_takes_bounded_memory() {
+        let flood = io::Read::take(io::repeat(b'x'), 100 << 20);
+        let tail = Mutex::default();
+        copy(io::Read::chain(flood, &b"the end"[..]), io::sink(), &tail);
+        let tail = tail.into_inner();
+        assert!(tail.ends_with(b"xthe end") && tail.len() == TAIL_BYTES);
+        assert!(tail.capacity() <= 2 * (TAIL_BYTES + BUFFER_BYTES), "{}", tail.capacity());
     }
 }

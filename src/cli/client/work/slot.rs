@@ -1,9 +1,12 @@
 //! A slot of a worker: pop, run, settle, again.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use deltaq_client::{Call, Error};
-use deltaq_types::{PopBody, PoppedItem, SettleAs, SettleBody, SettleCall, SettleResult, SettledList};
+use deltaq_types::{
+    PopBody, PoppedItem, SettleAs, SettleBody, SettleCall, SettleResult, SettledDocument, SettledList,
+};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -11,8 +14,9 @@ use super::child::{Ended, Running};
 use super::lease::Lost;
 use super::{Stop, Work};
 use crate::cli::client::consume::PoppedTexts;
-use crate::cli::client::failure::Failure;
+use crate::cli::client::failure::{Failure, text_of};
 use crate::cli::client::output::clean;
+use crate::cli::client::queues::duration_text;
 use crate::cli::client::session::{Session, parse};
 
 /// How long a pop waits for a key.
@@ -36,6 +40,8 @@ pub(super) struct Worker<'a> {
     stop: Stop,
     name: String,
     pub(super) lease: Option<String>,
+    acknowledged: Cell<u64>,
+    failed: Cell<u64>,
 }
 
 /// A key that this worker holds.
@@ -62,7 +68,7 @@ impl<'a> Worker<'a> {
             format!("{}:{}", host.nodename().to_string_lossy(), std::process::id())
         });
         let lease = work.lease.map(|lease| lease.to_string());
-        Self { work, session, stop, name, lease }
+        Self { work, session, stop, name, lease, acknowledged: Cell::new(0), failed: Cell::new(0) }
     }
 
     /// Works until the worker stops.
@@ -112,7 +118,7 @@ impl<'a> Worker<'a> {
             }
             let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
             if failures == 0 {
-                report(&format!("{}; trying again", crate::causes::with_causes(&error)));
+                report(&format!("{}; trying again", text_of(&error)));
             }
             failures += 1;
             tokio::select! {
@@ -167,6 +173,7 @@ impl<'a> Worker<'a> {
         match outcome.map_err(|error| Failure::Other(format!("can't wait for the command: {error}")))? {
             Outcome::Ended(ended) if ended.status.success() => {
                 self.settle(&item, SettleAs::Ack, None).await?;
+                self.acknowledged.set(self.acknowledged.get() + 1);
                 if self.work.verbose {
                     report(&format!("{key}: acknowledged"));
                 }
@@ -176,8 +183,11 @@ impl<'a> Worker<'a> {
                 let (how, done) =
                     if is_reject { (SettleAs::Reject, "rejected") } else { (SettleAs::Nack, "failed") };
                 let error = ended.error();
-                report(&format!("{key}: {done} at attempt {}, {}", item.popped.attempt, first_words(&error)));
-                self.settle(&item, how, Some(error)).await?;
+                let words = first_words(&error);
+                let settled = self.settle(&item, how, Some(error)).await?;
+                self.failed.set(self.failed.get() + 1);
+                let next = settled.map_or(String::new(), |settled| self.next_delivery(&settled));
+                report(&format!("{key}: {done} at attempt {}{next}: {words}", item.popped.attempt));
             }
             Outcome::Lost(Lost::Ended(why)) => {
                 report(&format!("{key}: {why}; the command was stopped"));
@@ -211,7 +221,13 @@ impl<'a> Worker<'a> {
     }
 
     /// Settles the lease of an item. The call is repeated until the server has answered, or until the worker has to end.
-    async fn settle(&self, item: &Item, how: SettleAs, error: Option<String>) -> Result<(), Failure> {
+    /// Returns the result, if the server has one.
+    async fn settle(
+        &self,
+        item: &Item,
+        how: SettleAs,
+        error: Option<String>,
+    ) -> Result<Option<SettledDocument>, Failure> {
         let error = error.map(|error| bounded(&error));
         let lease_id = Some(item.popped.lease.id.clone());
         let settle = SettleCall { lease_id, lease: None, how, delay: None, error };
@@ -224,12 +240,12 @@ impl<'a> Worker<'a> {
                 Ok(settled) => settled.settled,
                 Err(error) if matches!(error.code(), Some("queue-not-found" | "queue-deleted")) => {
                     report(&format!("{}: its queue was deleted", item.popped.key));
-                    return Ok(());
+                    return Ok(None);
                 }
                 Err(error) => {
                     let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
                     if failures == 0 {
-                        report(&format!("{}; trying again", crate::causes::with_causes(&error)));
+                        report(&format!("{}; trying again", text_of(&error)));
                     }
                     failures += 1;
                     tokio::select! {
@@ -237,15 +253,34 @@ impl<'a> Worker<'a> {
                         () = self.stop.hard.cancelled() => {}
                     }
                     report(&format!("{}: not settled; its lease will expire", item.popped.key));
-                    return Ok(());
+                    return Ok(None);
                 }
             };
-            let stale = settled.first().filter(|settled| settled.result == SettleResult::Stale);
+            let settled = settled.into_iter().next();
+            let stale = settled.as_ref().filter(|settled| settled.result == SettleResult::Stale);
             if let Some(outcome) = stale.and_then(|settled| settled.outcome) {
                 let (key, how, outcome) = (&item.popped.key, how.as_str(), outcome.as_str());
                 report(&format!("{key}: the lease had ended ({outcome}) before its {how}"));
             }
-            return Ok(());
+            return Ok(settled);
+        }
+    }
+
+    /// When a failed key is delivered again.
+    fn next_delivery(&self, settled: &SettledDocument) -> String {
+        if settled.parked == Some(true) {
+            return ", parked".to_owned();
+        }
+        let now_us = self.session.clock.wall_us();
+        let wait_ms = settled.due_at.map(|due_at| due_at.as_micros().saturating_sub(now_us) / 1_000);
+        wait_ms.map_or(String::new(), |wait_ms| format!(", again in {}", duration_text(wait_ms)))
+    }
+
+    /// Reports the numbers of keys, if there were any.
+    pub(super) fn report_sums(&self) {
+        let (acknowledged, failed) = (self.acknowledged.get(), self.failed.get());
+        if acknowledged + failed > 0 {
+            report(&format!("{acknowledged} deliveries acknowledged, {failed} failed"));
         }
     }
 
@@ -273,7 +308,7 @@ fn report(text: &str) {
 }
 
 /// How long to wait before a failed call is repeated; `None` if a repetition fails again.
-pub(super) fn pause_of(error: &Error, failures: u32) -> Option<Duration> {
+pub(in crate::cli::client) fn pause_of(error: &Error, failures: u32) -> Option<Duration> {
     let is_temporary = match error {
         Error::Connect { .. } | Error::NoReply { .. } | Error::Reply { .. } => true,
         Error::Problem(problem) => matches!(problem.status, 408 | 429) || problem.status >= 500,
