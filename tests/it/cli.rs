@@ -1,7 +1,9 @@
 //! The commands that call a server, as processes against a server of the real binary.
 
 mod commands;
+mod coverage;
 mod mistakes;
+mod options;
 mod secure;
 mod terminal;
 mod work;

@@ -1,10 +1,12 @@
 //! One call per command: output, input, exit codes.
 
 use std::fmt::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::json;
 
-use super::Server;
+use super::{Server, finished, lines, until};
 
 #[test]
 fn a_key_goes_from_add_to_ack() {
@@ -113,6 +115,76 @@ fn a_replace_needs_its_whole_list() {
         .failed(1);
     let known = server.run_with(&["seed", "copy"], "{\"key\":\"x\",\"object\":{\"key\":\"x\"}}\n").ok();
     assert_eq!(known, "1 objects are known\n");
+}
+
+#[test]
+fn an_empty_list_and_a_list_with_a_repeated_key_need_an_option() {
+    let server = Server::in_memory();
+    let list = r#"[{"key":"a","n":1},{"key":"b"},{"key":"a","n":2}]"#;
+    let repeated = server.run(&["replace", "prices", "--source", "erp", list]).failed(1);
+    assert!(repeated.contains("\"a\"") && repeated.contains("next: send each key once"), "{repeated}");
+    server.run(&["replace", "prices", "--source", "erp", "--keep-last", list]).ok();
+    assert_eq!(server.count("prices", "ready"), 2);
+    assert_eq!(server.json(&["items", "prices", "a"])["deltas"][0]["object"]["n"], 2);
+
+    let refused = server.run(&["replace", "prices", "--source", "erp", "[]"]).failed(1);
+    assert!(refused.contains("2 of 2 keys") && refused.contains("next: "), "{refused}");
+    assert!(refused.contains("--allow-empty"), "{refused}");
+    let done = server.json(&["replace", "prices", "--source", "erp", "--allow-empty", "[]"]);
+    assert_eq!(done["deleted"], 2, "{done}");
+}
+
+#[test]
+fn a_closed_queue_ends_pops_at_once_or_after_the_leases() {
+    let server = Server::in_memory();
+    for (queue, wait_for, code) in [("waits", "leases", None), ("ends", "none", Some("queue-closed"))] {
+        server.run(&["add", queue, r#"{"key":"a"}"#]).ok();
+        server.run(&["pop", queue]).ok();
+        server.run(&["queue", "close", queue, "--wait-for", wait_for]).ok();
+        let popped = server.run(&["pop", queue]).failed(3);
+        match code {
+            Some(code) => assert!(popped.contains(code), "{popped}"),
+            None => assert!(popped.contains("closed, and keys are delayed or leased"), "{popped}"),
+        }
+    }
+    server.run(&["queue", "create", "paused"]).ok();
+    server.run(&["queue", "pause", "paused"]).ok();
+    assert!(server.run(&["pop", "paused"]).failed(3).contains("it is paused"));
+}
+
+#[test]
+fn options_of_the_client_may_stand_before_the_command() {
+    let server = Server::in_memory();
+    let url = server.address.to_string();
+    server.run(&["queue", "create", "prices"]).ok();
+    for line in
+        [&["--url", &url, "-o", "name", "queues"][..], &["-oname", "queue", "--url", &url, "get", "prices"]]
+    {
+        let mut command = server.command(line);
+        command.env("DELTAQ_URL", "127.0.0.1:1");
+        assert_eq!(finished(command, "").ok(), "prices\n", "{line:?}");
+    }
+}
+
+#[test]
+fn tail_goes_on_over_a_restart_of_the_server() {
+    let mut server = Server::durable();
+    server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
+    let file = std::fs::File::create(server.folder.path().join("tail")).expect("a file");
+    let mut tail = server.command(&["tail", "prices", "--interval", "50ms", "-n", "2"]);
+    let mut tail = tail.stdout(file).stderr(Stdio::null()).spawn().expect("the binary runs");
+    let shown = server.folder.path().join("tail");
+    until("the first line is shown", || lines(&shown).len() == 2);
+    server.kill();
+    std::thread::sleep(Duration::from_millis(300));
+    server.start();
+    let lease = server.run(&["pop", "prices", "-o", "name"]).ok();
+    server.run(&["ack", "prices", lease.trim()]).ok();
+    assert!(tail.wait().expect("an end").success());
+    assert_eq!(lines(&shown).len(), 3);
+    // The first look is not repeated: the address may be wrong.
+    server.kill();
+    server.run(&["tail", "prices"]).failed(4);
 }
 
 #[test]

@@ -1,8 +1,73 @@
-//! Mistakes that people make on the command line, each with its message in a reviewed snapshot.
+//! Mistakes that people make, each with its message in a reviewed snapshot: on the command line, in requests with curl, and in
+//! files and variables.
+
+mod operators;
+mod requests;
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use super::{Server, finished};
+use super::{Run, Server, finished};
+
+/// The folder of a server, in which shell lines run.
+struct Folder {
+    path: PathBuf,
+    address: String,
+}
+
+impl Folder {
+    fn new(server: &Server) -> Self {
+        Self { path: server.folder.path().to_owned(), address: server.address.to_string() }
+    }
+
+    /// Runs a line of bash. It ends after 20 seconds, with the exit code 124.
+    fn shell(&self, line: &str) -> Run {
+        let binaries = Path::new(env!("CARGO_BIN_EXE_deltaq")).parent().expect("a folder");
+        let script = format!(
+            "PATH={}:$PATH; SERVER={}; URL=$SERVER; Q=$URL/v1/queues/prices; {line}",
+            binaries.display(),
+            self.address
+        );
+        let mut command = Command::new("timeout");
+        command.args(["20", "bash", "-c", &script]).current_dir(&self.path);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DELTAQ_"))
+        {
+            command.env_remove(name);
+        }
+        command.env_remove("RUST_LOG").env("DELTAQ_URL", &self.address);
+        finished_shell(command)
+    }
+
+    /// The messages without what differs from run to run.
+    fn normalized(&self, messages: &str) -> String {
+        let port = self.address.rsplit(':').next().expect("a port");
+        let path = self.path.to_str().expect("text");
+        let mut messages = messages.replace(path, "/srv").replace(&self.address, "SERVER");
+        messages = messages.replace(&format!("localhost:{port}"), "SERVER");
+        for before_number in ["in use by process ", "server.listen is 0.0.0.0:"] {
+            let mut parts = messages.split(before_number);
+            let mut text = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                text += before_number;
+                text += "N";
+                text += part.trim_start_matches(|digit: char| digit.is_ascii_digit());
+            }
+            messages = text;
+        }
+        messages
+    }
+}
+
+fn finished_shell(mut command: Command) -> Run {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finished(command, "")
+}
+
+#[track_caller]
+fn assert_refused(line: &str, run: &Run, is_refused: bool) {
+    assert!(is_refused && !run.stderr.contains("panicked"), "{line}: {run:?}");
+}
 
 /// The words of a command line, and the text on stdin.
 const MISTAKES: &[(&str, &str)] = &[

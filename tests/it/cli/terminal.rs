@@ -154,6 +154,41 @@ fn the_board_leads_to_a_parked_error_and_redrives_it() {
 }
 
 #[test]
+fn counts_and_names_are_readable_at_80_columns() {
+    let server = server();
+    server.run(&["queue", "create", "integration-of-erp-and-shop"]).ok();
+    server.run(&["add", "prices", r#"{"key":"sku-3"}"#, "--delay", "1h"]).ok();
+    let start = |name, line: &str| Terminal::start(&server, name, 80, &format!("{} {line}", binary()));
+    let tail = start("tail-80", "tail prices -n 1").shows("[ended 0]");
+    assert!(tail.lines().nth(1).is_some_and(|row| row.ends_with("open")) && !tail.contains('…'), "{tail}");
+    let board = start("names-80", "top");
+    let queues = board.shows("integration-of-erp-a");
+    assert!(queues.lines().any(|row| row.contains("prices") && row.ends_with("open")), "{queues}");
+    let wait = start("wait-80", "wait prices --timeout 1m");
+    wait.shows("waiting for queue prices: 1 ready, 1 delayed, 0 leased");
+    server.run(&["queue", "pause", "prices"]).ok();
+    wait.shows("0 leased, paused");
+    server.run(&["queue", "purge", "prices", "--yes"]).ok();
+    let ended = wait.shows("[ended 0]");
+    assert!(!ended.contains("waiting for"), "{ended}");
+}
+
+#[test]
+fn wait_goes_on_over_a_restart_of_the_server() {
+    let mut server = Server::durable();
+    server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
+    let line = format!("{} wait prices --idle --timeout 1m", binary());
+    let terminal = Terminal::start(&server, "wait-restart", 80, &line);
+    terminal.shows("waiting for queue prices: 1 ready");
+    server.kill();
+    terminal.shows("trying");
+    server.start();
+    terminal.shows("waiting for queue prices: 1 ready");
+    server.run(&["queue", "purge", "prices", "--yes"]).ok();
+    terminal.shows("[ended 0]");
+}
+
+#[test]
 fn top_needs_a_terminal() {
     let server = Server::in_memory();
     server.run(&["top"]).failed(2);

@@ -93,6 +93,14 @@ fn the_exit_status_settles_the_key() {
     assert_eq!(error("reject"), ("parked".to_owned(), "exit status 65: unknown currency".to_owned()));
     assert_eq!(error("temporary"), ("delayed".to_owned(), "exit status 75: first line\nno route".to_owned()));
     assert_eq!(error("crash"), ("delayed".to_owned(), "killed by signal 9".to_owned()));
+    let reported = stderr(&server);
+    for line in [
+        "deltaq: reject: rejected at attempt 1, parked: exit status 65: unknown currency",
+        "deltaq: temporary: failed at attempt 1, again in ",
+        "deltaq: 2 deliveries acknowledged, 3 failed",
+    ] {
+        assert!(reported.contains(line), "{line} is not in\n{reported}");
+    }
 }
 
 #[test]

@@ -1,0 +1,150 @@
+//! Options of commands, each with its effect.
+
+use serde_json::{Value, json};
+
+use super::{Run, Server, finished};
+
+/// The names in a list.
+fn names(server: &Server, line: &[&str]) -> Vec<String> {
+    let line = [line, &["-o", "name"]].concat();
+    server.run(&line).ok().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn lists_are_filtered_and_limited() {
+    let server = Server::durable();
+    for queue in ["erp-a", "erp-b", "shop"] {
+        server.run(&["queue", "create", queue]).ok();
+    }
+    assert_eq!(names(&server, &["queues", "--prefix", "erp-"]), ["erp-a", "erp-b"]);
+    assert_eq!(names(&server, &["queues", "--limit", "1"]), ["erp-a"]);
+    assert_eq!(names(&server, &["queue", "list", "--prefix", "erp-", "--limit", "1"]), ["erp-a"]);
+
+    let objects = r#"[{"key":"a1"},{"key":"a2"},{"key":"b1"}]"#;
+    server.run(&["add", "shop", "--source", "erp", objects]).ok();
+    server.run(&["update", "shop", "--source", "web", r#"{"key":"b2"}"#]).ok();
+    server.run(&["update", "shop", "--delay", "1h", r#"{"key":"late"}"#]).ok();
+    let popped =
+        server.json(&["pop", "shop", "--max", "2", "--lease", "90s", "--worker", "me", "--wait", "1s"]);
+    assert_eq!(popped.as_array().map(Vec::len), Some(2));
+    assert!(popped[0]["lease"]["expires_in_ms"].as_u64() > Some(80_000), "{popped}");
+    assert_eq!(names(&server, &["items", "shop", "--worker", "me"]), ["a1", "a2"]);
+    assert_eq!(names(&server, &["items", "shop", "--state", "delayed"]), ["late"]);
+    let leases = names(&server, &["pop", "shop", "--max", "5", "--id", "once"]);
+    assert_eq!(names(&server, &["pop", "shop", "--max", "5", "--id", "once"]), leases);
+    let line = [&["ack", "shop"], leases.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat();
+    server.run(&line).ok();
+    for (number, error) in [(0, "no"), (1, "never")] {
+        let lease = popped[number]["lease"]["id"].as_str().expect("an id");
+        server.run(&["reject", "shop", lease, "--error", error]).ok();
+    }
+    assert_eq!(names(&server, &["known", "shop", "--source", "web"]), ["b2"]);
+    assert_eq!(names(&server, &["known", "shop", "--prefix", "b", "--limit", "1"]), ["b1"]);
+    assert_eq!(names(&server, &["parked", "shop", "--limit", "1"]).len(), 1);
+    assert_eq!(names(&server, &["history", "shop", "a1", "--limit", "2"]).len(), 2);
+    assert_eq!(server.run(&["redrive", "shop", "--all"]).ok(), "2 parked keys made ready\n");
+    let deleted = server.run(&["delete", "shop", "--source", "erp", "--key", "b2"]).ok();
+    assert!(deleted.starts_with("queued 1 "), "{deleted}");
+    server.run(&["synced", "shop", "--wait", "1s"]).ok();
+    let half = ["replace", "shop", "--source", "erp", "--max-delete-percent", "50", r#"[{"key":"a1"}]"#];
+    assert!(server.run(&half).failed(1).contains("max_delete_percent"));
+}
+
+#[test]
+fn delays_and_backoff_are_passed_on() {
+    let server = Server::in_memory();
+    let config = r#"{"mode":"keys","rate_limiter":{"item_exponential":{"base":"1h","max":"1h"}}}"#;
+    server.run(&["queue", "create", "jobs"]).ok();
+    server.run(&["queue", "configure", "jobs", "--from", config]).ok();
+    server.run(&["add", "jobs", "--rate-limited", "--key", "limited"]).ok();
+    assert_eq!(server.count("jobs", "delayed"), 1);
+    server.run(&["add", "jobs", "--key", "done", "--key", "failed"]).ok();
+    for command in ["done", "nack"] {
+        let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
+        let line = match command {
+            "done" => ["done", "jobs", lease.trim(), "--delay", "5m"],
+            _ => ["nack", "jobs", lease.trim(), "--delay", "2h"],
+        };
+        server.run(&line).ok();
+    }
+    assert_eq!(server.count("jobs", "delayed"), 3);
+    assert_eq!(server.json(&["items", "jobs", "failed"])["failures"], 1);
+
+    server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
+    server.run(&["work", "prices", "--until-empty", "--", "true"]).ok();
+    server.run(&["update", "prices", r#"{"key":"a","n":1}"#]).ok();
+    let script = r#"test "$DELTAQ_WORKER" = me && grep -q '"known":{'"#;
+    let line =
+        ["work", "prices", "--until-empty", "--worker", "me", "--with-known", "--", "sh", "-c", script];
+    let run = server.run(&line);
+    assert!(run.stderr.contains("1 deliveries acknowledged, 0 failed"), "{run:?}");
+}
+
+/// Runs a tool without a server.
+fn tool(folder: &std::path::Path, line: &[&str]) -> Run {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deltaq"));
+    command.args(line).current_dir(folder).env_remove("RUST_LOG");
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    finished(command, "")
+}
+
+#[test]
+fn tools_print_and_write_what_they_are_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tool = |line: &[&str]| tool(folder.path(), line);
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(tool(&["completion", shell]).ok().contains("redrive"), "{shell}");
+    }
+    assert!(tool(&["man"]).ok().contains(".TH"));
+    tool(&["man", "--dir", "pages"]).ok();
+    assert!(folder.path().join("pages/deltaq-work.1").exists());
+
+    std::fs::write(folder.path().join("deltaq.toml"), "[log]\nlevel = \"warn\"\n").expect("a file");
+    let flags = [
+        &["--config", "deltaq.toml", "--listen", ":8080", "--metrics-listen", "", "--insecure"][..],
+        &["--log-format", "human", "--log-level", "debug"],
+    ]
+    .concat();
+    let shown = tool(&[&["config", "show", "--in-memory"], flags.as_slice()].concat()).ok();
+    for line in [
+        "storage.in_memory = true",
+        "access.insecure = true",
+        "log.level = \"debug\"",
+        "log.format = \"human\"",
+    ] {
+        assert!(shown.contains(line), "{line} is not in\n{shown}");
+    }
+    let shown = tool(&["config", "show", "--data-dir", "here"]).ok();
+    assert!(shown.contains("storage.data_dir = \"here\""), "{shown}");
+    tool(&[&["config", "check", "--in-memory"], flags.as_slice()].concat()).ok();
+    tool(&["config", "check", "--data-dir", "here"]).ok();
+
+    let grants = ["--verbs", "read", "--queues", "*", "--file", "tokens.toml"];
+    let first = tool(&[&["token", "reader"], grants.as_slice()].concat()).ok();
+    assert_ne!(tool(&["token", "rotate", "reader", "--file", "tokens.toml"]).ok(), first);
+    let listed = tool(&["token", "list", "--file", "tokens.toml"]).ok();
+    assert!(listed.starts_with("reader  read on *"), "{listed}");
+    tool(&["token", "revoke", "reader", "--file", "tokens.toml"]).ok();
+    assert_eq!(tool(&["token", "list", "--file", "tokens.toml"]).ok(), "\n");
+}
+
+#[test]
+fn bench_measures_what_its_options_say() {
+    let server = Server::in_memory();
+    let url = server.address.to_string();
+    let measure = |line: &[&str]| -> Value {
+        let load = ["--url", &url, "--json", "--warm-up", "10ms", "--duration", "100ms"];
+        let run = server.run(&[&["bench"], line, load.as_slice()].concat());
+        serde_json::from_str(&run.ok()).expect("JSON")
+    };
+    let line = ["add", "--connections", "2", "--batch", "5", "--object-bytes", "100", "--keys", "50"];
+    let report = measure(&[line.as_slice(), &["--queue", "load", "--rest", "1ms"]].concat());
+    assert_eq!(
+        (&report["batch"], &report["object_bytes"], &report["keys"]),
+        (&json!(5), &json!(100), &json!(50))
+    );
+    assert!(server.count("load", "ready") <= 50, "the queue is kept, and has no other keys");
+    let report = measure(&["add-pop", "--queues", "3", "--connections", "3"]);
+    assert_eq!(report["objects_by_queue"].as_object().map(serde_json::Map::len), Some(3));
+    assert_eq!(names(&server, &["queues"]), ["load"], "the other queues are deleted again");
+}
