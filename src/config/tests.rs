@@ -108,6 +108,8 @@ fn flag_beats_environment_beats_file_beats_default() {
 fn the_environment_reaches_every_kind_of_setting() {
     let set = |name, value| with_variable(name, value).unwrap();
     assert!(!set("DELTAQ_QUEUES__AUTO_CREATE", "false").queues.auto_create);
+    let timeout = set("DELTAQ_SERVER__IDLE_TIMEOUT", "1m30.5s").server.idle_timeout;
+    assert_eq!(timeout, DurationText::from_us(90_500_000), "as Go writes durations");
     assert_eq!(set("DELTAQ_SERVER__METRICS_LISTEN", "").server.metrics_listen, None);
     assert_eq!(set("DELTAQ_SERVER__ALLOWED_HOSTS", "['a.example', '[::1]']").server.allowed_hosts.len(), 2);
     let hosts = |text| set("DELTAQ_SERVER__ALLOWED_HOSTS", text).server.allowed_hosts;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Server, finished, lines, until};
 
@@ -34,6 +34,24 @@ fn a_key_goes_from_add_to_ack() {
     assert!(known.contains(r#""object":{"key":"sku-1","price":1.50}"#), "numbers keep every digit: {known}");
     let stale = server.run(&["nack", "prices", lease]).failed(6);
     assert!(stale.contains("next:"), "{stale}");
+}
+
+#[test]
+fn lost_leases_are_printed_alike_for_one_lease_and_many() {
+    let server = Server::in_memory();
+    server.run(&["queue", "create", "prices", "lease=1m30.5s"]).ok();
+    server.run(&["add", "prices", r#"{"key":"a"}"#]).ok();
+    let popped = server.json(&["pop", "prices", "--wait", "1.5ms", "--lease", "1h0m5s"]);
+    let lease = popped[0]["lease"]["id"].as_str().expect("an id");
+    for line in [&["ack", "prices", "x"][..], &["extend", "prices", "x"], &["ack", "prices", "x", lease]] {
+        let run = server.run(&[line, &["-o", "json"]].concat());
+        assert_eq!(run.code, Some(6), "{run:?}");
+        let rows: Value = serde_json::from_str(&run.stdout).expect("JSON");
+        assert_eq!((&rows[0]["lease_id"], &rows[0]["outcome"]), (&json!("x"), &json!("unknown")), "{rows}");
+        let lost = format!("1 of {} leases had ended before the call", line.len() - 2);
+        assert!(run.stderr.contains(&lost) && run.stderr.contains("next:"), "{run:?}");
+    }
+    server.run(&["items", "prices", "a"]).failed(3);
 }
 
 #[test]

@@ -145,3 +145,29 @@ async fn a_full_queue_refuses_new_keys_only() {
     service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
     service.get(&format!("{QUEUE}/items/c")).await.problem("key-not-found");
 }
+
+#[tokio::test]
+async fn durations_of_go_are_accepted_in_settings_queries_and_bodies() {
+    let service = Service::start().await;
+    let config = json!({
+        "lease": "1m30.5s",
+        "resync_period": "1h0m0s",
+        "retention": {"age": "168h0m0s"},
+        "rate_limiter": {"item_exponential": {"base": "1.5µs", "max": "16m40s"}, "max_wait": "1000ms"},
+    });
+    let created = service.call("PUT", QUEUE, &config).await;
+    assert_eq!((created.status, &created.body["config"]["lease"]), (201, &json!("90500ms")));
+    let limiter = &created.body["config"]["rate_limiter"]["item_exponential"];
+    assert_eq!(limiter, &json!({"base": "1us", "max": "1000s"}), "rounded down to whole microseconds");
+    service.post(&format!("{QUEUE}/add?delay=100ns"), &object("k")).await.ok();
+    let popped =
+        service.post(&format!("{QUEUE}/pop?wait=1.5s&lease_duration=1h0m5s"), &Value::Null).await.ok();
+    let id = lease(&popped, 0);
+    let extend = json!({"lease_ids": [id], "lease_duration": "1m0s"});
+    service.post(&format!("{QUEUE}/extend"), &extend).await.ok();
+    service.post(&format!("{QUEUE}/nack"), &json!({"lease_ids": [id], "delay": "2h45m30.5s"})).await.ok();
+    let delta = json!({"type": "Added", "object": {"key": "l"}, "delay": "250µs"});
+    service.post(&format!("{QUEUE}/deltas"), &delta).await.ok();
+    service.get(&format!("{QUEUE}/synced?wait=100%C2%B5s")).await.ok();
+    service.post(&format!("{QUEUE}/close?drain=true&wait=1ms500us"), &Value::Null).await.ok();
+}
