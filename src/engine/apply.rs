@@ -132,7 +132,7 @@ impl State {
         let id = EventId { rv: event.rv, at: event.at };
         let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
         entry.changed = event.rv;
-        let changes = Changes::of(&entry.schedule_state);
+        let (changes, owner) = (Changes::of(&entry.schedule_state), entry.owner().cloned());
         let before = View::ALL.map(|view| entry.version_in(view));
         let mut applied = match &event.kind {
             EventKind::Appended(appended) => self.apply_appended(slot, appended, id)?,
@@ -142,6 +142,7 @@ impl State {
             other => self.apply_to_key(slot, other, id)?,
         };
         self.track_changes(slot, changes, &event.kind, event.at);
+        self.track_owner(slot, owner.as_ref());
         self.track_views(slot, before, event.rv, &mut applied)?;
         applied.removed = self.drop_if_unused(slot, id)?;
         Ok(applied)
@@ -168,11 +169,13 @@ impl State {
     /// Applies the event's effect on the queue, whatever becomes of its key.
     fn apply_to_queue(&mut self, kind: &EventKind, at: Time) -> Result<(), Reason> {
         match kind {
-            EventKind::Appended(Appended { origin, .. }) | EventKind::Dropped { origin, .. } => {
-                if *origin == Origin::Call {
-                    self.initial = self.initial.called();
+            EventKind::Appended(Appended { origin: Origin::Call, provenance, .. }) => {
+                self.initial = self.initial.called();
+                if let Some(source) = provenance.source() {
+                    self.sources.called(source, at);
                 }
             }
+            EventKind::Dropped { origin: Origin::Call, .. } => self.initial = self.initial.called(),
             EventKind::Queued(Queued { rate_limited, .. }) => {
                 self.initial = self.initial.called();
                 self.take_from_bucket(*rate_limited, at);
@@ -207,12 +210,18 @@ impl State {
                 if *first {
                     self.initial = self.initial.started();
                 }
+                if let Some(source) = source {
+                    self.sources.called(source, at);
+                }
                 let (source, counts) = (source.clone(), ReplaceCounts::default());
-                self.last_replace =
-                    Some(LastReplace { source, counts, started: at, ended: None, aborted: false });
+                let replace = LastReplace { source, counts, started: at, ended: None, aborted: false };
+                self.sources.replaced(&replace);
+                self.last_replace = Some(replace);
             }
             EventKind::ReplaceEnded(ended) => self.apply_replace_ended(ended, at)?,
-            EventKind::Recovered
+            EventKind::Appended(_)
+            | EventKind::Dropped { .. }
+            | EventKind::Recovered
             | EventKind::TakenOver { .. }
             | EventKind::Leased(_)
             | EventKind::Extended { .. }
@@ -231,6 +240,7 @@ impl State {
         let last = running.ok_or("no Replace is running")?;
         (last.source, last.counts, last.aborted) = (source.clone(), *counts, *aborted);
         last.ended = Some(at);
+        self.sources.replaced(last);
         // Keys that an aborted Replace queued stay pending: the next Replace, with only_changed, may have no reason to queue
         // them again, and they are not acknowledged yet.
         if *first {

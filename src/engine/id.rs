@@ -1,5 +1,6 @@
 //! The numbers and names in a queue, each with a type of its own, so that the compiler tells them apart.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::num::ParseIntError;
 use std::ops::Deref;
@@ -168,6 +169,12 @@ macro_rules! names {
             type Target = str;
 
             fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

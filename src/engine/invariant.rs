@@ -1,7 +1,9 @@
 //! The invariants of a queue, checked across all of its parts.
 
+use std::collections::BTreeMap;
+
 use super::delta::Deltas;
-use super::id::{Rv, Slot};
+use super::id::{Rv, Slot, Source};
 use super::queue::Queue;
 use super::schedule::{IndexSizes, Place};
 use super::table::Entry;
@@ -15,6 +17,7 @@ impl Queue {
     pub fn check(&self) -> Result<(), String> {
         let mut sizes = IndexSizes::default();
         let (mut known, mut initial_pending, mut pops) = (0, 0, 0);
+        let mut owned: BTreeMap<Source, usize> = BTreeMap::new();
         let mut last = None;
         let mut entries = 0;
         for (slot, entry) in self.state().entries_after(None) {
@@ -25,6 +28,9 @@ impl Queue {
             last = Some(&entry.key);
             self.check_entry(slot, entry).map_err(|rule| format!("key {}: {rule}", entry.key))?;
             count(entry, &mut sizes);
+            if let Some(owner) = entry.owner() {
+                *owned.entry(owner.clone()).or_default() += 1;
+            }
             known += usize::from(entry.known.is_some());
             initial_pending += usize::from(entry.initial_pending.is_some());
             pops += usize::from(entry.schedule_state.lease().is_some_and(|lease| lease.pop_id.is_some()));
@@ -43,6 +49,9 @@ impl Queue {
         let kept = self.state().schedule.index_sizes();
         if sizes != kept {
             return Err(format!("schedule: {sizes:?} counted, {kept:?} kept"));
+        }
+        if owned != *self.state().sources.owned() {
+            return Err(format!("owners: {owned:?} counted, {:?} kept", self.state().sources.owned()));
         }
         if !self.state().table.is_whole() {
             return Err(String::from("a slot is neither used nor free, or both"));

@@ -13,6 +13,8 @@ pub const NAME_BYTES_MAX: usize = 256;
 pub const ERROR_BYTES_MAX: usize = 4_096;
 /// Maximum number of Replaces of a queue that run or wait. Each holds its whole list in memory.
 pub const REPLACES_MAX: usize = 16;
+/// Number of sources of a queue whose calls are remembered.
+pub const SOURCES_MAX: usize = 1_000;
 /// Number of settled leases per queue whose outcome is kept.
 pub const SETTLED_LEASES_MAX: usize = 65_536;
 /// Maximum number of leases, delays and failure counts that end before one command, because the command holds the queue's

@@ -9,12 +9,13 @@ use super::delta::DeltaKind;
 use super::effects::{Effects, Garbage};
 use super::event::{Appended, Ending, Event, EventKind, ViewChanges};
 use super::feed::Feeds;
-use super::id::{Rv, Slot, Token};
+use super::id::{Rv, Slot, Source, Token};
 use super::initial::InitialList;
 use super::job::ReplaceJob;
 use super::schedule::Schedule;
 use super::settled::Outcome;
 use super::snapshot::{CheckpointChunk, LastReplace, QueueState};
+use super::sources::SourceState;
 use super::state::State;
 use super::table::Table;
 use super::time::Time;
@@ -227,6 +228,18 @@ impl Queue {
             drained: self.is_drained(),
             last_replace: self.state.last_replace.clone(),
         }
+    }
+
+    /// The sources behind `after`, by name: at most `limit`.
+    #[must_use]
+    pub fn sources_after(&self, after: Option<&str>, limit: usize) -> Vec<SourceState> {
+        self.state.sources.after(after, limit)
+    }
+
+    /// When the last complete Replace of each source ended, by name.
+    pub fn last_replaced(&self) -> impl Iterator<Item = (&Source, Time)> {
+        let histories = self.state.sources.histories();
+        histories.filter_map(|(source, history)| Some((source, history.last_replaced?)))
     }
 
     /// The keys with their deltas, known objects and schedule states.

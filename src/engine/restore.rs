@@ -39,6 +39,7 @@ impl Restore {
         state.bucket = from.bucket;
         state.next_resync = from.next_resync;
         state.last_replace = from.last_replace;
+        state.sources.restore(from.sources);
         for (token, outcome) in from.settled {
             state.settled.insert(token, outcome);
         }
@@ -75,6 +76,7 @@ impl Restore {
         let mut schedule = Rebuild::default();
         for (slot, entry) in state.table.by_slot() {
             schedule.add(slot, &entry.key, &entry.schedule_state);
+            state.sources.key_moved(None, entry.owner());
             state.known += usize::from(entry.known.is_some());
             state.initial_pending += usize::from(entry.initial_pending.is_some());
             checkpoints.key_bytes += entry.stored_bytes();

@@ -42,6 +42,19 @@ pub struct QueueState {
     pub next_resync: Option<Time>,
     /// The latest Replace.
     pub last_replace: Option<LastReplace>,
+    /// What the sources did, by name.
+    pub sources: Vec<(Source, SourceHistory)>,
+}
+
+/// What a source did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceHistory {
+    /// When the last call arrived that queued a change, or the last Replace started.
+    pub last_call: Time,
+    /// The latest Replace of the source.
+    pub last_replace: Option<LastReplace>,
+    /// When the last Replace of the source ended that was not aborted.
+    pub last_replaced: Option<Time>,
 }
 
 /// The latest Replace.

@@ -14,6 +14,7 @@ use super::rate_limit::BucketLevel;
 use super::schedule::{Place, Schedule};
 use super::settled::SettledLeases;
 use super::snapshot::{LastReplace, QueueState};
+use super::sources::Sources;
 use super::table::{Entry, Table};
 use super::time::Time;
 
@@ -46,6 +47,7 @@ pub(super) struct State {
     pub(super) bucket: Option<BucketLevel>,
     pub(super) next_resync: Option<Time>,
     pub(super) last_replace: Option<LastReplace>,
+    pub(super) sources: Sources,
     /// Number of known objects.
     pub(super) known: usize,
     /// Number of keys with a pending delta of the initial list.
@@ -72,6 +74,7 @@ impl State {
             bucket: None,
             next_resync,
             last_replace: None,
+            sources: Sources::default(),
             known: 0,
             initial_pending: 0,
         }
@@ -92,6 +95,11 @@ impl State {
             bucket: self.bucket,
             next_resync: self.next_resync,
             last_replace: self.last_replace.clone(),
+            sources: self
+                .sources
+                .histories()
+                .map(|(source, history)| (source.clone(), history.clone()))
+                .collect(),
         }
     }
 
@@ -145,6 +153,14 @@ impl State {
     /// The owner of the key's newest state.
     pub(super) fn owner_of(&self, key: &Key) -> Option<Source> {
         self.table.get(key.as_str())?.owner().cloned()
+    }
+
+    /// Completes the effect of an event on its key: the number of keys of its owner. `before` is the owner before the event.
+    pub(super) fn track_owner(&mut self, slot: Slot, before: Option<&Source>) {
+        let after = self.table.at(slot).and_then(Entry::owner);
+        if before != after {
+            self.sources.key_moved(before, after);
+        }
     }
 
     /// Mode latest: whether a deletion drops the key, because no consumer can have seen it. Without known objects the queue

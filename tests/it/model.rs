@@ -223,6 +223,15 @@ pub(crate) struct LastReplace {
     pub(crate) aborted: bool,
 }
 
+/// What a source did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct ModelSource {
+    pub(crate) last_call: Micros,
+    pub(crate) last_replace: Option<LastReplace>,
+    /// When the last complete Replace ended.
+    pub(crate) last_replaced: Option<Micros>,
+}
+
 /// One queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
@@ -246,6 +255,8 @@ pub(crate) struct Model {
     pub(crate) next_resync: Option<Micros>,
     pub(crate) resync_due: bool,
     pub(crate) last_replace: Option<LastReplace>,
+    /// What each source did.
+    pub(crate) sources: BTreeMap<&'static str, ModelSource>,
     /// How often each rule was reached, by name.
     pub(crate) hits: BTreeMap<&'static str, u64>,
 }
@@ -271,6 +282,7 @@ impl Model {
             next_resync,
             resync_due: false,
             last_replace: None,
+            sources: BTreeMap::new(),
             hits: BTreeMap::new(),
         }
     }
@@ -297,6 +309,31 @@ impl Model {
         self.rv += 1;
         self.last_at = self.last_at.max(at);
         (self.rv, self.last_at)
+    }
+
+    /// Records a call of a source at the time of the last change.
+    fn note_source(&mut self, source: Label) {
+        if let Some(source) = source {
+            self.sources.entry(source).or_default().last_call = self.last_at;
+        }
+    }
+
+    /// Records the latest Replace with its source.
+    fn note_replace(&mut self) {
+        let Some(last) = self.last_replace else { return };
+        let Some(source) = last.source.and_then(|source| self.sources.get_mut(source)) else { return };
+        source.last_replace = Some(last);
+        if last.ended.is_some() && !last.aborted {
+            source.last_replaced = last.ended;
+        }
+    }
+
+    /// All sources that own keys or have called: the number of their keys, and what they did.
+    pub(crate) fn all_sources(&self) -> BTreeMap<&'static str, (usize, Option<ModelSource>)> {
+        let owners = self.items.values().filter_map(Item::owner);
+        let names: BTreeSet<&'static str> = owners.chain(self.sources.keys().copied()).collect();
+        let keys = |name| self.count(|item| item.owner() == Some(name));
+        names.into_iter().map(|name| (name, (keys(name), self.sources.get(name).copied()))).collect()
     }
 
     fn item(&mut self, key: Name) -> &mut Item {

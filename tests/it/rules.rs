@@ -31,6 +31,7 @@ mod operating;
 mod ownership;
 mod recovery;
 mod replace;
+mod sources;
 mod synced;
 
 /// The initial time.

@@ -13,7 +13,7 @@ use crate::engine::id::{Rv, Source, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::omit::is_default;
 use crate::engine::rate_limit::BucketLevel;
-use crate::engine::snapshot::{LastReplace, QueueState};
+use crate::engine::snapshot::{LastReplace, QueueState, SourceHistory};
 use crate::engine::time::Time;
 
 /// Mirrors [`QueueState`] without `rv`, which has a column of its own.
@@ -32,6 +32,8 @@ pub(super) struct WireState<'a> {
     next_resync: Option<u64>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     last_replace: Option<WireLastReplace<'a>>,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    sources: Vec<WireSource<'a>>,
     config: Arc<Config>,
     settled: Vec<WireSettled>,
 }
@@ -52,6 +54,18 @@ struct WireLastReplace<'a> {
     #[serde(default, skip_serializing_if = "is_default")]
     aborted: bool,
     counts: ReplaceCounts,
+}
+
+/// Mirrors [`SourceHistory`].
+#[derive(Debug, Serialize, Deserialize)]
+struct WireSource<'a> {
+    #[serde(borrow)]
+    source: Text<'a>,
+    last_call: u64,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    last_replace: Option<WireLastReplace<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_replaced: Option<u64>,
 }
 
 /// Consecutive leases with the same outcome; usually all of them.
@@ -89,6 +103,7 @@ impl<'a> WireState<'a> {
             bucket: state.bucket.map(level),
             next_resync: state.next_resync.map(Time::as_micros),
             last_replace: state.last_replace.as_ref().map(WireLastReplace::of),
+            sources: state.sources.iter().map(WireSource::of).collect(),
             config: state.config.clone(),
             settled: alike.filter_map(WireSettled::of).collect(),
         }
@@ -111,6 +126,7 @@ impl<'a> WireState<'a> {
             bucket: self.bucket.as_ref().map(level),
             next_resync: self.next_resync.map(Time::from_micros),
             last_replace: self.last_replace.as_ref().map(|last| last.read(names)),
+            sources: self.sources.iter().map(|source| source.read(names)).collect(),
         }
     }
 }
@@ -123,6 +139,28 @@ impl WireSettled {
 
     fn leases(&self) -> impl Iterator<Item = (Token, Outcome)> {
         self.tokens.iter().map(|token| (*token, self.outcome))
+    }
+}
+
+impl<'a> WireSource<'a> {
+    fn of((source, history): &'a (Source, SourceHistory)) -> Self {
+        Self {
+            source: Text::of(source),
+            last_call: history.last_call.as_micros(),
+            last_replace: history.last_replace.as_ref().map(WireLastReplace::of),
+            last_replaced: history.last_replaced.map(Time::as_micros),
+        }
+    }
+
+    fn read(&self, names: &mut Names) -> (Source, SourceHistory) {
+        let mut source: Source = self.source.as_str().into();
+        names.share(source.as_mut());
+        let history = SourceHistory {
+            last_call: Time::from_micros(self.last_call),
+            last_replace: self.last_replace.as_ref().map(|last| last.read(names)),
+            last_replaced: self.last_replaced.map(Time::from_micros),
+        };
+        (source, history)
     }
 }
 

@@ -84,6 +84,7 @@ impl Model {
             let (kind, source, trace) = (call.kind, call.source, call.trace);
             let new = New { kind, content, source, owner, final_state_unknown: false, due, trace };
             self.append(now, call.key, &new, true);
+            self.note_source(source);
             self.populated = true;
             return true;
         }
@@ -110,6 +111,7 @@ impl Model {
         let (kind, source, trace) = (call.kind, call.source, call.trace);
         let new = New { kind, content, source, owner: None, final_state_unknown, due, trace };
         if self.append(now, call.key, &new, true) {
+            self.note_source(source);
             self.populated = true;
         } else {
             self.populate(now);

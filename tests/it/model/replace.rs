@@ -189,6 +189,8 @@ impl Model {
                 let (source, counts) = (job.list.source, ModelReplaced::default());
                 self.last_replace =
                     Some(LastReplace { source, counts, started, ended: None, aborted: false });
+                self.note_source(source);
+                self.note_replace();
                 job.phase = Phase::Items { next: 0 };
                 self.hit(if job.first { "the first Replace starts" } else { "a later Replace starts" });
                 false
@@ -225,6 +227,7 @@ impl Model {
             if let Some(last) = &mut self.last_replace {
                 (last.counts, last.ended) = (job.counts, Some(ended));
             }
+            self.note_replace();
             if job.first {
                 self.aborted = false;
             }
@@ -253,6 +256,7 @@ impl Model {
             if let Some(last) = &mut self.last_replace {
                 (last.ended, last.aborted) = (Some(ended), true);
             }
+            self.note_replace();
             self.hit(if job.first { "the first Replace is aborted" } else { "a later Replace is aborted" });
         }
     }

@@ -8,6 +8,7 @@ use deltaq::engine::event::ReplaceCounts;
 use deltaq::engine::known::Known;
 use deltaq::engine::refusal::Refusal;
 use deltaq::engine::schedule::Place;
+use deltaq::engine::snapshot::LastReplace;
 use deltaq::engine::table::Entry;
 use deltaq::engine::time::Time;
 use deltaq::engine::trace::TraceContext;
@@ -136,6 +137,19 @@ pub(super) fn same_entry(entry: &Entry, name: Name, item: &model::Item) -> Resul
     same("initial pending", entry.initial_pending.map(NonZero::get), item.initial_pending)?;
     let failure_expiry = schedule_state.failure_expiry().map(|(until, _)| until.as_micros());
     same("failure expiry", failure_expiry, item.failure_expiry.map(|(until, _)| until))
+}
+
+pub(super) fn same_replace(
+    name: &str,
+    engine: Option<&LastReplace>,
+    model: Option<model::LastReplace>,
+) -> Result<(), Difference> {
+    let engine = engine.map(|last| {
+        let ended = last.ended.map(Time::as_micros);
+        (last.source.as_deref(), replaced(last.counts), last.started.as_micros(), ended, last.aborted)
+    });
+    let model = model.map(|last| (last.source, last.counts, last.started, last.ended, last.aborted));
+    same(name, engine, model)
 }
 
 pub(super) fn same_place(engine: &Place, model: &model::Place) -> Result<(), Difference> {

@@ -16,7 +16,7 @@ use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, ScanCursor};
 
 use super::readers::Readers;
-use super::same::{context, replaced, same, same_entry, same_item, same_result, step_of};
+use super::same::{context, replaced, same, same_entry, same_item, same_replace, same_result, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
 use crate::model::{self, Label, Micros, Model, ModelCall, ModelReplace, ModelScan, Name, OBJECTS};
 
@@ -523,13 +523,24 @@ impl World {
         let unparked = model.items.values().filter(|item| !item.is_parked());
         let oldest = unparked.filter_map(|item| item.changes.first()).min().map(|at| now - at);
         same("oldest unacknowledged", status.oldest_unacknowledged_age.map(model::micros), oldest)?;
-        let engine = status.last_replace;
-        let engine = engine.as_ref().map(|last| {
-            let ended = last.ended.map(Time::as_micros);
-            (last.source.as_deref(), replaced(last.counts), last.started.as_micros(), ended, last.aborted)
-        });
-        let model =
-            model.last_replace.map(|last| (last.source, last.counts, last.started, last.ended, last.aborted));
-        same("last Replace", engine, model)
+        same_replace("last Replace", status.last_replace.as_ref(), model.last_replace)?;
+        self.compare_sources()
+    }
+
+    fn compare_sources(&self) -> Result<(), Difference> {
+        let engine = self.engine.sources_after(None, usize::MAX);
+        let model = self.model.all_sources();
+        let names: Vec<&str> = engine.iter().map(|state| state.source.as_str()).collect();
+        same("sources", names, model.keys().copied().collect())?;
+        for (state, (name, (keys, source))) in engine.iter().zip(model) {
+            same(name, state.keys, keys)?;
+            let history = state.history.as_ref();
+            let times = history
+                .map(|history| (history.last_call.as_micros(), history.last_replaced.map(Time::as_micros)));
+            same(name, times, source.map(|source| (source.last_call, source.last_replaced)))?;
+            let last = history.and_then(|history| history.last_replace.as_ref());
+            same_replace(name, last, source.and_then(|source| source.last_replace))?;
+        }
+        Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
-use crate::engine::snapshot::{KeyState, QueueState};
+use crate::engine::snapshot::{KeyState, QueueState, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::engine::view::Passage;
@@ -357,13 +357,25 @@ impl Dice {
             settled: self.list(|dice| (dice.token(), dice.of(&outcomes))),
             bucket: self.maybe(|dice| BucketLevel { tokens: dice.float(), at: dice.time() }),
             next_resync: self.maybe(Self::time),
-            last_replace: self.maybe(|dice| LastReplace {
-                source: dice.maybe(Self::name),
-                counts: dice.counts(),
-                started: dice.time(),
-                ended: dice.maybe(Self::time),
-                aborted: dice.0.bool(),
+            last_replace: self.maybe(Self::last_replace),
+            sources: self.list(|dice| {
+                let history = SourceHistory {
+                    last_call: dice.time(),
+                    last_replace: dice.maybe(Self::last_replace),
+                    last_replaced: dice.maybe(Self::time),
+                };
+                (dice.name(), history)
             }),
+        }
+    }
+
+    fn last_replace(&mut self) -> LastReplace {
+        LastReplace {
+            source: self.maybe(Self::name),
+            counts: self.counts(),
+            started: self.time(),
+            ended: self.maybe(Self::time),
+            aborted: self.0.bool(),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
 use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
-use crate::engine::snapshot::{KeyState, QueueState, RemovedKey};
+use crate::engine::snapshot::{KeyState, QueueState, RemovedKey, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
 use crate::journal::record::Identity;
@@ -342,6 +342,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         bucket: None,
         next_resync: None,
         last_replace: None,
+        sources: Vec::new(),
     };
     let replace = LastReplace {
         source: Some("erp".into()),
@@ -373,6 +374,17 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         settled: outcomes.map(|(token, outcome)| (Token::new(Rv::new(token)), outcome)).to_vec(),
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         next_resync: Some(at(129_600)),
+        sources: vec![
+            (
+                "erp".into(),
+                SourceHistory {
+                    last_call: at(1),
+                    last_replace: Some(replace.clone()),
+                    last_replaced: Some(at(0)),
+                },
+            ),
+            ("shop".into(), SourceHistory { last_call: at(41), last_replace: None, last_replaced: None }),
+        ],
         last_replace: Some(replace),
     };
     let running = LastReplace {
