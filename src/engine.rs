@@ -44,6 +44,7 @@ pub mod rate_limit;
 pub mod refusal;
 pub mod schedule;
 pub mod snapshot;
+pub mod sources;
 pub mod table;
 pub mod time;
 pub mod trace;

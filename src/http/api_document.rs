@@ -6,7 +6,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use deltaq_types::{
     DeltaCall, EventDocument, ItemDocument, KnownDocument, Page, ProblemDocument, QueueConfig, RawObject,
-    SeedCall,
+    SeedCall, SourceDocument,
 };
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -31,13 +31,13 @@ use super::routes::{consume, history, produce, queues, read, seed, server};
         produce::resync, seed::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
-        read::items, read::item, read::known_list, read::known, read::synced,
+        read::items, read::item, read::known_list, read::known, read::sources, read::synced,
         history::history, history::of_key,
         server::livez, server::readyz, server::info, openapi_json, server::problem,
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<KnownDocument>,
-        Page<EventDocument>, QueueConfig, schemas::Wait,
+        Page<SourceDocument>, Page<EventDocument>, QueueConfig, schemas::Wait,
     )),
     tags(
         (name = "queues", description = "Queues and their settings."),

@@ -10,6 +10,7 @@ pub(super) enum List {
     Queues,
     Items,
     Known,
+    Sources,
     History,
 }
 
@@ -24,6 +25,7 @@ fn head(list: List, incarnation: Incarnation) -> String {
         List::Queues => "queues",
         List::Items => "items",
         List::Known => "known",
+        List::Sources => "sources",
         List::History => "history",
     };
     format!("{list}:{incarnation}")
@@ -56,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_nowhere_in_another_list_or_queue() {
-        let lists = [List::Queues, List::Items, List::Known, List::History];
+        let lists = [List::Queues, List::Items, List::Known, List::Sources, List::History];
         for given in lists {
             let cursor = encode(given, Incarnation(7), "5:x");
             for asked in lists {

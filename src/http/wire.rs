@@ -19,7 +19,7 @@ pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};
 pub use self::produce::{failed_key, produced, replaced};
 pub use self::queue::{queue, status};
-pub use self::read::{ITEM_FIELDS, ItemFields, STATES, SelectedItem, item, known};
+pub use self::read::{ITEM_FIELDS, ItemFields, STATES, SelectedItem, item, known, source};
 use crate::engine::object::Object;
 use crate::engine::time::Time;
 

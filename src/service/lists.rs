@@ -8,11 +8,12 @@ use std::ops::Bound;
 use super::queue::Handle;
 use super::{Error, Moment};
 use crate::engine::Queue;
-use crate::engine::id::{Rv, Slot, Token};
+use crate::engine::id::{Rv, Slot, Source, Token};
 use crate::engine::key::Key;
 use crate::engine::known::Known;
 use crate::engine::schedule::Place;
 use crate::engine::snapshot::KeyState;
+use crate::engine::sources::SourceState;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
 
@@ -141,6 +142,25 @@ impl Handle {
         limit: PageLimit,
     ) -> Result<ListPage<(Key, Known), Key>, Error> {
         self.read(|queue, moment| known_page(queue, filter, after.as_deref(), limit, moment)).await
+    }
+
+    /// The sources behind the name `after`, by name.
+    ///
+    /// # Errors
+    /// As [`items`](Self::items).
+    pub async fn sources(
+        &self,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<ListPage<SourceState, Source>, Error> {
+        self.read(|queue, moment| {
+            let mut entries = queue.sources_after(after.as_deref(), limit.saturating_add(1));
+            let has_more = entries.len() > limit;
+            entries.truncate(limit);
+            let next = entries.last().filter(|_| has_more).map(|last| last.source.clone());
+            ListPage { entries, next, resource_version: queue.resource_version(), moment }
+        })
+        .await
     }
 
     /// The known object of a key, and the queue's newest event.

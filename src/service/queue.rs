@@ -328,8 +328,8 @@ impl Handle {
             return None;
         }
         self.context.metrics.absorb(&mut state.counters);
-        let (waiters, now) = (state.waiters.len(), self.now());
-        Some(self.context.metrics.sample(&state.queue, waiters, now, self.lead()))
+        let (waiters, moment) = (state.waiters.len(), self.moment());
+        Some(self.context.metrics.sample(&state.queue, waiters, moment, self.lead()))
     }
 
     /// The metrics of the queue.

@@ -77,6 +77,12 @@ impl Moment {
         Time::from_micros(at.as_micros().saturating_sub_signed(self.lead_us))
     }
 
+    /// The moment `now` of a queue whose time is the wall clock's.
+    #[must_use]
+    pub const fn at(now: Time) -> Self {
+        Self { now, lead_us: 0 }
+    }
+
     /// A moment of a queue whose time is `lead_us` ahead of the wall clock.
     #[cfg(test)]
     pub(crate) fn ahead(now: Time, lead_us: i64) -> Self {

@@ -466,6 +466,17 @@ async fn reading() {
     talk.get("/v1/queues/q/known/absent").await;
     talk.get("/v1/queues/q/history/a%2Fb").await;
     talk.get("/v1/queues/q/history?key=a%2Fb&limit=0").await;
+    talk.note("sources");
+    talk.get("/v1/queues/q/sources").await;
+    talk.post(
+        "q/replace?source=erp&only_changed=true&max_delete_percent=100",
+        json!([{ "key": "a/b", "v": 9 }]),
+    )
+    .await;
+    talk.post("q/add?source=shop", json!({ "key": "of-shop" })).await;
+    talk.get("/v1/queues/q/sources?limit=1").await;
+    talk.say("GET", "/v1/queues/q/sources", &[("accept", "application/x-ndjson")], "").await;
+    talk.get("/v1/queues/q/sources?continue=zz").await;
     talk.note("synced");
     talk.get("/v1/queues/q/synced").await;
     talk.get("/v1/queues/q/synced?wait=56s").await;

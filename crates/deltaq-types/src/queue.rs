@@ -87,7 +87,7 @@ pub struct QueueStatus {
     pub last_replace: Option<LastReplaceDocument>,
 }
 
-/// The latest Replace of a queue.
+/// The latest Replace of a queue or of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LastReplaceDocument {
     /// The source whose list it was.

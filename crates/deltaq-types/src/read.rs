@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DeltaDocument, ItemState, LeaseDocument, RawObject, Timestamp};
+use super::{DeltaDocument, ItemState, LastReplaceDocument, LeaseDocument, RawObject, Timestamp};
 
 /// Whether a queue has synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,6 +26,24 @@ pub struct KnownDocument {
     pub resource_version: u64,
     /// The object as it was sent.
     pub object: RawObject,
+}
+
+/// A source: the keys that it owns, and what it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SourceDocument {
+    /// The name of the source.
+    pub source: String,
+    /// Keys that the source owns.
+    pub keys: u64,
+    /// When the last call arrived that queued a change, or the last Replace started; null if the queue does not remember it.
+    #[schema(required = true)]
+    pub last_call_at: Option<Timestamp>,
+    /// When the last complete Replace of the source ended.
+    #[schema(required = true)]
+    pub last_replaced_at: Option<Timestamp>,
+    /// The latest Replace of the source.
+    #[schema(required = true)]
+    pub last_replace: Option<LastReplaceDocument>,
 }
 
 /// A key with its deltas, its lease and its failures.

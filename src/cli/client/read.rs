@@ -1,12 +1,12 @@
-//! `deltaq items`, `known`, `history`, `synced`, `parked`, `redrive` and `discard`.
+//! `deltaq items`, `known`, `history`, `sources`, `synced`, `parked`, `redrive` and `discard`.
 
 use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::{
-    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, KnownDocument, LeaseOutcome, SyncedDocument,
-    UnavailableQueue,
+    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, KnownDocument, LeaseOutcome, SourceDocument,
+    SyncedDocument, UnavailableQueue,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -36,6 +36,9 @@ super::commands! {
         /// Show the events of a key, newest first.
         #[command(after_help = "Example:\n  deltaq history prices sku-1 --limit 20")]
         History(History),
+        /// List the sources with their keys, last call and last Replace.
+        #[command(after_help = "Example:\n  deltaq sources prices")]
+        Sources(Sources),
         /// Ask whether the initial list is processed; exit code 3 if not.
         #[command(after_help = "Example:\n  deltaq synced prices --wait 5m")]
         Synced(Synced),
@@ -102,6 +105,16 @@ pub struct History {
     pub queue: Name,
     /// The key.
     pub key: String,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+/// `deltaq sources`.
+#[derive(Debug, Clone, Args)]
+pub struct Sources {
+    /// The queue.
+    pub queue: Name,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
@@ -272,6 +285,15 @@ impl Execute for History {
     }
 }
 
+impl Execute for Sources {
+    const OPERATIONS: &'static [&'static str] = &["list_sources"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = || session.on_queue("list_sources", &self.queue);
+        print_list::<SourceDocument>(session, call, &self.limit, "no sources").await
+    }
+}
+
 impl Execute for Synced {
     const OPERATIONS: &'static [&'static str] = &["get_synced"];
 
@@ -409,6 +431,23 @@ impl Row for KnownDocument {
 
     fn name(&self) -> String {
         self.key.clone()
+    }
+}
+
+impl Row for SourceDocument {
+    const COLUMNS: &'static [&'static str] = &["SOURCE", "KEYS", "LAST CALL", "LAST COMPLETE LIST"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::new(&self.source),
+            Cell::number(self.keys),
+            Cell::optional(self.last_call_at.map(|at| at.to_string())),
+            Cell::optional(self.last_replaced_at.map(|at| at.to_string())),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.source.clone()
     }
 }
 

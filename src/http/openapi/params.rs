@@ -108,6 +108,10 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    SourcesQuery in Query {
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
     SyncedQuery in Query { "wait" Wait "The longest wait; default 0s."; }
     InTrace in Header { "traceparent" Traceparent "The trace of the call (W3C Trace Context), stored with each delta that the call queues. An invalid value is ignored."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags of the caller's copies."; }

@@ -6,7 +6,7 @@ use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery,
-    Names, PopQuery, ReplaceQuery, SyncedQuery, UpdateQuery,
+    Names, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::routes::{consume, history, produce, queues, read, seed, server};
@@ -95,6 +95,7 @@ operations! {
     GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  []                long  without_body read::known;
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
+    GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body read::sources;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body read::synced;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use deltaq_types::{ItemDocument, KnownDocument, Page, SyncedDocument};
+use deltaq_types::{ItemDocument, KnownDocument, Page, SourceDocument, SyncedDocument};
 use futures_util::stream;
 use serde::Serialize;
 
@@ -21,7 +21,9 @@ use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::in_flight::ReplyBytes;
 use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
-use crate::http::openapi::params::{Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SyncedQuery};
+use crate::http::openapi::params::{
+    Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SourcesQuery, SyncedQuery,
+};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::params::{Params, nearest, wrong};
 use crate::http::problem::{Code, Problem};
@@ -323,6 +325,40 @@ async fn known_page(
     let page = handle.known_objects(&filter, after, limit).await?;
     let items = page.entries.iter().map(|(key, known)| wire::known(key, known)).collect();
     let next = page.next.map(|key| cursor::encode(List::Known, handle.incarnation(), key.as_str()));
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+/// List the sources by name, with the number of their keys and their last calls.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/sources", tag = "reading", operation_id = "list_sources",
+    params(InQueue, SourcesQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<SourceDocument> = "application/json"), (Vec<SourceDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn sources(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let ReadCall { params, headers, context, .. } = call;
+    let streams = wants_lines(&headers)?;
+    let limit = page_limit(&params, streams)?.entries;
+    let after = params.text("continue").map(str::to_owned);
+    if streams {
+        let page = move |after| source_page(handle.clone(), after, limit);
+        return stream_pages(context, after, page).await;
+    }
+    Ok(Reply::of(&context, source_page(handle, after, limit).await?).into_response())
+}
+
+async fn source_page(
+    handle: Arc<Handle>,
+    after: Option<String>,
+    limit: usize,
+) -> Result<Page<SourceDocument>, Problem> {
+    let after = after.map(|after| cursor::decode(List::Sources, handle.incarnation(), &after)).transpose()?;
+    let page = handle.sources(after, limit).await?;
+    let items = page.entries.iter().map(|state| wire::source(state, page.moment)).collect();
+    let next = page.next.map(|source| cursor::encode(List::Sources, handle.incarnation(), &source));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 

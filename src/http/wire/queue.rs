@@ -45,7 +45,8 @@ pub fn status(document: &Document) -> QueueStatus {
     }
 }
 
-fn last_replace(last: &LastReplace, moment: Moment) -> LastReplaceDocument {
+/// A Replace as of `moment`.
+pub(super) fn last_replace(last: &LastReplace, moment: Moment) -> LastReplaceDocument {
     let timestamp = |at| timestamp(moment.wall(at));
     LastReplaceDocument {
         source: last.source.as_deref().map(str::to_owned),

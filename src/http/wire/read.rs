@@ -1,14 +1,16 @@
 //! Items and known objects.
 
-use deltaq_types::{ItemDocument, ItemState, KnownDocument, LeaseDocument};
+use deltaq_types::{ItemDocument, ItemState, KnownDocument, LeaseDocument, SourceDocument};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
+use super::queue::last_replace;
 use super::{delta, millis, raw, timestamp};
 use crate::engine::excerpt::Excerpt;
 use crate::engine::key::Key;
 use crate::engine::known::Known;
 use crate::engine::schedule::{Lease, Place};
 use crate::engine::snapshot::KeyState;
+use crate::engine::sources::SourceState;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::service::{Handle, Moment};
@@ -102,6 +104,22 @@ pub fn known(key: &Key, known: &Known) -> KnownDocument {
         source: known.owner.as_deref().map(str::to_owned),
         resource_version: known.rv.get(),
         object: raw(&known.object),
+    }
+}
+
+/// A source as of `moment`.
+#[must_use]
+pub fn source(state: &SourceState, moment: Moment) -> SourceDocument {
+    let history = state.history.as_ref();
+    let wall = |at| timestamp(moment.wall(at));
+    SourceDocument {
+        source: state.source.as_str().to_owned(),
+        keys: state.keys as u64,
+        last_call_at: history.map(|history| wall(history.last_call)),
+        last_replaced_at: history.and_then(|history| history.last_replaced).map(wall),
+        last_replace: history
+            .and_then(|history| history.last_replace.as_ref())
+            .map(|last| last_replace(last, moment)),
     }
 }
 

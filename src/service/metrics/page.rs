@@ -3,6 +3,8 @@
 //! The seven metrics `workqueue_*` have client-go's names, labels and meaning, so dashboards made for Kubernetes work
 //! unchanged.
 
+use std::time::Duration;
+
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::LabelSet;
 use metrics_exporter_prometheus::formatting::{write_help_line, write_metric_line, write_type_line};
@@ -130,6 +132,8 @@ const FAMILIES: [Family; 18] = [
     ),
 ];
 
+const LAST_REPLACE: &str = "deltaq_source_last_replace_timestamp_seconds";
+
 /// The metrics of one queue, or of all queues that share their series.
 struct Row<'a> {
     series: &'a Series,
@@ -166,6 +170,30 @@ pub(super) fn write(text: &mut String, samples: &[Sample]) {
     for family in &FAMILIES {
         family.write(text, &rows);
     }
+    write_sources(text, samples);
+}
+
+/// Appends the times of the last Replaces, if there are any.
+fn write_sources(text: &mut String, samples: &[Sample]) {
+    if samples.iter().all(|sample| sample.last_replaced.is_empty()) {
+        return;
+    }
+    let help = "When the last complete Replace of the source ended, in seconds since 1970.";
+    write_help_line(text, LAST_REPLACE, None, None, help);
+    write_type_line(text, LAST_REPLACE, None, None, "gauge");
+    for sample in samples {
+        let Some(queue) = &sample.series.name else { continue };
+        for (source, at) in &sample.last_replaced {
+            let labels = vec![
+                Label::new("queue", queue.as_str().to_owned()),
+                Label::new("source", source.as_str().to_owned()),
+            ];
+            let labels = LabelSet::from_key_and_global(&Key::from_parts("", labels), &<_>::default());
+            let seconds = Duration::from_micros(at.as_micros()).as_secs_f64();
+            write_metric_line(text, LAST_REPLACE, None, &labels, None::<(&str, &str)>, &seconds, None);
+        }
+    }
+    text.push('\n');
 }
 
 impl Family {

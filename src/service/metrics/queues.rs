@@ -11,15 +11,18 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::super::Name;
+use super::super::{Moment, Name};
 use super::Metrics;
 use super::durations::Durations;
+use crate::engine::id::Source;
 use crate::engine::time::Time;
 use crate::engine::{Counters, Queue};
 
 /// client-go's buckets, 1e-8 s to 1e3 s by powers of ten, in microseconds. The first two hold durations of 0 us.
 const BOUNDS_US: [u64; BUCKETS] =
     [0, 0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
+/// Number of sources of a queue that have a series.
+const SOURCES_MAX: usize = 100;
 /// Number of buckets with a bound.
 pub(super) const BUCKETS: usize = 12;
 
@@ -86,6 +89,8 @@ pub(super) struct Gauges {
 pub struct Sample {
     pub(super) series: Arc<Series>,
     pub(super) gauges: Gauges,
+    /// When the last complete Replace of each source ended, by name. Empty for a queue that shares its series.
+    pub(super) last_replaced: Vec<(Source, Time)>,
 }
 
 impl Metrics {
@@ -157,7 +162,8 @@ impl QueueMetrics {
     }
 
     /// The gauges of the queue, and its series. It examines no keys, because the caller holds the queue's lock.
-    pub fn sample(&self, queue: &Queue, waiters: usize, now: Time, clock_lead: Duration) -> Sample {
+    pub fn sample(&self, queue: &Queue, waiters: usize, moment: Moment, clock_lead: Duration) -> Sample {
+        let now = moment.now;
         let series = self.series();
         let status = queue.status(now);
         let gauges = Gauges {
@@ -173,7 +179,10 @@ impl QueueMetrics {
             has_synced: status.has_synced,
             clock_lead,
         };
-        Sample { series, gauges }
+        let own = if series.name.is_some() { SOURCES_MAX } else { 0 };
+        let last_replaced = queue.last_replaced().take(own);
+        let last_replaced = last_replaced.map(|(source, at)| (source.clone(), moment.wall(at))).collect();
+        Sample { series, gauges, last_replaced }
     }
 
     fn series(&self) -> Arc<Series> {

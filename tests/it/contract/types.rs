@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use deltaq_types::{
     EventDocument, ExtendedList, Info, ItemDocument, KeysCount, KnownDocument, Page, Popped, ProblemDocument,
-    Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced, SettledList, SyncedDocument,
+    Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced, SettledList, SourceDocument,
+    SyncedDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,6 +39,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "items"]) => same::<Page<ItemDocument>>(text),
         (_, [_, "known", ..]) if is_single => same::<KnownDocument>(text),
         (_, [_, "known"]) => same::<Page<KnownDocument>>(text),
+        (_, [_, "sources"]) => same::<Page<SourceDocument>>(text),
         (_, [_, "history", ..]) => same::<Page<EventDocument>>(text),
         other => panic!("no type is known for {other:?}: {text}"),
     }

@@ -14,8 +14,8 @@ use deltaq::engine::id::Rv;
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::time::Time;
-use deltaq::service::Name;
 use deltaq::service::metrics::Metrics;
+use deltaq::service::{Moment, Name};
 use serde_json::{Value, json};
 
 use super::page::Page;
@@ -149,6 +149,7 @@ async fn every_family_is_documented() {
     })
     .await;
     add(&service, "q", &["a"]).await;
+    service.post("/v1/queues/q/replace?source=erp", &json!([{"key": "b"}])).await.ok();
     let families = page(&service).await.types;
     assert!(families.contains_key("deltaq_journal_commit_duration_seconds"), "there is a journal");
     for family in families.keys().filter(|family| !family.starts_with("process_")) {
@@ -245,7 +246,7 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
     ];
     let slots = ["x", "y", "z"].map(|name| metrics.of_queue(&Name::new(name).expect("a name")));
     let mut page = || {
-        let now = Time::from_micros(10_000_000);
+        let now = Moment::at(Time::from_micros(10_000_000));
         let samples: Vec<_> = slots
             .iter()
             .zip(&mut queues)
@@ -278,9 +279,37 @@ fn gauges_of_several_queues_are_summed_and_ages_are_the_oldest() {
     let samples = slots
         .iter()
         .zip(&mut queues)
-        .map(|(slot, queue)| slot.sample(queue, 0, Time::default(), Duration::ZERO));
+        .map(|(slot, queue)| slot.sample(queue, 0, Moment::at(Time::default()), Duration::ZERO));
     let text = metrics.render(&samples.collect::<Vec<_>>());
     assert_eq!(Page::read(&text).of_queue("_other")["deltaq_has_synced"], 1.0);
+}
+
+#[tokio::test]
+async fn each_source_has_the_time_of_its_last_complete_list() {
+    let service = Service::with(|settings| settings.metrics.max_queues = 1).await;
+    let series = |page: &Page| {
+        let own = page.values.iter().filter(|(series, _)| series.starts_with("deltaq_source_"));
+        own.map(|(series, at)| (series.clone(), *at)).collect::<Vec<_>>()
+    };
+    service.post("/v1/queues/own/add?source=shop", &json!({"key": "a"})).await.ok();
+    assert_eq!(series(&page(&service).await), [], "an add is no list");
+    for queue in ["own", "shares"] {
+        service.post(&format!("/v1/queues/{queue}/replace?source=erp"), &json!([{"key": "b"}])).await.ok();
+    }
+    let sources = service.get("/v1/queues/own/sources").await.ok();
+    let ended = sources["items"][0]["last_replaced_at"].as_str().expect("a time").to_owned();
+    let found = series(&page(&service).await);
+    let name = "deltaq_source_last_replace_timestamp_seconds{queue=\"own\",source=\"erp\"}";
+    assert_eq!(found.iter().map(|(series, _)| series.as_str()).collect::<Vec<_>>(), [name]);
+    let shown = u64::try_from(Duration::from_secs_f64(found[0].1).as_micros()).expect("a time");
+    let shown = deltaq_types::Timestamp::from_micros(shown).to_string();
+    assert_eq!(shown[..19], ended[..19]);
+    for number in 0..100 {
+        service.post(&format!("/v1/queues/own/replace?source=f-{number:03}"), &json!([])).await.ok();
+    }
+    let found = series(&page(&service).await);
+    assert_eq!(found.len(), 100, "the first by name");
+    assert!(found.last().is_some_and(|(series, _)| series.ends_with("source=\"f-098\"}")), "{found:?}");
 }
 
 #[tokio::test]

@@ -106,6 +106,24 @@ async fn everything_of_a_queue_outlives_a_restart() {
 }
 
 #[tokio::test]
+async fn sources_outlive_a_restart() {
+    let folder = Folder::new("sources");
+    let mut service = folder.service().await;
+    good(service.post(&format!("{QUEUE}/replace?source=erp"), &json!([object("a"), object("b")])).await);
+    good(service.post(&format!("{QUEUE}/add?source=shop"), &object("b")).await);
+    let before = good(service.get(&format!("{QUEUE}/sources")).await)["items"].clone();
+    assert_eq!((&before[0]["source"], &before[0]["keys"]), (&json!("erp"), &json!(1)));
+    assert_eq!(before[0]["last_replace"]["counts"]["replaced"], 2);
+    assert_eq!((&before[1]["source"], &before[1]["keys"]), (&json!("shop"), &json!(1)));
+    assert!(before[1]["last_call_at"].is_string() && before[1]["last_replaced_at"].is_null());
+    // Once from the events, and once from the checkpoint of a clean end.
+    for _ in 0..2 {
+        service = restarted(service, &folder).await;
+        assert_eq!(good(service.get(&format!("{QUEUE}/sources")).await)["items"], before);
+    }
+}
+
+#[tokio::test]
 async fn the_schema_and_pruning_outlive_a_restart() {
     let folder = Folder::new("admission");
     let service = folder.service().await;
