@@ -255,7 +255,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let QueueCall { state, name, params, incoming, context } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
-    let max_delete_percent = params.percent("max_delete_percent")?;
+    let percent = params.percent("max_delete_percent")?;
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
     let count = params.count("count", 0..=u64::MAX)?;
     let allow_empty = params.flag("allow_empty")?;
@@ -270,12 +270,15 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let rules = AdmissionRules::of(&state, &name, &incoming);
     let read = read_list(incoming, &rules, BatchLimit::of_list(&state), count).await?;
     let places = read.places;
-    let default_limit = match (read.is_single, read.list.is_empty()) {
+    let is_empty = read.list.is_empty();
+    let default_limit = match (read.is_single, is_empty) {
         (true, _) => DefaultLimit::SingleObject,
-        (false, true) if allow_empty => DefaultLimit::None,
         (false, true) => DefaultLimit::EmptyList,
         (false, false) => DefaultLimit::Half,
     };
+    // A limit of the queue does not apply to a list that the call allows to be empty.
+    let allows_all = allow_empty && is_empty && max_deletes.is_none();
+    let max_delete_percent = percent.or(allows_all.then_some(100.0));
     let account = rules.account();
     let mut config = rules.config;
     let mut replace = Replace {

@@ -244,6 +244,15 @@ async fn a_list_that_would_delete_most_keys_is_refused_unless_the_call_allows_it
     replace(&service, "", &all).await.ok();
     service.call("PUT", QUEUE, &json!({"max_delete_percent": 100})).await.ok();
     assert_eq!(replace(&service, "", &json!([])).await.ok()["deleted"], 12);
+
+    // The call decides about its empty list, whatever limit the queue sets.
+    for limit in [json!({"max_delete_percent": 50}), json!({"max_delete_percent": 50, "max_deletes": 3})] {
+        replace(&service, "", &all).await.ok();
+        service.call("PUT", QUEUE, &limit).await.ok();
+        replace(&service, "", &json!([])).await.problem("mass-delete");
+        replace(&service, "&allow_empty=true&max_deletes=3", &json!([])).await.problem("mass-delete");
+        assert_eq!(replace(&service, "&allow_empty=true", &json!([])).await.ok()["deleted"], 12);
+    }
 }
 
 #[tokio::test]
