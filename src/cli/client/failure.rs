@@ -139,8 +139,13 @@ pub(super) fn text_of(error: &Error) -> String {
         Error::Connect { .. } | Error::NoReply { .. } | Error::Tls { .. } => {
             first_cause(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
         }
-        Error::Problem(problem) if matches!(problem.code.as_str(), "queue-not-found" | "no-key") => {
-            let detail = problem.detail.split("; PUT ").next().unwrap_or_default();
+        Error::Problem(problem) => {
+            let advice = match problem.code.as_str() {
+                "queue-not-found" | "no-key" => "; PUT ",
+                "duplicate-key" => "; send each key once",
+                _ => return error.to_string(),
+            };
+            let detail = problem.detail.split(advice).next().unwrap_or_default();
             format!("{detail} ({}, {})", problem.status, problem.code)
         }
         error => with_causes(error),
@@ -211,7 +216,7 @@ fn advice_of(error: &Error) -> Option<String> {
             "give the key with --key, or say where objects have it: deltaq queue configure QUEUE key='[\"/id\"]'"
         }
         "mass-delete" => {
-            "if the list is complete and right, repeat the command with --max-delete-percent 100, or --allow-empty for an empty list"
+            "if the list is complete and right, repeat the command with --max-delete-percent 100, or --allow-empty for an empty list; write a list of one object as [{...}]"
         }
         "duplicate-key" => "send each key once, or add --keep-last to keep the last object of each key",
         "invalid-config" => "deltaq queue get QUEUE -o json shows all settings of an existing queue",
@@ -228,7 +233,8 @@ fn advice_of(error: &Error) -> Option<String> {
     Some(advice.to_owned())
 }
 
-/// The place of a problem in the input of several calls.
+/// The failure of a call with the place in the input. `before` objects of the input were sent in earlier calls. Each object was sent as a
+/// line, so the number of a line is the number of an object, from 1.
 pub(super) fn at_object(before: u64, mut error: Error) -> Failure {
     let index =
         error.problem().and_then(|problem| problem.index.or(problem.line.map(|line| line.saturating_sub(1))));
@@ -247,6 +253,9 @@ pub(super) fn at_object(before: u64, mut error: Error) -> Failure {
             if problem.detail.starts_with(&place) {
                 problem.detail.drain(..place.len());
             }
+        }
+        if let Some(lines) = problem.detail.strip_prefix("lines ") {
+            problem.detail = format!("objects {lines}");
         }
     }
     Failure::At { place, source: error }

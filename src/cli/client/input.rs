@@ -37,6 +37,8 @@ pub(super) struct Piece {
     pub(super) lines: Vec<u8>,
     /// The number of objects.
     pub(super) objects: u64,
+    /// Whether the objects are elements of an array.
+    pub(super) is_list: bool,
     /// Bytes of input that were read up to the end of the piece.
     pub(super) read: u64,
 }
@@ -144,7 +146,7 @@ fn fill<R: BufRead>(objects: &mut Objects<R>, name: &str) -> (Piece, Result<bool
     let mut piece = Piece::default();
     loop {
         match objects.next(&mut piece.lines) {
-            Ok(true) => piece.objects += 1,
+            Ok(true) => (piece.objects, piece.is_list) = (piece.objects + 1, objects.is_list()),
             Ok(false) => return (piece, Ok(true)),
             Err(error) => return (piece, Err(error.into_failure(name))),
         }

@@ -1,5 +1,6 @@
 //! `deltaq replace` and `deltaq seed`: lists of any length in one call.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
-use super::input::{Input, Pieces};
+use super::failure::{Failure, at_object};
+use super::input::{Input, Piece, Pieces};
 use super::output::{Cell, Tone};
 use super::progress::Progress;
-use super::session::{Execute, Session};
+use super::session::{Execute, Session, parse};
 use crate::name::Name;
 
 /// `deltaq replace`.
@@ -55,9 +56,10 @@ pub struct Replace {
 const REPLACE_HELP: &str = "\
 The complete list: JSON text, a file (FILE or @FILE), or - for stdin, which is the default.
 The list is sent as it is read, and has any length. Nothing changes unless all of it has arrived: the command adds the number of
-objects at the end. A list that is cut off (an array without its ]) is refused. NDJSON from a pipe has no end mark, so a producer
-that was killed looks like one that has finished: use an array, --count, or `set -o pipefail`. An input without any text is
-refused; to delete everything of the source, send [] with --allow-empty.";
+objects at the end. A list that is cut off (an array without its ]) is refused. NDJSON has no end mark, so a producer
+that was killed looks like one that has finished: use an array, --count, or `set -o pipefail`. A single object is no list: if it
+would delete keys, it is refused; write a list of one object as an array, or add --count 1. An input without any text is refused;
+to delete everything of the source, send [] with --allow-empty.";
 
 /// `deltaq seed`.
 #[derive(Debug, Clone, Args)]
@@ -118,6 +120,8 @@ fn percent(text: &str) -> Result<f64, String> {
 /// A list that is sent while its input is read.
 struct List {
     pieces: Pieces,
+    /// The first pieces, which were read before the request began.
+    ahead: VecDeque<Result<Piece, Failure>>,
     progress: Progress,
     /// Objects that were sent.
     objects: u64,
@@ -137,17 +141,45 @@ async fn send<T: DeserializeOwned>(
 ) -> Result<(T, Box<RawValue>), Failure> {
     let failed = Arc::new(Mutex::new(None));
     let progress = Progress::new(&session.clock, input.length);
-    let list = List { pieces: input.pieces(), progress, objects: 0, adds_count, failed: Arc::clone(&failed) };
-    let lines = unfold(Some(list), |list| async move { list?.next().await });
-    let reply = session.fetch(call.body(Body::lines(lines))).await;
+    let (pieces, ahead, failed_at) = (input.pieces(), VecDeque::new(), Arc::clone(&failed));
+    let mut list = List { pieces, ahead, progress, objects: 0, adds_count, failed: failed_at };
+    let body = match list.single().await {
+        Some(object) => Body::Json(object),
+        None => Body::lines(unfold(Some(list), |list| async move { list?.next().await })),
+    };
+    let reply: Result<Box<RawValue>, _> = session.client.fetch(call.body(body)).await;
     // An input that ended early breaks the request off; the input's failure is the cause.
-    let failed = failed.lock().take();
-    failed.map_or(reply, Err)
+    if let Some(failure) = failed.lock().take() {
+        return Err(failure);
+    }
+    let text = reply.map_err(|error| at_object(0, error))?;
+    Ok((parse(&text)?, text))
 }
 
 impl List {
+    /// The object, if the input is one object and nothing says that it is a list. It is sent as it is, because the server keeps such a
+    /// body from deleting the other keys of the source.
+    async fn single(&mut self) -> Option<Vec<u8>> {
+        let first = self.pieces.recv().await?;
+        let is_single = |piece: &Piece| {
+            self.adds_count && piece.objects == 1 && !piece.is_list && !ends_with_count(&piece.lines)
+        };
+        if first.as_ref().is_ok_and(is_single) {
+            match self.pieces.recv().await {
+                None => return first.ok().map(|piece| piece.lines),
+                second => self.ahead.extend(second),
+            }
+        }
+        self.ahead.push_front(first);
+        None
+    }
+
     async fn next(mut self) -> Option<(io::Result<Vec<u8>>, Option<Self>)> {
-        match self.pieces.recv().await {
+        let piece = match self.ahead.pop_front() {
+            None => self.pieces.recv().await,
+            ahead => ahead,
+        };
+        match piece {
             Some(Ok(piece)) => {
                 self.objects += piece.objects;
                 self.progress.show(self.objects, piece.read);

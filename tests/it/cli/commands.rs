@@ -206,6 +206,41 @@ fn tail_goes_on_over_a_restart_of_the_server() {
 }
 
 #[test]
+fn a_single_object_is_no_list_of_a_replace() {
+    let server = Server::in_memory();
+    let replace = ["replace", "prices", "--source", "erp"];
+    let with = |more: &[&'static str]| [&replace[..], more].concat();
+    server.run(&with(&[r#"[{"key":"a"},{"key":"b"},{"key":"c"}]"#])).ok();
+    let file = server.folder.path().join("object.json");
+    std::fs::write(&file, "{\n  \"key\": \"a\"\n}\n").expect("a file");
+    let path = file.display().to_string();
+    let refused = server.run(&with(&[r#"{"key":"a"}"#])).failed(1);
+    assert!(refused.contains("one object and no list") && refused.contains("mass-delete"), "{refused}");
+    server.run_with(&replace, "{\"key\":\"a\"}\n").failed(1);
+    server.run(&[&replace[..], &[&path]].concat()).failed(1);
+    assert_eq!(server.count("prices", "ready"), 3);
+    server.run(&with(&[r#"{"key":"a"}"#, "--max-delete-percent", "100", "--dry-run"])).ok();
+    // These say that the list has one object.
+    server.run_with(&with(&["--dry-run"]), "{\"key\":\"a\"}\n{\"$end\":1}\n").ok();
+    server.run_with(&with(&["--dry-run", "--count", "1"]), "{\"key\":\"a\"}\n").ok();
+    server.run_with(&with(&["--dry-run"]), r#"[{"key":"a"}]"#).ok();
+    server.run_with(&["replace", "fresh"], "{\"key\":\"a\"}\n").ok();
+    server.run_with(&["replace", "fresh"], "{\"$end\":0}\n").failed(1);
+}
+
+#[test]
+fn an_error_of_a_list_names_the_objects_of_the_input() {
+    let server = Server::in_memory();
+    let list = "[\n  {\"key\": \"a\"},\n\n  {\n    \"key\": \"b\"\n  },\n  {\"key\": \"a\"}\n]\n";
+    let refused = server.run_with(&["replace", "prices"], list).failed(1);
+    assert!(refused.contains("objects 1 and 3 have the same key") && !refused.contains("line"), "{refused}");
+    let list = list.replace("{\"key\": \"a\"}\n]", "{}]");
+    let refused = server.run_with(&["replace", "prices"], &list).failed(1);
+    assert!(refused.contains("object 3 of the input; nothing was changed"), "{refused}");
+    assert!(!refused.contains("line"), "{refused}");
+}
+
+#[test]
 fn the_other_commands_reach_their_operations() {
     let server = Server::in_memory();
     server.run(&["queue", "create", "jobs", "mode=keys", "max_failures=1"]).ok();

@@ -70,6 +70,11 @@ impl<R: BufRead> Objects<R> {
         self.state == State::Start
     }
 
+    /// Whether the text is an array.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.state, State::ListStart | State::ListNext | State::ListEnd)
+    }
+
     /// Whether the reader has to be asked for more input before the next object is complete.
     pub(super) fn may_wait(&self) -> bool {
         self.state == State::Sequence && self.unused == 0
