@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -60,7 +60,7 @@ impl Root {
 }
 
 #[test]
-fn the_package_is_installed_run_removed_and_purged() {
+fn the_package_is_installed_used_as_by_a_new_user_removed_and_purged() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = run(script("package.sh").arg(BINARY).arg(folder.path())).stdout;
     let package = String::from_utf8(output).expect("text").trim().to_owned();
@@ -88,6 +88,14 @@ fn the_package_is_installed_run_removed_and_purged() {
     let check =
         Command::new(root.at("usr/bin/deltaq")).args(["config", "check", "--config"]).arg(&settings).output();
     assert!(check.is_ok_and(|output| output.status.success()), "the installed program accepts its settings");
+
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/first_hour.sh");
+    let mut first_hour = Command::new("bash");
+    first_hour.arg(script).env("PROGRAMS", root.at("usr/bin")).env("SETTINGS", &settings);
+    for variable in ["DELTAQ_URL", "DELTAQ_TOKEN", "DELTAQ_TOKEN_FILE", "TMUX", "NO_COLOR"] {
+        first_hour.env_remove(variable);
+    }
+    run(first_hour.current_dir(folder.path()).stdin(Stdio::null()));
 
     root.dpkg(&["--remove", "deltaq"]);
     assert!(!root.at("usr/bin/deltaq").exists() && settings.exists(), "settings stay after a removal");
