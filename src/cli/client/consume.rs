@@ -18,9 +18,6 @@ use super::work::Work;
 use crate::duration::{self, DurationText};
 use crate::name::Name;
 
-/// Longest wait of one call. A longer wait takes several calls.
-const CALL_WAIT_MAX: Duration = Duration::from_secs(50);
-
 super::commands! {
     /// Commands of workers.
     Commands {
@@ -178,21 +175,20 @@ impl Execute for Pop {
     const OPERATIONS: &'static [&'static str] = &["pop"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let started_us = session.clock.monotonic_us();
-        let wait = Duration::from(self.wait);
+        let wait = session.wait(Some(self.wait.into()));
         let PoppedTexts { items, closed, paused } = loop {
-            let left = wait.saturating_sub(session.clock.since(started_us)).min(CALL_WAIT_MAX);
+            let left = wait.next();
             let call = session
                 .on_queue("pop", &self.queue)?
-                .query("wait", Some(duration::format(Duration::from_millis(millis(left)))))
+                .query("wait", Some(left))
                 .query("max", self.max)
                 .query("lease_duration", self.lease)
                 .query("worker", self.worker.as_deref())
                 .query("id", self.id.as_deref())
                 .query("with", self.with_known.then_some("known"))
-                .wait(left);
+                .wait(left.into());
             let popped: PoppedTexts = session.client.fetch(call).await?;
-            if !popped.items.is_empty() || session.clock.since(started_us) >= wait {
+            if !popped.items.is_empty() || wait.is_over() {
                 break popped;
             }
         };
@@ -309,11 +305,6 @@ fn check_stale(stale: u64, leases: usize) -> Result<(), Failure> {
         0 => Ok(()),
         stale => Err(Failure::LeaseLost(format!("{stale} of {leases} leases had ended before the call"))),
     }
-}
-
-/// Whole milliseconds.
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn result_cell(result: SettleResult) -> Cell {

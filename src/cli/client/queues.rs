@@ -4,11 +4,10 @@ mod settings;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use deltaq_client::Call;
-use deltaq_types::{Mode, PurgedDocument, QueueDocument};
+use deltaq_types::{Mode, PurgedDocument, QueueDocument, QueueStatus};
 use serde_json::value::RawValue;
 
 use self::settings::Settings;
@@ -16,11 +15,8 @@ use super::failure::Failure;
 use super::output::{Cell, Format, Output, Row, Tone};
 use super::read::{Limit, print_list};
 use super::session::{Execute, Remote, Session, parse, run};
-use crate::duration::{self, DurationText};
+use crate::duration::DurationText;
 use crate::name::Name;
-
-/// Longest wait of one call.
-const CALL_WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Commands about queues.
 #[derive(Debug, Clone, Subcommand)]
@@ -246,11 +242,9 @@ impl Execute for Close {
     const OPERATIONS: &'static [&'static str] = &["close_queue"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let started_us = session.clock.monotonic_us();
-        let wait = Duration::from(self.wait);
+        let wait = session.wait(Some(self.wait.into()));
         loop {
-            let left = wait.saturating_sub(session.clock.since(started_us)).min(CALL_WAIT_MAX);
-            let text: Box<RawValue> = session.client.fetch(self.call(session, left)?).await?;
+            let text: Box<RawValue> = session.client.fetch(self.call(session, wait.next())?).await?;
             if !self.drain {
                 return show_change(session, &text, "closed");
             }
@@ -258,7 +252,7 @@ impl Execute for Close {
             if queue.drained == Some(true) {
                 return show_change(session, &text, "closed and drained");
             }
-            if session.clock.since(started_us) >= wait {
+            if wait.is_over() {
                 let left = queue.status.ready + queue.status.delayed + queue.status.leased;
                 return Err(Failure::Nothing(format!("queue {} is closed; {left} keys are left", self.name)));
             }
@@ -267,12 +261,11 @@ impl Execute for Close {
 }
 
 impl Close {
-    fn call(&self, session: &Session, wait: Duration) -> Result<Call, Failure> {
+    fn call(&self, session: &Session, wait: DurationText) -> Result<Call, Failure> {
         let wait_for = (self.wait_for == WaitFor::None).then_some("none");
         let call = session.on_queue("close_queue", &self.name)?.query("wait_for", wait_for);
-        let call = call.switch("drain", self.drain).wait(wait);
-        let wait = Duration::from_millis(super::consume::millis(wait));
-        Ok(call.query("wait", self.drain.then(|| duration::format(wait))))
+        let call = call.switch("drain", self.drain).query("wait", self.drain.then_some(wait));
+        Ok(call.wait(wait.into()))
     }
 }
 
@@ -358,12 +351,17 @@ fn mode(mode: Mode) -> &'static str {
 
 /// The state of a queue in a word.
 pub(super) fn state(queue: &QueueDocument) -> Cell {
-    let status = &queue.status;
+    let (word, tone) = state_word(&queue.status);
+    Cell::new(word).tone(tone)
+}
+
+/// The state of a queue in a word, and the tone of the word.
+pub(super) fn state_word(status: &QueueStatus) -> (&'static str, Tone) {
     match (status.drained, status.closed, status.paused) {
-        (true, _, _) => Cell::new("drained").tone(Tone::Notice),
-        (_, true, _) => Cell::new("closed").tone(Tone::Notice),
-        (_, _, true) => Cell::new("paused").tone(Tone::Notice),
-        _ => Cell::new("open"),
+        (true, _, _) => ("drained", Tone::Notice),
+        (_, true, _) => ("closed", Tone::Notice),
+        (_, _, true) => ("paused", Tone::Notice),
+        _ => ("open", Tone::Plain),
     }
 }
 

@@ -11,18 +11,15 @@ use deltaq_types::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::consume::millis;
 use super::failure::Failure;
 use super::output::{Cell, Row, Tone};
 use super::queues::{confirm, duration_text};
 use super::session::{Execute, Session};
-use crate::duration::{self, DurationText};
+use crate::duration::DurationText;
 use crate::name::Name;
 
 /// Entries of one page.
 const PAGE: u64 = 1_000;
-/// Longest wait of one call.
-const CALL_WAIT_MAX: Duration = Duration::from_secs(50);
 
 super::commands! {
     /// Commands that read a queue, and commands on parked keys.
@@ -319,14 +316,12 @@ pub(super) async fn synced(
     queue: &Name,
     wait: Option<Duration>,
 ) -> Result<(SyncedDocument, Box<RawValue>), Failure> {
-    let started_us = session.clock.monotonic_us();
+    let wait = session.wait(wait);
     loop {
-        let left = wait.map_or(CALL_WAIT_MAX, |wait| wait.saturating_sub(session.clock.since(started_us)));
-        let left = Duration::from_millis(millis(left.min(CALL_WAIT_MAX)));
-        let call =
-            session.on_queue("get_synced", queue)?.query("wait", Some(duration::format(left))).wait(left);
+        let left = wait.next();
+        let call = session.on_queue("get_synced", queue)?.query("wait", Some(left)).wait(left.into());
         let (synced, text) = session.fetch::<SyncedDocument>(call).await?;
-        if synced.synced || wait.is_some_and(|wait| session.clock.since(started_us) >= wait) {
+        if synced.synced || wait.is_over() {
             return Ok((synced, text));
         }
     }

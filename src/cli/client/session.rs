@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::{Call, Client, Method};
@@ -12,8 +13,12 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::output::{Format, Output};
 use crate::clock::Clock;
+use crate::duration::DurationText;
 use crate::http;
 use crate::name::Name;
+
+/// Longest wait of one call.
+const CALL_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// A command that calls a server.
 pub(super) trait Execute: Args {
@@ -46,6 +51,14 @@ pub(super) struct Session {
     pub(super) clock: Clock,
     /// The operations of the command.
     operations: &'static [&'static str],
+}
+
+/// A wait on the server that takes several calls if it is long.
+pub(super) struct LongWait<'s> {
+    clock: &'s Clock,
+    started_us: u64,
+    /// `None` waits for ever.
+    wait: Option<Duration>,
 }
 
 /// Runs a command. Failures are printed.
@@ -91,10 +104,29 @@ impl Session {
         self.call(id, queue.as_str(), "")
     }
 
+    /// Starts to wait.
+    pub(super) fn wait(&self, wait: Option<Duration>) -> LongWait<'_> {
+        LongWait { clock: &self.clock, started_us: self.clock.monotonic_us(), wait }
+    }
+
     /// Sends a call and returns the document of the reply with its text.
     pub(super) async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<(T, Box<RawValue>), Failure> {
         let text: Box<RawValue> = self.client.fetch(call).await?;
         Ok((parse(&text)?, text))
+    }
+}
+
+impl LongWait<'_> {
+    /// The wait of the next call.
+    pub(super) fn next(&self) -> DurationText {
+        let took = self.clock.since(self.started_us);
+        let left = self.wait.map_or(CALL_WAIT_MAX, |wait| wait.saturating_sub(took).min(CALL_WAIT_MAX));
+        DurationText::from_us(u64::try_from(left.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Whether the whole time has passed.
+    pub(super) fn is_over(&self) -> bool {
+        self.wait.is_some_and(|wait| self.clock.since(self.started_us) >= wait)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::Call;
-use deltaq_types::{EventDocument, ItemDocument, KeysBody, KeysCount, Page, QueueDocument};
+use deltaq_types::{EventDocument, ItemDocument, KeysBody, KeysCount, Page, QueuePage};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use tokio::sync::mpsc;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::board::{Action, Board, Input, Screen};
 use super::failure::Failure;
+use super::read::check_complete;
 use super::session::{Execute, Session};
 use crate::causes::with_causes;
 use crate::config;
@@ -122,8 +123,11 @@ fn inputs() -> Result<mpsc::Receiver<Input>, Failure> {
 /// Fetches what the screen shows.
 async fn look(session: &Session, board: &mut Board) -> Result<(), Failure> {
     let call = session.call("list_queues", "", "")?.query("limit", Some(QUEUES_MAX));
-    let queues: Page<QueueDocument> = session.client.fetch(call).await?;
+    let queues: QueuePage = session.client.fetch(call).await?;
     board.set_queues(queues.items, session.clock.monotonic_us());
+    if let Err(failure) = check_complete(&queues.unavailable) {
+        board.message = Some(failure.to_string());
+    }
     match board.screen.clone() {
         Screen::Queues => {}
         Screen::Keys { queue, state } => {

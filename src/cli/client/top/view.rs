@@ -8,8 +8,8 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 
 use super::board::{Action, Board, STATES, Screen};
-use crate::cli::client::output::clean;
-use crate::cli::client::queues::duration_text;
+use crate::cli::client::output::{Tone, clean};
+use crate::cli::client::queues::{duration_text, state_word};
 
 /// Lines above the events of a key.
 const KEY_LINES: u16 = 9;
@@ -121,12 +121,8 @@ fn queues(board: &Board, frame: &mut Frame<'_>, area: Rect) {
     let styles = Styles::of(board);
     let rows = board.queues.iter().map(|queue| {
         let status = &queue.status;
-        let (state, state_style) = match (status.drained, status.closed, status.paused) {
-            (true, ..) => ("drained", styles.notice),
-            (_, true, _) => ("closed", styles.notice),
-            (_, _, true) => ("paused", styles.notice),
-            _ => ("open", Style::new()),
-        };
+        let (state, tone) = state_word(status);
+        let state_style = if tone == Tone::Notice { styles.notice } else { Style::new() };
         let rate = board.rates.get(&queue.name).map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
         let age = if status.oldest_unacknowledged_age_ms == 0 {
             "-".to_owned()
