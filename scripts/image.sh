@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the image of the Dockerfile with podman and checks it: it starts, serves on a published port, requires its tokens, keeps its data on the
-# volume, reports its health, and stops in good order.
+# volume, reports its health, and stops cleanly.
 #
 #     scripts/image.sh            builds with the base images of their registries, and keeps the image as localhost/deltaq
 #     scripts/image.sh BINARY     needs no registry: the base images are stand-ins, and `cargo` in the build stage copies BINARY instead of
@@ -108,7 +108,7 @@ start() { # options and arguments of `podman run` behind the fixed ones
 
 stop() {
     "${podman[@]}" stop --time 40 "$container" > /dev/null
-    [ "$("${podman[@]}" wait "$container")" = 0 ] || { "${podman[@]}" logs "$container" >&2; fail "no exit in good order"; }
+    [ "$("${podman[@]}" wait "$container")" = 0 ] || { "${podman[@]}" logs "$container" >&2; fail "no clean exit"; }
     "${podman[@]}" rm "$container" > /dev/null
 }
 

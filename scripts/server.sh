@@ -4,7 +4,7 @@
 #
 #     find_binary             sets $binary: DELTAQ_BIN, or target/debug/deltaq after a build
 #     start_server ARG...     runs `$binary serve ARG...` on a free port and sets $server, $server_log and, once it is ready, $api
-#     stop_server             stops it in good order
+#     stop_server             stops it cleanly
 
 mkdir -p target
 work=$(mktemp -d "target/$(basename "$0" .sh).XXXXXX")

@@ -221,7 +221,7 @@ impl Shutdown {
         tokio::select! {
             biased;
             name = next(&mut signals) => {
-                info!(signal = name, limit = %crate::duration::format(limit), "draining; a second signal cuts");
+                info!(signal = name, limit = %crate::duration::format(limit), "draining; a second signal ends the server at once");
                 self.drain();
             }
             () = self.draining.cancelled() => info!("draining"),
@@ -229,8 +229,8 @@ impl Shutdown {
         tokio::select! {
             biased;
             () = self.cut.cancelled() => {}
-            name = next(&mut signals) => warn!(signal = name, "second signal, cutting"),
-            () = tokio::time::sleep(limit) => warn!(limit = %crate::duration::format(limit), "time limit of shutdown, cutting"),
+            name = next(&mut signals) => warn!(signal = name, "second signal: all connections are closed"),
+            () = tokio::time::sleep(limit) => warn!(limit = %crate::duration::format(limit), "server.shutdown_timeout has passed: all connections are closed"),
         }
         self.cut.cancel();
     }

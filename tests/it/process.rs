@@ -462,7 +462,7 @@ async fn a_stalled_audit_disk_blocks_neither_a_reload_nor_the_shutdown() {
     until(|| has_logged("\"reloaded\"")).await;
     client.call_as("late", "GET", "/v1/info", &Value::Null).await.ok();
     process.signal("TERM");
-    until(|| has_logged("a second signal cuts")).await;
+    until(|| has_logged("a second signal ends")).await;
     process.signal("TERM");
     let ended = process.ended().await;
     assert!(ended.success(), "{ended}");

@@ -78,7 +78,7 @@ codes! {
     ObjectTooLarge "object-too-large" 413 false "An object or body is too large"
         "limit is the exceeded limit in bytes: the queue's max_object_bytes, server.max_body_bytes, server.max_body_bytes_in_flight, or 100 times the length of a compressed body. Send smaller batches, or NDJSON to /replace and /seed, which stream.";
     BatchTooLarge "batch-too-large" 413 false "The list has too many objects"
-        "limit is the most objects of one call: queues.max_batch, or queues.max_replace_objects for replace and seed. Nothing of the request was applied. Send the objects in several calls.";
+        "limit is the most objects of one call: queues.max_batch, or queues.max_replace_objects for replace and seed. Nothing of the request was applied. Send the objects in several calls, except those of a replace, whose list must be complete: raise queues.max_replace_objects.";
     UriTooLong "uri-too-long" 414 false "The URI is too long"
         "Shorten the query; a key has at most 1,024 bytes.";
     UnsupportedMediaType "unsupported-media-type" 415 false "The type of the body is not supported"

@@ -104,6 +104,7 @@ const SEARCHED: &[&str] = &[
     "benches",
     "config",
     "crates",
+    "deploy",
     "docs",
     "examples",
     "scripts",
