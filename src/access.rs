@@ -127,6 +127,8 @@ pub struct InFlight {
     pub lists: AtomicUsize,
     /// Waiting requests.
     pub waits: AtomicUsize,
+    /// Watches.
+    pub watches: AtomicUsize,
     /// Scrapes of the metrics.
     pub scrapes: AtomicUsize,
     /// Bytes of request bodies.

@@ -29,7 +29,7 @@ pub use self::environment::{client_token, client_url, is_supervised, permits_col
 use self::layers::Layers;
 use self::queue::QueueDefaults;
 pub use self::sections::{
-    Audit, AuditCalls, Log, LogFormat, LogLevel, Metrics, Queues, Server, Storage, Sync, Trace,
+    Audit, AuditCalls, Log, LogFormat, LogLevel, Metrics, Queues, Server, Storage, Sync, Trace, Watch,
 };
 
 /// The section of the settings of a queue.
@@ -45,6 +45,8 @@ pub struct Settings {
     pub queues: Queues,
     /// The settings of a queue that its own configuration does not change.
     pub queue_defaults: QueueDefaults,
+    /// The change feeds of the queues.
+    pub watch: Watch,
     /// The journal.
     pub storage: Storage,
     /// Tokens.

@@ -60,6 +60,7 @@ mod image;
 mod invariant;
 mod job;
 mod queue;
+mod readers;
 mod restore;
 mod scan;
 mod settled;

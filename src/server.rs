@@ -26,6 +26,7 @@ pub use self::reload::{Reloadable, Reloaded};
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{self, Settings, Storage};
+use crate::engine::feed::TombstoneLimits;
 use crate::http::connection::threads::Threads;
 use crate::http::wire::config::to_engine;
 use crate::http::{AppState, Durability, HttpLimits, Parts, RequestMetrics};
@@ -36,7 +37,7 @@ use crate::journal::writer;
 use crate::journal::{Journal, WriterOptions};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
-use crate::service::{Limits, Registry};
+use crate::service::{Limits, Registry, WatchLimits};
 use crate::spans::Spans;
 use crate::{supervisor, telemetry};
 
@@ -316,6 +317,14 @@ fn limits(settings: &Settings) -> Limits {
         max_queues: settings.queues.max_queues,
         created_by_pop_percent: settings.queues.created_by_pop_percent,
         max_waiters: settings.queues.max_waiters,
+        watch: WatchLimits {
+            idle: settings.watch.idle.get(),
+            tombstones: TombstoneLimits {
+                count: settings.watch.tombstones,
+                bytes: settings.watch.tombstone_bytes,
+                age: settings.watch.tombstone_age.get(),
+            },
+        },
     }
 }
 

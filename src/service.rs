@@ -16,6 +16,7 @@ pub mod registry;
 mod admission_permits;
 mod commands;
 mod delivery;
+mod feed_readers;
 mod history;
 mod lists;
 mod long_command;
@@ -26,20 +27,24 @@ mod task;
 mod time;
 mod unused;
 mod waiters;
+mod watch;
 
 pub use self::admission_permits::AdmissionPermits;
 pub use self::commands::DryRun;
 pub use self::delivery::Delivered;
+pub use self::feed_readers::WatchLimits;
 pub use self::history::History;
 pub use self::lists::{ItemFilter, ItemPosition, KnownFilter, ListPage, ListedState, PageLimit};
 pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
 pub use self::registry::{Creator, FirstCommand, Limits, Registry};
 pub use self::time::Moment;
+pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
 pub use crate::journal::Error as JournalError;
 pub use crate::journal::recovery::Progress;
 pub use crate::name::{Incarnation, LeaseId, Name, NameError};
 
+use crate::engine::id::Rv;
 use crate::engine::refusal::Refusal;
 use crate::journal;
 
@@ -92,6 +97,20 @@ pub enum Error {
     /// An earlier change of the queue panicked, and there is no journal to load the queue from.
     #[error("the queue is broken by an internal error")]
     Broken,
+    /// The reader of a view is too far behind.
+    #[error(
+        "changes since the reader's version are forgotten; the oldest version that can be continued is {horizon}"
+    )]
+    Expired {
+        /// The oldest event at which a reader may be.
+        horizon: Rv,
+    },
+    /// The reader of a view is ahead of the queue.
+    #[error("the reader's version is ahead of the queue, whose newest is {newest}")]
+    Ahead {
+        /// The queue's newest event.
+        newest: Rv,
+    },
     /// The queue's older events can't be read from the journal.
     #[error("the journal of the queue is damaged or can't be read, so older events can't be shown")]
     PastUnreadable,

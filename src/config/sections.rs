@@ -76,6 +76,9 @@ pub struct Server {
     /// Most waiting requests in flight.
     #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
     pub max_waits_in_flight: usize,
+    /// Most watches in flight.
+    #[serde(deserialize_with = "range::whole::<2, 1_000_000, _, _>")]
+    pub max_watches_in_flight: usize,
     /// Most bytes of request bodies in memory.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 40 }, _, _>")]
     pub max_body_bytes_in_flight: usize,
@@ -121,6 +124,24 @@ pub struct Queues {
     /// Most bytes of objects in the response to a pop; one key always fits.
     #[serde(deserialize_with = "range::whole::<1_024, { 1 << 30 }, _, _>")]
     pub max_reply_bytes: usize,
+}
+
+/// The section `[watch]`: the change feeds of the queues.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// How long the change feed of a view stays without readers.
+    #[serde(deserialize_with = "range::span::<0, DAY, _>")]
+    pub idle: DurationText,
+    /// Most deleted keys of a view that are remembered.
+    #[serde(deserialize_with = "range::whole::<0, 100_000_000, _, _>")]
+    pub tombstones: usize,
+    /// Most bytes of deleted keys and their last objects.
+    #[serde(deserialize_with = "range::whole::<0, { 1 << 40 }, _, _>")]
+    pub tombstone_bytes: usize,
+    /// Longest time for which deleted keys are remembered.
+    #[serde(deserialize_with = "range::span::<0, DAY, _>")]
+    pub tombstone_age: DurationText,
 }
 
 /// The section `[storage]`: the journal.

@@ -23,6 +23,7 @@ use super::time::Time;
 ///   replaces the deadline of all earlier effects. A deadline in the past means that more is due than one command processes.
 /// - `resync_due` asks the caller to run a Resync. The request is made once; the caller remembers it.
 /// - `has_synced` and `is_drained` describe the queue after the commands, to wake callers that wait for these states.
+/// - `changed_views` wakes the readers of the views, once the events are durable.
 /// - `counters`, `waits` and `works` are for metrics. No rule depends on them, so a caller may drop them.
 /// - `garbage` takes long to drop. The caller drops it **after** it has released the lock.
 ///
@@ -41,6 +42,8 @@ pub struct Effects {
     pub has_synced: bool,
     /// Whether the queue is closed and has nothing left to deliver or to settle.
     pub is_drained: bool,
+    /// Whether keys of the views have changed, in the order of [`View::ALL`](super::view::View::ALL).
+    pub changed_views: [bool; 2],
     /// What the commands have counted.
     pub counters: Counters,
     /// For each delivered key, how long its work had waited.

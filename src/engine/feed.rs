@@ -20,7 +20,6 @@ use super::event::Event;
 use super::id::{Rv, Slot, Source};
 use super::key::Key;
 use super::object::Object;
-use super::queue::Queue;
 use super::state::State;
 use super::table::{Entry, Paged};
 use super::time::Time;
@@ -138,14 +137,14 @@ pub enum NoRows {
 }
 
 impl Feeds {
-    fn of(&self, view: View) -> Option<&Feed> {
+    pub(super) fn of(&self, view: View) -> Option<&Feed> {
         match view {
             View::Latest => self.latest.as_deref(),
             View::Known => self.known.as_deref(),
         }
     }
 
-    fn slot_of(&mut self, view: View) -> &mut Option<Box<Feed>> {
+    pub(super) fn slot_of(&mut self, view: View) -> &mut Option<Box<Feed>> {
         match view {
             View::Latest => &mut self.latest,
             View::Known => &mut self.known,
@@ -180,7 +179,7 @@ impl Feeds {
 }
 
 impl Feed {
-    fn begin(limits: TombstoneLimits, horizon: Rv) -> Self {
+    pub(super) fn begin(limits: TombstoneLimits, horizon: Rv) -> Self {
         Self {
             index: BTreeMap::new(),
             entered: Paged::default(),
@@ -219,7 +218,7 @@ impl Feed {
         }
     }
 
-    fn trim(&mut self, now: Time) {
+    pub(super) fn trim(&mut self, now: Time) {
         if let Some(dropped) = self.tombstones.trim(self.limits, now) {
             self.horizon = self.horizon.max(dropped);
         }
@@ -239,7 +238,7 @@ impl Feed {
     }
 
     /// Indexes the next slots, at most `budget`. Returns whether all are indexed.
-    fn index_more(&mut self, state: &State, view: View, budget: usize) -> bool {
+    pub(super) fn index_more(&mut self, state: &State, view: View, budget: usize) -> bool {
         let slots = state.table.slots();
         let stop = self.indexed.saturating_add(budget).min(slots);
         for slot in (self.indexed..stop).filter_map(Slot::at) {
@@ -256,11 +255,27 @@ impl Feed {
         self.is_complete()
     }
 
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.indexed == usize::MAX
     }
 
-    fn check_position(&self, state: &State, position: Position) -> Result<(), NoRows> {
+    pub(super) fn size(&self) -> FeedSize {
+        let (tombstones, tombstone_bytes) = self.tombstones.size();
+        FeedSize { keys: self.index.len(), tombstones, tombstone_bytes, horizon: self.horizon }
+    }
+
+    /// Checks the invariants.
+    pub(super) fn check(&self, state: &State, view: View) -> Result<(), String> {
+        let indexed = state.table.by_slot().filter(|(slot, _)| slot.index() < self.indexed);
+        let expected = indexed.filter_map(|(slot, entry)| Some((entry.version_in(view)?, slot)));
+        if expected.collect::<BTreeMap<_, _>>() != self.index {
+            return Err(String::from("the index has other keys or versions"));
+        }
+        let entry = |key: &Key| state.table.get(key.as_str());
+        self.tombstones.check(|key| entry(key).is_some_and(|entry| entry.version_in(view).is_some()))
+    }
+
+    pub(super) fn check_position(&self, state: &State, position: Position) -> Result<(), NoRows> {
         if !self.is_complete() {
             return Err(NoRows::NotBuilt);
         }
@@ -273,7 +288,7 @@ impl Feed {
         Ok(())
     }
 
-    fn page(
+    pub(super) fn page(
         &self,
         state: &State,
         view: View,
@@ -336,80 +351,6 @@ fn tombstone_row(rv: Rv, tombstone: &Tombstone) -> Row {
     let Tombstone { key, object, final_state_unknown, .. } = tombstone.clone();
     let final_state_unknown = final_state_unknown || object.is_none();
     Row { kind: RowKind::Deleted, key, rv, object, source: None, final_state_unknown }
-}
-
-impl Queue {
-    /// Begins the feed of a view, unless it exists, and indexes up to `budget` slots of the queue. Returns whether the feed
-    /// is complete.
-    pub fn build_feed(&mut self, view: View, limits: TombstoneLimits, budget: usize) -> bool {
-        let (state, feeds) = self.state_and_feeds();
-        let feed = feeds.slot_of(view).get_or_insert_with(|| Box::new(Feed::begin(limits, state.rv)));
-        feed.is_complete() || feed.index_more(state, view, budget)
-    }
-
-    /// Drops the feed of a view.
-    pub fn drop_feed(&mut self, view: View) {
-        let (_, feeds) = self.state_and_feeds();
-        if let Some(feed) = feeds.slot_of(view).take() {
-            self.discard(feed);
-        }
-    }
-
-    /// Whether a view has a feed, complete or not.
-    #[must_use]
-    pub fn has_feed(&self, view: View) -> bool {
-        self.feeds().of(view).is_some()
-    }
-
-    /// The size of the feed of a view; `None` without a feed.
-    #[must_use]
-    pub fn feed_size(&self, view: View) -> Option<FeedSize> {
-        let feed = self.feeds().of(view)?;
-        let (tombstones, tombstone_bytes) = feed.tombstones.size();
-        Some(FeedSize { keys: feed.index.len(), tombstones, tombstone_bytes, horizon: feed.horizon })
-    }
-
-    /// The next rows for a reader. They depend on all events so far: a key is missing if a newer event has moved it behind the
-    /// page. So the reader must not get the rows before the newest event is durable.
-    ///
-    /// # Errors
-    /// [`NoRows`].
-    pub fn rows(
-        &self,
-        view: View,
-        position: Position,
-        includes: impl Fn(&Key) -> bool,
-        limit: RowLimit,
-    ) -> Result<RowPage, NoRows> {
-        let feed = self.feeds().of(view).ok_or(NoRows::NotBuilt)?;
-        feed.check_position(self.state(), position)?;
-        Ok(feed.page(self.state(), view, position, includes, limit))
-    }
-
-    /// Drops the tombstones that are too old.
-    pub fn trim_feeds(&mut self, now: Time) {
-        let (_, feeds) = self.state_and_feeds();
-        for view in View::ALL {
-            if let Some(feed) = feeds.slot_of(view) {
-                feed.trim(now);
-            }
-        }
-    }
-
-    /// Checks the invariants of the feeds.
-    pub(super) fn check_feeds(&self) -> Result<(), String> {
-        for view in View::ALL {
-            let Some(feed) = self.feeds().of(view) else { continue };
-            let version = |entry: &Entry| entry.version_in(view);
-            let entries = self.state().table.by_slot().filter(|(slot, _)| slot.index() < feed.indexed);
-            let expected = entries.filter_map(|(slot, entry)| Some((version(entry)?, slot)));
-            if expected.collect::<BTreeMap<_, _>>() != feed.index {
-                return Err(format!("the feed of the view {} has other keys or versions", view.as_str()));
-            }
-            feed.tombstones.check(|key| self.state().table.get(key.as_str()).and_then(version).is_some())?;
-        }
-        Ok(())
-    }
 }
 
 /// The size of a feed.

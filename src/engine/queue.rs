@@ -342,6 +342,9 @@ impl Queue {
         if let Some(last) = last {
             self.volatile.feeds.note(event, &applied, last);
         }
+        let [latest, known] = &mut self.volatile.effects.changed_views;
+        *latest |= applied.latest.before != applied.latest.after;
+        *known |= applied.known.before != applied.known.after;
         if let Some((slot, key)) = applied.removed.take() {
             self.volatile.checkpoints.note_removed(key, slot, event.rv);
         }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use deltaq_types::{
     DeltaCall, EventDocument, ItemDocument, KnownDocument, Page, ProblemDocument, QueueConfig, RawObject,
-    SeedCall, SourceDocument,
+    SeedCall, SourceDocument, WatchRow,
 };
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -15,7 +15,7 @@ use super::call::ReadCall;
 use super::openapi::responses::{self, Always};
 use super::openapi::schemas;
 use super::reply;
-use super::routes::{consume, history, produce, queues, read, seed, server};
+use super::routes::{consume, history, produce, queues, read, seed, server, watch};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -32,12 +32,12 @@ use super::routes::{consume, history, produce, queues, read, seed, server};
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
         read::items, read::item, read::known_list, read::known, read::sources, read::synced,
-        history::history, history::of_key,
+        watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, openapi_json, server::problem,
     ),
     components(schemas(
         ProblemDocument, DeltaCall<'static>, SeedCall<'static>, Page<ItemDocument>, Page<KnownDocument>,
-        Page<SourceDocument>, Page<EventDocument>, QueueConfig, schemas::Wait,
+        Page<SourceDocument>, Page<EventDocument>, Page<WatchRow>, QueueConfig, schemas::Wait,
     )),
     tags(
         (name = "queues", description = "Queues and their settings."),

@@ -12,6 +12,7 @@ pub(super) enum List {
     Known,
     Sources,
     History,
+    Watch,
 }
 
 /// Writes a cursor: the list, the queue, and a position in the list.
@@ -27,6 +28,7 @@ fn head(list: List, incarnation: Incarnation) -> String {
         List::Known => "known",
         List::Sources => "sources",
         List::History => "history",
+        List::Watch => "watch",
     };
     format!("{list}:{incarnation}")
 }
@@ -58,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_nowhere_in_another_list_or_queue() {
-        let lists = [List::Queues, List::Items, List::Known, List::Sources, List::History];
+        let lists = [List::Queues, List::Items, List::Known, List::Sources, List::History, List::Watch];
         for given in lists {
             let cursor = encode(given, Incarnation(7), "5:x");
             for asked in lists {

@@ -42,6 +42,7 @@ pub struct InFlightLimits {
     settles: Limit,
     lists: Limit,
     waits: Limit,
+    watches: Limit,
     scrapes: Limit,
     body_bytes: Limit,
     reply_bytes: Limit,
@@ -107,6 +108,7 @@ impl InFlightLimits {
             settles: limit("requests that settle leases", "server.max_writes_in_flight", writes),
             lists: limit("lists", "server.max_lists_in_flight", settings.max_lists_in_flight),
             waits: shared("requests that wait", "server.max_waits_in_flight", settings.max_waits_in_flight),
+            watches: limit("watches", "server.max_watches_in_flight", settings.max_watches_in_flight),
             scrapes: limit("scrapes", "fixed", SCRAPES_MAX),
             body_bytes: shared("bytes of bodies", "server.max_body_bytes_in_flight", body_bytes),
             reply_bytes: shared("bytes of replies", "server.max_reply_bytes_in_flight", reply_bytes),
@@ -123,6 +125,7 @@ impl InFlightLimits {
             Class::Settle => Some(&self.settles),
             Class::List => Some(&self.lists),
             Class::Pop | Class::Wait => Some(&self.waits),
+            Class::Watch => Some(&self.watches),
             Class::Scrape => Some(&self.scrapes),
         }
     }
@@ -216,6 +219,7 @@ fn held_of(held: &InFlight, class: Class) -> &AtomicUsize {
         Class::Settle => &held.settles,
         Class::List => &held.lists,
         Class::Pop | Class::Wait => &held.waits,
+        Class::Watch => &held.watches,
         Class::Scrape => &held.scrapes,
     }
 }

@@ -18,3 +18,13 @@ pub(super) const PAGE_MAX: u64 = 5_000;
 pub(super) const PAGE_BYTES_MAX: usize = 8 << 20;
 /// Approximate maximum size of the pages in which a list is streamed, in bytes. A stream holds one of them at a time.
 pub(super) const STREAMED_PAGE_BYTES_MAX: usize = 256 << 10;
+/// Interval of the bookmarks of a watch without the parameter `bookmark`.
+pub(super) const BOOKMARK_DEFAULT: Duration = Duration::from_secs(15);
+/// Shortest interval of bookmarks.
+pub(super) const BOOKMARK_MIN: Duration = Duration::from_secs(1);
+/// Longest interval of bookmarks. The connection of a client that takes no bytes for `server.idle_timeout` is closed.
+pub(super) const BOOKMARK_MAX: Duration = Duration::from_mins(1);
+/// Shortest time after which the server ends a stream.
+pub(super) const WATCH_MIN: Duration = Duration::from_mins(5);
+/// Longest time after which the server ends a stream.
+pub(super) const WATCH_MAX: Duration = Duration::from_mins(10);

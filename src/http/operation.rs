@@ -56,6 +56,8 @@ pub(super) enum Class {
     Pop,
     /// A request that may wait for a state of a queue.
     Wait,
+    /// A watch. It may last for minutes.
+    Watch,
     /// A scrape of the metrics, which must work on an overloaded server.
     Scrape,
 }
@@ -101,6 +103,6 @@ impl Operation {
 
     /// Whether the `wait` parameter extends the request timeout.
     pub(super) fn may_wait(&self) -> bool {
-        matches!(self.class, Class::Pop | Class::Wait)
+        matches!(self.class, Class::Pop | Class::Wait | Class::Watch)
     }
 }

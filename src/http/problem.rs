@@ -299,6 +299,12 @@ impl From<service::Error> for Problem {
             Error::Draining => Self::new(Code::Draining, detail),
             Error::Refused(refusal) => refusal.into(),
             Error::Broken => of_status(StatusCode::INTERNAL_SERVER_ERROR),
+            Error::Expired { .. } => {
+                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "expired")
+            }
+            Error::Ahead { .. } => {
+                Self::new(Code::Expired, detail).hint("list the view again").with("reason", "ahead")
+            }
             Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,

@@ -146,6 +146,7 @@ impl Gate {
             max_writes_in_flight: usize::MAX,
             max_lists_in_flight: usize::MAX,
             max_waits_in_flight: usize::MAX,
+            max_watches_in_flight: usize::MAX,
             max_body_bytes_in_flight: usize::MAX,
             max_reply_bytes_in_flight: usize::MAX,
             ..config::Settings::default().server

@@ -9,6 +9,7 @@ mod popped;
 mod produce;
 mod queue;
 mod read;
+mod watch;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub use self::popped::{popped, popped_bytes};
 pub use self::produce::{failed_key, produced, replaced};
 pub use self::queue::{queue, status};
 pub use self::read::{ITEM_FIELDS, ItemFields, STATES, SelectedItem, item, known, source};
+pub use self::watch::{push_line, watch_bookmark, watch_error, watch_row};
 use crate::engine::object::Object;
 use crate::engine::time::Time;
 

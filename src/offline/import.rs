@@ -19,7 +19,7 @@ use crate::journal::writer;
 use crate::lifecycle::Shutdown;
 use crate::name::Name;
 use crate::service::metrics::Metrics;
-use crate::service::{self, FirstCommand, Limits, Registry};
+use crate::service::{self, FirstCommand, Limits, Registry, WatchLimits};
 
 /// How much longer than its object a line may be, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 16 << 10;
@@ -145,6 +145,7 @@ impl Running {
             max_queues: rules.max_queues,
             created_by_pop_percent: 100,
             max_waiters: 0,
+            watch: WatchLimits::default(),
         };
         let (clock, journal) = (clock.clone(), Some(journal));
         let registry = Registry::new(limits, rules.defaults, clock, journal, shutdown.clone(), metrics);

@@ -14,6 +14,7 @@ pub(super) use self::change::{Loss, State};
 use self::commits::Commits;
 use super::admission_permits::{AdmissionPermits, PermitsByRules};
 use super::delivery::Delivery;
+use super::feed_readers::{FeedReaders, WatchLimits};
 use super::metrics::{QueueMetrics, Sample};
 use super::requests::Requests;
 use super::time::{Moment, QueueClock};
@@ -45,6 +46,8 @@ pub struct Handle {
     /// Wakes long commands that wait for another one to end.
     pub(super) long_command_ended: Notify,
     admission: PermitsByRules,
+    /// The readers of the change feeds.
+    pub(super) feed_readers: FeedReaders,
 }
 
 /// States that callers wait for.
@@ -64,6 +67,7 @@ pub(super) struct Context {
     pub(super) journal: Option<(Journal, QueueId)>,
     pub(super) shutdown: Shutdown,
     pub(super) max_waiters: usize,
+    pub(super) watch: WatchLimits,
     pub(super) metrics: Arc<QueueMetrics>,
     /// Wakes the recovery when a panic has lost the state of a queue.
     pub(super) panicked: Arc<Notify>,
@@ -110,6 +114,7 @@ impl Handle {
             milestones: watch::Sender::default(),
             long_command_ended: Notify::new(),
             admission: PermitsByRules::default(),
+            feed_readers: FeedReaders::default(),
         }
     }
 
@@ -304,6 +309,7 @@ impl Handle {
         self.milestones.send_replace(Milestones { ended: true, ..Milestones::default() });
         self.requests.wake();
         self.long_command_ended.notify_waiters();
+        self.feed_readers.wake_all();
         drop_in_background(content);
     }
 

@@ -9,6 +9,7 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use tokio::sync::Notify;
 
 use super::commands::DryRun;
+use super::feed_readers::WatchLimits;
 use super::metrics::Metrics;
 use super::queue::{Context, Handle};
 use super::unused::UnusedQueues;
@@ -37,6 +38,8 @@ pub struct Limits {
     pub created_by_pop_percent: usize,
     /// Maximum number of waiting pops of a queue.
     pub max_waiters: usize,
+    /// The limits of the change feeds of a queue.
+    pub watch: WatchLimits,
 }
 
 impl Limits {
@@ -104,6 +107,14 @@ struct Queues {
     /// The largest event number of a deleted queue. New queues start above it.
     floor: Rv,
     version: u64,
+}
+
+impl Queues {
+    /// The event number before the first one of a new queue. No deleted queue has used it, so that a version of a deleted queue
+    /// is never a version of the queue that has its name now.
+    fn base(&self) -> Rv {
+        if self.floor == Rv::ZERO { Rv::ZERO } else { self.floor.next() }
+    }
 }
 
 impl Registry {
@@ -214,8 +225,8 @@ impl Registry {
         if !self.limits.auto_create {
             return Err(Error::QueueNotFound);
         }
-        let floor = self.queues.read().floor;
-        Ok(Queue::new(self.defaults.clone(), floor, Time::from_micros(self.clock.wall_us())))
+        let base = self.queues.read().base();
+        Ok(Queue::new(self.defaults.clone(), base, Time::from_micros(self.clock.wall_us())))
     }
 
     /// The queue of this name, which is created with `config` if it does not exist, and whether this call created it.
@@ -244,7 +255,7 @@ impl Registry {
         }
         let epoch = self.check_journal()?;
         let created_at = Time::from_micros(self.clock.wall_us());
-        let mut queue = Queue::new(config, queues.floor, created_at);
+        let mut queue = Queue::new(config, queues.base(), created_at);
         if creator != Creator::Operator {
             queue = queue.auto_created();
         }
@@ -323,6 +334,7 @@ impl Registry {
             journal,
             shutdown: self.shutdown.clone(),
             max_waiters: self.limits.max_waiters,
+            watch: self.limits.watch,
             metrics: self.metrics.of_queue(name),
             panicked: self.panicked.clone(),
         }

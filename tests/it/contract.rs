@@ -19,7 +19,7 @@ use deltaq::engine::config::Config;
 use deltaq::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics, router};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
-use deltaq::service::{Limits, Registry};
+use deltaq::service::{Limits, Registry, WatchLimits};
 use deltaq::spans::Spans;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -43,7 +43,13 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn new() -> Self {
-        Self::with(Limits { auto_create: true, max_queues: 3, created_by_pop_percent: 100, max_waiters: 0 })
+        Self::with(Limits {
+            auto_create: true,
+            max_queues: 3,
+            created_by_pop_percent: 100,
+            max_waiters: 0,
+            watch: WatchLimits::default(),
+        })
     }
 
     fn with(limits: Limits) -> Self {
@@ -53,7 +59,13 @@ impl Talk {
 
     /// An API with the default limits of bodies.
     pub(crate) fn large() -> Self {
-        let limits = Limits { auto_create: true, max_queues: 3, created_by_pop_percent: 100, max_waiters: 0 };
+        let limits = Limits {
+            auto_create: true,
+            max_queues: 3,
+            created_by_pop_percent: 100,
+            max_waiters: 0,
+            watch: WatchLimits::default(),
+        };
         Self::within(limits, HttpLimits::of(&Settings::default()))
     }
 
@@ -510,8 +522,13 @@ async fn server() {
     talk.say("POST", "/v1/queues/q/pop", &[("content-type", "application/x-ndjson")], "{}").await;
     talk.say("POST", "/v1/queues/q/add", &[("content-length", "2001")], &format!("{:2001}", "{}")).await;
     talk.note("without auto_create");
-    let mut strict =
-        Talk::with(Limits { auto_create: false, max_queues: 3, created_by_pop_percent: 100, max_waiters: 0 });
+    let mut strict = Talk::with(Limits {
+        auto_create: false,
+        max_queues: 3,
+        created_by_pop_percent: 100,
+        max_waiters: 0,
+        watch: WatchLimits::default(),
+    });
     strict.post("q/add", json!({ "key": "a" })).await;
     strict.post("q/pop", Value::Null).await;
     strict.post("q/replace", json!([])).await;

@@ -282,17 +282,21 @@ impl Client {
         let _rest = self.rest().await;
     }
 
+    /// Reads the next chunk of the reply whose head was read; `None` at its end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Truncated> {
+        let size = self.line().await?;
+        let size = usize::from_str_radix(&size, 16).expect("the size of a chunk");
+        let chunk = self.take(size).await?;
+        self.line().await?;
+        Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
+    }
+
     async fn chunks(&mut self) -> Result<Vec<u8>, Truncated> {
         let mut body = Vec::new();
-        loop {
-            let size = self.line().await?;
-            let size = usize::from_str_radix(&size, 16).expect("the size of a chunk");
-            body.extend(self.take(size).await?);
-            self.line().await?;
-            if size == 0 {
-                return Ok(body);
-            }
+        while let Some(chunk) = self.chunk().await? {
+            body.extend(chunk);
         }
+        Ok(body)
     }
 
     async fn rest(&mut self) -> Vec<u8> {

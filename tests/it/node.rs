@@ -12,7 +12,7 @@ use deltaq::journal::writer;
 use deltaq::journal::{Observer, WriterOptions};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
-use deltaq::service::{Limits, Registry};
+use deltaq::service::{Limits, Registry, WatchLimits};
 use tokio::task::JoinHandle;
 
 /// An observer that ignores everything.
@@ -58,7 +58,13 @@ pub(crate) async fn start_on<S: Store + Reader + Clone>(
     let (journal, writer, contents) =
         writer::open(opened, clock.clone(), Arc::new(NoopObserver), cut, options).await?;
     let writing = shutdown.spawn_last("journal writer", writer.run());
-    let limits = Limits { auto_create: true, max_queues: 100, created_by_pop_percent: 100, max_waiters: 100 };
+    let limits = Limits {
+        auto_create: true,
+        max_queues: 100,
+        created_by_pop_percent: 100,
+        max_waiters: 100,
+        watch: WatchLimits::default(),
+    };
     let metrics = Metrics::new(100).expect("metrics");
     let registry =
         Registry::new(limits, Config::default(), clock.clone(), Some(journal), shutdown.clone(), metrics);

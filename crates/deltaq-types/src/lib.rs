@@ -21,6 +21,7 @@ mod raw;
 mod read;
 mod server;
 mod timestamp;
+mod watch;
 mod words;
 
 #[cfg(test)]
@@ -48,4 +49,5 @@ pub use self::raw::RawObject;
 pub use self::read::{ItemDocument, KnownDocument, SourceDocument, SyncedDocument};
 pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};
-pub use self::words::{DeltaType, EventName, ItemState, LeaseOutcome, SettleResult};
+pub use self::watch::WatchRow;
+pub use self::words::{DeltaType, EventName, ItemState, LeaseOutcome, RowType, SettleResult};

@@ -27,6 +27,19 @@ macro_rules! words {
 }
 
 words! {
+    /// The type of a row of a watch.
+    RowType {
+        /// The key entered the view behind the watch's version.
+        Added = "Added",
+        /// The key has changed.
+        Updated = "Updated",
+        /// The key left the view.
+        Deleted = "Deleted",
+        /// The watch has sent everything up to a version.
+        Bookmark = "Bookmark",
+        /// The watch ends with a problem.
+        Error = "Error",
+    }
     /// The type of a delta.
     DeltaType {
         /// A producer added the object.

@@ -10,7 +10,6 @@ use crate::engine::event::{Appended, Event, EventKind};
 use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::engine::object::Object;
-use crate::engine::queue::Queue;
 use crate::engine::state::State;
 use crate::engine::view::{Passage, View};
 
@@ -94,6 +93,12 @@ impl Backfill {
         }
     }
 
+    /// The view.
+    #[must_use]
+    pub const fn view(&self) -> View {
+        self.view
+    }
+
     /// The last noted event.
     #[must_use]
     pub fn last(&self) -> Rv {
@@ -102,7 +107,7 @@ impl Backfill {
 }
 
 impl Feed {
-    fn backfill(&mut self, state: &State, backfill: Backfill) {
+    pub(in crate::engine) fn backfill(&mut self, state: &State, backfill: Backfill) {
         let Backfill { view, after, last, entered, left, .. } = backfill;
         if after >= self.horizon || last < self.horizon {
             return;
@@ -124,16 +129,5 @@ impl Feed {
         }
         self.horizon = after;
         self.trim(state.last_at);
-    }
-}
-
-impl Queue {
-    /// Extends the feed of a view backwards by the noted events, which must reach the feed's horizon.
-    pub fn backfill_feed(&mut self, backfill: Backfill) {
-        let view = backfill.view;
-        let (state, feeds) = self.state_and_feeds();
-        if let Some(feed) = feeds.slot_of(view) {
-            feed.backfill(state, backfill);
-        }
     }
 }

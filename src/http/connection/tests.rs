@@ -12,7 +12,7 @@ use crate::config::Settings;
 use crate::engine::config::Config;
 use crate::http::{AppState, Durability, Gate, HttpLimits, Parts, RequestMetrics};
 use crate::service::metrics::Metrics;
-use crate::service::{Limits, Name, Registry};
+use crate::service::{Limits, Name, Registry, WatchLimits};
 use crate::spans::Spans;
 
 /// Bytes that the pipe holds in each direction.
@@ -20,7 +20,13 @@ const PIPE_BYTES: usize = 512;
 
 fn state(shutdown: &Shutdown) -> AppState {
     let clock = Clock::system();
-    let limits = Limits { auto_create: true, max_queues: 1, created_by_pop_percent: 100, max_waiters: 1 };
+    let limits = Limits {
+        auto_create: true,
+        max_queues: 1,
+        created_by_pop_percent: 100,
+        max_waiters: 1,
+        watch: WatchLimits::default(),
+    };
     let metrics = Metrics::new(100).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let limits = HttpLimits {

@@ -6,7 +6,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
     Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, PageLimit,
-    Percent, PopMax, Prefix, ProblemName, QueueName, States, Traceparent, Wait, WaitFor, With,
+    Percent, PopMax, Prefix, ProblemName, QueueName, ShardName, States, Traceparent, Version, ViewName, Wait,
+    WaitFor, With,
 };
 
 /// The names of the parameters of an operation.
@@ -98,6 +99,17 @@ parameters! {
         "key" Key "Only this key.";
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
+    }
+    WatchQuery in Query {
+        "view" ViewName "The view; default `latest`.";
+        "resource_version" Version "The watch sends what has changed behind this version: of a list, of a row, `now`, or 0 for all keys first.";
+        "send_initial_events" Flag "Send all keys first, as `Added`, then a `Bookmark` with `initial_events_end`.";
+        "prefix" Prefix "The start of the keys.";
+        "shard" ShardName "One part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.";
+        "bookmark" Delay "Streams only: the interval of bookmarks while nothing changes, from 1s to 1m; default 15s.";
+        "wait" Wait "JSON only: the longest wait for a change; default 0s.";
+        "limit" PageLimit "JSON only: most rows; default 500.";
+        "continue" Continue "JSON only: the `continue` of the previous page of the initial keys.";
     }
     HistoryQuery in Query {
         "key" Key required "The key.";

@@ -9,6 +9,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::settings;
+use crate::engine::view::View;
 use crate::http::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
 use crate::http::wire::{ITEM_FIELDS, STATES};
@@ -74,6 +75,12 @@ terms! { schemas;
     States = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", STATES.join("|")) });
     /// Fields of an item, joined by commas.
     Fields = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", ITEM_FIELDS.join("|")) });
+    /// A view of a queue.
+    ViewName = json!({ "type": "string", "enum": View::ALL.map(View::as_str) });
+    /// A version, `now`, or 0 for all keys first.
+    Version = json!({ "type": "string", "pattern": "^(now|[0-9]{1,19}|[0-9a-f]{8}-[0-9]{1,19})$" });
+    /// One part of all keys.
+    ShardName = json!({ "type": "string", "pattern": "^[0-9]{1,9}/[0-9]{1,9}$" });
     /// An addition to each item.
     With = json!({ "type": "string", "enum": ["known"] });
     /// What pops of a closed queue wait for.

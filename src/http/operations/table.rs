@@ -6,10 +6,10 @@ use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, KnownQuery, ListQuery,
-    Names, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery,
+    Names, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, WatchQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
-use crate::http::routes::{consume, history, produce, queues, read, seed, server};
+use crate::http::routes::{consume, history, produce, queues, read, seed, server, watch};
 
 macro_rules! id {
     (None) => {
@@ -93,6 +93,7 @@ operations! {
     GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body read::item;
     GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [KnownQuery]      long  without_body read::known_list;
     GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  []                long  without_body read::known;
+    GET    "/v1/queues/{queue}/watch"          watch          OnQueue(Read)    Watch     Ignored  [WatchQuery]      quick without_body watch::watch;
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
     GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body read::sources;

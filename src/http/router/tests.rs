@@ -21,7 +21,7 @@ use crate::http::operations::Endpoint;
 use crate::http::{Durability, Gate, HttpLimits, InFlightLimits, Parts, RequestMetrics};
 use crate::lifecycle::Shutdown;
 use crate::service::metrics::Metrics;
-use crate::service::{Limits, Registry};
+use crate::service::{Limits, Registry, WatchLimits};
 use crate::spans::Spans;
 use crate::telemetry::json_format;
 
@@ -46,7 +46,13 @@ static LIVEZ: Endpoint =
 /// A server with two permits for each class and this request timeout.
 fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router {
     let (clock, shutdown) = (Clock::system(), Shutdown::manual(Duration::ZERO));
-    let limits = Limits { auto_create: true, max_queues: 1, created_by_pop_percent: 100, max_waiters: 1 };
+    let limits = Limits {
+        auto_create: true,
+        max_queues: 1,
+        created_by_pop_percent: 100,
+        max_waiters: 1,
+        watch: WatchLimits::default(),
+    };
     let metrics = Metrics::new(1).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let bounds = config::Server {
@@ -54,6 +60,7 @@ fn guarded(request_timeout: Duration, operations: &'static [Endpoint]) -> Router
         max_writes_in_flight: 2,
         max_lists_in_flight: 2,
         max_waits_in_flight: 2,
+        max_watches_in_flight: 2,
         max_reply_bytes_in_flight: 1 << 20,
         ..Settings::default().server
     };

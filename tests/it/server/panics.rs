@@ -17,7 +17,7 @@ use deltaq::journal::record::{self, Decoder, QueueRecord};
 use deltaq::journal::store::{Epoch, JournalRow, QueueId, QueueRow, Reader, Writes};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::metrics::Metrics;
-use deltaq::service::{Creator, Error, Handle, Limits, Name, Registry};
+use deltaq::service::{Creator, Error, Handle, Limits, Name, Registry, WatchLimits};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -279,7 +279,13 @@ async fn a_queue_whose_reload_panics_is_loaded_later() {
 async fn without_a_journal_a_panic_breaks_only_its_queue_and_readyz_fails() {
     let (clock, _) = Clock::manual(1_700_000_000_000_000);
     let shutdown = Shutdown::manual(Duration::ZERO);
-    let limits = Limits { auto_create: true, max_queues: 9, created_by_pop_percent: 100, max_waiters: 9 };
+    let limits = Limits {
+        auto_create: true,
+        max_queues: 9,
+        created_by_pop_percent: 100,
+        max_waiters: 9,
+        watch: WatchLimits::default(),
+    };
     let metrics = Metrics::new(9).expect("metrics");
     let registry = Registry::new(limits, Config::default(), clock.clone(), None, shutdown.clone(), metrics);
     let registry = Arc::new(registry);

@@ -1,0 +1,84 @@
+//! The reads of a queue through its change feeds.
+
+use super::feed::{Backfill, Feed, FeedSize, NoRows, Position, RowLimit, RowPage, TombstoneLimits};
+use super::key::Key;
+use super::queue::Queue;
+use super::time::Time;
+use super::view::View;
+
+impl Queue {
+    /// Begins the feed of a view, unless it exists, and indexes up to `budget` slots of the queue. Returns whether the feed
+    /// is complete.
+    pub fn build_feed(&mut self, view: View, limits: TombstoneLimits, budget: usize) -> bool {
+        let (state, feeds) = self.state_and_feeds();
+        let feed = feeds.slot_of(view).get_or_insert_with(|| Box::new(Feed::begin(limits, state.rv)));
+        feed.is_complete() || feed.index_more(state, view, budget)
+    }
+
+    /// Drops the feed of a view.
+    pub fn drop_feed(&mut self, view: View) {
+        let (_, feeds) = self.state_and_feeds();
+        if let Some(feed) = feeds.slot_of(view).take() {
+            self.discard(feed);
+        }
+    }
+
+    /// Whether a view has a feed, complete or not.
+    #[must_use]
+    pub fn has_feed(&self, view: View) -> bool {
+        self.feeds().of(view).is_some()
+    }
+
+    /// The size of the feed of a view; `None` without a feed.
+    #[must_use]
+    pub fn feed_size(&self, view: View) -> Option<FeedSize> {
+        self.feeds().of(view).map(Feed::size)
+    }
+
+    /// The next rows for a reader. They depend on all events so far: a key is missing if a newer event has moved it behind the
+    /// page. So the reader must not get the rows before the newest event is durable.
+    ///
+    /// # Errors
+    /// [`NoRows`].
+    pub fn rows(
+        &self,
+        view: View,
+        position: Position,
+        includes: impl Fn(&Key) -> bool,
+        limit: RowLimit,
+    ) -> Result<RowPage, NoRows> {
+        let feed = self.feeds().of(view).ok_or(NoRows::NotBuilt)?;
+        feed.check_position(self.state(), position)?;
+        Ok(feed.page(self.state(), view, position, includes, limit))
+    }
+
+    /// Drops the tombstones that are too old.
+    pub fn trim_feeds(&mut self, now: Time) {
+        let (_, feeds) = self.state_and_feeds();
+        for view in View::ALL {
+            if let Some(feed) = feeds.slot_of(view) {
+                feed.trim(now);
+            }
+        }
+    }
+
+    /// Checks the invariants of the feeds.
+    pub(super) fn check_feeds(&self) -> Result<(), String> {
+        for view in View::ALL {
+            if let Some(feed) = self.feeds().of(view) {
+                feed.check(self.state(), view)
+                    .map_err(|rule| format!("feed of {}: {rule}", view.as_str()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Extends the feed of a view backwards by the noted events, which must reach the feed's horizon.
+    pub fn backfill_feed(&mut self, backfill: Backfill) {
+        let view = backfill.view();
+        let (state, feeds) = self.state_and_feeds();
+        if let Some(feed) = feeds.slot_of(view) {
+            feed.backfill(state, backfill);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Watches: the changes of a view, as a stream of lines, as server-sent events, or page by page.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use deltaq_types::{Page, WatchRow};
+use futures_util::stream;
+use tokio::time::Instant;
+
+use crate::engine::excerpt::Excerpt;
+use crate::engine::feed::RowLimit;
+use crate::engine::id::Rv;
+use crate::engine::view::View;
+use crate::http::access;
+use crate::http::call::ReadCall;
+use crate::http::context::RequestContext;
+use crate::http::cursor::{self, List};
+use crate::http::in_flight::ReplyBytes;
+use crate::http::limits::{BOOKMARK_DEFAULT, BOOKMARK_MAX, BOOKMARK_MIN, PAGE_BYTES_MAX, PAGE_DEFAULT};
+use crate::http::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MAX, WATCH_MIN};
+use crate::http::openapi::params::{InQueue, WatchQuery};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
+use crate::http::params::{Params, wrong};
+use crate::http::problem::{Code, Problem};
+use crate::http::reply::Reply;
+use crate::http::wire;
+use crate::service::{Handle, KeyFilter, Shard, WatchFrom, Watcher};
+
+/// How long a browser waits before it connects again, in milliseconds.
+const RETRY_MS: u64 = 1_000;
+/// Rows of a page of a stream.
+const STREAMED_ROWS_MAX: usize = 1_000;
+
+/// How the rows are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    /// A stream of NDJSON.
+    Lines,
+    /// A stream of server-sent events.
+    Events,
+    /// One JSON page.
+    Page,
+}
+
+/// Watch a view: the changes behind a version.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/watch", tag = "reading", operation_id = "watch",
+    params(InQueue, WatchQuery),
+    responses(
+        (status = 200, description = "The changes.", content((Page<WatchRow> = "application/json"), (Vec<WatchRow> = "application/x-ndjson"), (String = "text/event-stream"))),
+        Always, OfQueue, NotAcceptable,
+    )
+)]
+pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let ReadCall { params, headers, context, .. } = call;
+    let transport = transport(&headers)?;
+    let from = from(&params, &headers, &handle, transport)?;
+    let filter = KeyFilter {
+        prefix: params.text("prefix").unwrap_or_default().to_owned(),
+        shard: params.text("shard").map(shard).transpose()?,
+    };
+    let watcher = handle.watch(view(&params)?, from, filter).await?;
+    if transport == Transport::Page {
+        return Ok(Reply::of(&context, next_page(watcher, &params, &context).await?).into_response());
+    }
+    for name in ["wait", "limit"] {
+        if params.text(name).is_some() {
+            return Err(wrong(name, "a stream has none; send \"accept: application/json\" for a long poll"));
+        }
+    }
+    let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
+    let now = Instant::now();
+    let stream = Stream {
+        is_listing: watcher.listing_since().is_some(),
+        watcher,
+        context,
+        transport,
+        bookmark,
+        next_bookmark: now + bookmark,
+        // The streams of a restarted server began at the same time, and must not end at the same time.
+        ends: now + WATCH_MIN + (WATCH_MAX - WATCH_MIN).mul_f64(fastrand::f64()),
+        has_begun: false,
+        has_ended: false,
+        held: None,
+    };
+    let body = Body::from_stream(stream::unfold(stream, Stream::next));
+    let kind = match transport {
+        Transport::Events => "text/event-stream",
+        _ => "application/x-ndjson",
+    };
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        // nginx then passes each row on at once.
+        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// The transport that the client accepts; NDJSON unless it asks for another one.
+fn transport(headers: &HeaderMap) -> Result<Transport, Problem> {
+    let accept: Vec<_> =
+        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let accept = accept.join(",").to_ascii_lowercase();
+    if accept.trim().is_empty() {
+        return Ok(Transport::Lines);
+    }
+    let kinds = accept.split(',').filter_map(|item| item.split(';').next()).map(str::trim);
+    for kind in kinds {
+        match kind {
+            "application/x-ndjson" | "*/*" | "application/*" => return Ok(Transport::Lines),
+            "text/event-stream" => return Ok(Transport::Events),
+            "application/json" => return Ok(Transport::Page),
+            _ => {}
+        }
+    }
+    let detail = format!(
+        "accept {}: a watch is application/x-ndjson, text/event-stream or application/json",
+        Excerpt(&accept)
+    );
+    Err(Problem::new(Code::NotAcceptable, detail))
+}
+
+fn view(params: &Params) -> Result<View, Problem> {
+    match params.text("view") {
+        None => Ok(View::Latest),
+        Some(name) => View::ALL
+            .into_iter()
+            .find(|view| view.as_str() == name)
+            .ok_or_else(|| wrong("view", &format!("{} is neither latest nor known", Excerpt(name)))),
+    }
+}
+
+/// The shard in a text like `0/4`.
+pub(super) fn shard(text: &str) -> Result<Shard, Problem> {
+    let parts =
+        text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
+    let shard = parts.map(|(index, count)| Shard { index, count }).filter(|shard| shard.index < shard.count);
+    shard.ok_or_else(|| {
+        wrong("shard", &format!("{} is not I/N with I from 0 to N - 1, such as 0/4", Excerpt(text)))
+    })
+}
+
+/// Where the watch begins.
+fn from(
+    params: &Params,
+    headers: &HeaderMap,
+    handle: &Handle,
+    transport: Transport,
+) -> Result<WatchFrom, Problem> {
+    let last_id = headers.get("last-event-id").filter(|_| transport == Transport::Events);
+    if let Some(id) = last_id.and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty()) {
+        return version(id, handle).map(WatchFrom::After);
+    }
+    if let Some(token) = params.text("continue") {
+        let position = cursor::decode(List::Watch, handle.incarnation(), token)?;
+        let numbers = position.split_once(':');
+        let numbers = numbers.and_then(|(after, since)| Some((after.parse().ok()?, since.parse().ok()?)));
+        let (after, since) = numbers.ok_or_else(cursor::expired)?;
+        return Ok(WatchFrom::List { after: Rv::new(after), since: Rv::new(since) });
+    }
+    if params.flag("send_initial_events")? {
+        return Ok(WatchFrom::Start);
+    }
+    match params.text("resource_version") {
+        Some("0") => Ok(WatchFrom::Start),
+        Some("now") => Ok(WatchFrom::Now),
+        Some(text) => version(text, handle).map(WatchFrom::After),
+        None => {
+            let detail = "the parameter resource_version is missing: give the version of a list, \"now\", or 0 for all keys first";
+            Err(Problem::new(Code::InvalidParameter, detail).with("parameter", "resource_version"))
+        }
+    }
+}
+
+/// A version: a number, or as in the id of an event, with the incarnation of the queue in front.
+fn version(text: &str, handle: &Handle) -> Result<Rv, Problem> {
+    let (incarnation, number) =
+        text.split_once('-').map_or((None, text), |(incarnation, number)| (Some(incarnation), number));
+    let wrong_version =
+        || wrong("resource_version", &format!("{} is neither a version nor \"now\"", Excerpt(text)));
+    let rv = number.parse().map(Rv::new).map_err(|_| wrong_version())?;
+    if incarnation.is_some_and(|incarnation| incarnation != handle.incarnation().to_string()) {
+        let detail = "the version belongs to a deleted queue of this name; list the view again";
+        return Err(Problem::new(Code::Expired, detail).with("parameter", "resource_version"));
+    }
+    Ok(rv)
+}
+
+/// The next page of a long poll: it waits until there is a row, or for the time that the client asks for.
+async fn next_page(
+    mut watcher: Watcher,
+    params: &Params,
+    context: &RequestContext,
+) -> Result<Page<WatchRow>, Problem> {
+    let state = &context.state;
+    let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
+    let rows = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
+    let limit = RowLimit { rows: usize::try_from(rows).unwrap_or(usize::MAX), bytes: PAGE_BYTES_MAX };
+    let ends = Instant::now() + wait;
+    let is_listing = watcher.listing_since().is_some();
+    let mut items = Vec::new();
+    loop {
+        let page = watcher.read(limit).await?;
+        items.extend(page.rows.iter().map(wire::watch_row));
+        let ends_list = is_listing && watcher.listing_since().is_none();
+        let is_over = ends_list || Instant::now() >= ends || state.shutdown.is_draining();
+        if !items.is_empty() || page.is_last && is_over {
+            let next = watcher.listing_since().map(|since| {
+                let position = format!("{}:{since}", watcher.resource_version());
+                cursor::encode(List::Watch, watcher.handle().incarnation(), &position)
+            });
+            if is_listing && next.is_none() {
+                items.push(wire::watch_bookmark(watcher.resource_version(), true));
+            }
+            return Ok(Page { items, next, resource_version: watcher.resource_version().get() });
+        }
+        if page.is_last {
+            tokio::select! {
+                () = watcher.changed() => {}
+                () = tokio::time::sleep_until(ends) => {}
+                () = state.shutdown.draining().cancelled() => {}
+            }
+        }
+    }
+}
+
+/// A watch that is streamed.
+struct Stream {
+    watcher: Watcher,
+    context: Arc<RequestContext>,
+    transport: Transport,
+    bookmark: Duration,
+    next_bookmark: Instant,
+    ends: Instant,
+    /// Whether the keys that the view had at the beginning are still sent.
+    is_listing: bool,
+    has_begun: bool,
+    has_ended: bool,
+    /// The bytes of the last piece, until the connection has taken it.
+    held: Option<ReplyBytes>,
+}
+
+impl Stream {
+    /// The next piece of the stream.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        self.held = None;
+        if self.has_ended {
+            return None;
+        }
+        let mut text = Vec::new();
+        if !std::mem::replace(&mut self.has_begun, true) && self.transport == Transport::Events {
+            text.extend_from_slice(format!("retry: {RETRY_MS}\n\n").as_bytes());
+        }
+        if let Err(problem) = self.fill(&mut text).await {
+            self.has_ended = true;
+            self.write(&mut text, &wire::watch_error(&problem, &self.context.id));
+        }
+        Some((Ok(text.into()), self))
+    }
+
+    /// Waits for rows or for the time of a bookmark, and writes them.
+    async fn fill(&mut self, text: &mut Vec<u8>) -> Result<(), Problem> {
+        let shutdown = self.context.state.shutdown.clone();
+        let limit = RowLimit { rows: STREAMED_ROWS_MAX, bytes: STREAMED_PAGE_BYTES_MAX };
+        loop {
+            // The token may have been revoked since.
+            access::check_again(&self.context)?;
+            let page = self.watcher.read(limit).await?;
+            for row in &page.rows {
+                self.write(text, &wire::watch_row(row));
+            }
+            let now = Instant::now();
+            let is_over = shutdown.is_draining() || now >= self.ends;
+            let was_listing = std::mem::replace(&mut self.is_listing, self.watcher.listing_since().is_some());
+            let ends_list = was_listing && !self.is_listing;
+            if ends_list || is_over || page.is_last && now >= self.next_bookmark {
+                let bookmark = wire::watch_bookmark(self.watcher.resource_version(), ends_list);
+                self.write(text, &bookmark);
+                self.has_ended = is_over;
+            }
+            if !text.is_empty() {
+                self.next_bookmark = now + self.bookmark;
+                self.held = self.context.reserve_reply(text.len())?;
+                return Ok(());
+            }
+            if page.is_last {
+                tokio::select! {
+                    () = self.watcher.changed() => {}
+                    () = tokio::time::sleep_until(self.next_bookmark.min(self.ends)) => {}
+                    () = shutdown.draining().cancelled() => {}
+                }
+            }
+        }
+    }
+
+    fn write(&self, text: &mut Vec<u8>, row: &WatchRow) {
+        if self.transport == Transport::Events {
+            let (kind, incarnation) = (row.kind.as_str(), self.watcher.handle().incarnation());
+            if let Some(version) = row.resource_version {
+                text.extend_from_slice(format!("id: {incarnation}-{version}\n").as_bytes());
+            }
+            text.extend_from_slice(format!("event: {kind}\ndata: ").as_bytes());
+        }
+        wire::push_line(text, row);
+        if self.transport == Transport::Events {
+            text.push(b'\n');
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Rows of a watch, and lines of a stream.
+
+use deltaq_types::{RowType, WatchRow};
+use serde::Serialize;
+
+use super::raw;
+use crate::engine::feed::{Row, RowKind};
+use crate::engine::id::Rv;
+use crate::http::problem::Problem;
+
+const EMPTY: WatchRow = WatchRow {
+    kind: RowType::Bookmark,
+    key: None,
+    resource_version: None,
+    object: None,
+    source: None,
+    final_state_unknown: None,
+    initial_events_end: None,
+    problem: None,
+};
+
+/// A change of a key.
+#[must_use]
+pub fn watch_row(row: &Row) -> WatchRow {
+    let kind = match row.kind {
+        RowKind::Added => RowType::Added,
+        RowKind::Updated => RowType::Updated,
+        RowKind::Deleted => RowType::Deleted,
+    };
+    WatchRow {
+        kind,
+        key: Some(row.key.as_str().to_owned()),
+        resource_version: Some(row.rv.get()),
+        object: row.object.as_ref().map(raw),
+        source: row.source.as_deref().map(str::to_owned),
+        final_state_unknown: row.final_state_unknown.then_some(true),
+        ..EMPTY
+    }
+}
+
+/// A bookmark: the watch has sent everything up to `rv`.
+#[must_use]
+pub fn watch_bookmark(rv: Rv, ends_list: bool) -> WatchRow {
+    WatchRow { resource_version: Some(rv.get()), initial_events_end: ends_list.then_some(true), ..EMPTY }
+}
+
+/// The problem that ends a watch.
+#[must_use]
+pub fn watch_error(problem: &Problem, request_id: &str) -> WatchRow {
+    let problem = serde_json::from_str(&problem.document(request_id)).ok();
+    WatchRow { kind: RowType::Error, problem, ..EMPTY }
+}
+
+/// Writes a document as a line.
+pub fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
+    let start = text.len();
+    if let Err(error) = serde_json::to_writer(&mut *text, document) {
+        tracing::error!(%error, "a row could not be encoded");
+        text.truncate(start);
+        return;
+    }
+    // An object may contain line breaks, since its text is the one that was sent. They are only between tokens, where a space
+    // means the same: in strings JSON escapes them.
+    for byte in text.iter_mut().skip(start).filter(|byte| matches!(**byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
+    text.push(b'\n');
+}

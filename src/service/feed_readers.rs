@@ -1,0 +1,84 @@
+//! The readers of a queue's change feeds: their number, and what wakes them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use crate::engine::feed::TombstoneLimits;
+use crate::engine::view::View;
+
+/// The limits of the change feeds of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchLimits {
+    /// How long a feed without readers stays.
+    pub idle: Duration,
+    /// The limits of the keys that left a view.
+    pub tombstones: TombstoneLimits,
+}
+
+impl Default for WatchLimits {
+    fn default() -> Self {
+        let age = Duration::from_hours(1);
+        Self {
+            idle: Duration::from_mins(10),
+            tombstones: TombstoneLimits { count: 100_000, bytes: 64 << 20, age },
+        }
+    }
+}
+
+/// The readers of a queue's feeds.
+#[derive(Debug, Default)]
+pub(super) struct FeedReaders {
+    pub(super) views: [ViewReaders; 2],
+    /// Wakes the task of the feeds.
+    pub(super) changed: Notify,
+    /// Whether that task runs.
+    pub(super) has_task: AtomicBool,
+    /// Held while a feed is extended backwards.
+    pub(super) backfill: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ViewReaders {
+    pub(super) count: AtomicUsize,
+    /// When the last reader ended, in microseconds of the monotonic clock.
+    pub(super) left_us: AtomicU64,
+    /// Whether the view has changed since the last announcement.
+    pub(super) has_changed: AtomicBool,
+    /// Counts the announcements.
+    pub(super) announced: watch::Sender<u64>,
+}
+
+impl FeedReaders {
+    pub(super) fn of(&self, view: View) -> &ViewReaders {
+        let [latest, known] = &self.views;
+        match view {
+            View::Latest => latest,
+            View::Known => known,
+        }
+    }
+
+    /// Whether the view has readers.
+    pub(super) fn has_any(&self, view: View) -> bool {
+        self.of(view).count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that a change has changed these views.
+    pub(super) fn note(&self, changed: [bool; 2]) {
+        for (readers, _) in self.views.iter().zip(changed).filter(|(_, changed)| *changed) {
+            if readers.count.load(Ordering::Relaxed) > 0 {
+                readers.has_changed.store(true, Ordering::Relaxed);
+                self.changed.notify_one();
+            }
+        }
+    }
+
+    /// Wakes all readers, which then find the queue deleted or loaded again.
+    pub(super) fn wake_all(&self) {
+        for readers in &self.views {
+            readers.announced.send_modify(|count| *count += 1);
+        }
+        self.changed.notify_one();
+    }
+}

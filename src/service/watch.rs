@@ -1,0 +1,314 @@
+//! Readers of the change feeds: each waits for changes of a view of a queue, and reads them in pages.
+//!
+//! A feed exists while it has readers and for a while after. A task of the queue, which runs meanwhile, tells waiting readers that changes
+//! are durable, one wake-up for each reader and commit, so a change pays for one wake-up only.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use tokio::sync::watch;
+
+use super::Error;
+use super::queue::Handle;
+use crate::causes::with_causes;
+use crate::engine::event::Event;
+use crate::engine::feed::{Backfill, NoRows, Position, RowLimit, RowPage};
+use crate::engine::id::Rv;
+use crate::engine::key::Key;
+use crate::engine::view::View;
+use crate::journal::record::{Decoder, Error as RecordError};
+use crate::journal::store::JournalRow;
+
+/// Number of slots that are indexed in one critical section.
+const SLOTS_AT_A_TIME: usize = 2_048;
+/// About how many bytes of the journal are read at a time to extend a feed backwards.
+const BACKFILL_PAGE_BYTES: usize = 4 << 20;
+/// About how many bytes of the journal are read at most. A reader that is farther behind lists the view again, which is then cheaper.
+const BACKFILL_BYTES_MAX: usize = 64 << 20;
+/// How often the feeds of a queue are trimmed, and removed if nobody reads them.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
+
+/// Where a reader begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchFrom {
+    /// With the changes behind this event.
+    After(Rv),
+    /// With the changes from now on.
+    Now,
+    /// With all keys of the view.
+    Start,
+    /// In the list of all keys of the view.
+    List {
+        /// The last version that the reader has got.
+        after: Rv,
+        /// The queue's newest event when the list began.
+        since: Rv,
+    },
+}
+
+/// The keys that a reader wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyFilter {
+    /// The start of the keys.
+    pub prefix: String,
+    /// The shard, if the reader wants one.
+    pub shard: Option<Shard>,
+}
+
+/// One of `count` parts of all keys: those whose CRC-32C, modulo `count`, is `index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 0.
+    pub index: u32,
+    /// Number of shards.
+    pub count: u32,
+}
+
+impl KeyFilter {
+    /// Whether the reader wants this key.
+    #[must_use]
+    pub fn includes(&self, key: &Key) -> bool {
+        let key = key.as_str();
+        let is_in = |shard: Shard| crc32c::crc32c(key.as_bytes()) % shard.count.max(1) == shard.index;
+        key.starts_with(&self.prefix) && self.shard.is_none_or(is_in)
+    }
+}
+
+/// A reader of a view of a queue.
+#[derive(Debug)]
+pub struct Watcher {
+    handle: Arc<Handle>,
+    view: View,
+    filter: KeyFilter,
+    position: Position,
+    announced: watch::Receiver<u64>,
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let readers = self.handle.feed_readers.of(self.view);
+        readers.left_us.store(self.handle.clock().monotonic_us(), Ordering::Relaxed);
+        readers.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Handle {
+    /// A new reader of a view.
+    ///
+    /// # Errors
+    /// [`Error::Expired`], [`Error::Ahead`], or as for reads.
+    pub async fn watch(
+        self: &Arc<Self>,
+        view: View,
+        from: WatchFrom,
+        filter: KeyFilter,
+    ) -> Result<Watcher, Error> {
+        let newest = self.read(|queue, _| queue.resource_version()).await?;
+        let position = match from {
+            WatchFrom::After(after) => Position { after, listing_since: None },
+            WatchFrom::Now => Position { after: newest, listing_since: None },
+            WatchFrom::Start => Position { after: Rv::ZERO, listing_since: Some(newest) },
+            WatchFrom::List { after, since } => Position { after, listing_since: Some(since) },
+        };
+        if position.after > newest {
+            return Err(Error::Ahead { newest });
+        }
+        let readers = self.feed_readers.of(view);
+        // The feed is not removed while it has readers, so their number grows first.
+        readers.count.fetch_add(1, Ordering::Relaxed);
+        let announced = readers.announced.subscribe();
+        let watcher = Watcher { handle: self.clone(), view, filter, position, announced };
+        self.run_feed_task();
+        watcher.prepare().await?;
+        Ok(watcher)
+    }
+
+    fn run_feed_task(self: &Arc<Self>) {
+        if !self.feed_readers.has_task.swap(true, Ordering::AcqRel) {
+            self.shutdown().spawn("change feeds", run(self.clone()));
+        }
+    }
+
+    /// Indexes the rest of the feed, a part at a time.
+    async fn build_feed(&self, view: View) -> Result<(), Error> {
+        while !self.build_part(view)? {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Indexes some slots. Returns whether the feed is complete.
+    fn build_part(&self, view: View) -> Result<bool, Error> {
+        let mut state = self.open()?;
+        let is_complete = state.queue.build_feed(view, self.context.watch.tombstones, SLOTS_AT_A_TIME);
+        // A thread that waits for the lock gets it next.
+        MutexGuard::unlock_fair(state);
+        Ok(is_complete)
+    }
+
+    /// Extends the feed backwards to the event `after`, if the journal reaches so far.
+    async fn backfill_feed(&self, view: View, after: Rv) -> Result<(), Error> {
+        let Some((journal, id)) = self.journal() else { return Ok(()) };
+        let _only_one = self.feed_readers.backfill.lock().await;
+        // Events that are not durable are not in the journal yet.
+        let horizon = self.read(|queue, _| queue.feed_size(view).map(|size| size.horizon)).await?;
+        let Some(horizon) = horizon.filter(|horizon| *horizon > after) else { return Ok(()) };
+        let mut backfill = Backfill::new(view, after);
+        let mut bytes = 0;
+        while backfill.last() < horizon && bytes < BACKFILL_BYTES_MAX {
+            let last = backfill.last();
+            let rows = journal.reader().journal(*id, last, BACKFILL_PAGE_BYTES).await;
+            let rows = rows.map_err(|error| self.unreadable(&error))?;
+            // The journal does not reach back to the event, or ends before the horizon.
+            if rows.first().is_none_or(|row| row.prev_rv > last) {
+                return Ok(());
+            }
+            bytes += rows.iter().map(|row| row.events.len()).sum::<usize>();
+            let noted = tokio::task::spawn_blocking(move || note_rows(backfill, &rows)).await;
+            backfill =
+                noted.map_err(|_panic| Error::PastUnreadable)?.map_err(|error| self.unreadable(&error))?;
+        }
+        self.open()?.queue.backfill_feed(backfill);
+        Ok(())
+    }
+
+    fn unreadable(&self, error: &dyn std::error::Error) -> Error {
+        tracing::error!(queue = %self.name(), error = with_causes(error), "a change feed can't be read");
+        Error::PastUnreadable
+    }
+
+    /// Trims the feeds, and removes those without readers. Returns whether there is any left.
+    fn keep_up_feeds(&self) -> bool {
+        let mut state = match self.open() {
+            Ok(state) => state,
+            Err(Error::QueueDeleted) => return false,
+            Err(_) => return true,
+        };
+        let now_us = self.clock().monotonic_us();
+        state.queue.trim_feeds(self.now());
+        for view in View::ALL {
+            let readers = self.feed_readers.of(view);
+            let is_used = readers.count.load(Ordering::Relaxed) > 0;
+            let idle = Duration::from_micros(now_us.saturating_sub(readers.left_us.load(Ordering::Relaxed)));
+            if !is_used && idle >= self.context.watch.idle {
+                state.queue.drop_feed(view);
+            }
+        }
+        View::ALL.iter().any(|view| state.queue.has_feed(*view) || self.feed_readers.has_any(*view))
+    }
+}
+
+/// Notes the events of consecutive rows.
+fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Backfill, RecordError> {
+    let mut decoder = Decoder::new();
+    for row in rows {
+        let noted = backfill.last();
+        let is_new = |event: &&Event| event.rv > noted;
+        decoder.events(row)?.iter().filter(is_new).for_each(|event| backfill.note(event));
+    }
+    Ok(backfill)
+}
+
+/// Announces changes once they are durable, until there are no feeds.
+async fn run(handle: Arc<Handle>) {
+    let readers = &handle.feed_readers;
+    loop {
+        tokio::select! {
+            biased;
+            () = handle.shutdown().draining().cancelled() => return,
+            () = readers.changed.notified() => {
+                let commit = handle.lock().commits.newest.clone();
+                // A reader learns from its next read that a commit has failed.
+                let _failed = commit.wait().await;
+                for view in &readers.views {
+                    if view.has_changed.swap(false, Ordering::Relaxed) {
+                        view.announced.send_modify(|count| *count += 1);
+                    }
+                }
+            }
+            () = tokio::time::sleep(UPKEEP_PERIOD) => {
+                if !handle.keep_up_feeds() {
+                    readers.has_task.store(false, Ordering::Release);
+                    // A reader that came meanwhile has relied on this task.
+                    let is_needed = View::ALL.iter().any(|view| readers.has_any(*view));
+                    if !is_needed || readers.has_task.swap(true, Ordering::AcqRel) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Watcher {
+    /// Makes the feed reach back to the reader's position.
+    async fn prepare(&self) -> Result<(), Error> {
+        let Position { after, listing_since } = self.position;
+        let handle = &self.handle;
+        handle.build_feed(self.view).await?;
+        if let Err(NoRows::Expired { .. }) = self.page(RowLimit { rows: 0, bytes: 0 })?.0 {
+            handle.backfill_feed(self.view, listing_since.unwrap_or_default().max(after)).await?;
+        }
+        match self.page(RowLimit { rows: 0, bytes: 0 })?.0 {
+            Err(NoRows::Expired { horizon }) => Err(Error::Expired { horizon }),
+            Err(NoRows::Ahead { newest }) => Err(Error::Ahead { newest }),
+            // The queue was loaded again just now: the next read builds the feed.
+            Err(NoRows::NotBuilt) | Ok(_) => Ok(()),
+        }
+    }
+
+    /// The next page, and the commit that it depends on.
+    fn page(&self, limit: RowLimit) -> Result<(Result<RowPage, NoRows>, crate::journal::Commit), Error> {
+        let state = self.handle.open()?;
+        let includes = |key: &Key| self.filter.includes(key);
+        let page = state.queue.rows(self.view, self.position, includes, limit);
+        Ok((page, state.commits.newest.clone()))
+    }
+
+    /// The next rows. There may be none.
+    ///
+    /// # Errors
+    /// As [`Handle::watch`].
+    pub async fn read(&mut self, limit: RowLimit) -> Result<RowPage, Error> {
+        let (page, commit) = match self.page(limit)? {
+            (Ok(page), commit) => (page, commit),
+            (Err(_), _) => {
+                self.prepare().await?;
+                let (page, commit) = self.page(limit)?;
+                (page.unwrap_or_else(|_| RowPage { next: self.position.after, ..RowPage::default() }), commit)
+            }
+        };
+        commit.wait().await?;
+        self.position.after = page.next;
+        if page.is_last {
+            self.position.listing_since = None;
+        }
+        Ok(page)
+    }
+
+    /// Waits until the view has changed since the last call.
+    pub async fn changed(&mut self) {
+        // The sender lives as long as the queue, which the reader holds.
+        let _never = self.announced.changed().await;
+    }
+
+    /// The event up to which the reader has everything.
+    #[must_use]
+    pub fn resource_version(&self) -> Rv {
+        self.position.after
+    }
+
+    /// While the reader gets the keys that the view had at the beginning: the queue's newest event at the beginning.
+    #[must_use]
+    pub fn listing_since(&self) -> Option<Rv> {
+        self.position.listing_since
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+}
