@@ -175,7 +175,6 @@ impl State {
                     self.sources.called(source, at);
                 }
             }
-            EventKind::Dropped { origin: Origin::Call, .. } => self.initial = self.initial.called(),
             EventKind::Queued(Queued { rate_limited, .. }) => {
                 self.initial = self.initial.called();
                 self.take_from_bucket(*rate_limited, at);
@@ -188,7 +187,9 @@ impl State {
                 let rate_limited = ending.failure().is_some_and(|failure| failure.rate_limited);
                 self.take_from_bucket(rate_limited, at);
             }
-            EventKind::Populated => self.initial = self.initial.called(),
+            EventKind::Populated | EventKind::Dropped { origin: Origin::Call, .. } => {
+                self.initial = self.initial.called();
+            }
             EventKind::Configured { config } => {
                 if self.config.resync_period != config.resync_period {
                     self.next_resync = config.resync_period.map(|period| at.plus(period));

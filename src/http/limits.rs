@@ -26,5 +26,5 @@ pub(super) const BOOKMARK_MIN: Duration = Duration::from_secs(1);
 pub(super) const BOOKMARK_MAX: Duration = Duration::from_mins(1);
 /// Shortest time after which the server ends a stream.
 pub(super) const WATCH_MIN: Duration = Duration::from_mins(5);
-/// Longest time after which the server ends a stream.
-pub(super) const WATCH_MAX: Duration = Duration::from_mins(10);
+/// The server ends a stream at most this much later.
+pub(super) const WATCH_SPREAD: Duration = Duration::from_mins(5);

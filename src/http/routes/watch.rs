@@ -22,7 +22,7 @@ use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::in_flight::ReplyBytes;
 use crate::http::limits::{BOOKMARK_DEFAULT, BOOKMARK_MAX, BOOKMARK_MIN, PAGE_BYTES_MAX, PAGE_DEFAULT};
-use crate::http::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MAX, WATCH_MIN};
+use crate::http::limits::{PAGE_MAX, STREAMED_PAGE_BYTES_MAX, WATCH_MIN, WATCH_SPREAD};
 use crate::http::openapi::params::{InQueue, WatchQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue};
 use crate::http::params::{Params, wrong};
@@ -84,7 +84,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         bookmark,
         next_bookmark: now + bookmark,
         // The streams of a restarted server began at the same time, and must not end at the same time.
-        ends: now + WATCH_MIN + (WATCH_MAX - WATCH_MIN).mul_f64(fastrand::f64()),
+        ends: now + WATCH_MIN + WATCH_SPREAD.mul_f64(fastrand::f64()),
         has_begun: false,
         has_ended: false,
         held: None,

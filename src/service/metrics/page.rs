@@ -190,7 +190,7 @@ fn write_sources(text: &mut String, samples: &[Sample]) {
             ];
             let labels = LabelSet::from_key_and_global(&Key::from_parts("", labels), &<_>::default());
             let seconds = Duration::from_micros(at.as_micros()).as_secs_f64();
-            write_metric_line(text, LAST_REPLACE, None, &labels, None::<(&str, &str)>, &seconds, None);
+            write_metric_line(text, LAST_REPLACE, None, &labels, None::<(&str, &str)>, seconds, None);
         }
     }
     text.push('\n');

@@ -374,17 +374,7 @@ pub(super) fn queue_states() -> Vec<QueueState> {
         settled: outcomes.map(|(token, outcome)| (Token::new(Rv::new(token)), outcome)).to_vec(),
         bucket: Some(BucketLevel { tokens: -0.1 - 0.2, at: at(41) }),
         next_resync: Some(at(129_600)),
-        sources: vec![
-            (
-                "erp".into(),
-                SourceHistory {
-                    last_call: at(1),
-                    last_replace: Some(replace.clone()),
-                    last_replaced: Some(at(0)),
-                },
-            ),
-            ("shop".into(), SourceHistory { last_call: at(41), last_replace: None, last_replaced: None }),
-        ],
+        sources: source_histories(&replace),
         last_replace: Some(replace),
     };
     let running = LastReplace {
@@ -401,6 +391,13 @@ pub(super) fn queue_states() -> Vec<QueueState> {
     };
     let admitting = QueueState { config: Arc::new(admitting_config()), ..new.clone() };
     vec![new, started, full, admitting]
+}
+
+fn source_histories(replace: &LastReplace) -> Vec<(Source, SourceHistory)> {
+    let last_replace = Some(replace.clone());
+    let erp = SourceHistory { last_call: at(1), last_replace, last_replaced: Some(at(0)) };
+    let shop = SourceHistory { last_call: at(41), last_replace: None, last_replaced: None };
+    vec![("erp".into(), erp), ("shop".into(), shop)]
 }
 
 pub(super) fn identity() -> Identity {

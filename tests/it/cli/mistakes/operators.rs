@@ -132,15 +132,15 @@ fn every_mistake_of_an_operator_has_a_message() {
         ("DELTAQ_ACCESS__TOKENS_FILE", &at("tokens.toml")),
     ]);
     let name = format!("localhost:{}", secure.address.port());
-    let mut messages = String::new();
+    let mut messages = Vec::new();
     for line in MISTAKES {
         let run = folder.shell(&format!("SECURE={name}; {line}"));
         assert_refused(line, &run, !matches!(run.code, Some(0 | 124)));
         // The log has lines in JSON.
         let lines = run.stderr.lines().chain(run.stdout.lines()).filter(|line| !line.starts_with('{'));
-        let text: String = lines.map(|line| format!("{line}\n")).collect();
-        let code = run.code.unwrap_or_default();
-        messages += &format!("$ {line}\n{}[exit code {code}]\n\n", text.replace(&name, "SECURE"));
+        messages.push(format!("$ {line}"));
+        messages.extend(lines.map(|line| line.replace(&name, "SECURE")));
+        messages.push(format!("[exit code {}]\n", run.code.unwrap_or_default()));
     }
-    insta::assert_snapshot!(folder.normalized(&messages));
+    insta::assert_snapshot!(folder.normalized(&messages.join("\n")));
 }

@@ -89,7 +89,7 @@ fn every_mistake_of_a_request_has_a_message() {
     let server = Server::in_memory();
     server.run(&["replace", "prices", "--source", "erp", r#"[{"key":"sku-1"},{"key":"sku-2"}]"#]).ok();
     let folder = Folder::new(&server);
-    let mut messages = String::new();
+    let mut messages = Vec::new();
     for line in MISTAKES {
         // The options that a person with curl has in ~/.curlrc: no progress, and the JSON type unless the line has another.
         let run = folder.shell(&line.replacen("curl ", "curl -sS ", 1));
@@ -98,8 +98,8 @@ fn every_mistake_of_a_request_has_a_message() {
         let code = run.stdout.split("\"code\":\"").nth(1).and_then(|rest| rest.split('"').next());
         let detail = serde_json::from_str::<serde_json::Value>(&run.stdout).expect("a problem");
         let detail = detail["detail"].as_str().expect("a detail");
-        messages +=
-            &format!("$ {line}\n{detail} ({}, {})\n\n", status.expect("a status"), code.expect("a code"));
+        let (status, code) = (status.expect("a status"), code.expect("a code"));
+        messages.push(format!("$ {line}\n{detail} ({status}, {code})\n"));
     }
-    insta::assert_snapshot!(folder.normalized(&messages));
+    insta::assert_snapshot!(folder.normalized(&messages.join("\n")));
 }
