@@ -46,6 +46,8 @@ fn lists_are_filtered_and_limited() {
     let deleted = server.run(&["delete", "shop", "--source", "erp", "--key", "b2"]).ok();
     assert!(deleted.starts_with("queued 1 "), "{deleted}");
     server.run(&["synced", "shop", "--wait", "1s"]).ok();
+    let sources = server.run(&["sources", "shop", "--limit", "1"]).ok();
+    assert!(sources.lines().nth(1).is_some_and(|line| line.starts_with("erp")), "{sources}");
     let half = ["replace", "shop", "--source", "erp", "--max-delete-percent", "50", r#"[{"key":"a1"}]"#];
     assert!(server.run(&half).failed(1).contains("max_delete_percent"));
 }

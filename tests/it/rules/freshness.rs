@@ -45,6 +45,7 @@ fn the_oldest_change_of_all_keys_counts_wherever_its_key_is() {
     assert_eq!(fixture.oldest_ms(), Some(20), "the leased key");
     fixture.call(added("ready", 1));
     fixture.wait(5);
+    fixture.call(added("late", 1).after(1_000));
     fixture.ack(&leased);
     assert_eq!(fixture.oldest_ms(), Some(5), "the ready key");
 }
