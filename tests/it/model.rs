@@ -225,6 +225,7 @@ pub(crate) struct LastReplace {
 
 /// What a source did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "the names are those of the engine")]
 pub(crate) struct ModelSource {
     pub(crate) last_call: Micros,
     pub(crate) last_replace: Option<LastReplace>,
