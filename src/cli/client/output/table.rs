@@ -84,9 +84,9 @@ impl Cell {
         self.text.width()
     }
 
-    /// The cell in a column of this width. The last column of a row gets no spaces at its end.
-    fn padded(&self, width: usize, is_last: bool, has_colors: bool) -> String {
-        let text = cut(&self.text, width);
+    /// The cell in a column of this width, cut to `longest`. The last column of a row gets no spaces at its end.
+    fn padded(&self, width: usize, longest: usize, is_last: bool, has_colors: bool) -> String {
+        let text = cut(&self.text, longest);
         let spaces = " ".repeat(width.saturating_sub(text.width()));
         let code = match self.tone {
             Tone::Plain => "",
@@ -136,7 +136,9 @@ impl Table {
         for row in rows {
             let last = row.len().saturating_sub(1);
             for (index, (cell, width)) in row.iter().zip(&self.widths).enumerate() {
-                text.push_str(&cell.padded(*width, index == last, self.has_colors));
+                // A program that reads the table needs whole keys more than straight columns.
+                let longest = if self.width.is_some() { *width } else { CELL_WIDTH_MAX };
+                text.push_str(&cell.padded(*width, longest, index == last, self.has_colors));
                 if index != last {
                     text.push_str(&" ".repeat(GAP));
                 }
@@ -208,7 +210,10 @@ KEY     N  ERROR
 sku-1   7  no route [31m to host
 価格   12  -
 ";
-        assert_eq!(table(None, false).take(), expected);
+        let mut table = table(None, false);
+        assert_eq!(table.take(), expected);
+        table.row(vec![Cell::new("a-long-key"), Cell::number(1), Cell::new("x")]);
+        assert_eq!(table.take(), "a-long-key   1  x\n", "without a terminal, later rows are whole");
     }
 
     #[test]
