@@ -223,9 +223,7 @@ fn advice_of(error: &Error) -> Option<String> {
         "invalid-parameter" | "invalid-request" => "deltaq COMMAND --help shows the arguments and an example",
         "incomplete-list" => "check the program that makes the list, and the number of --count",
         "not-empty" => "let workers drain the queue, or empty it: deltaq queue purge QUEUE",
-        "queue-closed" => {
-            "no key is left to deliver, so workers may end; deltaq queue reopen QUEUE opens the queue again"
-        }
+        "queue-closed" => "workers may end; deltaq queue reopen QUEUE opens the queue again",
         code => {
             return Code::ALL.iter().find(|known| known.name() == code).map(|known| known.help().to_owned());
         }

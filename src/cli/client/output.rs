@@ -28,6 +28,11 @@ pub enum Format {
     Name,
 }
 
+/// A number of things, such as `1 key` or `2 keys`.
+pub(super) fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// An entry of a list.
 pub(super) trait Row: DeserializeOwned {
     /// The headings.

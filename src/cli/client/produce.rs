@@ -8,6 +8,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::failure::{Failure, at_object};
 use super::input::{Input, Piece, Pieces};
+use super::output::counted;
 use super::progress::Progress;
 use super::replace::{Replace, Seed};
 use super::session::{Execute, Session, parse};
@@ -203,7 +204,7 @@ impl Execute for Forget {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = session.on_queue("forget", &self.queue)?.json(&ForgetBody { keys: self.keys.clone() });
         let (count, text) = session.fetch::<KeysCount>(call).await?;
-        let sentence = format!("the failures of {} keys were forgotten", count.keys);
+        let sentence = format!("forgot the failures of {}", counted(count.keys, "key"));
         session.output.change(&text, self.queue.as_str(), &sentence)
     }
 }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use self::settings::Settings;
 use super::failure::Failure;
-use super::output::{Cell, Format, Output, Row, Tone};
+use super::output::{Cell, Format, Output, Row, Tone, counted};
 use super::read::{Limit, print_list};
 use super::session::{Execute, Remote, Session, parse, run};
 use crate::duration::DurationText;
@@ -254,7 +254,11 @@ impl Execute for Close {
             }
             if wait.is_over() {
                 let left = queue.status.ready + queue.status.delayed + queue.status.leased;
-                return Err(Failure::Nothing(format!("queue {} is closed; {left} keys are left", self.name)));
+                return Err(Failure::Nothing(format!(
+                    "queue {} is closed; {} left",
+                    self.name,
+                    counted(left, "key")
+                )));
             }
         }
     }
@@ -276,7 +280,8 @@ impl Execute for Purge {
         confirm(self.yes, &format!("drop all waiting keys of queue {}", self.name))?;
         let call = session.on_queue("purge_queue", &self.name)?;
         let (purged, text) = session.fetch::<PurgedDocument>(call).await?;
-        let sentence = format!("dropped {} keys and {} deltas", purged.keys, purged.deltas);
+        let sentence =
+            format!("dropped {} and {}", counted(purged.keys, "key"), counted(purged.deltas, "delta"));
         session.output.change(&text, self.name.as_str(), &sentence)
     }
 }

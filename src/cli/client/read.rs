@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::output::{Cell, Row, Tone};
+use super::output::{Cell, Row, Tone, counted};
 use super::queues::{confirm, duration_text};
 use super::session::{Execute, Session};
 use crate::duration::DurationText;
@@ -307,7 +307,7 @@ impl Execute for Synced {
 }
 
 fn not_synced(synced: &SyncedDocument) -> String {
-    format!("not synced, {} keys of the initial list remain", synced.remaining)
+    format!("not synced, {} of the initial list left", counted(synced.remaining, "key"))
 }
 
 /// Waits until the queue has synced, for ever if `wait` is none.
@@ -351,7 +351,11 @@ impl ParkedKeys {
         let keys = (!self.which.all).then(|| self.which.keys.clone());
         let call = session.on_queue(operation, &self.queue)?.json(&KeysBody { keys });
         let (count, text) = session.fetch::<KeysCount>(call).await?;
-        session.output.change(&text, self.queue.as_str(), &format!("{} parked keys {done}", count.keys))?;
+        session.output.change(
+            &text,
+            self.queue.as_str(),
+            &format!("{} {done}", counted(count.keys, "parked key")),
+        )?;
         if count.keys == 0 && !self.which.all {
             return Err(Failure::Nothing("none of the keys is parked".to_owned()));
         }

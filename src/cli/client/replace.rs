@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::failure::{Failure, at_object};
 use super::input::{Input, Piece, Pieces};
-use super::output::{Cell, Tone};
+use super::output::{Cell, Tone, counted};
 use super::progress::Progress;
 use super::session::{Execute, Session, parse};
 use crate::name::Name;
@@ -108,7 +108,11 @@ impl Execute for Seed {
         let input = Input::open(self.objects.as_deref())?;
         let call = session.on_queue("seed", &self.queue)?;
         let (seeded, text) = send::<Produced>(session, call, input, false).await?;
-        session.output.change(&text, self.queue.as_str(), &format!("{} objects are known", seeded.queued))
+        session.output.change(
+            &text,
+            self.queue.as_str(),
+            &format!("{} made known", counted(seeded.queued, "object")),
+        )
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::board::{Action, Board, Input, Screen};
 use super::failure::Failure;
+use super::output::counted;
 use super::read::check_complete;
 use super::session::{Execute, Session};
 use crate::causes::with_causes;
@@ -177,5 +178,5 @@ async fn redrive(session: &Session, queue: &str, key: Option<&str>) -> Result<St
     let keys = key.map(|key| vec![key.to_owned()]);
     let call = session.call("redrive_parked", queue, "")?.json(&KeysBody { keys });
     let count: KeysCount = session.client.fetch(call).await?;
-    Ok(format!("{} parked keys of queue {queue} are ready", count.keys))
+    Ok(format!("{} of queue {queue} made ready", counted(count.keys, "parked key")))
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, text_of};
-use super::output::{Cell, Tone};
+use super::output::{Cell, Tone, counted};
 use super::progress::StatusLine;
 use super::queues::duration_text;
 use super::read::{check_complete, synced};
@@ -151,7 +151,11 @@ impl Execute for Wait {
             let (synced, _) = synced(session, &self.queue, timeout).await?;
             let failure = || {
                 let remaining = synced.remaining;
-                Failure::Nothing(format!("queue {} has not synced: {remaining} keys remain", self.queue))
+                Failure::Nothing(format!(
+                    "queue {} has not synced: {} left",
+                    self.queue,
+                    counted(remaining, "key")
+                ))
             };
             return if synced.synced { Ok(()) } else { Err(failure()) };
         }

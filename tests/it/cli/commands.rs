@@ -132,7 +132,7 @@ fn a_replace_needs_its_whole_list() {
         .run_with(&["replace", "prices", "--source", "erp", "--max-deletes", "0"], "[{\"key\":\"a\"}]")
         .failed(1);
     let known = server.run_with(&["seed", "copy"], "{\"key\":\"x\",\"object\":{\"key\":\"x\"}}\n").ok();
-    assert_eq!(known, "1 objects are known\n");
+    assert_eq!(known, "1 object made known\n");
 }
 
 #[test]
@@ -253,11 +253,11 @@ fn the_other_commands_reach_their_operations() {
     let parked = server.run(&["parked", "jobs"]).ok();
     assert!(parked.contains("no  [31mroute"), "{parked:?}");
     server.run(&["redrive", "jobs", "nope"]).failed(3);
-    assert_eq!(server.run(&["redrive", "jobs", "a"]).ok(), "1 parked keys made ready\n");
+    assert_eq!(server.run(&["redrive", "jobs", "a"]).ok(), "1 parked key made ready\n");
     let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
     server.run(&["reject", "jobs", lease.trim(), "--error", "bad"]).ok();
     server.run(&["discard", "jobs", "--all"]).failed(2);
-    assert_eq!(server.run(&["discard", "jobs", "--all", "--yes"]).ok(), "1 parked keys dropped\n");
+    assert_eq!(server.run(&["discard", "jobs", "--all", "--yes"]).ok(), "1 parked key dropped\n");
     let lease = server.run(&["pop", "jobs", "-o", "name"]).ok();
     server.run(&["release", "jobs", lease.trim()]).ok();
     server.run(&["forget", "jobs", "a"]).ok();

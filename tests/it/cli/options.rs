@@ -79,7 +79,7 @@ fn delays_and_backoff_are_passed_on() {
     let line =
         ["work", "prices", "--until-empty", "--worker", "me", "--with-known", "--", "sh", "-c", script];
     let run = server.run(&line);
-    assert!(run.stderr.contains("1 deliveries acknowledged, 0 failed"), "{run:?}");
+    assert!(run.stderr.contains("deliveries: 1 acknowledged, 0 failed"), "{run:?}");
 }
 
 /// Runs a tool without a server.

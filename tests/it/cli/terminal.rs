@@ -147,7 +147,7 @@ fn the_board_leads_to_a_parked_error_and_redrives_it() {
     terminal.press("r");
     terminal.shows("make all parked keys of queue prices ready?");
     terminal.press("y");
-    terminal.shows("1 parked keys of queue prices are ready");
+    terminal.shows("1 parked key of queue prices made ready");
     assert_eq!(server.count("prices", "parked"), 0);
     terminal.press("q");
     terminal.shows("[ended 0]");

@@ -97,7 +97,7 @@ fn the_exit_status_settles_the_key() {
     for line in [
         "deltaq: reject: rejected at attempt 1, parked: exit status 65: unknown currency",
         "deltaq: temporary: failed at attempt 1, again in ",
-        "deltaq: 2 deliveries acknowledged, 3 failed",
+        "deltaq: deliveries: 2 acknowledged, 3 failed",
     ] {
         assert!(reported.contains(line), "{line} is not in\n{reported}");
     }

@@ -113,7 +113,7 @@ impl<'a> Worker<'a> {
                 Err(error) => error,
             };
             if error.code() == Some("queue-closed") {
-                report(&format!("queue {} is closed and drained", self.work.queue));
+                report(&format!("queue {} is closed, and no key is ready", self.work.queue));
                 return Ok(None);
             }
             let Some(pause) = pause_of(&error, failures) else { return Err(error.into()) };
@@ -280,7 +280,7 @@ impl<'a> Worker<'a> {
     pub(super) fn report_sums(&self) {
         let (acknowledged, failed) = (self.acknowledged.get(), self.failed.get());
         if acknowledged + failed > 0 {
-            report(&format!("{acknowledged} deliveries acknowledged, {failed} failed"));
+            report(&format!("deliveries: {acknowledged} acknowledged, {failed} failed"));
         }
     }
 
