@@ -46,8 +46,8 @@ pub enum Refusal {
     /// The settings have changed since the objects of the command were read.
     #[error("the queue's settings changed during the call")]
     ConfigChanged,
-    /// The queue is closed and has nothing left to deliver.
-    #[error("the queue is closed, and no key is left to deliver")]
+    /// The queue is closed, and by the rule of its close pops have ended.
+    #[error("the queue is closed, and no key is ready")]
     Closed,
     /// A Replace would delete more than its guard allows.
     #[error("{}", mass_delete(*deletions, *owned, *guard))]

@@ -97,8 +97,8 @@ codes! {
         "known_objects of the queue is false, so there is nothing to seed. The setting can change while the queue has no keys.";
     WrongMode "wrong-mode" 409 false "The mode of the queue does not have this call"
         "A queue of mode keys has no objects, and no Delete, Update, Replace, Resync and seed. Only a queue of mode keys has rate_limited.";
-    QueueClosed "queue-closed" 410 false "The queue is closed and drained"
-        "No key is left to deliver. A worker may end now. POST .../reopen opens the queue again.";
+    QueueClosed "queue-closed" 410 false "The queue is closed"
+        "No key is ready, and none is delayed or leased unless the call said wait_for=none. A worker may end now. POST .../reopen opens the queue again.";
     QueueDeleted "queue-deleted" 410 true "The queue was deleted"
         "The queue was deleted while the request waited. A new request uses a new queue of the name, if there is one.";
     Expired "expired" 410 false "The position has expired"
