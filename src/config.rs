@@ -64,8 +64,8 @@ pub struct Settings {
 /// The settings that flags of `deltaq serve` set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub struct Flags {
-    /// Address of the API, such as localhost:7070, or :7070 for all addresses [default: 127.0.0.1:7070]; port 0 takes a free
-    /// port.
+    /// Address of the API, such as localhost:7070, or :7070 for all IPv4 addresses [default: 127.0.0.1:7070]; port 0 takes a
+    /// free port.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// Address of /metrics [default: 127.0.0.1:7071]; "" serves it on the API's listener.

@@ -226,7 +226,7 @@ impl<'de, const MIN_US: u64, const MAX_US: u64> Deserialize<'de> for Span<MIN_US
 
 /// An address to listen on.
 pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    let expected = "an IP address and a port, such as \"127.0.0.1:7070\", \"localhost:7070\" or \":7070\" for all addresses";
+    let expected = "an IP address and a port, such as \"127.0.0.1:7070\", \"localhost:7070\" or \":7070\" for all IPv4 addresses";
     text(deserializer, expected, listen_address)
 }
 
@@ -234,12 +234,12 @@ pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sock
 pub(super) fn optional_address<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SocketAddr>, D::Error> {
-    let expected = "an IP address and a port, such as \"127.0.0.1:7071\", \"localhost:7071\" or \":7071\" for all addresses, or \"\"";
+    let expected = "an IP address and a port, such as \"127.0.0.1:7071\", \"localhost:7071\" or \":7071\" for all IPv4 addresses, or \"\"";
     let read = |text: &str| if text.is_empty() { Some(None) } else { listen_address(text).map(Some) };
     text(deserializer, expected, read)
 }
 
-/// No name is resolved: `localhost` is the loopback address, and an empty host is all addresses.
+/// No name is resolved: `localhost` is the loopback address, and an empty host is all IPv4 addresses.
 fn listen_address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once(':')?;
     let ip = match host {

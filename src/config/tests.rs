@@ -286,7 +286,7 @@ fn an_invalid_value_is_reported_with_setting_layer_and_range() {
         ),
         (
             layered(None, [], &Flags { listen: Some("deltaq:7070".to_owned()), ..Flags::default() }),
-            r#"invalid setting `server.listen` of the flag --listen: invalid value: string "deltaq:7070", expected an IP address and a port, such as "127.0.0.1:7070", "localhost:7070" or ":7070" for all addresses"#,
+            r#"invalid setting `server.listen` of the flag --listen: invalid value: string "deltaq:7070", expected an IP address and a port, such as "127.0.0.1:7070", "localhost:7070" or ":7070" for all IPv4 addresses"#,
         ),
         (
             with_variable("DELTAQ_LOG__LEVEL", "loud"),

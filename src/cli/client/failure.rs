@@ -14,7 +14,7 @@ Exit codes:
   0  success
   1  the server refused the call, or the command failed
   2  wrong usage
-  3  nothing there: no key to pop, an unknown queue or key, or the time limit of a wait
+  3  nothing there: no key to pop, an unknown queue or key, a closed queue, or the time limit of a wait
   4  no connection to the server, or no reply
   5  the server asks to try again later (429, 503, 504, 507)
   6  a lease had ended before the call";
