@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::apply::{Applied, Misfit, Scope};
 use super::config::Config;
 use super::delta::DeltaKind;
-use super::effects::{Effects, Garbage};
+use super::effects::Effects;
 use super::event::{Appended, Ending, Event, EventKind, ViewChanges};
 use super::feed::Feeds;
 use super::id::{Rv, Slot, Source, Token};
@@ -104,11 +104,6 @@ impl Queue {
     /// The state, which a feed reads, and the feeds.
     pub(super) fn state_and_feeds(&mut self) -> (&State, &mut Feeds) {
         (&self.state, &mut self.volatile.feeds)
-    }
-
-    /// Leaves a large value to the caller, who drops it without the lock.
-    pub(super) fn discard(&mut self, value: impl Send + 'static) {
-        self.volatile.effects.garbage.push(Garbage::new(value));
     }
 
     /// The number of the newest event.

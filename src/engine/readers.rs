@@ -1,5 +1,6 @@
 //! The reads of a queue through its change feeds.
 
+use super::effects::Garbage;
 use super::feed::{Backfill, Feed, FeedSize, NoRows, Position, RowLimit, RowPage, TombstoneLimits};
 use super::key::Key;
 use super::queue::Queue;
@@ -15,12 +16,10 @@ impl Queue {
         feed.is_complete() || feed.index_more(state, view, budget)
     }
 
-    /// Drops the feed of a view.
-    pub fn drop_feed(&mut self, view: View) {
+    /// Removes the feed of a view. The caller drops it without the lock.
+    pub fn remove_feed(&mut self, view: View) -> Option<Garbage> {
         let (_, feeds) = self.state_and_feeds();
-        if let Some(feed) = feeds.slot_of(view).take() {
-            self.discard(feed);
-        }
+        feeds.slot_of(view).take().map(Garbage::new)
     }
 
     /// Whether a view has a feed, complete or not.

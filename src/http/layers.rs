@@ -36,6 +36,7 @@ pub fn cors(origins: &[String]) -> Option<CorsLayer> {
         header::CONTENT_ENCODING,
         header::CONTENT_TYPE,
         header::IF_NONE_MATCH,
+        HeaderName::from_static("last-event-id"),
         HeaderName::from_static("traceparent"),
         request_id.clone(),
     ];

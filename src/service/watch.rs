@@ -11,7 +11,7 @@ use parking_lot::MutexGuard;
 use tokio::sync::watch;
 
 use super::Error;
-use super::queue::Handle;
+use super::queue::{Handle, drop_in_background};
 use crate::causes::with_causes;
 use crate::engine::event::Event;
 use crate::engine::feed::{Backfill, NoRows, Position, RowLimit, RowPage};
@@ -161,14 +161,14 @@ impl Handle {
             let last = backfill.last();
             let rows = journal.reader().journal(*id, last, BACKFILL_PAGE_BYTES).await;
             let rows = rows.map_err(|error| self.unreadable(&error))?;
-            // The journal does not reach back to the event, or ends before the horizon.
-            if rows.first().is_none_or(|row| row.prev_rv > last) {
+            if rows.is_empty() {
                 return Ok(());
             }
             bytes += rows.iter().map(|row| row.events.len()).sum::<usize>();
             let noted = tokio::task::spawn_blocking(move || note_rows(backfill, &rows)).await;
-            backfill =
-                noted.map_err(|_panic| Error::PastUnreadable)?.map_err(|error| self.unreadable(&error))?;
+            let noted = noted.map_err(|_panic| Error::PastUnreadable)?;
+            let Some(noted) = noted.map_err(|error| self.unreadable(&error))? else { return Ok(()) };
+            backfill = noted;
         }
         self.open()?.queue.backfill_feed(backfill);
         Ok(())
@@ -187,28 +187,38 @@ impl Handle {
             Err(_) => return true,
         };
         let now_us = self.clock().monotonic_us();
+        let mut removed = Vec::new();
         state.queue.trim_feeds(self.now());
         for view in View::ALL {
             let readers = self.feed_readers.of(view);
             let is_used = readers.count.load(Ordering::Relaxed) > 0;
             let idle = Duration::from_micros(now_us.saturating_sub(readers.left_us.load(Ordering::Relaxed)));
             if !is_used && idle >= self.context.watch.idle {
-                state.queue.drop_feed(view);
+                removed.extend(state.queue.remove_feed(view));
             }
         }
-        View::ALL.iter().any(|view| state.queue.has_feed(*view) || self.feed_readers.has_any(*view))
+        let is_in_use = |view: &View| state.queue.has_feed(*view) || self.feed_readers.has_any(*view);
+        let any_in_use = View::ALL.iter().any(is_in_use);
+        drop(state);
+        if !removed.is_empty() {
+            drop_in_background(removed);
+        }
+        any_in_use
     }
 }
 
-/// Notes the events of consecutive rows.
-fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Backfill, RecordError> {
+/// Notes the events of rows. `None` if events before a row are missing: the journal does not reach so far back, or is damaged.
+fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Option<Backfill>, RecordError> {
     let mut decoder = Decoder::new();
     for row in rows {
         let noted = backfill.last();
+        if row.prev_rv > noted {
+            return Ok(None);
+        }
         let is_new = |event: &&Event| event.rv > noted;
         decoder.events(row)?.iter().filter(is_new).for_each(|event| backfill.note(event));
     }
-    Ok(backfill)
+    Ok(Some(backfill))
 }
 
 /// Announces changes once they are durable, until there are no feeds.
@@ -310,5 +320,38 @@ impl Watcher {
     #[must_use]
     pub fn handle(&self) -> &Arc<Handle> {
         &self.handle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::event::{EventKind, ViewChanges};
+    use crate::engine::time::Time;
+    use crate::journal::record::journal_rows;
+    use crate::journal::store::{Epoch, QueueId};
+
+    /// A row with the events from `first` to `last`.
+    fn row(first: u64, last: u64) -> JournalRow {
+        let event = |rv| Event {
+            rv: Rv::new(rv),
+            at: Time::from_micros(rv),
+            kind: EventKind::Paused,
+            views: ViewChanges::default(),
+        };
+        let events: Vec<Event> = (first..=last).map(event).collect();
+        journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events).remove(0)
+    }
+
+    #[test]
+    fn a_feed_is_extended_only_by_events_without_a_gap() {
+        let noted = |after, rows: &[JournalRow]| {
+            let backfill = Backfill::new(View::Latest, Rv::new(after));
+            note_rows(backfill, rows).expect("the rows are readable").map(|backfill| backfill.last().get())
+        };
+        assert_eq!(noted(4, &[row(3, 6), row(7, 9)]), Some(9));
+        assert_eq!(noted(2, &[row(3, 6)]), Some(6));
+        assert_eq!(noted(1, &[row(3, 6)]), None, "the journal begins later");
+        assert_eq!(noted(2, &[row(3, 6), row(8, 9)]), None, "a row is missing");
     }
 }

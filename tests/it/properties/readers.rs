@@ -189,7 +189,7 @@ impl Readers {
         }
         match rng.u8(..100) {
             0 => {
-                engine.drop_feed(view);
+                drop(engine.remove_feed(view));
                 self.feeds[at] = None;
                 self.hit("a feed is dropped");
             }
