@@ -10,6 +10,7 @@ pub mod settings;
 pub mod shell;
 pub mod token;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -72,6 +73,18 @@ pub struct Serve {
     /// File for the addresses, written as JSON once the server is ready.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+}
+
+/// Prints text to stdout. A reader such as `head` that has seen enough is no failure.
+///
+/// # Errors
+/// Stdout can't be written.
+pub fn print(text: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 #[cfg(test)]

@@ -28,14 +28,10 @@ fn main() -> ExitCode {
         Command::Client(command) => Ok(command.run()),
         Command::Health(health) => health.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
-        Command::Token(token) => token.run().map_err(Failure::from).map(|token| {
-            println!("{token}");
-            ExitCode::SUCCESS
-        }),
-        Command::Config(config) => config.run().map(|text| {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }),
+        Command::Token(token) => {
+            token.run().map_err(Failure::from).and_then(|token| print(&format!("{token}\n")))
+        }
+        Command::Config(config) => config.run().and_then(|text| print(&text)),
         Command::Completion(completion) => {
             completion.run().map(|()| ExitCode::SUCCESS).map_err(Failure::from)
         }
@@ -55,6 +51,11 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+fn print(text: &str) -> Result<ExitCode, Failure> {
+    cli::print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run(serve: &Serve) -> Result<(), Failure> {

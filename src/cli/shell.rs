@@ -1,6 +1,6 @@
 //! `deltaq completion` and `deltaq man`: texts made from the definition of the command line.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, ValueEnum};
@@ -47,7 +47,7 @@ impl Completion {
         };
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "deltaq", &mut script);
-        io::stdout().write_all(&script)
+        super::print(&script)
     }
 }
 
@@ -68,7 +68,7 @@ impl Man {
         }
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
-        io::stdout().write_all(&page)
+        super::print(&page)
     }
 }
 

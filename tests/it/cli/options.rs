@@ -131,6 +131,17 @@ fn tools_print_and_write_what_they_are_for() {
 }
 
 #[test]
+fn a_reader_that_has_left_is_no_failure() {
+    for line in [&["config", "show"][..], &["man"], &["completion", "bash"], &["help"]] {
+        let (reader, stdout) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_deltaq"));
+        let ended = command.args(line).stdout(stdout).output().expect("the binary runs");
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{line:?}: {ended:?}");
+    }
+}
+
+#[test]
 fn bench_measures_what_its_options_say() {
     let server = Server::in_memory();
     let url = server.address.to_string();
