@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
 
 use crate::crash::server::{End, Spawned, Store};
 use crate::harness::blocking::{Connection, Message};
@@ -296,6 +299,57 @@ fn the_workers_of_the_readme_survive_a_restart_of_the_server() {
         post(&server, "/v1/queues/prices/close", "");
         worker.wait().expect("the worker ends");
     }
+}
+
+/// A process that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Waits until the file has these objects, by key.
+fn wait_for_copy(file: &Path, expected: &serde_json::Value) {
+    let mut found = String::new();
+    for _ in 0..400 {
+        found = std::fs::read_to_string(file).unwrap_or_default();
+        if serde_json::from_str::<serde_json::Value>(&found).is_ok_and(|found| found == *expected) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the copy is {found}, not {expected}");
+}
+
+#[test]
+fn the_cache_stays_in_step_over_a_crash_and_a_new_queue() {
+    let store = Store::folder("cache");
+    let server = Spawned::start(&store);
+    let address = server.api;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("copy.json");
+    post(&server, "/v1/queues/prices/add", r#"[{"key":"a"},{"key":"b"}]"#);
+    let mut cache = Command::new("python3");
+    cache
+        .arg(Path::new(ROOT).join("examples/cache.py"))
+        .arg(format!("{address}/v1/queues/prices"))
+        .arg(&file);
+    let _cache = Ended(cache.stderr(Stdio::null()).spawn().expect("the cache runs"));
+    wait_for_copy(&file, &json!({"a": {"key": "a"}, "b": {"key": "b"}}));
+    server.end(End::Kill);
+
+    let server = Spawned::start_at(&store, address);
+    post(&server, "/v1/queues/prices/delete", r#"{"key":"a"}"#);
+    post(&server, "/v1/queues/prices/add", r#"{"key":"c"}"#);
+    wait_for_copy(&file, &json!({"b": {"key": "b"}, "c": {"key": "c"}}));
+
+    let mut connection = Connection::open(server.api).expect("a connection");
+    let message = Message { method: "DELETE", ..Message::get("/v1/queues/prices".to_owned()) };
+    assert_eq!(connection.call(&message).expect("a reply").status(), Some(204));
+    post(&server, "/v1/queues/prices/add", r#"{"key":"d"}"#);
+    wait_for_copy(&file, &json!({"d": {"key": "d"}}));
 }
 
 #[test]
