@@ -34,7 +34,7 @@ pub use self::commands::DryRun;
 pub use self::delivery::Delivered;
 pub use self::feed_readers::WatchLimits;
 pub use self::history::History;
-pub use self::lists::{ItemFilter, ItemPosition, KnownFilter, ListPage, ListedState, PageLimit};
+pub use self::lists::{ItemFilter, ItemPosition, ListPage, ListedState, PageLimit, ViewFilter};
 pub use self::pop::{PopAnswer, PopCall};
 pub use self::queue::{Document, Handle};
 pub use self::registry::{Creator, FirstCommand, Limits, Registry};

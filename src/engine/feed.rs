@@ -23,7 +23,7 @@ use super::object::Object;
 use super::state::State;
 use super::table::{Entry, Paged};
 use super::time::Time;
-use super::view::{VersionChange, View};
+use super::view::{VersionChange, View, ViewObject};
 
 /// Most keys that a page examines. A page may have fewer rows, because a filter ignores keys.
 const EXAMINED_MAX: usize = 20_000;
@@ -319,7 +319,7 @@ impl Feed {
                     page.next = rv;
                     let entry = state.table.at(slot).filter(|entry| includes(&entry.key))?;
                     let is_new = listing_since.is_some() || self.entered(slot) > after;
-                    Some(live_row(entry, view, rv, is_new))
+                    live_row(entry, view, is_new)
                 })
             } else {
                 gone.next().and_then(|(rv, tombstone)| {
@@ -336,15 +336,10 @@ impl Feed {
     }
 }
 
-fn live_row(entry: &Entry, view: View, rv: Rv, is_new: bool) -> Row {
-    let known = entry.known.as_deref();
-    let (object, source) = match view {
-        View::Latest => (entry.newest_object(), entry.owner()),
-        View::Known => (known.map(|known| &known.object), known.and_then(|known| known.owner.as_ref())),
-    };
-    let (object, source) = (object.cloned(), source.cloned());
+fn live_row(entry: &Entry, view: View, is_new: bool) -> Option<Row> {
+    let ViewObject { key, object, rv, owner } = entry.object_in(view)?;
     let kind = if is_new { RowKind::Added } else { RowKind::Updated };
-    Row { kind, key: entry.key.clone(), rv, object, source, final_state_unknown: false }
+    Some(Row { kind, key, rv, object: Some(object), source: owner, final_state_unknown: false })
 }
 
 fn tombstone_row(rv: Rv, tombstone: &Tombstone) -> Row {

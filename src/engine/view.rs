@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::id::Rv;
+use super::id::{Rv, Source};
+use super::key::Key;
+use super::object::Object;
 use super::table::Entry;
 
 /// A view of a queue.
@@ -26,6 +28,19 @@ impl View {
             Self::Known => "known",
         }
     }
+}
+
+/// The object of a key in a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewObject {
+    /// The key.
+    pub key: Key,
+    /// The object.
+    pub object: Object,
+    /// The version of the key in the view.
+    pub rv: Rv,
+    /// The owner of the key as of this object.
+    pub owner: Option<Source>,
 }
 
 /// How a key passed the border of a view.
@@ -65,5 +80,26 @@ impl Entry {
             View::Latest => (self.has_state() && !self.is_deleted()).then_some(self.latest_rv),
             View::Known => self.known.as_ref().map(|known| known.rv),
         }
+    }
+
+    /// The owner of the key in the view.
+    #[must_use]
+    pub fn owner_in(&self, view: View) -> Option<&Source> {
+        match view {
+            View::Latest => self.owner(),
+            View::Known => self.known.as_ref()?.owner.as_ref(),
+        }
+    }
+
+    /// The object of the key in the view; `None` if the view does not have the key.
+    #[must_use]
+    pub fn object_in(&self, view: View) -> Option<ViewObject> {
+        let rv = self.version_in(view)?;
+        let object = match view {
+            View::Latest => self.newest_object()?,
+            View::Known => &self.known.as_ref()?.object,
+        };
+        let owner = self.owner_in(view).cloned();
+        Some(ViewObject { key: self.key.clone(), object: object.clone(), rv, owner })
     }
 }

@@ -9,6 +9,7 @@ use crate::service::Incarnation;
 pub(super) enum List {
     Queues,
     Items,
+    Latest,
     Known,
     Sources,
     History,
@@ -25,6 +26,7 @@ fn head(list: List, incarnation: Incarnation) -> String {
     let list = match list {
         List::Queues => "queues",
         List::Items => "items",
+        List::Latest => "latest",
         List::Known => "known",
         List::Sources => "sources",
         List::History => "history",
@@ -60,7 +62,8 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_nowhere_in_another_list_or_queue() {
-        let lists = [List::Queues, List::Items, List::Known, List::Sources, List::History, List::Watch];
+        let lists =
+            [List::Queues, List::Items, List::Latest, List::Known, List::Sources, List::History, List::Watch];
         for given in lists {
             let cursor = encode(given, Incarnation(7), "5:x");
             for asked in lists {

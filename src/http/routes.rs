@@ -7,6 +7,7 @@ pub(super) mod queues;
 pub(super) mod read;
 pub(super) mod seed;
 pub(super) mod server;
+pub(super) mod views;
 pub(super) mod watch;
 
 mod admitted;

@@ -1,4 +1,4 @@
-//! Lists of a queue's content: items and known objects, in pages.
+//! Lists of a queue's content: items and the objects of a view, in pages.
 //!
 //! A page is read in one critical section, so the number of examined keys and the size of the page are bounded. The objects
 //! are shared, not copied, and a page is rendered after the lock is released.
@@ -6,16 +6,16 @@
 use std::ops::Bound;
 
 use super::queue::Handle;
-use super::{Error, Moment};
+use super::{Error, KeyFilter, Moment};
 use crate::engine::Queue;
 use crate::engine::id::{Rv, Slot, Source, Token};
 use crate::engine::key::Key;
-use crate::engine::known::Known;
 use crate::engine::schedule::Place;
 use crate::engine::snapshot::KeyState;
 use crate::engine::sources::SourceState;
 use crate::engine::table::Entry;
 use crate::engine::time::Time;
+use crate::engine::view::{View, ViewObject};
 
 /// Maximum number of keys that a page examines. A page may have fewer entries than its limit, because a filter ignores keys.
 const EXAMINED_MAX: usize = 20_000;
@@ -70,11 +70,11 @@ pub struct ItemFilter {
     pub worker: Option<String>,
 }
 
-/// The known objects of a list.
-#[derive(Debug)]
-pub struct KnownFilter {
-    /// Only keys with this prefix.
-    pub prefix: String,
+/// The objects of a list of a view.
+#[derive(Debug, Default)]
+pub struct ViewFilter {
+    /// Only these keys.
+    pub keys: KeyFilter,
     /// Only keys that this source owns.
     pub source: Option<String>,
 }
@@ -131,17 +131,18 @@ impl Handle {
         item.await
     }
 
-    /// The known objects behind the key `after`, in key order.
+    /// The objects of a view behind the key `after`, in key order.
     ///
     /// # Errors
     /// As [`items`](Self::items).
-    pub async fn known_objects(
+    pub async fn view_objects(
         &self,
-        filter: &KnownFilter,
+        view: View,
+        filter: &ViewFilter,
         after: Option<String>,
         limit: PageLimit,
-    ) -> Result<ListPage<(Key, Known), Key>, Error> {
-        self.read(|queue, moment| known_page(queue, filter, after.as_deref(), limit, moment)).await
+    ) -> Result<ListPage<ViewObject, Key>, Error> {
+        self.read(|queue, moment| view_page(queue, view, filter, after.as_deref(), limit, moment)).await
     }
 
     /// The sources behind the name `after`, by name.
@@ -163,13 +164,13 @@ impl Handle {
         .await
     }
 
-    /// The known object of a key, and the queue's newest event.
+    /// The object of a key in a view, and the queue's newest event.
     ///
     /// # Errors
     /// As [`items`](Self::items).
-    pub async fn known_object(&self, key: &Key) -> Result<(Option<Known>, Rv), Error> {
-        let known = |queue: &Queue| queue.table().get(key.as_str())?.known.as_deref().cloned();
-        self.read(|queue, _| (known(queue), queue.resource_version())).await
+    pub async fn view_object(&self, view: View, key: &Key) -> Result<(Option<ViewObject>, Rv), Error> {
+        let object = |queue: &Queue| queue.table().get(key.as_str())?.object_in(view);
+        self.read(|queue, _| (object(queue), queue.resource_version())).await
     }
 }
 
@@ -250,29 +251,33 @@ fn in_state<'q>(
     }
 }
 
-fn known_page(
+fn view_page(
     queue: &Queue,
-    filter: &KnownFilter,
+    view: View,
+    filter: &ViewFilter,
     after: Option<&str>,
     limit: PageLimit,
     moment: Moment,
-) -> ListPage<(Key, Known), Key> {
-    let from = after.map_or(Bound::Included(filter.prefix.as_str()), Bound::Excluded);
+) -> ListPage<ViewObject, Key> {
+    let prefix = filter.keys.prefix.as_str();
+    let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
     let (mut entries, mut last, mut has_more) = (Vec::new(), None, false);
     let (mut examined, mut bytes) = (0, 0);
     let with_prefix = queue.table().from(from).map(|(_, entry)| entry);
-    for entry in with_prefix.take_while(|entry| entry.key.as_str().starts_with(&filter.prefix)) {
+    for entry in with_prefix.take_while(|entry| entry.key.as_str().starts_with(prefix)) {
         has_more = entries.len() == limit.entries || examined == EXAMINED_MAX || bytes >= limit.bytes;
         if has_more {
             break;
         }
         examined += 1;
         last = Some(&entry.key);
-        let is_owned =
-            |known: &&Known| filter.source.is_none() || known.owner.as_deref() == filter.source.as_deref();
-        if let Some(known) = entry.known.as_deref().filter(is_owned) {
-            bytes += known.object.bytes() + DELTA_BYTES;
-            entries.push((entry.key.clone(), known.clone()));
+        let is_owned = || {
+            filter.source.is_none() || entry.owner_in(view).map(Source::as_str) == filter.source.as_deref()
+        };
+        let is_wanted = filter.keys.includes(&entry.key) && is_owned();
+        if let Some(found) = is_wanted.then(|| entry.object_in(view)).flatten() {
+            bytes += found.object.bytes() + DELTA_BYTES;
+            entries.push(found);
         }
     }
     let next = last.filter(|_| has_more).cloned();

@@ -476,6 +476,13 @@ async fn reading() {
     let tag = "\"none\", *";
     talk.say("GET", "/v1/queues/q/known/a/b", &[("if-none-match", tag)], "").await;
     talk.get("/v1/queues/q/known/absent").await;
+    talk.get("/v1/queues/q/known?fields=key&shard=0/1").await;
+    talk.note("latest");
+    talk.get("/v1/queues/q/latest?prefix=a").await;
+    talk.get("/v1/queues/q/latest/a%2Fb").await;
+    talk.get("/v1/queues/q/latest?key=a/b&fields=key").await;
+    talk.say("GET", "/v1/queues/q/latest/a/b", &[("if-none-match", "*")], "").await;
+    talk.get("/v1/queues/q/latest/absent").await;
     talk.get("/v1/queues/q/history/a%2Fb").await;
     talk.get("/v1/queues/q/history?key=a%2Fb&limit=0").await;
     talk.note("sources");

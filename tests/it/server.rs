@@ -20,6 +20,7 @@ mod requests;
 mod settling;
 mod stopping;
 mod tracing;
+mod views;
 mod watching;
 
 use serde_json::{Value, json};

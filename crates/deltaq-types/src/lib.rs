@@ -46,7 +46,7 @@ pub use self::queue::{
     UnavailableQueue,
 };
 pub use self::raw::RawObject;
-pub use self::read::{ItemDocument, KnownDocument, SourceDocument, SyncedDocument};
+pub use self::read::{ItemDocument, ObjectDocument, SourceDocument, SyncedDocument};
 pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;

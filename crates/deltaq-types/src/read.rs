@@ -14,15 +14,16 @@ pub struct SyncedDocument {
     pub remaining: u64,
 }
 
-/// A known object.
+/// An object of a view of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct KnownDocument {
+pub struct ObjectDocument {
     /// The key.
     pub key: String,
     /// The owner of the key.
     #[schema(required = true)]
     pub source: Option<String>,
-    /// The version of the known object: the number of the ack or seed that made the object known.
+    /// The version of the key in the view: the number of the event that changed the key there last. For a known object the
+    /// event is an ack or a seed.
     pub resource_version: u64,
     /// The object as it was sent.
     pub object: RawObject,

@@ -37,7 +37,7 @@ fn replies_survive_a_round_trip() {
     same::<Page<ItemDocument>>(
         r#"{"items":[{"key":"k","state":"leased","deltas":[],"leased_deltas":[{"type":"Sync","resource_version":1,"queued_at":"2026-11-21T04:20:03.491Z","object":{"n": 1.50},"final_state_unknown":true,"source":"s","coalesced":2,"traceparent":"t"}],"lease":{"id":"a-1","token":1,"worker":null,"expires_at":"2026-11-21T04:20:03.491Z","expires_in_ms":5},"attempt":1,"failures":0,"last_error":null,"due_at":null,"owner":"o"}],"continue":"ff","resource_version":3}"#,
     );
-    same::<Page<KnownDocument>>(
+    same::<Page<ObjectDocument>>(
         r#"{"items":[{"key":"k","source":null,"resource_version":1,"object":{}}],"continue":null,"resource_version":3}"#,
     );
     same::<Page<EventDocument>>(

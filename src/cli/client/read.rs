@@ -1,12 +1,12 @@
-//! `deltaq items`, `known`, `history`, `sources`, `synced`, `parked`, `redrive` and `discard`.
+//! `deltaq items`, `known`, `latest`, `history`, `sources`, `synced`, `parked`, `redrive` and `discard`.
 
 use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::{
-    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, KnownDocument, LeaseOutcome, SourceDocument,
-    SyncedDocument, UnavailableQueue,
+    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome, ObjectDocument,
+    SourceDocument, SyncedDocument, UnavailableQueue,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,6 +30,9 @@ super::commands! {
         /// List known objects (acknowledged states), or show one.
         #[command(after_help = "Example:\n  deltaq known prices --source erp -o ndjson")]
         Known(Known),
+        /// List the newest accepted objects, or show one.
+        #[command(after_help = "Example:\n  deltaq latest prices --prefix sku-")]
+        Latest(Latest),
         /// Show the events of a key, newest first.
         #[command(after_help = "Example:\n  deltaq history prices sku-1 --limit 20")]
         History(History),
@@ -77,9 +80,9 @@ pub struct Items {
     pub limit: Limit,
 }
 
-/// `deltaq known`.
+/// Objects of a view of a queue.
 #[derive(Debug, Clone, Args)]
-pub struct Known {
+pub struct ViewObjects {
     /// The queue.
     pub queue: Name,
     /// One key.
@@ -90,9 +93,28 @@ pub struct Known {
     /// Objects that this source owns.
     #[arg(long, value_name = "NAME", conflicts_with = "key")]
     pub source: Option<String>,
+    /// One of N parts of all keys, such as 0/4.
+    #[arg(long, value_name = "I/N", conflicts_with = "key")]
+    pub shard: Option<String>,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
+}
+
+/// `deltaq known`.
+#[derive(Debug, Clone, Args)]
+pub struct Known {
+    /// The objects.
+    #[command(flatten)]
+    pub objects: ViewObjects,
+}
+
+/// `deltaq latest`.
+#[derive(Debug, Clone, Args)]
+pub struct Latest {
+    /// The objects.
+    #[command(flatten)]
+    pub objects: ViewObjects,
 }
 
 /// `deltaq history`.
@@ -250,26 +272,40 @@ impl Execute for Parked {
     }
 }
 
+impl ViewObjects {
+    async fn print(&self, session: &Session, [list, get]: [&str; 2], empty: &str) -> Result<(), Failure> {
+        if let Some(key) = &self.key {
+            let call = session.call(get, self.queue.as_str(), key)?;
+            let (found, text) = session.fetch::<ObjectDocument>(call).await?;
+            let fields = vec![
+                ("key", Cell::new(&found.key)),
+                ("source", Cell::optional(found.source.as_deref())),
+                ("resource version", Cell::new(found.resource_version.to_string())),
+                ("object", Cell::new(found.object.as_str())),
+            ];
+            return session.output.document(&text, &found.key, fields);
+        }
+        let call = || {
+            let call = session.on_queue(list, &self.queue)?.query("prefix", self.prefix.as_deref());
+            Ok(call.query("source", self.source.as_deref()).query("shard", self.shard.as_deref()))
+        };
+        print_list::<ObjectDocument>(session, call, &self.limit, empty).await
+    }
+}
+
 impl Execute for Known {
     const OPERATIONS: &'static [&'static str] = &["list_known", "get_known"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        if let Some(key) = &self.key {
-            let call = session.call("get_known", self.queue.as_str(), key)?;
-            let (known, text) = session.fetch::<KnownDocument>(call).await?;
-            let fields = vec![
-                ("key", Cell::new(&known.key)),
-                ("source", Cell::optional(known.source.as_deref())),
-                ("resource version", Cell::new(known.resource_version.to_string())),
-                ("object", Cell::new(known.object.as_str())),
-            ];
-            return session.output.document(&text, &known.key, fields);
-        }
-        let call = || {
-            let call = session.on_queue("list_known", &self.queue)?;
-            Ok(call.query("prefix", self.prefix.as_deref()).query("source", self.source.as_deref()))
-        };
-        print_list::<KnownDocument>(session, call, &self.limit, "no known objects").await
+        self.objects.print(session, ["list_known", "get_known"], "no known objects").await
+    }
+}
+
+impl Execute for Latest {
+    const OPERATIONS: &'static [&'static str] = &["list_latest", "get_latest"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        self.objects.print(session, ["list_latest", "get_latest"], "no objects").await
     }
 }
 
@@ -416,7 +452,7 @@ impl Row for ItemDocument {
     }
 }
 
-impl Row for KnownDocument {
+impl Row for ObjectDocument {
     const COLUMNS: &'static [&'static str] = &["KEY", "SOURCE", "VERSION", "OBJECT"];
 
     fn cells(&self) -> Vec<Cell> {

@@ -5,9 +5,9 @@ use utoipa::openapi::{Deprecated, Ref, Required};
 use utoipa::{IntoParams, ToSchema};
 
 use super::schemas::{
-    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, PageLimit,
-    Percent, PopMax, Prefix, ProblemName, QueueName, ShardName, States, Traceparent, Version, ViewName, Wait,
-    WaitFor, With,
+    Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, ObjectFields,
+    PageLimit, Percent, PopMax, Prefix, ProblemName, QueueName, ShardName, States, Traceparent, Version,
+    ViewName, Wait, WaitFor, With,
 };
 
 /// The names of the parameters of an operation.
@@ -93,10 +93,12 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
-    KnownQuery in Query {
+    ViewQuery in Query {
         "prefix" Prefix "The start of the keys.";
         "source" Label "Objects that this source owns.";
+        "shard" ShardName "One part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.";
         "key" Key "Only this key.";
+        "fields" ObjectFields "The fields of each object, such as `key`; default all.";
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }

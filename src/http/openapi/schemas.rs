@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 pub(in crate::http) use deltaq_types::terms::{Count, Delay, Key, Label, LeaseLength, Wait};
+use deltaq_types::{ItemDocument, ObjectDocument};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
@@ -12,7 +13,7 @@ use super::settings;
 use crate::engine::view::View;
 use crate::http::limits::{PAGE_MAX, POP_MAX};
 use crate::http::problem::Code;
-use crate::http::wire::{ITEM_FIELDS, STATES};
+use crate::http::wire::{STATES, Selectable};
 
 /// Declares marker types that stand for named schemas, and the function that adds the schemas to the document.
 macro_rules! terms {
@@ -74,7 +75,9 @@ terms! { schemas;
     /// States of an item, joined by commas.
     States = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", STATES.join("|")) });
     /// Fields of an item, joined by commas.
-    Fields = json!({ "type": "string", "pattern": format!("^({0})(,({0}))*$", ITEM_FIELDS.join("|")) });
+    Fields = json!({ "type": "string", "pattern": selection(ItemDocument::FIELDS) });
+    /// Fields of an object of a view, joined by commas.
+    ObjectFields = json!({ "type": "string", "pattern": selection(ObjectDocument::FIELDS) });
     /// A view of a queue.
     ViewName = json!({ "type": "string", "enum": View::ALL.map(View::as_str) });
     /// A version, `now`, or 0 for all keys first.
@@ -106,6 +109,11 @@ terms! { schemas;
 
 pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// The pattern of some of these names, joined by commas.
+fn selection(names: &[&str]) -> String {
+    format!("^({0})(,({0}))*$", names.join("|"))
 }
 
 fn one_or_many(name: &str) -> Value {

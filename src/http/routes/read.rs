@@ -1,13 +1,13 @@
-//! Calls that read a queue: items, known objects, synced.
+//! Calls that read a queue: items, sources, synced.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use deltaq_types::{ItemDocument, KnownDocument, Page, SourceDocument, SyncedDocument};
+use deltaq_types::{ItemDocument, Page, SourceDocument, SyncedDocument};
 use futures_util::stream;
 use serde::Serialize;
 
@@ -21,15 +21,13 @@ use crate::http::context::RequestContext;
 use crate::http::cursor::{self, List};
 use crate::http::in_flight::ReplyBytes;
 use crate::http::limits::{PAGE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, STREAMED_PAGE_BYTES_MAX};
-use crate::http::openapi::params::{
-    Conditional, InQueue, ItemsQuery, KnownQuery, OfKey, SourcesQuery, SyncedQuery,
-};
+use crate::http::openapi::params::{InQueue, ItemsQuery, OfKey, SourcesQuery, SyncedQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
 use crate::http::params::{Params, nearest, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::{Json, Reply};
-use crate::http::wire::{self, ItemFields, STATES, SelectedItem};
-use crate::service::{Handle, ItemFilter, ItemPosition, KnownFilter, ListedState, PageLimit};
+use crate::http::wire::{self, Fields, STATES, Selected};
+use crate::service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
 
 /// Whether the client wants a list as a stream of NDJSON.
 pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
@@ -110,7 +108,7 @@ where
 }
 
 /// A page of one key as NDJSON.
-fn lines<T: Serialize>(page: &Page<T>) -> Result<Response, Problem> {
+pub(super) fn lines<T: Serialize>(page: &Page<T>) -> Result<Response, Problem> {
     let (text, _) = lines_of(page).map_err(|error| Problem::new(Code::Internal, error))?;
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], text).into_response())
 }
@@ -156,7 +154,7 @@ fn lines_of<T: Serialize>(page: &Page<T>) -> Result<RenderedPage, String> {
 pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> {
     let handle = call.state.registry.get(&call.name()?)?;
     let ReadCall { params, headers, context, .. } = call;
-    let fields = ItemFields::read(params.text("fields"))?;
+    let fields = Fields::read::<ItemDocument>(params.text("fields"))?;
     let streams = wants_lines(&headers)?;
     let filter = ItemFilter {
         states: read_states(params.text("state").or_else(|| params.text("worker").map(|_| "leased")))?,
@@ -164,7 +162,7 @@ pub(in crate::http) async fn items(call: ReadCall) -> Result<Response, Problem> 
     };
     let limit = page_limit(&params, streams)?;
     if let Some(key) = params.key("key")? {
-        let page = item_page_of(&handle, &key, &fields).await?;
+        let page = item_page_of(&handle, &key, fields).await?;
         return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
     }
     let after = params.text("continue").map(str::to_owned);
@@ -223,14 +221,14 @@ fn decode(handle: &Handle, text: &str) -> Result<ItemPosition, Problem> {
 async fn item_page(
     handle: Arc<Handle>,
     filter: Arc<ItemFilter>,
-    fields: ItemFields,
+    fields: Fields,
     after: Option<String>,
     mut limit: PageLimit,
-) -> Result<Page<SelectedItem>, Problem> {
+) -> Result<Page<Selected<ItemDocument>>, Problem> {
     let first = filter.states.first().copied().unwrap_or(ListedState::Ready);
     let after = after.map(|after| decode(&handle, &after)).transpose()?;
     let after = after.unwrap_or_else(|| ItemPosition::start(first));
-    if !fields.has_objects() {
+    if !fields.has_objects::<ItemDocument>() {
         limit.bytes = usize::MAX;
     }
     let page = handle.items(&filter, after, limit).await?;
@@ -243,15 +241,15 @@ async fn item_page(
 async fn item_page_of(
     handle: &Handle,
     key: &Key,
-    fields: &ItemFields,
-) -> Result<Page<SelectedItem>, Problem> {
+    fields: Fields,
+) -> Result<Page<Selected<ItemDocument>>, Problem> {
     let (item, resource_version) = handle.item(key).await?;
     let item = item.map(|(item, moment)| fields.of(wire::item(handle, &item, moment)));
     Ok(Page { items: item.into_iter().collect(), next: None, resource_version: resource_version.get() })
 }
 
 /// The limit of each page of a list. The parameter `limit` has no effect on a stream.
-fn page_limit(params: &Params, streams: bool) -> Result<PageLimit, Problem> {
+pub(super) fn page_limit(params: &Params, streams: bool) -> Result<PageLimit, Problem> {
     let wanted = params.count("limit", 1..=PAGE_MAX)?.unwrap_or(PAGE_DEFAULT);
     let (entries, bytes) =
         if streams { (PAGE_DEFAULT, STREAMED_PAGE_BYTES_MAX) } else { (wanted, PAGE_BYTES_MAX) };
@@ -279,53 +277,8 @@ async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Prob
     Ok(Json(wire::item(handle, &item, moment)))
 }
 
-fn no_key(key: &Key, why: &str) -> Problem {
+pub(super) fn no_key(key: &Key, why: &str) -> Problem {
     Problem::new(Code::KeyNotFound, format!("for the key {} {why}", Excerpt(key.as_str())))
-}
-
-/// List the known objects in key order; with `key`, at most that key.
-#[utoipa::path(
-    get, path = "/v1/queues/{queue}/known", tag = "reading", operation_id = "list_known",
-    params(InQueue, KnownQuery),
-    responses(
-        (status = 200, description = "A page.", content((Page<KnownDocument> = "application/json"), (Vec<KnownDocument> = "application/x-ndjson"))),
-        Always, OfQueue, NotAcceptable, Unprocessable,
-    )
-)]
-pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Problem> {
-    let handle = call.state.registry.get(&call.name()?)?;
-    let ReadCall { params, headers, context, .. } = call;
-    let streams = wants_lines(&headers)?;
-    let filter = Arc::new(KnownFilter {
-        prefix: params.text("prefix").unwrap_or_default().to_owned(),
-        source: params.name("source")?.map(str::to_owned),
-    });
-    let limit = page_limit(&params, streams)?;
-    if let Some(key) = params.key("key")? {
-        let (known, resource_version) = handle.known_object(&key).await?;
-        let items = known.iter().map(|known| wire::known(&key, known)).collect();
-        let page = Page { items, next: None, resource_version: resource_version.get() };
-        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
-    }
-    let after = params.text("continue").map(str::to_owned);
-    if streams {
-        let page = move |after| known_page(handle.clone(), filter.clone(), after, limit);
-        return stream_pages(context, after, page).await;
-    }
-    Ok(Reply::of(&context, known_page(handle, filter, after, limit).await?).into_response())
-}
-
-async fn known_page(
-    handle: Arc<Handle>,
-    filter: Arc<KnownFilter>,
-    after: Option<String>,
-    limit: PageLimit,
-) -> Result<Page<KnownDocument>, Problem> {
-    let after = after.map(|after| cursor::decode(List::Known, handle.incarnation(), &after)).transpose()?;
-    let page = handle.known_objects(&filter, after, limit).await?;
-    let items = page.entries.iter().map(|(key, known)| wire::known(key, known)).collect();
-    let next = page.next.map(|key| cursor::encode(List::Known, handle.incarnation(), key.as_str()));
-    Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
 /// List the sources by name, with the number of their keys and their last calls.
@@ -360,35 +313,6 @@ async fn source_page(
     let items = page.entries.iter().map(|state| wire::source(state, page.moment)).collect();
     let next = page.next.map(|source| cursor::encode(List::Sources, handle.incarnation(), &source));
     Ok(Page { items, next, resource_version: page.resource_version.get() })
-}
-
-/// One known object.
-#[utoipa::path(
-    get, path = "/v1/queues/{queue}/known/{key}", tag = "reading", operation_id = "get_known",
-    params(InQueue, OfKey, Conditional),
-    responses(
-        (status = 200, description = "The object.", body = KnownDocument, headers(("etag" = String, description = "Changes with the object."))),
-        (status = 304, description = "If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
-        Always, OfQueue, Unprocessable,
-    )
-)]
-pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> {
-    let (name, key) = (call.name()?, call.key()?);
-    one_known(&*call.state.registry.get(&name)?, &key, &call.headers).await
-}
-
-async fn one_known(handle: &Handle, key: &Key, headers: &HeaderMap) -> Result<Response, Problem> {
-    let (known, _) = handle.known_object(key).await?;
-    let Some(known) = known.map(|known| wire::known(key, &known)) else {
-        return Err(no_key(key, "there is no known object"));
-    };
-    let etag = format!("\"{}-{}\"", handle.incarnation(), known.resource_version);
-    let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
-    let mut tags = lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
-    if tags.any(|tag| tag == "*" || tag == etag) {
-        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
-    }
-    Ok(([(header::ETAG, etag)], Json(known)).into_response())
 }
 
 /// Whether the initial list is processed; waits for it like WaitForCacheSync.

@@ -1,16 +1,15 @@
-//! Items and known objects.
+//! Items, sources, and the objects of views.
 
-use deltaq_types::{ItemDocument, ItemState, KnownDocument, LeaseDocument, SourceDocument};
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use deltaq_types::{ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::queue::last_replace;
 use super::{delta, millis, raw, timestamp};
 use crate::engine::excerpt::Excerpt;
-use crate::engine::key::Key;
-use crate::engine::known::Known;
 use crate::engine::schedule::{Lease, Place};
 use crate::engine::snapshot::KeyState;
 use crate::engine::sources::SourceState;
+use crate::engine::view::ViewObject;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
 use crate::service::{Handle, Moment};
@@ -18,25 +17,37 @@ use crate::service::{Handle, Moment};
 /// States of an item, in the order in which they are listed.
 pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
 
-/// Declares the fields of an item, and how a selection of them is written.
-macro_rules! item_fields {
-    ($($name:literal $field:ident)*) => {
-        /// The fields of an item, in the order in which they are written.
-        pub const ITEM_FIELDS: [&str; [$($name),*].len()] = [$($name),*];
+/// A document of which a request may select fields.
+pub trait Selectable {
+    /// The names of the fields, in the order in which they are written.
+    const FIELDS: &'static [&'static str];
+    /// The names of the fields that hold objects, which may be large.
+    const OBJECTS: &'static [&'static str];
 
-        impl Serialize for SelectedItem {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let mut map = serializer.serialize_map(None)?;
-                $(if self.fields.has($name) {
-                    map.serialize_entry($name, &self.item.$field)?;
+    /// Writes the selected fields.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    fn write<M: SerializeMap>(&self, fields: Fields, map: &mut M) -> Result<(), M::Error>;
+}
+
+macro_rules! selectable {
+    ($document:ident, [$($object:literal),*]: $($name:literal $field:ident)*) => {
+        impl Selectable for $document {
+            const FIELDS: &'static [&'static str] = &[$($name),*];
+            const OBJECTS: &'static [&'static str] = &[$($object),*];
+
+            fn write<M: SerializeMap>(&self, fields: Fields, map: &mut M) -> Result<(), M::Error> {
+                $(if fields.has::<Self>($name) {
+                    map.serialize_entry($name, &self.$field)?;
                 })*
-                map.end()
+                Ok(())
             }
         }
     };
 }
 
-item_fields! {
+selectable! { ItemDocument, ["deltas", "leased_deltas"]:
     "key" key
     "state" state
     "deltas" deltas
@@ -49,61 +60,75 @@ item_fields! {
     "owner" owner
 }
 
-/// The fields of items that a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ItemFields([bool; ITEM_FIELDS.len()]);
-
-/// An item with some of its fields.
-#[derive(Debug)]
-pub struct SelectedItem {
-    item: ItemDocument,
-    fields: ItemFields,
+selectable! { ObjectDocument, ["object"]:
+    "key" key
+    "source" source
+    "resource_version" resource_version
+    "object" object
 }
 
-impl ItemFields {
+/// The fields of a document that a request asks for: a bit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fields(u16);
+
+/// A document with some of its fields.
+#[derive(Debug)]
+pub struct Selected<D> {
+    document: D,
+    fields: Fields,
+}
+
+impl<D: Selectable> Serialize for Selected<D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.document.write(self.fields, &mut map)?;
+        map.end()
+    }
+}
+
+impl Fields {
     /// The fields of the parameter `fields`; all without it.
     ///
     /// # Errors
     /// The name that no field has.
-    pub fn read(text: Option<&str>) -> Result<Self, Problem> {
-        let Some(text) = text else { return Ok(Self([true; ITEM_FIELDS.len()])) };
-        let mut fields = Self([false; ITEM_FIELDS.len()]);
+    pub fn read<D: Selectable>(text: Option<&str>) -> Result<Self, Problem> {
+        let Some(text) = text else { return Ok(Self(u16::MAX)) };
+        let mut bits = 0;
         for name in text.split(',') {
-            let mut named = fields.0.iter_mut().zip(ITEM_FIELDS);
-            let Some((is_wanted, _)) = named.find(|(_, field)| *field == name) else {
-                let known = format!("{} is none of {}", Excerpt(name), ITEM_FIELDS.join(", "));
+            let Some(index) = D::FIELDS.iter().position(|field| *field == name) else {
+                let known = format!("{} is none of {}", Excerpt(name), D::FIELDS.join(", "));
                 return Err(wrong("fields", &known));
             };
-            *is_wanted = true;
+            bits |= 1 << index;
         }
-        Ok(fields)
+        Ok(Self(bits))
     }
 
-    fn has(&self, name: &str) -> bool {
-        ITEM_FIELDS.iter().zip(self.0).any(|(field, is_wanted)| is_wanted && *field == name)
+    fn has<D: Selectable>(self, name: &str) -> bool {
+        D::FIELDS.iter().position(|field| *field == name).is_some_and(|index| self.0 & (1 << index) != 0)
     }
 
-    /// Whether the items have objects, which may be large.
+    /// Whether a field has objects, which may be large.
     #[must_use]
-    pub fn has_objects(&self) -> bool {
-        self.has("deltas") || self.has("leased_deltas")
+    pub fn has_objects<D: Selectable>(self) -> bool {
+        D::OBJECTS.iter().any(|name| self.has::<D>(name))
     }
 
-    /// The item with these fields.
+    /// The document with these fields.
     #[must_use]
-    pub fn of(&self, item: ItemDocument) -> SelectedItem {
-        SelectedItem { item, fields: *self }
+    pub fn of<D>(self, document: D) -> Selected<D> {
+        Selected { document, fields: self }
     }
 }
 
-/// The known object of a key.
+/// The object of a key in a view.
 #[must_use]
-pub fn known(key: &Key, known: &Known) -> KnownDocument {
-    KnownDocument {
-        key: key.as_str().to_owned(),
-        source: known.owner.as_deref().map(str::to_owned),
-        resource_version: known.rv.get(),
-        object: raw(&known.object),
+pub fn object(found: &ViewObject) -> ObjectDocument {
+    ObjectDocument {
+        key: found.key.as_str().to_owned(),
+        source: found.owner.as_deref().map(str::to_owned),
+        resource_version: found.rv.get(),
+        object: raw(&found.object),
     }
 }
 

@@ -40,6 +40,13 @@ fn lists_are_filtered_and_limited() {
     }
     assert_eq!(names(&server, &["known", "shop", "--source", "web"]), ["b2"]);
     assert_eq!(names(&server, &["known", "shop", "--prefix", "b", "--limit", "1"]), ["b1"]);
+    assert_eq!(names(&server, &["known", "shop", "--shard", "0/1"]), ["b1", "b2"]);
+    assert_eq!(names(&server, &["latest", "shop", "--source", "web"]), ["b2"]);
+    assert_eq!(names(&server, &["latest", "shop", "--prefix", "a", "--limit", "1"]), ["a1"]);
+    let shards = ["0/2", "1/2"].map(|shard| names(&server, &["latest", "shop", "--shard", shard]));
+    assert_eq!(shards.concat().len(), 5, "{shards:?}");
+    assert_eq!(server.json(&["latest", "shop", "b2"])["source"], "web");
+    server.run(&["latest", "shop", "absent"]).failed(3);
     assert_eq!(names(&server, &["parked", "shop", "--limit", "1"]).len(), 1);
     assert_eq!(names(&server, &["history", "shop", "a1", "--limit", "2"]).len(), 2);
     assert_eq!(server.run(&["redrive", "shop", "--all"]).ok(), "2 parked keys made ready\n");

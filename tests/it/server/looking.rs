@@ -63,7 +63,7 @@ async fn lists_come_in_pages() {
 #[tokio::test]
 async fn a_continue_token_is_valid_for_one_queue() {
     let service = Service::start().await;
-    for list in ["known", "items"] {
+    for list in ["known", "latest", "items"] {
         added(&service, &numbered(3)).await;
         if list == "known" {
             for _ in 0..2 {
@@ -164,34 +164,36 @@ async fn a_failed_stream_is_cut_off_so_that_no_client_takes_it_for_complete() {
 }
 
 #[tokio::test]
-async fn the_entity_tag_of_a_known_object_changes_with_the_object() {
-    let service = Service::start().await;
-    seeded(&service, &numbered(1)).await;
-    let known = format!("{QUEUE}/known/k0000");
-    let first = service.get(&known).await;
-    let tag = first.header("etag").expect("a tag").to_owned();
-    let mut client = service.client().await;
-    for (wanted, status) in [
-        (tag.clone(), 304),
-        (format!("W/{tag}"), 304),
-        (format!("\"x\", {tag}"), 304),
-        ("*".to_owned(), 304),
-        ("\"x\"".to_owned(), 200),
-    ] {
-        client.send_text("GET", &known, &[("if-none-match", &wanted)], "").await;
-        let reply = client.reply().await;
-        assert_eq!((reply.status, reply.header("etag")), (status, Some(tag.as_str())), "{wanted}");
+async fn the_entity_tag_of_an_object_changes_with_the_object() {
+    for view in ["known", "latest"] {
+        let service = Service::start().await;
+        seeded(&service, &numbered(1)).await;
+        let known = format!("{QUEUE}/{view}/k0000");
+        let first = service.get(&known).await;
+        let tag = first.header("etag").expect("a tag").to_owned();
+        let mut client = service.client().await;
+        for (wanted, status) in [
+            (tag.clone(), 304),
+            (format!("W/{tag}"), 304),
+            (format!("\"x\", {tag}"), 304),
+            ("*".to_owned(), 304),
+            ("\"x\"".to_owned(), 200),
+        ] {
+            client.send_text("GET", &known, &[("if-none-match", &wanted)], "").await;
+            let reply = client.reply().await;
+            assert_eq!((reply.status, reply.header("etag")), (status, Some(tag.as_str())), "{wanted}");
+        }
+        let lines = [("if-none-match", "\"x\""), ("if-none-match", &tag)];
+        client.send_text("GET", &known, &lines, "").await;
+        assert_eq!(client.reply().await.status, 304, "it may stand in several lines");
+        added(&service, &numbered(1)).await;
+        let held = take(&service).await;
+        service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
+        client.send_text("GET", &known, &[("if-none-match", &tag)], "").await;
+        let changed = client.reply().await;
+        assert_eq!(changed.status, 200);
+        assert_ne!(changed.header("etag"), Some(tag.as_str()));
     }
-    let lines = [("if-none-match", "\"x\""), ("if-none-match", &tag)];
-    client.send_text("GET", &known, &lines, "").await;
-    assert_eq!(client.reply().await.status, 304, "it may stand in several lines");
-    added(&service, &numbered(1)).await;
-    let held = take(&service).await;
-    service.post(&format!("{QUEUE}/ack"), &json!({"leases": [held]})).await.ok();
-    client.send_text("GET", &known, &[("if-none-match", &tag)], "").await;
-    let changed = client.reply().await;
-    assert_eq!(changed.status, 200);
-    assert_ne!(changed.header("etag"), Some(tag.as_str()));
 }
 
 /// Percent-encodes all but letters and digits.

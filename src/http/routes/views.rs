@@ -1,0 +1,145 @@
+//! Lists and objects of the views of a queue: `latest` and `known`.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use deltaq_types::{ObjectDocument, Page};
+
+use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
+use super::watch::shard;
+use crate::engine::view::View;
+use crate::http::call::ReadCall;
+use crate::http::cursor::{self, List};
+use crate::http::openapi::params::{Conditional, InQueue, OfKey, ViewQuery};
+use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
+use crate::http::problem::Problem;
+use crate::http::reply::{Json, Reply};
+use crate::http::wire::{self, Fields, Selected};
+use crate::service::{Handle, KeyFilter, PageLimit, ViewFilter};
+
+/// List the newest accepted objects in key order; with `key`, at most that key.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/latest", tag = "reading", operation_id = "list_latest",
+    params(InQueue, ViewQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<ObjectDocument> = "application/json"), (Vec<ObjectDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn latest_list(call: ReadCall) -> Result<Response, Problem> {
+    list(call, View::Latest).await
+}
+
+/// List the known objects in key order; with `key`, at most that key.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/known", tag = "reading", operation_id = "list_known",
+    params(InQueue, ViewQuery),
+    responses(
+        (status = 200, description = "A page.", content((Page<ObjectDocument> = "application/json"), (Vec<ObjectDocument> = "application/x-ndjson"))),
+        Always, OfQueue, NotAcceptable, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Problem> {
+    list(call, View::Known).await
+}
+
+/// The newest accepted object of a key.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/latest/{key}", tag = "reading", operation_id = "get_latest",
+    params(InQueue, OfKey, Conditional),
+    responses(
+        (status = 200, description = "The object.", body = ObjectDocument, headers(("etag" = String, description = "Changes with the object."))),
+        (status = 304, description = "If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn latest(call: ReadCall) -> Result<Response, Problem> {
+    one(call, View::Latest).await
+}
+
+/// One known object.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/known/{key}", tag = "reading", operation_id = "get_known",
+    params(InQueue, OfKey, Conditional),
+    responses(
+        (status = 200, description = "The object.", body = ObjectDocument, headers(("etag" = String, description = "Changes with the object."))),
+        (status = 304, description = "If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn known(call: ReadCall) -> Result<Response, Problem> {
+    one(call, View::Known).await
+}
+
+async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
+    let handle = call.state.registry.get(&call.name()?)?;
+    let ReadCall { params, headers, context, .. } = call;
+    let streams = wants_lines(&headers)?;
+    let fields = Fields::read::<ObjectDocument>(params.text("fields"))?;
+    let keys = KeyFilter {
+        prefix: params.text("prefix").unwrap_or_default().to_owned(),
+        shard: params.text("shard").map(shard).transpose()?,
+    };
+    let filter = Arc::new(ViewFilter { keys, source: params.name("source")?.map(str::to_owned) });
+    let mut limit = page_limit(&params, streams)?;
+    if !fields.has_objects::<ObjectDocument>() {
+        limit.bytes = usize::MAX;
+    }
+    if let Some(key) = params.key("key")? {
+        let (found, resource_version) = handle.view_object(view, &key).await?;
+        let items = found.iter().map(|found| fields.of(wire::object(found))).collect();
+        let page = Page { items, next: None, resource_version: resource_version.get() };
+        return if streams { Ok(lines(&page)?) } else { Ok(Reply::of(&context, page).into_response()) };
+    }
+    let after = params.text("continue").map(str::to_owned);
+    let page = move |after| page(handle.clone(), view, filter.clone(), fields, after, limit);
+    if streams {
+        return stream_pages(context, after, page).await;
+    }
+    Ok(Reply::of(&context, page(after).await?).into_response())
+}
+
+async fn page(
+    handle: Arc<Handle>,
+    view: View,
+    filter: Arc<ViewFilter>,
+    fields: Fields,
+    after: Option<String>,
+    limit: PageLimit,
+) -> Result<Page<Selected<ObjectDocument>>, Problem> {
+    let list = match view {
+        View::Latest => List::Latest,
+        View::Known => List::Known,
+    };
+    let after = after.map(|after| cursor::decode(list, handle.incarnation(), &after)).transpose()?;
+    let page = handle.view_objects(view, &filter, after, limit).await?;
+    let items = page.entries.iter().map(|found| fields.of(wire::object(found))).collect();
+    let next = page.next.map(|key| cursor::encode(list, handle.incarnation(), key.as_str()));
+    Ok(Page { items, next, resource_version: page.resource_version.get() })
+}
+
+async fn one(call: ReadCall, view: View) -> Result<Response, Problem> {
+    let (name, key) = (call.name()?, call.key()?);
+    let handle = call.state.registry.get(&name)?;
+    let (found, _) = handle.view_object(view, &key).await?;
+    let Some(found) = found else {
+        let why = match view {
+            View::Latest => "there is no object",
+            View::Known => "there is no known object",
+        };
+        return Err(no_key(&key, why));
+    };
+    let etag = format!("\"{}-{}\"", handle.incarnation(), found.rv);
+    if has_copy(&call.headers, &etag) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
+    }
+    Ok(([(header::ETAG, etag)], Json(wire::object(&found))).into_response())
+}
+
+/// Whether `If-None-Match` names the entity tag.
+fn has_copy(headers: &HeaderMap, etag: &str) -> bool {
+    let lines = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    let mut tags = lines.flat_map(|line| line.split(',')).map(|tag| tag.trim().trim_start_matches("W/"));
+    tags.any(|tag| tag == "*" || tag == etag)
+}
