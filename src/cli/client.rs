@@ -3,6 +3,7 @@
 //!
 //! Exit codes are in `failure.rs`.
 
+mod changes;
 mod connection;
 mod consume;
 mod failure;
@@ -69,6 +70,9 @@ pub enum Client {
     /// Watching.
     #[command(flatten)]
     Watch(watch::Commands),
+    /// Watching the changes of keys.
+    #[command(flatten)]
+    Changes(changes::Commands),
 }
 
 impl Client {
@@ -81,6 +85,7 @@ impl Client {
             Self::Consume(command) => command.run(),
             Self::Read(command) => command.run(),
             Self::Watch(command) => command.run(),
+            Self::Changes(command) => command.run(),
         }
     }
 }

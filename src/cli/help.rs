@@ -12,11 +12,11 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Run and keep a server",
         &["serve", "config", "token", "health", "check", "backup", "export", "import", "bench"],
     ),
-    ("Watch", &["status", "queues", "top", "tail", "wait"]),
+    ("Watch", &["status", "queues", "top", "tail", "watch", "wait"]),
     ("Manage a queue", &["queue", "parked", "redrive", "discard", "forget"]),
     ("Produce", &["add", "update", "delete", "replace", "deltas", "resync", "seed"]),
     ("Work", &["work", "pop", "ack", "done", "nack", "release", "reject", "extend"]),
-    ("Read", &["items", "known", "history", "sources", "synced"]),
+    ("Read", &["items", "latest", "known", "history", "sources", "synced"]),
     ("Shell", &["completion", "man", "help"]),
 ];
 

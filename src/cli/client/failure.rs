@@ -212,6 +212,7 @@ fn advice_of(error: &Error) -> Option<String> {
         "forbidden" => "the operators of the server can add the grant to the token (deltaq token --help)",
         "queue-not-found" => "deltaq queues lists the queues; deltaq queue create NAME creates one",
         "key-not-found" => "deltaq items QUEUE and deltaq known QUEUE list the keys",
+        "expired" => "begin again with all keys: deltaq watch QUEUE --from 0",
         "no-key" => {
             "give the key with --key, or say where objects have it: deltaq queue configure QUEUE key='[\"/id\"]'"
         }

@@ -11,7 +11,6 @@ const NOT_CALLED: &[(&str, &str)] = &[
     ("readyz", "`deltaq health` calls it without the client, so that it works with any certificate"),
     ("get_openapi", "a document for programs that generate clients"),
     ("get_problem", "the same text is printed below each failure"),
-    ("watch", "the command `deltaq watch` does not exist yet; curl -N shows the rows"),
     ("get_status", "`deltaq queue get` shows the same counts with the settings"),
     ("get_history", "`deltaq history` uses get_history_of, which takes every key"),
 ];
@@ -23,6 +22,7 @@ fn called() -> BTreeSet<&'static str> {
         consume::Commands::OPERATIONS,
         read::Commands::OPERATIONS,
         watch::Commands::OPERATIONS,
+        changes::Commands::OPERATIONS,
     ]
     .concat();
     sets.concat().into_iter().collect()

@@ -206,6 +206,54 @@ fn tail_goes_on_over_a_restart_of_the_server() {
 }
 
 #[test]
+fn watch_goes_on_over_a_restart_of_the_server() {
+    let mut server = Server::durable();
+    server.run(&["add", "prices", "--source", "erp", r#"[{"key":"a"},{"key":"b"}]"#]).ok();
+    let shown = server.folder.path().join("watch");
+    let file = std::fs::File::create(&shown).expect("a file");
+    let mut watch = server.command(&["watch", "prices", "--from", "0", "-n", "4"]);
+    let mut watch = watch.stdout(file).stderr(Stdio::null()).spawn().expect("the binary runs");
+    until("the first rows are shown", || lines(&shown).len() == 3);
+    server.kill();
+    server.start();
+    server.run(&["update", "prices", r#"{"key":"b","v":2}"#]).ok();
+    server.run(&["delete", "prices", "--key", "a"]).ok();
+    assert!(watch.wait().expect("an end").success());
+    let rows: Vec<Vec<String>> = lines(&shown)
+        .iter()
+        .map(|line| line.split_whitespace().skip(1).take(2).map(str::to_owned).collect())
+        .collect();
+    assert_eq!(rows, [["CHANGE", "KEY"], ["Added", "a"], ["Added", "b"], ["Updated", "b"], ["Deleted", "a"]]);
+    assert!(lines(&shown)[3].ends_with(r#"{"key":"b","v":2}"#), "{:?}", lines(&shown));
+    // The first call is not repeated: the address may be wrong.
+    server.kill();
+    server.run(&["watch", "prices"]).failed(4);
+}
+
+#[test]
+fn watch_filters_and_ends_at_a_version_that_is_gone() {
+    let server = Server::durable();
+    server.run(&["add", "prices", r#"[{"key":"a"},{"key":"b"}]"#]).ok();
+    let lease = server.run(&["pop", "prices", "-o", "name"]).ok();
+    server.run(&["ack", "prices", lease.trim()]).ok();
+    let known =
+        ["watch", "prices", "--view", "known", "--from", "0", "--shard", "0/1", "-n", "1", "-o", "name"];
+    assert_eq!(server.run(&known).ok(), "a\n");
+    let rows =
+        server.run(&["watch", "prices", "--from", "1", "--prefix", "b", "-n", "1", "-o", "ndjson"]).ok();
+    assert_eq!(
+        rows,
+        "{\"type\":\"Added\",\"key\":\"b\",\"resource_version\":2,\"object\":{\"key\":\"b\"}}\n"
+    );
+    let ahead = server.run(&["watch", "prices", "--from", "1000"]).failed(1);
+    assert!(ahead.contains("ahead of the queue") && ahead.contains("--from 0"), "{ahead}");
+    server.run(&["watch", "absent"]).failed(3);
+    let wrong = server.run(&["watch", "prices", "--from", "yesterday"]).failed(1);
+    assert!(wrong.contains("is neither a version nor"), "{wrong}");
+    server.run(&["watch", "prices", "--view", "nothing"]).failed(2);
+}
+
+#[test]
 fn a_single_object_is_no_list_of_a_replace() {
     let server = Server::in_memory();
     let replace = ["replace", "prices", "--source", "erp"];

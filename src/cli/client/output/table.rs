@@ -158,13 +158,24 @@ fn widths(rows: &[Vec<Cell>], terminal: Option<usize>) -> Vec<usize> {
         })
         .map(|width| width.min(CELL_WIDTH_MAX))
         .collect();
-    let Some(terminal) = terminal else { return widths };
+    // The text of the last column is not padded, so later rows may have a longer one.
+    let last_is_text = rows.first().and_then(|row| row.last()).is_some_and(|cell| !cell.is_number);
+    let Some(terminal) = terminal else {
+        if let Some(last) = widths.last_mut().filter(|_| last_is_text) {
+            *last = CELL_WIDTH_MAX;
+        }
+        return widths;
+    };
     let gaps = GAP * columns.saturating_sub(1);
     while widths.iter().sum::<usize>() + gaps > terminal {
         match widths.iter_mut().max().filter(|widest| **widest > NARROWEST) {
             Some(widest) => *widest -= 1,
             None => break,
         }
+    }
+    let left = terminal.saturating_sub(widths.iter().sum::<usize>() + gaps);
+    if let Some(last) = widths.last_mut().filter(|_| last_is_text) {
+        *last += left;
     }
     widths
 }
