@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::Error;
 use super::queue::{Handle, drop_in_background};
@@ -105,22 +106,25 @@ impl Handle {
         from: WatchFrom,
         filter: KeyFilter,
     ) -> Result<Watcher, Error> {
+        let readers = self.feed_readers.of(view);
+        // The feed is not removed while it has readers, so their number grows first.
+        readers.count.fetch_add(1, Ordering::Relaxed);
+        let announced = readers.announced.subscribe();
+        let position = Position { after: Rv::ZERO, listing_since: None };
+        let mut watcher = Watcher { handle: self.clone(), view, filter, position, announced };
+        self.run_feed_task();
+        // The feed begins before the version is read, so that it has all changes behind the version.
+        self.build_part(view)?;
         let newest = self.read(|queue, _| queue.resource_version()).await?;
-        let position = match from {
+        watcher.position = match from {
             WatchFrom::After(after) => Position { after, listing_since: None },
             WatchFrom::Now => Position { after: newest, listing_since: None },
             WatchFrom::Start => Position { after: Rv::ZERO, listing_since: Some(newest) },
             WatchFrom::List { after, since } => Position { after, listing_since: Some(since) },
         };
-        if position.after > newest {
+        if watcher.position.after > newest {
             return Err(Error::Ahead { newest });
         }
-        let readers = self.feed_readers.of(view);
-        // The feed is not removed while it has readers, so their number grows first.
-        readers.count.fetch_add(1, Ordering::Relaxed);
-        let announced = readers.announced.subscribe();
-        let watcher = Watcher { handle: self.clone(), view, filter, position, announced };
-        self.run_feed_task();
         watcher.prepare().await?;
         Ok(watcher)
     }
@@ -224,10 +228,23 @@ fn note_rows(mut backfill: Backfill, rows: &[JournalRow]) -> Result<Option<Backf
 /// Announces changes once they are durable, until there are no feeds.
 async fn run(handle: Arc<Handle>) {
     let readers = &handle.feed_readers;
+    let mut upkeep = interval_at(Instant::now() + UPKEEP_PERIOD, UPKEEP_PERIOD);
+    upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
             () = handle.shutdown().draining().cancelled() => return,
+            // First, so that a queue that always changes does not keep it from running.
+            _ = upkeep.tick() => {
+                if !handle.keep_up_feeds() {
+                    readers.has_task.store(false, Ordering::Release);
+                    // A reader that came meanwhile has relied on this task.
+                    let is_needed = View::ALL.iter().any(|view| readers.has_any(*view));
+                    if !is_needed || readers.has_task.swap(true, Ordering::AcqRel) {
+                        return;
+                    }
+                }
+            }
             () = readers.changed.notified() => {
                 let commit = handle.lock().commits.newest.clone();
                 // A reader learns from its next read that a commit has failed.
@@ -235,16 +252,6 @@ async fn run(handle: Arc<Handle>) {
                 for view in &readers.views {
                     if view.has_changed.swap(false, Ordering::Relaxed) {
                         view.announced.send_modify(|count| *count += 1);
-                    }
-                }
-            }
-            () = tokio::time::sleep(UPKEEP_PERIOD) => {
-                if !handle.keep_up_feeds() {
-                    readers.has_task.store(false, Ordering::Release);
-                    // A reader that came meanwhile has relied on this task.
-                    let is_needed = View::ALL.iter().any(|view| readers.has_any(*view));
-                    if !is_needed || readers.has_task.swap(true, Ordering::AcqRel) {
-                        return;
                     }
                 }
             }
@@ -274,7 +281,10 @@ impl Watcher {
         let state = self.handle.open()?;
         let includes = |key: &Key| self.filter.includes(key);
         let page = state.queue.rows(self.view, self.position, includes, limit);
-        Ok((page, state.commits.newest.clone()))
+        let commit = state.commits.newest.clone();
+        // A thread that waits for the lock gets it next: a reader whose filter ignores most keys reads page after page.
+        MutexGuard::unlock_fair(state);
+        Ok((page, commit))
     }
 
     /// The next rows. There may be none.
@@ -294,6 +304,9 @@ impl Watcher {
         self.position.after = page.next;
         if page.is_last {
             self.position.listing_since = None;
+        } else if page.rows.is_empty() {
+            // The caller reads on at once. Other connections of the thread run first.
+            tokio::task::yield_now().await;
         }
         Ok(page)
     }

@@ -15,6 +15,7 @@ mod crash;
 mod documents;
 mod example;
 mod faults;
+mod feeds;
 mod harness;
 mod journal;
 mod limits;

@@ -1,0 +1,123 @@
+//! Change feeds without HTTP and without a journal: feeds that begin, scan and end while their queue changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use deltaq::clock::Clock;
+use deltaq::engine::command::Call;
+use deltaq::engine::config::Config;
+use deltaq::engine::delta::DeltaKind;
+use deltaq::engine::feed::RowLimit;
+use deltaq::engine::key::Key;
+use deltaq::engine::object::Object;
+use deltaq::engine::view::View;
+use deltaq::lifecycle::Shutdown;
+use deltaq::service::metrics::Metrics;
+use deltaq::service::{FirstCommand, Handle, KeyFilter, Limits, Name, Registry, WatchFrom, WatchLimits};
+use futures_util::FutureExt as _;
+
+use crate::harness::spawn;
+
+/// A page that no test exceeds.
+const LIMIT: RowLimit = RowLimit { rows: 1_000, bytes: 1 << 20 };
+
+fn registry(clock: Clock) -> Registry {
+    let limits = Limits {
+        auto_create: true,
+        max_queues: 100,
+        created_by_pop_percent: 100,
+        max_waiters: 0,
+        watch: WatchLimits::default(),
+    };
+    let metrics = Metrics::new(100).expect("metrics");
+    Registry::new(limits, Config::default(), clock, None, Shutdown::manual(Duration::ZERO), metrics)
+}
+
+fn queue(registry: &Registry, name: &str) -> Arc<Handle> {
+    let name = Name::new(name).expect("a name");
+    registry.get_or_create(&name, FirstCommand::Produce(&[])).expect("it is created")
+}
+
+fn call(key: &str) -> Call {
+    Call {
+        kind: DeltaKind::Added,
+        key: Key::new(key).expect("a key"),
+        object: Some(Object::from_valid("{}")),
+        source: None,
+        delay: None,
+        final_state_unknown: false,
+        rate_limited: false,
+        trace: None,
+    }
+}
+
+async fn add(handle: &Arc<Handle>, key: &str) {
+    handle.produce(&Config::default(), &[call(key)]).await.expect("it is added");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_watch_has_all_changes_behind_the_version_at_which_it_begins() {
+    let registry = registry(Clock::system());
+    for number in 0..1_000 {
+        let handle = queue(&registry, "q");
+        add(&handle, "key").await;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let producer = spawn({
+            let (handle, is_over) = (handle.clone(), is_over.clone());
+            async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    add(&handle, "key").await;
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        while handle.read(|queue, _| queue.resource_version().get()).await.expect("a version") < 3 {
+            tokio::task::yield_now().await;
+        }
+        let from = [WatchFrom::Now, WatchFrom::Start][number % 2];
+        let begun = handle.watch(View::Latest, from, KeyFilter::default()).await;
+        is_over.store(true, Ordering::Relaxed);
+        producer.await.expect("the producer ends");
+        assert_eq!(begun.map(drop), Ok(()), "watch {number}");
+        registry.delete(handle.name()).expect("it is deleted");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_without_rows_lets_other_connections_run() {
+    let registry = registry(Clock::system());
+    let handle = queue(&registry, "q");
+    let calls: Vec<Call> = (0..50_000).map(|number| call(&format!("key-{number}"))).collect();
+    handle.produce(&Config::default(), &calls).await.expect("they are added");
+    let filter = KeyFilter { prefix: "other".to_owned(), shard: None };
+    let mut watcher = handle.watch(View::Latest, WatchFrom::Start, filter).await.expect("a watcher");
+    assert_eq!(watcher.read(LIMIT).now_or_never(), None, "a page of ignored keys takes long");
+    let mut pages = 1;
+    while !watcher.read(LIMIT).await.expect("a page").is_last {
+        pages += 1;
+    }
+    assert_eq!(pages, 2);
+    assert_eq!(watcher.listing_since(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_without_readers_ends_while_another_view_always_changes() {
+    let (clock, hand) = Clock::manual(0);
+    let registry = registry(clock);
+    let handle = queue(&registry, "q");
+    add(&handle, "key").await;
+    let known = handle.watch(View::Known, WatchFrom::Now, KeyFilter::default()).await.expect("a watcher");
+    drop(known);
+    let mut latest =
+        handle.watch(View::Latest, WatchFrom::Now, KeyFilter::default()).await.expect("a watcher");
+    for _ in 0..200 {
+        hand.advance(Duration::from_secs(5));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        add(&handle, "key").await;
+        assert_eq!(latest.read(LIMIT).await.expect("a page").rows.len(), 1);
+    }
+    let has_feed =
+        handle.read(|queue, _| View::ALL.map(|view| queue.has_feed(view))).await.expect("the queue");
+    assert_eq!(has_feed, [true, false], "nobody has read the view known for a quarter of an hour");
+}
