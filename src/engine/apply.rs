@@ -123,6 +123,14 @@ impl State {
         }
         self.rv = event.rv;
         self.last_at = event.at;
+        if let Some(sequence) = &event.sequence {
+            if !matches!(event.kind, EventKind::ReplaceEnded(_)) {
+                self.sources.called(&sequence.source, event.at);
+            }
+            if !self.sources.advance(sequence, event.at) {
+                return Err("the sequence of its source does not grow");
+            }
+        }
         self.apply_to_queue(&event.kind, event.at)?;
         let slot = match (scope, event.kind.key()) {
             (Scope::Slot(slot), Some(_)) => slot,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::delta::{Delta, DeltaKind};
 use super::event::ReplaceCounts;
-use super::id::{Rv, Source, Token, Worker};
+use super::id::{Rv, Sequence, Source, Token, Worker};
 use super::key::{Key, KeySet};
 use super::known::Known;
 use super::object::Object;
@@ -18,6 +18,7 @@ mod consume;
 mod produce;
 mod replace;
 mod resync;
+mod sequence;
 
 pub use resync::Seed;
 
@@ -74,6 +75,8 @@ pub struct Produced {
     pub queued: u64,
     /// Calls that were ignored.
     pub ignored: u64,
+    /// Whether the sequence number had been applied, so that the command changed nothing.
+    pub duplicate: bool,
 }
 
 /// A list of objects that may be long. The keys and the longest object are recorded while the list is built, so that the
@@ -160,6 +163,8 @@ pub struct Replace {
     pub list: ObjectList,
     /// The source of the list.
     pub source: Option<Source>,
+    /// The sequence number of the call. A list without a source has none.
+    pub sequence: Option<u64>,
     /// Whether to queue nothing for unchanged objects.
     pub only_changed: bool,
     /// Overrides the queue's `max_delete_percent`.
@@ -184,6 +189,7 @@ impl Replace {
         Self {
             list,
             source,
+            sequence: None,
             only_changed,
             max_delete_percent,
             max_deletes,
@@ -191,6 +197,12 @@ impl Replace {
             dry_run,
             trace: None,
         }
+    }
+
+    /// The sequence of the call.
+    #[must_use]
+    pub fn sequence(&self) -> Option<Sequence> {
+        Some(Sequence { source: self.source.clone()?, number: self.sequence? })
     }
 }
 
@@ -349,4 +361,6 @@ pub struct Replaced {
     pub resource_version: Rv,
     /// The counts.
     pub counts: ReplaceCounts,
+    /// Whether the sequence number had been applied, so that the Replace changed nothing.
+    pub duplicate: bool,
 }

@@ -74,6 +74,8 @@ pub struct Counters {
     pub ignored_superseded: u64,
     /// Adds to a closed queue in mode keys.
     pub ignored_closed: u64,
+    /// Calls and listed objects whose sequence number was not larger than the last one of their source.
+    pub ignored_repeated: u64,
     /// How often a key got work (client-go's adds).
     pub adds: u64,
     /// Requeues with a delay, even of zero, or by the rate limiter (client-go's retries).
@@ -100,6 +102,7 @@ impl Counters {
         self.ignored_unchanged += later.ignored_unchanged;
         self.ignored_superseded += later.ignored_superseded;
         self.ignored_closed += later.ignored_closed;
+        self.ignored_repeated += later.ignored_repeated;
         self.adds += later.adds;
         self.retries += later.retries;
         self.stale += later.stale;

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Rules of that form:
-//! - The views that the key entered or left come last: `"latest":"entered"`.
+//! - The views that the key entered or left come last: `"latest":"entered"`. Behind them comes the sequence of the call, which
+//!   any event of a produce call may carry: `"sequence":{"source":"erp","number":7}`.
 //! - `rv`, `at` and `type` come first, in this order, so that the payload is read without a copy.
 //! - Instants are whole microseconds since the Unix epoch.
 //! - A field that has its default value is left out.
@@ -28,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::delta::{DeltaKind, Provenance};
-use super::id::{Rv, Source, Token, Worker};
+use super::id::{Rv, Sequence, Source, Token, Worker};
 use super::key::Key;
 use super::object::Object;
 use super::omit::is_default;
@@ -50,6 +51,9 @@ pub struct Event {
     /// journal that does not have them.
     #[serde(flatten)]
     pub views: ViewChanges,
+    /// The sequence of the call that caused the event. The first event of a produce call and the end of a Replace carry it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<Sequence>,
 }
 
 /// What happened to a queue, and to which key.
@@ -460,20 +464,21 @@ impl<'de> Visitor<'de> for EventVisitor {
         let rv = first_field(&mut map, "rv")?;
         let named = |error: A::Error| de::Error::custom(format_args!("event {rv}: {error}"));
         let at = first_field(&mut map, "at").map_err(named)?;
-        let mut views = ViewChanges::default();
-        let rest = BesideViews { map, views: &mut views };
+        let (mut views, mut sequence) = (ViewChanges::default(), None);
+        let rest = BesideEnvelope { map, views: &mut views, sequence: &mut sequence };
         let kind = EventKind::deserialize(MapAccessDeserializer::new(rest)).map_err(named)?;
-        Ok(Event { rv, at, kind, views })
+        Ok(Event { rv, at, kind, views, sequence })
     }
 }
 
-/// The fields of an event's kind. The fields of [`ViewChanges`] are taken out of them.
-struct BesideViews<'v, A> {
+/// The fields of an event's kind. The optional fields of the envelope are taken out of them.
+struct BesideEnvelope<'e, A> {
     map: A,
-    views: &'v mut ViewChanges,
+    views: &'e mut ViewChanges,
+    sequence: &'e mut Option<Sequence>,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideViews<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideEnvelope<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
@@ -481,6 +486,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for BesideViews<'_, A> {
             match name {
                 "latest" => self.views.latest = Some(self.map.next_value()?),
                 "known" => self.views.known = Some(self.map.next_value()?),
+                "sequence" => *self.sequence = Some(self.map.next_value()?),
                 name => return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some),
             }
         }

@@ -77,6 +77,15 @@ impl fmt::Display for Rv {
     }
 }
 
+/// The number of a call of a source. The numbers of a source only grow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sequence {
+    /// The source.
+    pub source: Source,
+    /// The number.
+    pub number: u64,
+}
+
 /// The fencing token of a lease: the number of the event that created the lease. Tokens of a queue only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -10,7 +10,7 @@ use super::comparison::Comparison;
 use super::deletion_limit::DeletionGuard;
 use super::delta::{DeltaKind, Provenance};
 use super::event::ReplaceCounts;
-use super::id::Source;
+use super::id::{Sequence, Source};
 use super::key::{Key, KeySet};
 use super::object::Object;
 use super::scan::ScanCursor;
@@ -27,6 +27,8 @@ pub(super) struct ReplaceJob {
     pub(super) items: IntoIter<(Key, Object)>,
     pub(super) keys: KeySet,
     pub(super) source: Option<Source>,
+    /// The sequence of the call, which the end of the Replace records. `None` for a dry run and for a duplicate.
+    pub(super) sequence: Option<Sequence>,
     pub(super) only_changed: bool,
     pub(super) trace: Option<Trace>,
     /// The provenance of the latest delta. Most later deltas have the same.
@@ -56,6 +58,8 @@ pub(super) struct ReplaceJob {
 /// The next step of a Replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// The sequence number had been applied: there is nothing to do.
+    Duplicate,
     /// Counts the keys that need room, from the item with this index on.
     Room { next: usize },
     /// Counts the deletions, for the guard or a dry run.
@@ -73,7 +77,12 @@ pub(super) enum Phase {
 impl ReplaceJob {
     /// Whether the queue is not synced before this job has ended.
     pub(super) fn may_be_first(&self) -> bool {
-        self.may_be_first && !self.is_dry
+        self.may_be_first && !self.is_dry && self.phase != Phase::Duplicate
+    }
+
+    /// The sequence of the call.
+    pub(super) fn sequence(&self) -> Option<&Sequence> {
+        self.sequence.as_ref()
     }
 }
 

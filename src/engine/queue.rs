@@ -291,7 +291,8 @@ impl Queue {
     /// As [`emit_at`](Self::emit_at), with a number that may skip ahead.
     pub(super) fn emit_as(&mut self, rv: Rv, now: Time, slot: Option<Slot>, kind: EventKind) {
         self.count(now, slot, &kind);
-        let mut event = Event { rv, at: now.max(self.state.last_at), kind, views: ViewChanges::default() };
+        let (at, views) = (now.max(self.state.last_at), ViewChanges::default());
+        let mut event = Event { rv, at, kind, views, sequence: self.volatile.sequence.take() };
         let scope = slot.map_or(Scope::Key, Scope::Slot);
         match self.apply_in(&event, scope) {
             Ok(counted) => {

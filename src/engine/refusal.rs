@@ -43,6 +43,20 @@ pub enum Refusal {
         /// [`limits::REPLACES_MAX`](super::limits::REPLACES_MAX).
         limit: usize,
     },
+    /// The call would give a source its first sequence, and the queue remembers as many as it may.
+    #[error(
+        "the queue remembers the sequences of {limit} sources, which is the limit, and the source has none yet; leave sequence out"
+    )]
+    TooManySequences {
+        /// [`limits::SOURCES_MAX`](super::limits::SOURCES_MAX).
+        limit: usize,
+    },
+    /// A Replace of the same source that has a sequence number has not ended.
+    #[error("the Replace with sequence number {number} of the source has not ended; repeat the call")]
+    SequenceBusy {
+        /// The sequence number of that Replace.
+        number: u64,
+    },
     /// The settings have changed since the objects of the command were read.
     #[error("the queue's settings changed during the call")]
     ConfigChanged,

@@ -49,12 +49,14 @@ pub struct QueueState {
 /// What a source did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceHistory {
-    /// When the last call arrived that queued a change, or the last Replace started.
+    /// When the last call arrived that queued a change or had a sequence, or the last Replace started.
     pub last_call: Time,
     /// The latest Replace of the source.
     pub last_replace: Option<LastReplace>,
     /// When the last Replace of the source ended that was not aborted.
     pub last_replaced: Option<Time>,
+    /// The number of the last call that had a sequence.
+    pub sequence: Option<u64>,
 }
 
 /// The latest Replace.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::id::Source;
+use super::id::{Sequence, Source};
 use super::limits::SOURCES_MAX;
 use super::snapshot::{LastReplace, SourceHistory};
 use super::time::Time;
@@ -24,7 +24,8 @@ pub struct SourceState {
 pub(super) struct Sources {
     /// Invariant: the number of keys of each source that owns keys.
     owned: BTreeMap<Source, usize>,
-    /// Invariant: at most [`SOURCES_MAX`]. Beyond that, the source whose last call is the oldest is forgotten.
+    /// Invariant: at most [`SOURCES_MAX`]. Beyond that, the source whose last call is the oldest is forgotten, among those
+    /// without a sequence. A source with a sequence is never forgotten, because its old calls would be applied again.
     histories: BTreeMap<Source, SourceHistory>,
 }
 
@@ -65,13 +66,35 @@ impl Sources {
             return;
         }
         if self.histories.len() >= SOURCES_MAX {
-            let oldest = self.histories.iter().min_by_key(|(_, history)| history.last_call);
-            if let Some(oldest) = oldest.map(|(source, _)| source.clone()) {
-                self.histories.remove(&oldest);
-            }
+            let forgettable = self.histories.iter().filter(|(_, history)| history.sequence.is_none());
+            let oldest = forgettable.min_by_key(|(_, history)| history.last_call);
+            let Some(oldest) = oldest.map(|(source, _)| source.clone()) else { return };
+            self.histories.remove(&oldest);
         }
-        let history = SourceHistory { last_call: at, last_replace: None, last_replaced: None };
+        let history =
+            SourceHistory { last_call: at, last_replace: None, last_replaced: None, sequence: None };
         self.histories.insert(source.clone(), history);
+    }
+
+    /// The number of the last call of a source that had a sequence.
+    pub(super) fn sequence_of(&self, source: &Source) -> Option<u64> {
+        self.histories.get(source)?.sequence
+    }
+
+    /// Number of sources that have a sequence.
+    pub(super) fn with_sequence(&self) -> usize {
+        self.histories.values().filter(|history| history.sequence.is_some()).count()
+    }
+
+    /// Records the number of a call. Returns whether the number is larger than the last one of its source.
+    pub(super) fn advance(&mut self, sequence: &Sequence, at: Time) -> bool {
+        let Sequence { source, number } = sequence;
+        if !self.histories.contains_key(source) {
+            self.called(source, at);
+        }
+        let Some(history) = self.histories.get_mut(source) else { return false };
+        let last = history.sequence.replace(*number);
+        last.is_none_or(|last| last < *number)
     }
 
     /// Records the start or the end of a Replace of its source.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::checkpoint::Checkpoints;
 use super::effects::Effects;
 use super::feed::Feeds;
-use super::id::Rv;
+use super::id::{Rv, Sequence};
 use super::job::{ReplaceJob, Seeding};
 
 /// The part of a queue that a restart loses. A rebuilt queue begins with the default.
@@ -25,6 +25,8 @@ pub(super) struct Volatile {
     pub(super) last_job: u64,
     /// The running seed.
     pub(super) seeding: Option<Seeding>,
+    /// The sequence that the next event carries. Set only inside a command.
+    pub(super) sequence: Option<Sequence>,
 }
 
 impl Volatile {
@@ -46,6 +48,7 @@ impl Default for Volatile {
             replace_jobs: VecDeque::new(),
             last_job: 0,
             seeding: None,
+            sequence: None,
         }
     }
 }

@@ -335,6 +335,12 @@ impl From<Refusal> for Problem {
             Refusal::TooManyReplaces { limit } => {
                 Self::new(Code::TooManyRequests, detail).with("limit", limit)
             }
+            Refusal::TooManySequences { limit } => {
+                Self::new(Code::TooManySequences, detail).with("limit", limit)
+            }
+            Refusal::SequenceBusy { number } => {
+                Self::new(Code::TooManyRequests, detail).with("sequence", number)
+            }
             Refusal::ConfigChanged => Self::new(Code::TooManyRequests, detail),
             Refusal::Closed => Self::new(Code::QueueClosed, detail),
             Refusal::MassDelete { deletions, owned, guard, counts } => {

@@ -9,7 +9,7 @@ use crate::engine::command::{
     Call, Extended, FailureState, Produced, Progress, Purged, Replace, Replaced, Settle, Settled,
 };
 use crate::engine::config::Config;
-use crate::engine::id::{Rv, Token};
+use crate::engine::id::{Rv, Sequence, Token};
 use crate::engine::key::Key;
 use crate::engine::refusal::Refusal;
 use crate::engine::time::Time;
@@ -54,10 +54,10 @@ impl Handle {
     /// [`Refusal::ConfigChanged`] if the queue reads keys in another way meanwhile; other refusals of the engine;
     /// [`Error::QueueDeleted`] or [`Error::Journal`].
     pub async fn produce(self: &Arc<Self>, config: &Config, calls: &[Call]) -> Result<Produced, Error> {
-        self.produce_and_read(config, calls).await.map(|(produced, _)| produced)
+        self.produce_and_read(config, calls, None).await.map(|(produced, _)| produced)
     }
 
-    /// As [`produce`](Self::produce). The second result has the failures of each key of a rate-limited call, in the order of
+    /// As [`produce`](Self::produce), once for each number of a sequence. The second result has the failures of each key of a rate-limited call, in the order of
     /// the calls.
     ///
     /// # Errors
@@ -66,10 +66,11 @@ impl Handle {
         self: &Arc<Self>,
         config: &Config,
         calls: &[Call],
+        sequence: Option<&Sequence>,
     ) -> Result<(Produced, Vec<FailureState>), Error> {
         let produced = self.command(|queue, now| {
             queue.check_config(config)?;
-            let produced = queue.produce(now, calls)?;
+            let produced = queue.produce_once(now, calls, sequence)?;
             let limited = calls.iter().filter(|call| call.rate_limited);
             Ok((produced, limited.map(|call| queue.failure_state(&call.key)).collect()))
         });

@@ -351,6 +351,7 @@ mod tests {
             at: Time::from_micros(rv),
             kind: EventKind::Paused,
             views: ViewChanges::default(),
+            sequence: None,
         };
         let events: Vec<Event> = (first..=last).map(event).collect();
         journal_rows(QueueId(1), Epoch(1), Rv::new(first - 1), &events).remove(0)

@@ -21,6 +21,7 @@ mod load;
 mod producer;
 mod queues;
 mod reading;
+mod sequences;
 pub(crate) mod server;
 mod snapshot;
 mod worker;

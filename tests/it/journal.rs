@@ -102,6 +102,7 @@ async fn a_checkpoint_writes_nothing_that_it_captured_before_a_reload() {
         at: created_at,
         kind: EventKind::Seeded { key, object: large, owner: None },
         views: ViewChanges::default(),
+        sequence: None,
     };
     let live: Arc<dyn Live> = Arc::new(Reloaded {
         queue: Mutex::new(captured),

@@ -211,6 +211,7 @@ pub(crate) enum Refused {
     NotEmpty { waiting: usize },
     Immutable(&'static str),
     TooManyReplaces,
+    SequenceBusy { number: u64 },
 }
 
 /// The latest Replace.
@@ -225,12 +226,13 @@ pub(crate) struct LastReplace {
 
 /// What a source did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[expect(clippy::struct_field_names, reason = "the names are those of the engine")]
 pub(crate) struct ModelSource {
     pub(crate) last_call: Micros,
     pub(crate) last_replace: Option<LastReplace>,
     /// When the last complete Replace ended.
     pub(crate) last_replaced: Option<Micros>,
+    /// The number of the last call with a sequence number.
+    pub(crate) sequence: Option<u64>,
 }
 
 /// One queue.

@@ -155,6 +155,7 @@ const RULES: &[&str] = &[
     "release",
     "the rate limiters are used",
     "the resync timer fires",
+    "a repeated call",
     "a reader has everything",
 ];
 
@@ -207,6 +208,10 @@ const OBJECT_RULES: &[&str] = &[
     "the first Replace starts",
     "a deletion limit refuses",
     "the first Replace adds a pending key",
+    "a Replace with a sequence number ends",
+    "a Replace with a sequence number has not ended",
+    "a call that changes nothing has a sequence number",
+    "a repeated Replace",
     "a backfill exceeds the limits",
     "a backfill reaches a reader",
     "a feed is dropped",

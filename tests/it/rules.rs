@@ -11,7 +11,7 @@ use deltaq::engine::command::{
 use deltaq::engine::config::{Config, Mode};
 use deltaq::engine::delta::{Delta, DeltaKind};
 use deltaq::engine::event::Event;
-use deltaq::engine::id::{Rv, Token};
+use deltaq::engine::id::{Rv, Sequence, Token};
 use deltaq::engine::key::Key;
 use deltaq::engine::object::Object;
 use deltaq::engine::rate_limit::{ItemExponential, RateLimiter};
@@ -31,6 +31,7 @@ mod operating;
 mod ownership;
 mod recovery;
 mod replace;
+mod sequences;
 mod sources;
 mod synced;
 

@@ -17,6 +17,7 @@ mod popping;
 mod queues;
 mod replacing;
 mod requests;
+mod sequences;
 mod settling;
 mod stopping;
 mod tracing;

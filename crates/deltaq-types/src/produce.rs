@@ -15,6 +15,9 @@ pub struct Produced {
     pub queued: u64,
     /// Deletes that had nothing to delete.
     pub ignored: u64,
+    /// Whether the call's sequence number had been applied before: this call changed nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
     /// Only with rate_limited: the keys of the call, in its order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<FailedKey>>,
@@ -46,6 +49,9 @@ pub struct Replaced {
     /// The counts.
     #[serde(flatten)]
     pub counts: ReplaceCounts,
+    /// Whether the call's sequence number had been applied before: this call changed nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
 }
 
 /// An entry of a mixed batch.

@@ -36,7 +36,7 @@ pub struct SourceDocument {
     pub source: String,
     /// Keys that the source owns.
     pub keys: u64,
-    /// When the last call arrived that queued a change, or the last Replace started; null if the queue does not remember it.
+    /// When the last call arrived that queued a change or had a sequence number, or the last Replace started; null if the queue does not remember it.
     #[schema(required = true)]
     pub last_call_at: Option<Timestamp>,
     /// When the last complete Replace of the source ended.
@@ -45,6 +45,9 @@ pub struct SourceDocument {
     /// The latest Replace of the source.
     #[schema(required = true)]
     pub last_replace: Option<LastReplaceDocument>,
+    /// The number of the last call that had a sequence number.
+    #[schema(required = true)]
+    pub sequence: Option<u64>,
 }
 
 /// A key with its deltas, its lease and its failures.

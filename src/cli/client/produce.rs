@@ -24,6 +24,8 @@ OBJECTS is JSON text, a file (FILE or @FILE), or - for stdin, which is the defau
 one after the other (NDJSON). Up to 10,000 objects (16 MiB) of an argument or a file are one call, which changes all or nothing.
 Longer inputs take several calls; an error says how many objects were done before. Objects from a pipe are sent as they come.";
 
+const ONE_CALL: &str = "--sequence is the number of one call, and this input takes several: at most 10,000 objects (16 MiB), or one --key";
+
 super::commands! {
     /// Commands of producers.
     Commands {
@@ -65,6 +67,9 @@ pub struct Add {
     /// The producer, who owns the keys from now on.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// The number of the call: the server applies each number of a source once, in order.
+    #[arg(long, value_name = "N", requires = "source")]
+    pub sequence: Option<u64>,
     /// Time until the objects become ready, such as 30s.
     #[arg(long, value_name = "DURATION", conflicts_with = "rate_limited")]
     pub delay: Option<String>,
@@ -87,6 +92,9 @@ pub struct Update {
     /// The producer, who owns the keys from now on.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// The number of the call: the server applies each number of a source once, in order.
+    #[arg(long, value_name = "N", requires = "source")]
+    pub sequence: Option<u64>,
     /// Time until the objects become ready, such as 30s.
     #[arg(long, value_name = "DURATION")]
     pub delay: Option<String>,
@@ -106,6 +114,9 @@ pub struct Delete {
     /// The producer, who owns the keys from now on.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// The number of the call: the server applies each number of a source once, in order.
+    #[arg(long, value_name = "N", requires = "source")]
+    pub sequence: Option<u64>,
 }
 
 /// `deltaq deltas`.
@@ -114,7 +125,14 @@ pub struct Deltas {
     /// The queue; it is created if the server allows that.
     pub queue: Name,
     /// The deltas {"type","key","object","source","delay"}: JSON text, a file, or - for stdin.
-    pub deltas: Option<String>,
+    #[arg(value_name = "DELTAS")]
+    pub input: Option<String>,
+    /// The producer of the deltas that name none.
+    #[arg(long, value_name = "NAME")]
+    pub source: Option<String>,
+    /// The number of the call: the server applies each number of a source once, in order.
+    #[arg(long, value_name = "N", requires = "source")]
+    pub sequence: Option<u64>,
 }
 
 /// `deltaq resync`.
@@ -140,6 +158,8 @@ struct Batches<'a> {
     operation: &'static str,
     queue: &'a Name,
     parameters: [(&'static str, Option<String>); 3],
+    /// The sequence number, with which the input must fit into one call.
+    sequence: Option<u64>,
 }
 
 impl Execute for Add {
@@ -149,7 +169,8 @@ impl Execute for Add {
         let rate_limited = self.rate_limited.then(|| "true".to_owned());
         let parameters =
             [("source", self.source.clone()), ("delay", self.delay.clone()), ("rate_limited", rate_limited)];
-        let calls = Batches { session, operation: "add", queue: &self.queue, parameters };
+        let calls =
+            Batches { session, operation: "add", queue: &self.queue, parameters, sequence: self.sequence };
         calls.run(&self.key, self.objects.as_deref()).await
     }
 }
@@ -159,7 +180,8 @@ impl Execute for Update {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let parameters = [("source", self.source.clone()), ("delay", self.delay.clone()), ("key", None)];
-        let calls = Batches { session, operation: "update", queue: &self.queue, parameters };
+        let calls =
+            Batches { session, operation: "update", queue: &self.queue, parameters, sequence: self.sequence };
         if self.key.is_some() {
             return calls.single(self.key.as_deref(), self.objects.as_deref()).await;
         }
@@ -172,7 +194,8 @@ impl Execute for Delete {
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let parameters = [("source", self.source.clone()), ("delay", None), ("key", None)];
-        let calls = Batches { session, operation: "delete", queue: &self.queue, parameters };
+        let calls =
+            Batches { session, operation: "delete", queue: &self.queue, parameters, sequence: self.sequence };
         calls.run(&self.key, self.objects.as_deref()).await
     }
 }
@@ -181,9 +204,10 @@ impl Execute for Deltas {
     const OPERATIONS: &'static [&'static str] = &["deltas"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let parameters = [("source", None), ("delay", None), ("key", None)];
-        let calls = Batches { session, operation: "deltas", queue: &self.queue, parameters };
-        calls.input(self.deltas.as_deref()).await
+        let parameters = [("source", self.source.clone()), ("delay", None), ("key", None)];
+        let calls =
+            Batches { session, operation: "deltas", queue: &self.queue, parameters, sequence: self.sequence };
+        calls.input(self.input.as_deref()).await
     }
 }
 
@@ -221,7 +245,7 @@ impl Batches<'_> {
     }
 
     fn call(&self) -> Result<Call, Failure> {
-        let call = self.session.on_queue(self.operation, self.queue)?;
+        let call = self.session.on_queue(self.operation, self.queue)?.query("sequence", self.sequence);
         Ok(self.parameters.iter().fold(call, |call, (name, value)| call.query(name, value.as_deref())))
     }
 
@@ -239,6 +263,9 @@ impl Batches<'_> {
 
     /// Sends keys without objects.
     async fn keys(&self, keys: &[String]) -> Result<(), Failure> {
+        if self.sequence.is_some() {
+            return Err(Failure::Usage(ONE_CALL.to_owned()));
+        }
         let mut total = Total::default();
         for (done, key) in (0..).zip(keys) {
             let call = self.call()?.query("key", Some(key));
@@ -252,10 +279,14 @@ impl Batches<'_> {
     async fn input(&self, objects: Option<&str>) -> Result<(), Failure> {
         let input = Input::open(objects)?;
         let mut progress = Progress::new(&self.session.clock, input.length);
-        let may_pause = input.may_pause();
+        // A sequence number counts for one call, so the whole input must be read first.
+        let may_pause = input.may_pause() && self.sequence.is_none();
         let mut bodies = Bodies { may_pause, pieces: input.pieces(), left: None, failed: None };
         let (mut total, mut done) = (Total::default(), 0);
         while let Some(batch) = bodies.next().await.map_err(|failure| failure.after_objects(done))? {
+            if self.sequence.is_some() && bodies.left.is_some() {
+                return Err(Failure::Usage(ONE_CALL.to_owned()));
+            }
             let call = self.call()?.body(Body::Ndjson(batch.lines.into()));
             let reply = self.session.client.fetch(call).await;
             total.add(reply.map_err(|error| at_object(done, error))?)?;
@@ -327,6 +358,8 @@ struct Total {
     queued: u64,
     ignored: u64,
     #[serde(skip)]
+    duplicate: bool,
+    #[serde(skip)]
     calls: u64,
     /// The text of the last reply.
     #[serde(skip)]
@@ -339,6 +372,7 @@ impl Total {
         self.resource_version = produced.resource_version;
         self.queued += produced.queued;
         self.ignored += produced.ignored;
+        self.duplicate |= produced.duplicate;
         self.calls += 1;
         self.last = Some(text);
         Ok(())
@@ -351,7 +385,11 @@ impl Total {
             (1, Some(text)) => text,
             _ => &sum()?,
         };
-        let Self { resource_version, queued, ignored, .. } = self;
+        let Self { resource_version, queued, ignored, duplicate, .. } = self;
+        if duplicate {
+            let sentence = "the sequence number had been applied; nothing was changed";
+            return session.output.change(text, queue.as_str(), sentence);
+        }
         let ignored =
             if ignored == 0 { String::new() } else { format!(", ignored {ignored} deletions of nothing") };
         let sentence = format!("queued {queued}{ignored} (resource version {resource_version})");

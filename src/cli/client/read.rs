@@ -470,7 +470,8 @@ impl Row for ObjectDocument {
 }
 
 impl Row for SourceDocument {
-    const COLUMNS: &'static [&'static str] = &["SOURCE", "KEYS", "LAST CALL", "LAST COMPLETE LIST"];
+    const COLUMNS: &'static [&'static str] =
+        &["SOURCE", "KEYS", "LAST CALL", "LAST COMPLETE LIST", "SEQUENCE"];
 
     fn cells(&self) -> Vec<Cell> {
         vec![
@@ -478,6 +479,7 @@ impl Row for SourceDocument {
             Cell::number(self.keys),
             Cell::optional(self.last_call_at.map(|at| at.to_string())),
             Cell::optional(self.last_replaced_at.map(|at| at.to_string())),
+            Cell::optional(self.sequence.map(|number| number.to_string())),
         ]
     }
 

@@ -30,6 +30,9 @@ pub struct Replace {
     /// The owner of the list. Without it the list covers the keys without an owner.
     #[arg(long, value_name = "NAME")]
     pub source: Option<String>,
+    /// The number of the call: the server applies each number of a source once, in order.
+    #[arg(long, value_name = "N", requires = "source")]
+    pub sequence: Option<u64>,
     /// Queue nothing for objects that have not changed.
     #[arg(long)]
     pub only_changed: bool,
@@ -78,6 +81,7 @@ impl Execute for Replace {
         let call = session
             .on_queue("replace", &self.queue)?
             .query("source", self.source.as_deref())
+            .query("sequence", self.sequence)
             .switch("only_changed", self.only_changed)
             .query("max_delete_percent", self.max_delete_percent)
             .query("max_deletes", self.max_deletes)
@@ -94,6 +98,9 @@ impl Execute for Replace {
             ("skipped", Cell::count(counts.skipped, Tone::Notice)),
             ("taken over", Cell::count(counts.taken_over, Tone::Notice)),
         ];
+        if replaced.duplicate {
+            eprintln!("the sequence number had been applied; nothing was changed");
+        }
         if self.dry_run {
             eprintln!("dry run: nothing was changed");
         }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::{Call, Produced};
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::{Appended, EventKind, Origin, Queued};
+use crate::engine::id::Sequence;
 use crate::engine::key::Key;
 use crate::engine::object::Object;
 use crate::engine::queue::Queue;
@@ -19,8 +20,30 @@ impl Queue {
     /// # Errors
     /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::QueueFull`].
     pub fn produce(&mut self, now: Time, calls: &[Call]) -> Result<Produced, Refusal> {
+        self.produce_once(now, calls, None)
+    }
+
+    /// As [`produce`](Self::produce), unless the queue has applied the number of `sequence` or a larger one of its source.
+    ///
+    /// # Errors
+    /// As [`produce`](Self::produce); also [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
+    pub fn produce_once(
+        &mut self,
+        now: Time,
+        calls: &[Call],
+        sequence: Option<&Sequence>,
+    ) -> Result<Produced, Refusal> {
         let now = self.advance(now);
+        if let Some(sequence) = sequence {
+            if self.has_applied(sequence) {
+                self.volatile.effects.counters.ignored_repeated += calls.len() as u64;
+                let resource_version = self.state().rv;
+                return Ok(Produced { resource_version, duplicate: true, ..Produced::default() });
+            }
+            self.check_sequence(sequence)?;
+        }
         self.check_calls(calls)?;
+        self.volatile.sequence = sequence.cloned();
         let has_objects = self.state().config.rules().has_objects;
         // The deltas of one command mostly have the same source, so they share it.
         let mut provenance = Provenance::default();
@@ -37,6 +60,10 @@ impl Queue {
                 produced.ignored += 1;
             }
             self.note_call(&call.key, call.source.is_some());
+        }
+        // A call that had nothing to change has no event yet.
+        if self.volatile.sequence.is_some() {
+            self.emit(now, EventKind::Populated);
         }
         produced.resource_version = self.state().rv;
         Ok(produced)

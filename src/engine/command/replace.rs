@@ -44,11 +44,13 @@ impl Queue {
     /// applies the list.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::ObjectTooLarge`] or [`Refusal::TooManyReplaces`]. Refusals that depend on all keys
-    /// come from `replace_step`, before anything changes.
+    /// As [`check_replace`](Self::check_replace). Refusals that depend on all keys come from `replace_step`, before anything
+    /// changes.
     pub fn accept_replace(&mut self, now: Time, replace: Replace) -> Result<ReplaceId, Refusal> {
         self.advance(now);
         self.check_replace(&replace)?;
+        let sequence = replace.sequence();
+        let duplicate = sequence.as_ref().is_some_and(|sequence| self.has_applied(sequence));
         let percent = replace.max_delete_percent.or(self.state().config.max_delete_percent);
         let deletes = replace.max_deletes.or(self.state().config.max_deletes);
         let guard = if percent.is_some() || deletes.is_some() {
@@ -60,15 +62,21 @@ impl Queue {
             self.state().config.max_keys.saturating_sub(self.state().keys() + self.volatile.reserved());
         let ObjectList { items, keys, .. } = replace.list;
         let fits = keys.len() <= room;
+        let phase = match fits {
+            _ if duplicate => Phase::Duplicate,
+            true => Phase::Count,
+            false => Phase::Room { next: 0 },
+        };
         self.volatile.last_job += 1;
         let id = ReplaceId(self.volatile.last_job);
         self.volatile.replace_jobs.push_back(ReplaceJob {
             id,
-            reserved: if fits && !replace.dry_run { keys.len() } else { 0 },
-            phase: if fits { Phase::Count } else { Phase::Room { next: 0 } },
+            reserved: if phase == Phase::Count && !replace.dry_run { keys.len() } else { 0 },
+            phase,
             items: items.into_iter(),
             keys,
             source: replace.source,
+            sequence: sequence.filter(|_| !replace.dry_run && !duplicate),
             only_changed: replace.only_changed,
             trace: replace.trace,
             provenance: Provenance::default(),
@@ -90,13 +98,22 @@ impl Queue {
     /// Makes the checks that need no scan of the queue's keys.
     ///
     /// # Errors
-    /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`].
+    /// [`Refusal::WrongMode`], [`Refusal::TooManyReplaces`] or [`Refusal::ObjectTooLarge`]; with a sequence
+    /// [`Refusal::SequenceBusy`] or [`Refusal::TooManySequences`].
     pub fn check_replace(&self, replace: &Replace) -> Result<(), Refusal> {
         if !self.state().config.rules().has_objects {
             return Err(self.wrong_mode("replace", "a queue of mode keys has no objects, only add"));
         }
         if self.volatile.replace_jobs.len() >= REPLACES_MAX {
             return Err(Refusal::TooManyReplaces { limit: REPLACES_MAX });
+        }
+        if let Some(sequence) = replace.sequence() {
+            if self.has_applied(&sequence) {
+                return Ok(());
+            }
+            if !replace.dry_run {
+                self.check_sequence(&sequence)?;
+            }
         }
         let limit = self.state().config.max_object_bytes;
         if replace.list.longest_bytes <= limit {
@@ -139,6 +156,10 @@ impl Queue {
 
     fn next_part(&mut self, now: Time, job: &mut ReplaceJob, budget: usize) -> Result<Next, Refusal> {
         match job.phase {
+            Phase::Duplicate => {
+                self.volatile.effects.counters.ignored_repeated += job.items.len() as u64;
+                return Ok(Next::Done);
+            }
             Phase::Room { next } => self.count_room(job, next, budget)?,
             Phase::Count => self.count_deletions(job, budget),
             Phase::Plan { next, refused } => return self.plan_items(job, next, refused, budget),
@@ -158,14 +179,16 @@ impl Queue {
     }
 
     fn end_job(&mut self, now: Time, job: &ReplaceJob) -> Replaced {
-        if !job.is_dry {
+        let duplicate = job.phase == Phase::Duplicate;
+        if !job.is_dry && !duplicate {
+            self.volatile.sequence.clone_from(&job.sequence);
             let (source, counts, first) = (job.source.clone(), job.counts, job.may_be_first);
             self.emit(now, EventKind::ReplaceEnded(ReplaceEnded { source, first, aborted: false, counts }));
             for later in &mut self.volatile.replace_jobs {
                 later.may_be_first = false;
             }
         }
-        Replaced { resource_version: self.state().rv, counts: job.counts }
+        Replaced { resource_version: self.state().rv, counts: job.counts, duplicate }
     }
 
     /// Records a produce call for `key`, which is newer than the lists of all accepted Replaces.

@@ -70,7 +70,7 @@ impl Queue {
     }
 
     fn resynced(&self, cursor: &ScanCursor) -> Produced {
-        Produced { resource_version: self.state().rv, queued: cursor.keys, ignored: 0 }
+        Produced { resource_version: self.state().rv, queued: cursor.keys, ..Produced::default() }
     }
 
     /// Checks that the queue can take known objects without deltas.

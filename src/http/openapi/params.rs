@@ -53,21 +53,29 @@ parameters! {
     }
     AddQuery in Query {
         "source" Label "The producer, who owns the keys from now on.";
+        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
         "delay" Delay "Time until the objects become ready.";
         "key" Key "The key of a single object that does not carry it. In mode keys the body may then be empty.";
         "rate_limited" Flag "Mode keys only, and not with delay: AddRateLimited.";
     }
     UpdateQuery in Query {
         "source" Label "The producer, who owns the keys from now on.";
+        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
         "delay" Delay "Time until the objects become ready.";
         "key" Key "The key of a single object that does not carry it.";
     }
     DeleteQuery in Query {
         "source" Label "The producer, who owns the keys from now on.";
+        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
         "key" Key "The key of a single object that does not carry it. The body may then be empty.";
+    }
+    DeltasQuery in Query {
+        "source" Label "The producer of the entries that name none.";
+        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
     }
     ReplaceQuery in Query {
         "source" Label "The owner of the set.";
+        "sequence" Count "With source: the number of the call. A call whose number is not larger than the last one of its source changes nothing.";
         "only_changed" Flag "Queue nothing for objects that have not changed.";
         "max_delete_percent" Percent "Refuse to delete more than this percentage of the source's keys.";
         "max_deletes" Count "Refuse to delete more than this many keys.";

@@ -5,8 +5,8 @@ use crate::config::access::Verb;
 use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
-    AddQuery, CloseQuery, DeleteQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, ListQuery, Names, PopQuery,
-    ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery,
+    AddQuery, CloseQuery, DeleteQuery, DeltasQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, ListQuery,
+    Names, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::routes::{consume, history, produce, queues, read, seed, server, views, watch};
@@ -75,7 +75,7 @@ operations! {
     POST   "/v1/queues/{queue}/update"         update         OnQueue(Produce) Write     Objects  [UpdateQuery]     quick with_body    produce::update;
     POST   "/v1/queues/{queue}/delete"         delete         OnQueue(Produce) Write     Objects  [DeleteQuery]     quick with_body    produce::delete;
     POST   "/v1/queues/{queue}/replace"        replace        OnQueue(Produce) List      Objects  [ReplaceQuery]    long  with_body    produce::replace;
-    POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  []                long  with_body    produce::deltas;
+    POST   "/v1/queues/{queue}/deltas"         deltas         OnQueue(Produce) Write     Objects  [DeltasQuery]     long  with_body    produce::deltas;
     POST   "/v1/queues/{queue}/resync"         resync         OnQueue(Produce) Write     Empty    []                long  with_body    produce::resync;
     POST   "/v1/queues/{queue}/seed"           seed           OnQueue(Admin)   List      Objects  []                long  with_body    seed::seed;
     POST   "/v1/queues/{queue}/forget"         forget         OnQueue(Consume) Settle    Document []                long  with_body    produce::forget;

@@ -121,6 +121,8 @@ codes! {
         "limit is queues.max_waiters. Use fewer pops with a larger max.";
     TooManyRequests "too-many-requests" 429 true "The server is overloaded"
         "The detail names the exceeded limit: of the token, of all callers, or of the queue. Nothing of the request was applied. Repeat it after Retry-After.";
+    TooManySequences "too-many-sequences" 429 false "Too many sources have sequence numbers"
+        "limit is the most sources of a queue whose sequence numbers are remembered. None of them is forgotten, because the old calls of that source would be applied again. Nothing of the request was applied. Use the names of sources again, such as one per producing system, or leave sequence out.";
     Internal "internal" 500 false "The server failed"
         "The log of the server has the cause under the request id.";
     Draining "draining" 503 true "The server is shutting down"

@@ -15,7 +15,7 @@ use crate::engine::command::{self, Call, DefaultLimit, FailureState, Replace};
 use crate::engine::config::{Config, Mode};
 use crate::engine::delta::DeltaKind;
 use crate::engine::excerpt::Excerpt;
-use crate::engine::id::Source;
+use crate::engine::id::{Sequence, Source};
 use crate::engine::key::Key;
 use crate::engine::object::{self, Object};
 use crate::engine::refusal::Refusal;
@@ -23,10 +23,12 @@ use crate::engine::trace::Trace;
 use crate::http::blocking::run_blocking;
 use crate::http::call::QueueCall;
 use crate::http::limits::DELAY_MAX;
-use crate::http::openapi::params::{AddQuery, DeleteQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery};
+use crate::http::openapi::params::{
+    AddQuery, DeleteQuery, DeltasQuery, InQueue, InTrace, ReplaceQuery, UpdateQuery,
+};
 use crate::http::openapi::responses::{Always, Conflict, Full, OfBody, OfQueue, Unprocessable};
 use crate::http::openapi::schemas::{Deltas, Objects};
-use crate::http::params::{check_name, read_duration, wrong};
+use crate::http::params::{Params, check_name, read_duration, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::state::AppState;
@@ -86,6 +88,7 @@ async fn produce(call: QueueCall, kind: DeltaKind) -> Result<Reply<Produced>, Pr
 async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem> {
     let QueueCall { state, name, params, incoming, context } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
+    let sequence = read_sequence(&params, source.as_ref())?;
     let delay = params.duration("delay", Duration::ZERO..=DELAY_MAX)?;
     let explicit = params.key("key")?;
     let rate_limited = params.flag("rate_limited")?;
@@ -120,10 +123,10 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
             }
             _ => Err(empty_body()),
         };
-        return apply(&state, &name, rules, Arc::new(vec![explicit]), read).await;
+        return apply(&state, &name, rules, sequence, Arc::new(vec![explicit]), read).await;
     }
     let read_by = rules.config.clone();
-    apply(&state, &name, rules, Arc::new(parsed), move |reader, index, parsed| {
+    apply(&state, &name, rules, sequence, Arc::new(parsed), move |reader, index, parsed| {
         let again = (reader.config.key != read_by.key).then(|| parsed.read_again(reader.config));
         let parsed = again.as_ref().unwrap_or(parsed);
         let keyed = reader.keyed(parsed, explicit.as_ref(), ObjectUse::of(kind));
@@ -136,7 +139,7 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
 /// Apply a mixed batch of Added, Updated and Deleted; all or none.
 #[utoipa::path(
     post, path = "/v1/queues/{queue}/deltas", tag = "producing", operation_id = "deltas",
-    params(InQueue, InTrace),
+    params(InQueue, DeltasQuery, InTrace),
     request_body(description = "May be compressed: Content-Encoding gzip, br or zstd.", content((Deltas = "application/json"), (Deltas = "application/x-ndjson"))),
     responses(
         (status = 200, description = "Accepted.", body = Produced),
@@ -144,13 +147,17 @@ async fn produced(call: QueueCall, kind: DeltaKind) -> Result<Produced, Problem>
     )
 )]
 pub(in crate::http) async fn deltas(
-    QueueCall { state, name, incoming, context, .. }: QueueCall,
+    QueueCall { state, name, params, incoming, context }: QueueCall,
 ) -> Result<Reply<Produced>, Problem> {
+    let source: Option<Source> = params.name("source")?.map(Source::from);
+    let sequence = read_sequence(&params, source.as_ref())?;
     let rules = AdmissionRules::of(&state, &name, &incoming);
     let came = documents(incoming, BatchLimit::of_batch(&state), &rules.config).await?;
     let trace = context.trace();
-    let produced = apply(&state, &name, rules, Arc::new(came), move |reader, index, document| {
-        delta_call(document, reader, trace.clone()).map_err(|problem| document.problem(index, problem))
+    let produced = apply(&state, &name, rules, sequence, Arc::new(came), move |reader, index, document| {
+        let call = delta_call(document, reader, trace.clone());
+        let call = call.map_err(|problem| document.problem(index, problem))?;
+        Ok(Call { source: call.source.or_else(|| source.clone()), ..call })
     });
     Ok(Reply::of(&context, produced.await?))
 }
@@ -161,6 +168,7 @@ async fn apply<C: Send + Sync + 'static>(
     state: &AppState,
     name: &Name,
     mut rules: AdmissionRules,
+    sequence: Option<Sequence>,
     came: Arc<Vec<C>>,
     read: impl Fn(&mut Reader<'_>, usize, &C) -> Result<Call, Problem> + Clone + Send + 'static,
 ) -> Result<Produced, Problem> {
@@ -173,7 +181,7 @@ async fn apply<C: Send + Sync + 'static>(
         } else {
             state.registry.get_or_create(name, FirstCommand::Produce(&calls))?
         };
-        match handle.produce_and_read(&rules.config, &calls).await {
+        match handle.produce_and_read(&rules.config, &calls, sequence.as_ref()).await {
             Err(service::Error::Refused(Refusal::ConfigChanged)) => rules = rules.now(handle),
             // The queue was deleted since the call arrived, and the call creates it again.
             Err(service::Error::QueueDeleted) if was_there => rules = rules.found(state, name),
@@ -181,6 +189,13 @@ async fn apply<C: Send + Sync + 'static>(
         }
     }
     Err(Refusal::ConfigChanged.into())
+}
+
+/// The sequence of a call of `source`.
+fn read_sequence(params: &Params, source: Option<&Source>) -> Result<Option<Sequence>, Problem> {
+    let Some(number) = params.count("sequence", 0..=u64::MAX)? else { return Ok(None) };
+    let source = source.ok_or_else(|| wrong("sequence", "it numbers the calls of a source; add source"))?;
+    Ok(Some(Sequence { source: source.clone(), number }))
 }
 
 /// The reply to a produce call; with the failures of the keys if it was rate-limited.
@@ -254,6 +269,7 @@ fn delta_call(document: &Document, reader: &mut Reader<'_>, trace: Option<Trace>
 pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>, Problem> {
     let QueueCall { state, name, params, incoming, context } = call;
     let source: Option<Source> = params.name("source")?.map(Source::from);
+    let sequence = read_sequence(&params, source.as_ref())?.map(|sequence| sequence.number);
     let (only_changed, dry_run) = (params.flag("only_changed")?, params.flag("dry_run")?);
     let percent = params.percent("max_delete_percent")?;
     let max_deletes = params.count("max_deletes", 0..=u64::MAX)?;
@@ -284,6 +300,7 @@ pub(in crate::http) async fn replace(call: QueueCall) -> Result<Reply<Replaced>,
     let mut replace = Replace {
         list: places.without_duplicates(read.list, keeps_last)?,
         source,
+        sequence,
         only_changed,
         max_delete_percent,
         max_deletes,

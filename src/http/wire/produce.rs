@@ -11,8 +11,8 @@ use crate::service::Moment;
 /// The reply to a produce call.
 #[must_use]
 pub fn produced(produced: command::Produced) -> Produced {
-    let command::Produced { resource_version, queued, ignored } = produced;
-    Produced { resource_version: resource_version.get(), queued, ignored, keys: None }
+    let command::Produced { resource_version, queued, ignored, duplicate } = produced;
+    Produced { resource_version: resource_version.get(), queued, ignored, duplicate, keys: None }
 }
 
 /// The failures of a key as of `moment`.
@@ -28,7 +28,8 @@ pub fn failed_key(key: &Key, state: FailureState, moment: Moment) -> FailedKey {
 pub fn replaced(replaced: command::Replaced) -> Replaced {
     let counts = counts(replaced.counts);
     let queued = counts.replaced + counts.deleted;
-    Replaced { resource_version: replaced.resource_version.get(), queued, ignored: 0, counts }
+    let resource_version = replaced.resource_version.get();
+    Replaced { resource_version, queued, ignored: 0, counts, duplicate: replaced.duplicate }
 }
 
 /// The counts of a Replace.

@@ -145,6 +145,7 @@ pub fn source(state: &SourceState, moment: Moment) -> SourceDocument {
         last_replace: history
             .and_then(|history| history.last_replace.as_ref())
             .map(|last| last_replace(last, moment)),
+        sequence: history.and_then(|history| history.sequence),
     }
 }
 

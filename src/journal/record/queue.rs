@@ -66,6 +66,8 @@ struct WireSource<'a> {
     last_replace: Option<WireLastReplace<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_replaced: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<u64>,
 }
 
 /// Consecutive leases with the same outcome; usually all of them.
@@ -149,6 +151,7 @@ impl<'a> WireSource<'a> {
             last_call: history.last_call.as_micros(),
             last_replace: history.last_replace.as_ref().map(WireLastReplace::of),
             last_replaced: history.last_replaced.map(Time::as_micros),
+            sequence: history.sequence,
         }
     }
 
@@ -159,6 +162,7 @@ impl<'a> WireSource<'a> {
             last_call: Time::from_micros(self.last_call),
             last_replace: self.last_replace.as_ref().map(|last| last.read(names)),
             last_replaced: self.last_replaced.map(Time::from_micros),
+            sequence: self.sequence,
         };
         (source, history)
     }

@@ -11,7 +11,7 @@ use super::*;
 use crate::engine::delta::{DeltaKind, Provenance};
 use crate::engine::event::Event;
 use crate::engine::event::{Appended, EventKind, Origin, ViewChanges};
-use crate::engine::id::{Rv, Slot};
+use crate::engine::id::{Rv, Sequence, Slot};
 use crate::engine::limits::JSON_DEPTH_MAX;
 use crate::engine::object::Object;
 use crate::engine::snapshot::KeyState;
@@ -124,6 +124,7 @@ fn a_common_event_is_short() {
         at: samples::at(0),
         kind: appended("{\"a\": 1}"),
         views: ViewChanges::default(),
+        sequence: None,
     };
     assert_eq!(
         one_row(&[event]).events,
@@ -132,6 +133,15 @@ fn a_common_event_is_short() {
             r#""provenance":{"source":"erp","owner":"erp"},"object":{"a": 1}}}]"#
         )
     );
+}
+
+#[test]
+fn the_sequence_of_a_call_is_an_optional_field_of_the_envelope() {
+    let text =
+        r#"{"rv":1042,"at":1763704800000000,"type":"populated","sequence":{"source":"erp","number":7}}"#;
+    let event: Event = serde_json::from_str(text).unwrap();
+    assert_eq!(event.sequence, Some(Sequence { source: "erp".into(), number: 7 }));
+    assert_eq!(one_row(&[event]).events, format!("[{text}]"));
 }
 
 #[test]
@@ -201,7 +211,7 @@ fn a_key_with_only_a_known_object_has_no_item() {
 /// The rule for fields that a newer version writes under the same format version: a reader ignores them.
 #[test]
 fn unknown_fields_are_ignored() {
-    let fields = r#""actor":{"id":[1,null]},"sequence":7,"wall_time":1,"#;
+    let fields = r#""actor":{"id":[1,null]},"ordinal":7,"wall_time":1,"#;
     let events = samples::events(10, samples::kinds());
     for (before, after) in [
         ("\"type\":", format!("{fields}\"type\":")),

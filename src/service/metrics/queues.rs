@@ -63,7 +63,7 @@ pub(super) struct Totals {
     pub(super) retries: u64,
     pub(super) deltas: [u64; 5],
     pub(super) coalesced: u64,
-    pub(super) ignored: [u64; 5],
+    pub(super) ignored: [u64; 6],
     pub(super) settled: [u64; 6],
 }
 
@@ -216,6 +216,7 @@ impl Totals {
             counters.ignored_unchanged,
             counters.ignored_superseded,
             counters.ignored_closed,
+            counters.ignored_repeated,
         ];
         let settled = counters.settled.iter().chain([&counters.stale]);
         self.adds += counters.adds;

@@ -60,6 +60,29 @@ fn lists_are_filtered_and_limited() {
 }
 
 #[test]
+fn a_sequence_number_is_applied_once() {
+    let server = Server::in_memory();
+    let number = |command: &[&str], number: &str| {
+        let line = [command, &["--source", "erp", "--sequence", number]].concat();
+        server.run(&line).ok()
+    };
+    assert!(number(&["add", "prices", "--key", "a", "{}"], "1").starts_with("queued 1 "));
+    let repeated = number(&["add", "prices", "--key", "a", "{}"], "1");
+    assert_eq!(repeated, "the sequence number had been applied; nothing was changed\n");
+    number(&["update", "prices", "--key", "a", "{}"], "2");
+    number(&["delete", "prices", "--key", "a"], "3");
+    number(&["deltas", "prices", r#"{"type":"Added","object":{"key":"b"}}"#], "4");
+    let list = ["replace", "prices", r#"[{"key":"b"}]"#];
+    number(&list, "5");
+    let repeated =
+        server.run(&[&list[..], &["--source", "erp", "--sequence", "5", "-o", "json"]].concat()).ok();
+    assert!(repeated.contains("\"duplicate\":true"), "{repeated}");
+    assert_eq!(server.json(&["sources", "prices"])[0]["sequence"], 5);
+    let several = ["add", "prices", "--source", "erp", "--sequence", "6", "--key", "c", "--key", "d"];
+    assert!(server.run(&several).failed(2).contains("the number of one call"));
+}
+
+#[test]
 fn delays_and_backoff_are_passed_on() {
     let server = Server::in_memory();
     let config = r#"{"mode":"keys","rate_limiter":{"item_exponential":{"base":"1h","max":"1h"}}}"#;

@@ -227,7 +227,7 @@ impl Model {
                 rate_limited: false,
                 trace: None,
             };
-            self.produce(now, &[call]).expect("an add of a key that the queue holds");
+            self.produce(now, &[call], None).expect("an add of a key that the queue holds");
             self.hit("done adds the key again after a delay");
         }
         let (rv, at) = self.event(now);

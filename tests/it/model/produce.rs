@@ -30,11 +30,25 @@ pub(super) struct New {
 }
 
 impl Model {
-    /// Applies all calls in order, or none. Returns the numbers of accepted and ignored calls.
-    pub(crate) fn produce(&mut self, now: Micros, calls: &[ModelCall]) -> Result<(u64, u64), Refused> {
+    /// Applies all calls in order, or none. Returns the numbers of accepted and ignored calls, and whether the sequence number had
+    /// been applied.
+    pub(crate) fn produce(
+        &mut self,
+        now: Micros,
+        calls: &[ModelCall],
+        sequence: Option<(&'static str, u64)>,
+    ) -> Result<(u64, u64, bool), Refused> {
         let now = self.advance(now);
+        if let Some((source, number)) = sequence {
+            if self.has_applied(source, number) {
+                self.hit("a repeated call");
+                return Ok((0, 0, true));
+            }
+            self.check_sequence(source)?;
+        }
         self.may_produce(calls)?;
         let (mut queued, mut ignored) = (0, 0);
+        let before = self.rv;
         for call in calls {
             for job in &mut self.jobs {
                 job.note_call(call.key, call.source.is_some());
@@ -42,7 +56,32 @@ impl Model {
             let accepted = if self.is_keys() { self.add_key(now, call) } else { self.call(now, call) };
             if accepted { queued += 1 } else { ignored += 1 }
         }
-        Ok((queued, ignored))
+        if let Some((source, number)) = sequence {
+            if self.rv == before {
+                self.event(now);
+                self.populated = true;
+                self.hit("a call that changes nothing has a sequence number");
+            }
+            self.note_source(Some(source));
+            self.sources.entry(source).or_default().sequence = Some(number);
+        }
+        Ok((queued, ignored, false))
+    }
+
+    pub(super) fn has_applied(&self, source: &str, number: u64) -> bool {
+        self.sources.get(source).and_then(|source| source.sequence).is_some_and(|last| number <= last)
+    }
+
+    /// Refuses while a Replace of the source with a sequence number has not ended.
+    pub(super) fn check_sequence(&mut self, source: &str) -> Result<(), Refused> {
+        let number = self.jobs.iter().find_map(|job| job.sequence().filter(|(other, _)| *other == source));
+        match number {
+            None => Ok(()),
+            Some((_, number)) => {
+                self.hit("a Replace with a sequence number has not ended");
+                Err(Refused::SequenceBusy { number })
+            }
+        }
     }
 
     fn may_produce(&mut self, calls: &[ModelCall]) -> Result<(), Refused> {

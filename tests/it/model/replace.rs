@@ -14,6 +14,7 @@ use super::{
 pub(crate) struct ModelReplace {
     pub(crate) items: Vec<(Name, Content)>,
     pub(crate) source: Label,
+    pub(crate) sequence: Option<u64>,
     pub(crate) only_changed: bool,
     pub(crate) max_delete_percent: Option<f64>,
     pub(crate) max_deletes: Option<u64>,
@@ -57,6 +58,7 @@ pub(crate) struct ReplaceJob {
 /// when another call arrives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
+    Duplicate,
     Room { next: usize },
     Count { after: Option<Name> },
     Plan { next: usize },
@@ -90,7 +92,13 @@ impl ReplaceJob {
     }
 
     pub(super) fn waits_for_initial_list(&self) -> bool {
-        self.first && !self.list.dry_run
+        self.first && !self.list.dry_run && self.phase != Phase::Duplicate
+    }
+
+    /// The source and the number that the end of the Replace records.
+    pub(super) fn sequence(&self) -> Option<(&'static str, u64)> {
+        let counts = !self.list.dry_run && self.phase != Phase::Duplicate;
+        self.list.source.zip(self.list.sequence).filter(|_| counts)
     }
 
     fn refuses(&self) -> bool {
@@ -140,8 +148,13 @@ impl Model {
             self.hit("too many Replaces wait");
             return Err(Refused::TooManyReplaces);
         }
+        let sequence = list.source.zip(list.sequence);
+        let duplicate = sequence.is_some_and(|(source, number)| self.has_applied(source, number));
+        if let Some((source, _)) = sequence.filter(|_| !duplicate && !list.dry_run) {
+            self.check_sequence(source)?;
+        }
         for (index, (_, content)) in list.items.iter().enumerate() {
-            if bytes_of(*content) > self.config.max_object_bytes {
+            if bytes_of(*content) > self.config.max_object_bytes && !duplicate {
                 return Err(Refused::TooLarge { index });
             }
         }
@@ -151,14 +164,18 @@ impl Model {
         let listed: BTreeSet<Name> = list.items.iter().map(|(key, _)| *key).collect();
         let taken = self.held().len() + self.reserved();
         let fits = listed.is_empty() || taken + listed.len() <= self.config.max_keys;
-        let reserves = fits && !list.dry_run;
+        let reserves = fits && !list.dry_run && !duplicate;
         self.jobs.push(ReplaceJob {
             id,
             list: list.clone(),
             emits_replaced: self.config.emit_replaced,
             deletion_limits: is_limited.then(|| (deletes.unwrap_or(0), percent.unwrap_or(0.0))),
             first: !self.populated || self.aborted,
-            phase: if fits { Phase::Count { after: None } } else { Phase::Room { next: 0 } },
+            phase: match fits {
+                _ if duplicate => Phase::Duplicate,
+                true => Phase::Count { after: None },
+                false => Phase::Room { next: 0 },
+            },
             calls: BTreeMap::new(),
             reserved: if reserves { listed.len() } else { 0 },
             reserved_keys: if reserves { listed } else { BTreeSet::new() },
@@ -174,13 +191,17 @@ impl Model {
         now: Micros,
         id: usize,
         budget: usize,
-    ) -> Result<Step<ModelReplaced>, Refused> {
+    ) -> Result<Step<(ModelReplaced, bool)>, Refused> {
         let now = self.advance(now);
         if self.jobs.first().is_none_or(|job| job.id != id) {
             return Ok(Step::NotYet);
         }
         let mut job = self.jobs.remove(0);
         let done = match job.phase {
+            Phase::Duplicate => {
+                self.hit("a repeated Replace");
+                return Ok(Step::Done((ModelReplaced::default(), true)));
+            }
             Phase::Room { next } => self.replace_capacity(&mut job, next, budget)?,
             Phase::Count { after } => self.replace_count(&mut job, after, budget),
             Phase::Plan { next } => self.replace_plan(&mut job, next, budget)?,
@@ -228,6 +249,10 @@ impl Model {
                 (last.counts, last.ended) = (job.counts, Some(ended));
             }
             self.note_replace();
+            if let Some((source, number)) = job.sequence() {
+                self.sources.entry(source).or_default().sequence = Some(number);
+                self.hit("a Replace with a sequence number ends");
+            }
             if job.first {
                 self.aborted = false;
             }
@@ -236,7 +261,7 @@ impl Model {
             }
             self.hit("a Replace ends");
         }
-        Ok(Step::Done(job.counts))
+        Ok(Step::Done((job.counts, false)))
     }
 
     /// A crash loses the accepted Replaces that have not ended. A Replace that had begun is recorded as aborted.

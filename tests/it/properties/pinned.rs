@@ -44,7 +44,7 @@ fn call(key: Name, content: Option<Content>) -> ModelCall {
 }
 
 fn produce(calls: &[ModelCall]) -> Command {
-    Command::Produce(calls.to_vec())
+    Command::Produce { calls: calls.to_vec(), sequence: None }
 }
 
 fn pop() -> Command {
@@ -90,6 +90,7 @@ fn the_initial_list_stays_pending_after_an_aborted_first_replace() {
     let list = ModelReplace {
         items: vec![("a", 0)],
         source: None,
+        sequence: None,
         only_changed: true,
         max_delete_percent: None,
         max_deletes: None,

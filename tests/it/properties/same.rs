@@ -58,7 +58,10 @@ pub(super) fn refused(refusal: &Refusal) -> Refused {
         Refusal::NotEmpty { waiting } => Refused::NotEmpty { waiting },
         Refusal::ImmutableConfig { field, .. } => Refused::Immutable(field),
         Refusal::TooManyReplaces { .. } => Refused::TooManyReplaces,
-        Refusal::ConfigChanged => panic!("no command of the script causes this"),
+        Refusal::SequenceBusy { number } => Refused::SequenceBusy { number },
+        Refusal::ConfigChanged | Refusal::TooManySequences { .. } => {
+            panic!("no command of the script causes this")
+        }
     }
 }
 

@@ -124,7 +124,7 @@ pub(crate) enum Change {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    Produce(Vec<ModelCall>),
+    Produce { calls: Vec<ModelCall>, sequence: Option<(&'static str, u64)> },
     Accept(ModelReplace),
     Step { job: usize, budget: usize },
     Pop { max: usize, max_bytes: usize, with_known: bool, lease: Option<Micros>, worker: Label, id: Label },
@@ -147,7 +147,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Produce(_) => "produce",
+            Self::Produce { .. } => "produce",
             Self::Accept(_) => "accept a Replace",
             Self::Step { .. } => "step of a Replace",
             Self::Pop { .. } => "pop",
@@ -184,6 +184,10 @@ pub(crate) struct Generator {
     rng: Rng,
     /// A separate generator for traces, so that the other choices of a seed do not depend on them.
     traces: Rng,
+    /// As `traces`, for sequence numbers.
+    sequences: Rng,
+    /// The largest sequence number so far.
+    number: u64,
     mode: Mode,
     weights: [u32; 18],
     keys: usize,
@@ -203,7 +207,9 @@ impl Generator {
         let keys = rng.usize(2..=KEYS.len());
         let slow = rng.u8(..4) == 0;
         let traces = Rng::with_seed(rng.get_seed());
-        let mut generator = Self { rng, traces, mode, weights, keys, slow, next: VecDeque::new() };
+        let sequences = Rng::with_seed(!rng.get_seed());
+        let (number, next) = (0, VecDeque::new());
+        let mut generator = Self { rng, traces, sequences, number, mode, weights, keys, slow, next };
         if generator.rng.bool() {
             generator.begin();
         }
@@ -281,6 +287,16 @@ impl Generator {
         self.traces.bool().then(|| self.traces.u8(..))
     }
 
+    /// A sequence number near the largest one so far.
+    fn sequence(&mut self) -> Option<u64> {
+        if self.sequences.u8(..3) > 0 {
+            return None;
+        }
+        let number = self.number.saturating_add_signed(self.sequences.i64(-2..3));
+        self.number = self.number.max(number);
+        Some(number)
+    }
+
     fn call(&mut self) -> ModelCall {
         let (key, source, content) = (self.key(), self.label(), self.content());
         let delay = self.maybe(5, Self::span);
@@ -324,6 +340,7 @@ impl Generator {
         ModelReplace {
             items,
             source: self.label(),
+            sequence: self.sequence(),
             only_changed: self.rng.bool(),
             max_delete_percent: self.maybe(8, |generator| f64::from(generator.rng.u32(..100))),
             max_deletes: self.maybe(8, |generator| generator.rng.u64(..4)),
@@ -401,7 +418,11 @@ impl Generator {
 
     fn command(&mut self, choice: usize) -> Command {
         match choice {
-            0 => Command::Produce(self.many(3, Self::call)),
+            0 => {
+                let calls = self.many(3, Self::call);
+                let source = self.sequences.choice(SOURCES);
+                Command::Produce { calls, sequence: source.zip(self.sequence()) }
+            }
             1 => Command::Accept(self.replace()),
             2 => Command::Step { job: usize::from(self.one_in(8)), budget: self.budget() },
             3 => Command::Pop {

@@ -4,10 +4,12 @@ use std::ops::Bound;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use deltaq::engine::command::{Call, Extended, How, Pop, Progress, Replace, ReplaceId, Settle, Settled};
+use deltaq::engine::command::{
+    Call, Extended, How, Pop, Progress, Replace, ReplaceId, Replaced, Settle, Settled,
+};
 use deltaq::engine::config::Mode;
 use deltaq::engine::event::{Event, EventKind};
-use deltaq::engine::id::{Rv, Source, Token, Worker};
+use deltaq::engine::id::{Rv, Sequence, Source, Token, Worker};
 use deltaq::engine::key::Key;
 use deltaq::engine::limits::RECOVERY_SKIP_EVENTS;
 use deltaq::engine::object::Object;
@@ -123,7 +125,7 @@ impl World {
 
     fn run(&mut self, command: &Command) -> Result<(), Difference> {
         match command {
-            Command::Produce(calls) => self.produce(calls),
+            Command::Produce { calls, sequence } => self.produce(calls, *sequence),
             Command::Accept(list) => self.accept(list),
             Command::Step { job, budget } => self.replace_step(*job, *budget),
             Command::Pop { max, max_bytes, with_known, lease, worker, id } => {
@@ -184,7 +186,11 @@ impl World {
         }
     }
 
-    fn produce(&mut self, calls: &[ModelCall]) -> Result<(), Difference> {
+    fn produce(
+        &mut self,
+        calls: &[ModelCall],
+        sequence: Option<(&'static str, u64)>,
+    ) -> Result<(), Difference> {
         let converted: Vec<Call> = calls
             .iter()
             .map(|call| Call {
@@ -198,19 +204,20 @@ impl World {
                 trace: call.trace.map(context).map(Trace::new),
             })
             .collect();
-        let engine = self.engine.produce(time(self.now), &converted);
+        let numbered = sequence.map(|(source, number)| Sequence { source: source.into(), number });
+        let engine = self.engine.produce_once(time(self.now), &converted, numbered.as_ref());
         self.model.advance(self.now);
         let before = self.model.held().len();
-        let model = self.model.produce(self.now, calls);
+        let model = self.model.produce(self.now, calls, sequence);
         let held = self.model.held();
         let reserved = held.union(&self.model.reserved_keys()).count();
         if held.len() > before && reserved > self.model.config.max_keys {
             return Err(format!("{reserved} keys are held or reserved: more than max_keys"));
         }
-        let answer = |(queued, ignored)| (self.model.rv, queued, ignored);
+        let answer = |(queued, ignored, duplicate)| (self.model.rv, queued, ignored, duplicate);
         same_result(
             "produce",
-            engine.map(|produced| (produced.resource_version.get(), produced.queued, produced.ignored)),
+            engine.map(|done| (done.resource_version.get(), done.queued, done.ignored, done.duplicate)),
             model.map(answer),
         )
     }
@@ -219,6 +226,7 @@ impl World {
         let replace = Replace {
             list: list.items.iter().map(|(name, content)| (key(name), object(*content))).collect(),
             source: label(list.source).map(Source::from),
+            sequence: list.sequence,
             only_changed: list.only_changed,
             max_delete_percent: list.max_delete_percent,
             max_deletes: list.max_deletes,
@@ -246,8 +254,11 @@ impl World {
         if !matches!(engine, Ok(Progress::More | Progress::NotYet)) {
             self.jobs.remove(at);
         }
-        let engine = engine
-            .map(|progress| step_of(progress, |done| (done.resource_version.get(), replaced(done.counts))));
+        let engine = engine.map(|progress| {
+            let answer =
+                |done: Replaced| (done.resource_version.get(), (replaced(done.counts), done.duplicate));
+            step_of(progress, answer)
+        });
         let rv = self.model.rv;
         same_result("Replace", engine, model.map(|step| step.map(|counts| (rv, counts))))
     }
@@ -538,6 +549,8 @@ impl World {
             let times = history
                 .map(|history| (history.last_call.as_micros(), history.last_replaced.map(Time::as_micros)));
             same(name, times, source.map(|source| (source.last_call, source.last_replaced)))?;
+            let sequence = history.and_then(|history| history.sequence);
+            same(name, sequence, source.and_then(|source| source.sequence))?;
             let last = history.and_then(|history| history.last_replace.as_ref());
             same_replace(name, last, source.and_then(|source| source.last_replace))?;
         }

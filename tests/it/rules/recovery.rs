@@ -265,6 +265,7 @@ fn a_tombstone_row_covers_all_events_up_to_the_removal() {
         at: fixture.now(),
         kind: EventKind::Queued(Queued { key: key("a"), due: None, rate_limited: false }),
         views: ViewChanges::default(),
+        sequence: None,
     };
     let mut queue = Restore::new(before).finish().expect("no rows, no conflict");
     queue.replay(&again(Rv::new(3)), Rv::new(3)).expect("the event fits");
@@ -431,7 +432,13 @@ fn replay_refuses_an_event_that_does_not_fit_and_names_it() {
         let at = Time::from_micros(START_MS * 1_000);
         let misfit = queue
             .replay(
-                &Event { rv: Rv::new(rv), at, kind: kind.clone(), views: ViewChanges::default() },
+                &Event {
+                    rv: Rv::new(rv),
+                    at,
+                    kind: kind.clone(),
+                    views: ViewChanges::default(),
+                    sequence: None,
+                },
                 Rv::ZERO,
             )
             .expect_err(reason);
@@ -450,5 +457,5 @@ fn apply_panics_on_an_event_that_does_not_fit() {
     let mut queue = queue_with_a_ready_key();
     let at = Time::from_micros(START_MS * 1_000);
     let kind = EventKind::Extended { key: key("a"), deadline: at };
-    queue.apply(&Event { rv: Rv::new(2), at, kind, views: ViewChanges::default() });
+    queue.apply(&Event { rv: Rv::new(2), at, kind, views: ViewChanges::default(), sequence: None });
 }

@@ -124,6 +124,21 @@ async fn sources_outlive_a_restart() {
 }
 
 #[tokio::test]
+async fn sequence_numbers_outlive_a_restart() {
+    let folder = Folder::new("sequences");
+    let mut service = folder.service().await;
+    let call = format!("{QUEUE}/add?source=erp&sequence=7");
+    good(service.post(&call, &object("a")).await);
+    // Once from the events, and once from the checkpoint of a clean end.
+    for _ in 0..2 {
+        service = restarted(service, &folder).await;
+        assert_eq!(good(service.get(&format!("{QUEUE}/sources")).await)["items"][0]["sequence"], 7);
+        assert_eq!(good(service.post(&call, &object("b")).await)["duplicate"], true);
+    }
+    assert_eq!(service.get(&format!("{QUEUE}/items/b")).await.status, 404);
+}
+
+#[tokio::test]
 async fn the_schema_and_pruning_outlive_a_restart() {
     let folder = Folder::new("admission");
     let service = folder.service().await;

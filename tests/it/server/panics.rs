@@ -173,6 +173,7 @@ async fn time_goes_on_in_a_queue_whose_task_panicked() {
             at: now,
             kind: EventKind::Recovered,
             views: ViewChanges::default(),
+            sequence: None,
         });
         Ok(Progress::Done(()))
     });

@@ -117,6 +117,7 @@ fn paused(rv: u64) -> Event {
         at: Time::from_micros(1),
         kind: EventKind::Paused,
         views: ViewChanges::default(),
+        sequence: None,
     }
 }
 

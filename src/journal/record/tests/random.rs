@@ -16,7 +16,7 @@ use crate::engine::event::{
     Appended, Disposition, Ending, Event, EventKind, Failure, Leased, Origin, Queued, ReplaceCounts,
     ReplaceEnded, ViewChanges,
 };
-use crate::engine::id::{Rv, Slot, Token};
+use crate::engine::id::{Rv, Sequence, Slot, Token};
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
@@ -209,8 +209,11 @@ impl Dice {
     fn events(&mut self) -> Vec<Event> {
         let first = self.number().clamp(1, u64::MAX - 8);
         let count = self.0.u64(1..8);
-        let event =
-            |rv| Event { rv: Rv::new(rv), at: self.time(), kind: self.event_kind(), views: self.views() };
+        let event = |rv| {
+            let (at, kind, views) = (self.time(), self.event_kind(), self.views());
+            let sequence = self.maybe(|dice| Sequence { source: dice.name(), number: dice.number() });
+            Event { rv: Rv::new(rv), at, kind, views, sequence }
+        };
         (first..first + count).map(event).collect()
     }
 
@@ -363,6 +366,7 @@ impl Dice {
                     last_call: dice.time(),
                     last_replace: dice.maybe(Self::last_replace),
                     last_replaced: dice.maybe(Self::time),
+                    sequence: dice.maybe(Self::number),
                 };
                 (dice.name(), history)
             }),

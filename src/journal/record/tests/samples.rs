@@ -168,7 +168,13 @@ pub(super) fn events(first_rv: u64, kinds: Vec<EventKind>) -> Vec<Event> {
     let mut events = Vec::new();
     for (kind, second) in kinds.into_iter().zip(0..) {
         rv += if kind == EventKind::Recovered { 1 << 20 } else { 1 };
-        events.push(Event { rv: Rv::new(rv), at: at(second), kind, views: ViewChanges::default() });
+        events.push(Event {
+            rv: Rv::new(rv),
+            at: at(second),
+            kind,
+            views: ViewChanges::default(),
+            sequence: None,
+        });
     }
     events
 }
@@ -395,8 +401,8 @@ pub(super) fn queue_states() -> Vec<QueueState> {
 
 fn source_histories(replace: &LastReplace) -> Vec<(Source, SourceHistory)> {
     let last_replace = Some(replace.clone());
-    let erp = SourceHistory { last_call: at(1), last_replace, last_replaced: Some(at(0)) };
-    let shop = SourceHistory { last_call: at(41), last_replace: None, last_replaced: None };
+    let erp = SourceHistory { last_call: at(1), last_replace, last_replaced: Some(at(0)), sequence: Some(7) };
+    let shop = SourceHistory { last_call: at(41), last_replace: None, last_replaced: None, sequence: None };
     vec![("erp".into(), erp), ("shop".into(), shop)]
 }
 
