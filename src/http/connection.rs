@@ -298,11 +298,12 @@ impl ConnectionServer {
             ended = &mut connection => ended,
             () = timeouts.stalled() => return tracing::debug!("a connection stalled"),
             () = closing.cancelled() => {
+                timeouts.close();
                 connection.as_mut().graceful_shutdown();
                 tokio::select! {
                     biased;
                     ended = connection => ended,
-                    // Half a head does not hold up the shutdown.
+                    // Neither half a head nor a reply that nobody reads holds up the shutdown.
                     () = timeouts.stalled() => return,
                     () = cut.cancelled() => return,
                 }

@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ struct Shared {
     phase: AtomicU8,
     /// When the phase began, or when bytes were last sent in it, in microseconds since the Unix epoch.
     since_us: AtomicU64,
+    /// Whether the server stops.
+    is_closing: AtomicBool,
 }
 
 impl Timeouts {
@@ -45,7 +47,9 @@ impl Timeouts {
     pub(super) fn new(clock: Clock, header_read_timeout: Duration, idle_timeout: Duration) -> Self {
         let since_us = AtomicU64::new(clock.monotonic_us());
         let phase = AtomicU8::new(HEAD);
-        Self { shared: Arc::new(Shared { clock, header_read_timeout, idle_timeout, phase, since_us }) }
+        let is_closing = AtomicBool::new(false);
+        let shared = Shared { clock, header_read_timeout, idle_timeout, phase, since_us, is_closing };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Bytes have arrived.
@@ -70,6 +74,12 @@ impl Timeouts {
     /// The response exists. It may still have to be sent.
     pub(super) fn answered(&self) {
         self.enter(IDLE);
+    }
+
+    /// The server stops. From now on a client may take no longer to read than to send a head.
+    pub(super) fn close(&self) {
+        self.shared.is_closing.store(true, Ordering::Relaxed);
+        self.sent();
     }
 
     /// Ends when the client has exceeded a timeout.
@@ -100,9 +110,11 @@ impl Timeouts {
 
     /// How much time the client has left; `None` in phase `BUSY`.
     fn left(&self) -> Option<Duration> {
+        let Shared { header_read_timeout, idle_timeout, is_closing, .. } = &*self.shared;
         let limit = match self.shared.phase.load(Ordering::Relaxed) {
-            HEAD => self.shared.header_read_timeout,
-            IDLE => self.shared.idle_timeout,
+            HEAD => *header_read_timeout,
+            IDLE if is_closing.load(Ordering::Relaxed) => *header_read_timeout.min(idle_timeout),
+            IDLE => *idle_timeout,
             _ => return None,
         };
         let since_us = self.shared.since_us.load(Ordering::Relaxed);
@@ -140,5 +152,22 @@ mod tests {
         timeouts.received();
         hand.advance(Duration::from_secs(11));
         assert_eq!(timeouts.left(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_client_has_less_time_to_read_while_the_server_stops() {
+        let (clock, hand) = Clock::manual(0);
+        let (head, idle) = (Duration::from_secs(10), Duration::from_secs(75));
+        let timeouts = Timeouts::new(clock, head, idle);
+        timeouts.request();
+        timeouts.answered();
+        hand.advance(Duration::from_secs(70));
+        timeouts.close();
+        assert_eq!(timeouts.left(), Some(head), "the time begins when the server stops");
+        hand.advance(Duration::from_secs(4));
+        timeouts.sent();
+        assert_eq!(timeouts.left(), Some(head), "a client that reads is not cut off");
+        timeouts.request();
+        assert_eq!(timeouts.left(), None);
     }
 }
