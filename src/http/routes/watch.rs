@@ -296,9 +296,6 @@ impl Stream {
                     () = tokio::time::sleep_until(self.next_bookmark.min(self.ends)) => {}
                     () = shutdown.draining().cancelled() => {}
                 }
-            } else {
-                // A filter has ignored all keys of the page. The thread has other connections.
-                tokio::task::yield_now().await;
             }
         }
     }

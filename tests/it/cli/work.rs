@@ -207,6 +207,22 @@ fn sigterm_releases_keys_whose_commands_do_not_finish() {
 }
 
 #[test]
+fn a_release_without_an_answer_is_not_reported_as_done() {
+    let server = Server::in_memory();
+    add(&server, 1);
+    let script = "echo $$ > $DIR/pid.new; mv $DIR/pid.new $DIR/pid; sleep 1000";
+    let mut work = Work::start(&server, &["--grace", "100ms"], script);
+    let pid = server.folder.path().join("pid");
+    until("the command runs", || pid.exists());
+    server.signal("STOP");
+    work.signal("TERM");
+    assert!(work.ended().success(), "{}", stderr(&server));
+    assert!(!runs(&pid));
+    let reported = stderr(&server);
+    assert!(reported.contains("k0: the server has not confirmed its release"), "{reported}");
+}
+
+#[test]
 fn an_idle_worker_ends_at_once_and_leaves_no_lease() {
     let server = Server::in_memory();
     server.run(&["queue", "create", "q"]).ok();

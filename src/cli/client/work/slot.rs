@@ -198,8 +198,12 @@ impl<'a> Worker<'a> {
                 self.settle(&item, SettleAs::Release, None).await?;
             }
             Outcome::Interrupted => {
-                report(&format!("{key}: released; the command was stopped"));
-                let _in_time = timeout(END, self.settle(&item, SettleAs::Release, None)).await;
+                let settled = timeout(END, self.settle(&item, SettleAs::Release, None)).await;
+                let how = match settled {
+                    Ok(Ok(Some(_))) => "released",
+                    _ => "the server has not confirmed its release",
+                };
+                report(&format!("{key}: {how}; the command was stopped"));
             }
         }
         Ok(())
