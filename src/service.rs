@@ -26,6 +26,7 @@ mod requests;
 mod task;
 mod time;
 mod unused;
+mod version_wait;
 mod waiters;
 mod watch;
 
@@ -108,6 +109,12 @@ pub enum Error {
     /// The reader of a view is ahead of the queue.
     #[error("the reader's version is ahead of the queue, whose newest is {newest}")]
     Ahead {
+        /// The queue's newest event.
+        newest: Rv,
+    },
+    /// The queue has not reached the version that a read waits for.
+    #[error("the queue has not reached the version; its newest is {newest}")]
+    VersionNotReached {
         /// The queue's newest event.
         newest: Rv,
     },

@@ -305,6 +305,7 @@ impl From<service::Error> for Problem {
             Error::Ahead { .. } => {
                 Self::new(Code::Expired, detail).hint("list the view again").with("reason", "ahead")
             }
+            Error::VersionNotReached { .. } => Self::new(Code::VersionNotReached, detail),
             Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,

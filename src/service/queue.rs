@@ -19,6 +19,7 @@ use super::metrics::{QueueMetrics, Sample};
 use super::requests::Requests;
 use super::time::{Moment, QueueClock};
 use super::unused::UnusedQueue;
+use super::version_wait::VersionWaits;
 use super::{Error, Incarnation, LeaseId, Name};
 use crate::clock::Clock;
 use crate::engine::Queue;
@@ -48,6 +49,8 @@ pub struct Handle {
     admission: PermitsByRules,
     /// The readers of the change feeds.
     pub(super) feed_readers: FeedReaders,
+    /// The reads that wait for a version.
+    pub(super) version_waits: VersionWaits,
 }
 
 /// States that callers wait for.
@@ -115,6 +118,7 @@ impl Handle {
             long_command_ended: Notify::new(),
             admission: PermitsByRules::default(),
             feed_readers: FeedReaders::default(),
+            version_waits: VersionWaits::default(),
         }
     }
 
@@ -265,6 +269,35 @@ impl Handle {
         self.read(|queue, _| queue.is_drained()).await
     }
 
+    /// Waits until the queue has reached this version, at most `wait`, and not longer than the server runs. A read after this
+    /// waits for the commit of the version.
+    ///
+    /// # Errors
+    /// [`Error::VersionNotReached`], or as for reads.
+    pub async fn reach(&self, version: Rv, wait: Duration) -> Result<(), Error> {
+        let end = tokio::time::sleep(wait);
+        tokio::pin!(end);
+        loop {
+            let woken = self.version_waits.woken();
+            tokio::pin!(woken);
+            // From here on a wake-up counts, even before the await.
+            woken.as_mut().enable();
+            let newest = {
+                let state = self.open()?;
+                self.version_waits.await_version(version);
+                state.queue.resource_version()
+            };
+            if newest >= version {
+                return Ok(());
+            }
+            tokio::select! {
+                () = woken => {}
+                () = &mut end => return Err(Error::VersionNotReached { newest }),
+                () = self.shutdown().draining().cancelled() => return Err(Error::VersionNotReached { newest }),
+            }
+        }
+    }
+
     async fn wait_for(&self, wait: Duration, reached: fn(&Milestones) -> bool, already: fn(&Queue) -> bool) {
         let mut milestones = self.milestones.subscribe();
         if wait.is_zero() || already(&self.lock().queue) {
@@ -310,6 +343,7 @@ impl Handle {
         self.requests.wake();
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
+        self.version_waits.wake_all();
         drop_in_background(content);
     }
 

@@ -1,5 +1,6 @@
 //! `deltaq watch`.
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use deltaq_client::{Call, Error};
 use deltaq_types::{QueueDocument, RowType, WatchRow};
@@ -117,7 +118,7 @@ impl Watch {
         let wait = session.wait(None).next();
         let view = self.view.to_possible_value();
         let call = session.on_queue("watch", &self.queue)?;
-        let call = call.query("view", view.as_ref().map(|view| view.get_name()));
+        let call = call.query("view", view.as_ref().map(PossibleValue::get_name));
         let call = call.query("prefix", self.prefix.as_deref()).query("shard", self.shard.as_deref());
         let call = match &position.next {
             Some(next) => call.query("continue", Some(next)),

@@ -110,6 +110,10 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    ObjectQuery in Query {
+        "min_resource_version" Count "Reply once the queue has reached this version: the reply then has all changes up to it.";
+        "wait" Wait "With min_resource_version only: the longest wait, at most 10s; default 0s.";
+    }
     WatchQuery in Query {
         "view" ViewName "The view; default `latest`.";
         "resource_version" Version "The watch sends what has changed behind this version: of a list, of a row, `now`, or 0 for all keys first.";

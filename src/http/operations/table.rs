@@ -6,7 +6,8 @@ use crate::http::api_document;
 use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, DeltasQuery, HistoryQuery, ItemsQuery, KeyHistoryQuery, ListQuery,
-    Names, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery, WatchQuery,
+    Names, ObjectQuery, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery, UpdateQuery, ViewQuery,
+    WatchQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::routes::{consume, history, produce, queues, read, seed, server, views, watch};
@@ -92,9 +93,9 @@ operations! {
     GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body read::items;
     GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body read::item;
     GET    "/v1/queues/{queue}/latest"         list_latest    OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::latest_list;
-    GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  []                long  without_body views::latest;
+    GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
     GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::known_list;
-    GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  []                long  without_body views::known;
+    GET    "/v1/queues/{queue}/known/{*key}"   get_known      OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::known;
     GET    "/v1/queues/{queue}/watch"          watch          OnQueue(Read)    Watch     Ignored  [WatchQuery]      quick without_body watch::watch;
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;

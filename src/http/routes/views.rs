@@ -1,6 +1,7 @@
 //! Lists and objects of the views of a queue: `latest` and `known`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,11 +9,14 @@ use deltaq_types::{ObjectDocument, Page};
 
 use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
 use super::watch::shard;
+use crate::engine::id::Rv;
 use crate::engine::view::View;
 use crate::http::call::ReadCall;
 use crate::http::cursor::{self, List};
-use crate::http::openapi::params::{Conditional, InQueue, OfKey, ViewQuery};
+use crate::http::limits::VERSION_WAIT_MAX;
+use crate::http::openapi::params::{Conditional, InQueue, ObjectQuery, OfKey, ViewQuery};
 use crate::http::openapi::responses::{Always, NotAcceptable, OfQueue, Unprocessable};
+use crate::http::params::{Params, wrong};
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, Selected};
@@ -47,7 +51,7 @@ pub(in crate::http) async fn known_list(call: ReadCall) -> Result<Response, Prob
 /// The newest accepted object of a key.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/latest/{key}", tag = "reading", operation_id = "get_latest",
-    params(InQueue, OfKey, Conditional),
+    params(InQueue, OfKey, ObjectQuery, Conditional),
     responses(
         (status = 200, description = "The object.", body = ObjectDocument, headers(("etag" = String, description = "Changes with the object."))),
         (status = 304, description = "If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
@@ -61,7 +65,7 @@ pub(in crate::http) async fn latest(call: ReadCall) -> Result<Response, Problem>
 /// One known object.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/known/{key}", tag = "reading", operation_id = "get_known",
-    params(InQueue, OfKey, Conditional),
+    params(InQueue, OfKey, ObjectQuery, Conditional),
     responses(
         (status = 200, description = "The object.", body = ObjectDocument, headers(("etag" = String, description = "Changes with the object."))),
         (status = 304, description = "If-None-Match names the entity tag of the object.", headers(("etag" = String, description = "Changes with the object."))),
@@ -122,6 +126,7 @@ async fn page(
 async fn one(call: ReadCall, view: View) -> Result<Response, Problem> {
     let (name, key) = (call.name()?, call.key()?);
     let handle = call.state.registry.get(&name)?;
+    wait_for_version(&handle, &call.params).await?;
     let (found, _) = handle.view_object(view, &key).await?;
     let Some(found) = found else {
         let why = match view {
@@ -135,6 +140,18 @@ async fn one(call: ReadCall, view: View) -> Result<Response, Problem> {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
     }
     Ok(([(header::ETAG, etag)], Json(wire::object(&found))).into_response())
+}
+
+/// Waits until the queue has reached the version that the request asks for.
+async fn wait_for_version(handle: &Handle, params: &Params) -> Result<(), Problem> {
+    let wait = params.duration("wait", Duration::ZERO..=VERSION_WAIT_MAX)?;
+    let Some(version) = params.count("min_resource_version", 0..=i64::MAX.unsigned_abs())? else {
+        return match wait {
+            Some(_) => Err(wrong("wait", "it needs min_resource_version")),
+            None => Ok(()),
+        };
+    };
+    Ok(handle.reach(Rv::new(version), wait.unwrap_or_default()).await?)
 }
 
 /// Whether `If-None-Match` names the entity tag.
