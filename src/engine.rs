@@ -32,6 +32,7 @@ pub mod delta;
 pub mod effects;
 pub mod event;
 pub mod excerpt;
+pub mod explain;
 pub mod feed;
 pub mod id;
 pub mod initial;

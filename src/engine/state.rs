@@ -128,8 +128,12 @@ impl State {
 
     /// The earliest delay that may elapse. A closed queue in mode keys has none, because its delays are frozen.
     pub(super) fn next_delay(&self) -> Option<(Time, Rv, Slot)> {
-        let frozen = self.closed && self.config.rules().stops_when_closed;
-        if frozen { None } else { self.schedule.next_delay() }
+        if self.freezes_delays() { None } else { self.schedule.next_delay() }
+    }
+
+    /// Whether delays do not elapse, because the queue is closed.
+    pub(super) fn freezes_delays(&self) -> bool {
+        self.closed && self.config.rules().stops_when_closed
     }
 
     /// The entry at a slot that the schedule or the table has just returned.

@@ -31,7 +31,7 @@ use super::routes::{consume, history, produce, queues, read, seed, server, views
         produce::resync, seed::seed, produce::forget,
         consume::pop, consume::settle, consume::ack, consume::done, consume::nack, consume::release, consume::reject,
         consume::extend, consume::redrive, consume::discard,
-        read::items, read::item, views::latest_list, views::latest, views::known_list, views::known, read::sources, read::synced,
+        read::items, read::item, read::explain, views::latest_list, views::latest, views::known_list, views::known, read::sources, read::synced,
         watch::watch, history::history, history::of_key,
         server::livez, server::readyz, server::info, openapi_json, server::problem,
     ),

@@ -226,7 +226,7 @@ pub(super) fn queue_name(found: Option<&Name>, path: &str) -> Result<Name, Probl
     })
 }
 
-/// The key at the end of the path, after `/items/`, `/latest/`, `/known/` or `/history/`.
+/// The key at the end of the path, after `/items/`, `/explain/`, `/latest/`, `/known/` or `/history/`.
 pub(super) fn path_key(path: &str) -> Result<Key, Problem> {
     let behind_queue = path.strip_prefix("/v1/queues/").unwrap_or_default();
     let encoded = behind_queue.splitn(3, '/').nth(2).unwrap_or_default();

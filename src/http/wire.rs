@@ -4,6 +4,7 @@ pub mod admission;
 pub mod config;
 
 mod consume;
+mod explain;
 mod history;
 mod popped;
 mod produce;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use deltaq_types::{RawObject, Timestamp};
 
 pub use self::consume::{LeaseRef, delta, extended, settled};
+pub use self::explain::explain;
 pub use self::history::event;
 pub use self::popped::{popped, popped_bytes};
 pub use self::produce::{failed_key, produced, replaced};

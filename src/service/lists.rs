@@ -8,6 +8,7 @@ use std::ops::Bound;
 use super::queue::Handle;
 use super::{Error, KeyFilter, Moment};
 use crate::engine::Queue;
+use crate::engine::explain::Explanation;
 use crate::engine::id::{Rv, Slot, Source, Token};
 use crate::engine::key::Key;
 use crate::engine::schedule::Place;
@@ -129,6 +130,14 @@ impl Handle {
             (entry.map(|entry| (entry.state(), moment)), queue.resource_version())
         });
         item.await
+    }
+
+    /// Why a key is not delivered.
+    ///
+    /// # Errors
+    /// As [`items`](Self::items).
+    pub async fn explain(&self, key: &Key) -> Result<(Explanation, Moment), Error> {
+        self.read(|queue, moment| (queue.explain(key), moment)).await
     }
 
     /// The objects of a view behind the key `after`, in key order.

@@ -485,6 +485,9 @@ async fn reading() {
     talk.get("/v1/queues/q/latest/absent").await;
     talk.get("/v1/queues/q/history/a%2Fb").await;
     talk.get("/v1/queues/q/history?key=a%2Fb&limit=0").await;
+    talk.note("explain");
+    talk.get("/v1/queues/q/explain/a/b").await;
+    talk.get("/v1/queues/q/explain/absent").await;
     talk.note("sources");
     talk.get("/v1/queues/q/sources").await;
     talk.post(

@@ -8,6 +8,7 @@ mod clock;
 mod commits;
 mod connections;
 mod controllers;
+mod explaining;
 mod hosts;
 mod keeping;
 mod looking;

@@ -46,8 +46,8 @@ pub use self::queue::{
     UnavailableQueue,
 };
 pub use self::raw::RawObject;
-pub use self::read::{ItemDocument, ObjectDocument, SourceDocument, SyncedDocument};
+pub use self::read::{ExplainDocument, ItemDocument, ObjectDocument, SourceDocument, SyncedDocument};
 pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};
 pub use self::watch::WatchRow;
-pub use self::words::{DeltaType, EventName, ItemState, LeaseOutcome, RowType, SettleResult};
+pub use self::words::{DeltaType, EventName, HoldReason, ItemState, LeaseOutcome, RowType, SettleResult};

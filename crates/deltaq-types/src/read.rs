@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DeltaDocument, ItemState, LastReplaceDocument, LeaseDocument, RawObject, Timestamp};
+use super::{DeltaDocument, HoldReason, ItemState, LastReplaceDocument, LeaseDocument, RawObject, Timestamp};
 
 /// Whether a queue has synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -78,4 +78,32 @@ pub struct ItemDocument {
     /// The owner of the key.
     #[schema(required = true)]
     pub owner: Option<String>,
+}
+
+/// Why a key is not delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExplainDocument {
+    /// The key.
+    pub key: String,
+    /// `leased`, `delayed`, `backing_off`, `parked`, `paused`, `closed`, `queued`, `next`, `nothing_waits` or `unknown`.
+    #[schema(value_type = String)]
+    pub reason: HoldReason,
+    /// The reason as a sentence.
+    pub explanation: String,
+    /// The lease; null unless the key is leased.
+    #[schema(required = true)]
+    pub lease: Option<LeaseDocument>,
+    /// When the delay or backoff of the key ends.
+    #[schema(required = true)]
+    pub due_at: Option<Timestamp>,
+    /// Failures since the last ack.
+    pub failures: u32,
+    /// The error of the last failure.
+    #[schema(required = true)]
+    pub last_error: Option<String>,
+    /// Of a ready key: the number of keys that are delivered before it, at most 5,000.
+    #[schema(required = true)]
+    pub ahead: Option<u64>,
+    /// Whether more keys than `ahead` are delivered before it.
+    pub has_more_ahead: bool,
 }

@@ -92,6 +92,29 @@ words! {
         /// The key is not delivered until a new change or a redrive.
         Parked = "parked",
     }
+    /// Why a key is not delivered.
+    HoldReason {
+        /// A worker holds the key.
+        Leased = "leased",
+        /// The key waits for a delay.
+        Delayed = "delayed",
+        /// The key has failed and waits for its backoff.
+        BackingOff = "backing_off",
+        /// The key is parked.
+        Parked = "parked",
+        /// The key is ready, and the queue is paused.
+        Paused = "paused",
+        /// The key is delayed, and the queue is closed, so the delay does not end.
+        Closed = "closed",
+        /// Other ready keys are ahead of the key.
+        Queued = "queued",
+        /// The key is delivered to the next pop.
+        Next = "next",
+        /// The key has no change that is not acknowledged.
+        NothingWaits = "nothing_waits",
+        /// The queue does not have the key.
+        Unknown = "unknown",
+    }
     /// The kind of an event in the history of a key.
     EventName {
         /// A delta was queued.

@@ -1,18 +1,18 @@
-//! `deltaq items`, `known`, `latest`, `history`, `sources`, `synced`, `parked`, `redrive` and `discard`.
+//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `synced`, `parked`, `redrive` and `discard`.
 
 use std::time::Duration;
 
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::{
-    EventDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome, ObjectDocument,
-    SourceDocument, SyncedDocument, UnavailableQueue,
+    EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome,
+    ObjectDocument, SourceDocument, SyncedDocument, UnavailableQueue,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::output::{Cell, Row, Tone, counted};
+use super::output::{Cell, Row, Tone, clean, counted};
 use super::queues::{confirm, duration_text};
 use super::session::{Execute, Session};
 use crate::duration::DurationText;
@@ -27,6 +27,9 @@ super::commands! {
         /// List waiting and leased keys, or show one key.
         #[command(after_help = "Example:\n  deltaq items prices --state leased")]
         Items(Items),
+        /// Say why a key is not delivered.
+        #[command(after_help = "Example:\n  deltaq explain prices sku-1")]
+        Explain(Explain),
         /// List known objects (acknowledged states), or show one.
         #[command(after_help = "Example:\n  deltaq known prices --source erp -o ndjson")]
         Known(Known),
@@ -78,6 +81,15 @@ pub struct Items {
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
+}
+
+/// `deltaq explain`.
+#[derive(Debug, Clone, Args)]
+pub struct Explain {
+    /// The queue.
+    pub queue: Name,
+    /// The key.
+    pub key: String,
 }
 
 /// Objects of a view of a queue.
@@ -269,6 +281,16 @@ impl Execute for Parked {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = || Ok(session.on_queue("list_items", &self.queue)?.query("state", Some("parked")));
         print_list::<ItemDocument>(session, call, &self.limit, "no parked keys").await
+    }
+}
+
+impl Execute for Explain {
+    const OPERATIONS: &'static [&'static str] = &["explain_key"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = session.call("explain_key", self.queue.as_str(), &self.key)?;
+        let (found, text) = session.fetch::<ExplainDocument>(call).await?;
+        session.output.change(&text, &found.key, &clean(&found.explanation))
     }
 }
 

@@ -92,6 +92,7 @@ operations! {
     POST   "/v1/queues/{queue}/parked/discard" discard_parked OnQueue(Admin)   Write     Document []                long  with_body    consume::discard;
     GET    "/v1/queues/{queue}/items"          list_items     OnQueue(Read)    Read      Ignored  [ItemsQuery]      long  without_body read::items;
     GET    "/v1/queues/{queue}/items/{*key}"   get_item       OnQueue(Read)    Read      Ignored  []                long  without_body read::item;
+    GET    "/v1/queues/{queue}/explain/{*key}" explain_key    OnQueue(Read)    Read      Ignored  []                long  without_body read::explain;
     GET    "/v1/queues/{queue}/latest"         list_latest    OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::latest_list;
     GET    "/v1/queues/{queue}/latest/{*key}"  get_latest     OnQueue(Read)    Read      Ignored  [ObjectQuery]     long  without_body views::latest;
     GET    "/v1/queues/{queue}/known"          list_known     OnQueue(Read)    Read      Ignored  [ViewQuery]       long  without_body views::known_list;

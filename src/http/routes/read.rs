@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use deltaq_types::{ItemDocument, Page, SourceDocument, SyncedDocument};
+use deltaq_types::{ExplainDocument, ItemDocument, Page, SourceDocument, SyncedDocument};
 use futures_util::stream;
 use serde::Serialize;
 
@@ -275,6 +275,22 @@ async fn one_item(handle: &Handle, key: &Key) -> Result<Json<ItemDocument>, Prob
         return Err(no_key(key, "there is no delta, lease, parked entry or failure"));
     };
     Ok(Json(wire::item(handle, &item, moment)))
+}
+
+/// Why a key is not delivered.
+#[utoipa::path(
+    get, path = "/v1/queues/{queue}/explain/{key}", tag = "reading", operation_id = "explain_key",
+    params(InQueue, OfKey),
+    responses(
+        (status = 200, description = "The reason.", body = ExplainDocument),
+        Always, OfQueue, Unprocessable,
+    )
+)]
+pub(in crate::http) async fn explain(call: ReadCall) -> Result<Json<ExplainDocument>, Problem> {
+    let (name, key) = (call.name()?, call.key()?);
+    let handle = call.state.registry.get(&name)?;
+    let (explanation, moment) = handle.explain(&key).await?;
+    Ok(Json(wire::explain(&handle, &key, &explanation, moment)))
 }
 
 pub(super) fn no_key(key: &Key, why: &str) -> Problem {

@@ -173,7 +173,7 @@ pub fn item(handle: &Handle, key: &KeyState, moment: Moment) -> ItemDocument {
     }
 }
 
-fn lease(handle: &Handle, lease: &Lease, moment: Moment) -> LeaseDocument {
+pub(super) fn lease(handle: &Handle, lease: &Lease, moment: Moment) -> LeaseDocument {
     LeaseDocument {
         id: handle.lease_id(lease.token).to_string(),
         token: lease.token.rv().get(),

@@ -47,6 +47,8 @@ fn lists_are_filtered_and_limited() {
     assert_eq!(shards.concat().len(), 5, "{shards:?}");
     assert_eq!(server.json(&["latest", "shop", "b2"])["source"], "web");
     server.run(&["latest", "shop", "absent"]).failed(3);
+    let explained = server.run(&["explain", "shop", "late"]).ok();
+    assert!(explained.starts_with("Key \"late\": it is delayed until 2"), "{explained}");
     assert_eq!(names(&server, &["parked", "shop", "--limit", "1"]).len(), 1);
     assert_eq!(names(&server, &["history", "shop", "a1", "--limit", "2"]).len(), 2);
     assert_eq!(server.run(&["redrive", "shop", "--all"]).ok(), "2 parked keys made ready\n");

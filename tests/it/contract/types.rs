@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use deltaq_types::{
-    EventDocument, ExtendedList, Info, ItemDocument, KeysCount, ObjectDocument, Page, Popped,
-    ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced, SettledList,
-    SourceDocument, SyncedDocument,
+    EventDocument, ExplainDocument, ExtendedList, Info, ItemDocument, KeysCount, ObjectDocument, Page,
+    Popped, ProblemDocument, Produced, PurgedDocument, QueueDocument, QueuePage, QueueStatus, Replaced,
+    SettledList, SourceDocument, SyncedDocument,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,6 +42,7 @@ pub(super) fn check(method: &str, uri: &str, status: u16, text: &str) {
         (_, [_, "items"]) => same::<Page<ItemDocument>>(text),
         (_, [_, "known" | "latest", ..]) if is_single => same::<ObjectDocument>(text),
         (_, [_, "known" | "latest"]) => same::<Page<ObjectDocument>>(text),
+        (_, [_, "explain", _, ..]) => same::<ExplainDocument>(text),
         (_, [_, "sources"]) => same::<Page<SourceDocument>>(text),
         (_, [_, "history", ..]) => same::<Page<EventDocument>>(text),
         other => panic!("no type is known for {other:?}: {text}"),

@@ -1,0 +1,46 @@
+//! Why a key is not delivered.
+
+use super::key::Key;
+use super::queue::Queue;
+use super::schedule::Place;
+use super::snapshot::KeyState;
+
+/// Most keys that are counted ahead of a key.
+pub const AHEAD_MAX: usize = 5_000;
+
+/// What decides whether a key is delivered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The key; `None` if the queue does not have it.
+    pub key: Option<KeyState>,
+    /// Of a ready key: the ready keys that are delivered before it, at most [`AHEAD_MAX`].
+    pub ahead: Option<usize>,
+    /// Whether more than [`AHEAD_MAX`] keys are ahead.
+    pub has_more_ahead: bool,
+    /// Whether the queue is paused.
+    pub is_paused: bool,
+    /// Whether delays do not end, because the queue is closed.
+    pub has_frozen_delays: bool,
+}
+
+impl Queue {
+    /// What decides whether this key is delivered.
+    #[must_use]
+    pub fn explain(&self, key: &Key) -> Explanation {
+        let entry = self.table().get(key.as_str());
+        let before = entry.and_then(|entry| match entry.schedule_state.place {
+            Place::Ready(position) => {
+                let before = self.schedule().ready().take_while(|(rv, _)| *rv < position.rv);
+                Some(before.take(AHEAD_MAX + 1).count())
+            }
+            _ => None,
+        });
+        Explanation {
+            key: entry.map(super::table::Entry::state),
+            ahead: before.map(|before| before.min(AHEAD_MAX)),
+            has_more_ahead: before.is_some_and(|before| before > AHEAD_MAX),
+            is_paused: self.switches().paused,
+            has_frozen_delays: self.state().freezes_delays(),
+        }
+    }
+}

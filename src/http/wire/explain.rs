@@ -1,0 +1,114 @@
+//! Why a key is not delivered, as a document with a sentence.
+
+use deltaq_types::{ExplainDocument, HoldReason};
+
+use super::{read, timestamp};
+use crate::engine::excerpt::Excerpt;
+use crate::engine::explain::Explanation;
+use crate::engine::key::Key;
+use crate::engine::schedule::{Lease, Place, ScheduleState};
+use crate::engine::snapshot::KeyState;
+use crate::service::{Handle, Moment};
+
+/// Why a key is not delivered, as of `moment`.
+#[must_use]
+pub fn explain(handle: &Handle, key: &Key, explanation: &Explanation, moment: Moment) -> ExplainDocument {
+    let state = explanation.key.as_ref();
+    let schedule = state.map(|state| &state.schedule_state);
+    let (reason, sentence) = match state {
+        Some(state) => reason(state, explanation, moment),
+        None => (HoldReason::Unknown, "the queue does not have it".to_owned()),
+    };
+    ExplainDocument {
+        key: key.as_str().to_owned(),
+        reason,
+        explanation: format!("Key {}: {sentence}.", Excerpt(key.as_str())),
+        lease: schedule.and_then(ScheduleState::lease).map(|lease| read::lease(handle, lease, moment)),
+        due_at: schedule.and_then(ScheduleState::delay).map(|delay| timestamp(moment.wall(delay.due))),
+        failures: schedule.map_or(0, |schedule| schedule.failures),
+        last_error: schedule.and_then(ScheduleState::last_error).map(str::to_owned),
+        ahead: explanation.ahead.map(|ahead| ahead as u64),
+        has_more_ahead: explanation.has_more_ahead,
+    }
+}
+
+fn reason(state: &KeyState, explanation: &Explanation, moment: Moment) -> (HoldReason, String) {
+    let schedule = &state.schedule_state;
+    let failures = match (schedule.failures, schedule.last_error()) {
+        (0, None) => String::new(),
+        (0, Some(error)) => format!(" with the error {}", Excerpt(error)),
+        (count, None) => format!(" after {}", counted(count as usize, "failure")),
+        (count, Some(error)) => {
+            format!(
+                " after {}, the last with the error {}",
+                counted(count as usize, "failure"),
+                Excerpt(error)
+            )
+        }
+    };
+    match (&schedule.place, schedule.delay()) {
+        (Place::Leased(lease), _) => (HoldReason::Leased, leased(lease, state.waiting.len(), moment)),
+        (Place::Parked, _) => {
+            let way_out = "a new change or a redrive makes it ready again";
+            (HoldReason::Parked, format!("it is parked{failures}; {way_out}"))
+        }
+        (Place::Ready(_), _) => ready(explanation),
+        (Place::Idle, Some(_)) if explanation.has_frozen_delays => (
+            HoldReason::Closed,
+            "it is delayed, and the queue is closed, so the delay does not end".to_owned(),
+        ),
+        (Place::Idle, Some(delay)) => {
+            let due = timestamp(moment.wall(delay.due));
+            if schedule.failures > 0 {
+                (HoldReason::BackingOff, format!("it waits until {due}{failures}"))
+            } else {
+                (HoldReason::Delayed, format!("it is delayed until {due}"))
+            }
+        }
+        (Place::Idle, None) if state.known.is_some() => {
+            (HoldReason::NothingWaits, "nothing waits, and its newest change is acknowledged".to_owned())
+        }
+        (Place::Idle, None) => (HoldReason::NothingWaits, "nothing waits".to_owned()),
+    }
+}
+
+fn leased(lease: &Lease, waiting: usize, moment: Moment) -> String {
+    let worker = match lease.worker.as_deref() {
+        Some(worker) => format!("worker {}", Excerpt(worker)),
+        None => "a worker without a name".to_owned(),
+    };
+    let until = timestamp(moment.wall(lease.deadline));
+    let behind = if waiting == 0 {
+        String::new()
+    } else {
+        format!(", and {} behind the lease", verb(waiting, "newer change"))
+    };
+    format!("{worker} holds it until {until}{behind}")
+}
+
+fn ready(explanation: &Explanation) -> (HoldReason, String) {
+    let ahead = explanation.ahead.unwrap_or_default();
+    let keys = if explanation.has_more_ahead {
+        format!("more than {ahead} other keys are")
+    } else if ahead == 1 {
+        "1 other key is".to_owned()
+    } else {
+        format!("{ahead} other keys are")
+    };
+    if explanation.is_paused {
+        return (HoldReason::Paused, format!("it is ready, and the queue is paused; {keys} ahead of it"));
+    }
+    match ahead {
+        0 => (HoldReason::Next, "it is ready, and the next pop gets it".to_owned()),
+        _ => (HoldReason::Queued, format!("it is ready, and {keys} ahead of it")),
+    }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+fn verb(count: usize, noun: &str) -> String {
+    let waits = if count == 1 { "waits" } else { "wait" };
+    format!("{} {waits}", counted(count, noun))
+}
