@@ -246,6 +246,9 @@ impl Feed {
                 self.index.insert(rv, slot);
             }
         }
+        while self.entered.len() < stop {
+            self.entered.push(Rv::ZERO);
+        }
         if stop == slots {
             // From now on, keys in new slots are indexed when they enter the view.
             self.indexed = usize::MAX;

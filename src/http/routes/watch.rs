@@ -96,7 +96,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         // nginx then passes each row on at once.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
@@ -156,7 +156,7 @@ fn from(
 ) -> Result<WatchFrom, Problem> {
     let last_id = headers.get("last-event-id").filter(|_| transport == Transport::Events);
     if let Some(id) = last_id.and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty()) {
-        return version(id, handle).map(WatchFrom::After);
+        return position(id, "Last-Event-ID", handle);
     }
     if let Some(token) = params.text("continue") {
         let position = cursor::decode(List::Watch, handle.incarnation(), token)?;
@@ -171,7 +171,7 @@ fn from(
     match params.text("resource_version") {
         Some("0") => Ok(WatchFrom::Start),
         Some("now") => Ok(WatchFrom::Now),
-        Some(text) => version(text, handle).map(WatchFrom::After),
+        Some(text) => position(text, "resource_version", handle),
         None => {
             let detail = "the parameter resource_version is missing: give the version of a list, \"now\", or 0 for all keys first";
             Err(Problem::new(Code::InvalidParameter, detail).with("parameter", "resource_version"))
@@ -179,18 +179,27 @@ fn from(
     }
 }
 
-/// A version: a number, or as in the id of an event, with the incarnation of the queue in front.
-fn version(text: &str, handle: &Handle) -> Result<Rv, Problem> {
-    let (incarnation, number) =
-        text.split_once('-').map_or((None, text), |(incarnation, number)| (Some(incarnation), number));
-    let wrong_version =
-        || wrong("resource_version", &format!("{} is neither a version nor \"now\"", Excerpt(text)));
-    let rv = number.parse().map(Rv::new).map_err(|_| wrong_version())?;
-    if incarnation.is_some_and(|incarnation| incarnation != handle.incarnation().to_string()) {
+/// The position that a version names: a number, or the id of an event, which has the incarnation of the queue in front and, while all
+/// keys are sent, the version at which they began behind.
+fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, Problem> {
+    let wrong_version = || wrong(parameter, &format!("{} is not a version", Excerpt(text)));
+    let number = |text: &str| text.parse().map(Rv::new).map_err(|_| wrong_version());
+    let is_incarnation =
+        |text: &str| text.len() == 8 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let mut parts = text.split('-');
+    let from = match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(after), None, ..) => return number(after).map(WatchFrom::After),
+        (Some(own), Some(after), None, _) if is_incarnation(own) => WatchFrom::After(number(after)?),
+        (Some(own), Some(after), Some(since), None) if is_incarnation(own) => {
+            WatchFrom::List { after: number(after)?, since: number(since)? }
+        }
+        _ => return Err(wrong_version()),
+    };
+    if !text.starts_with(&format!("{}-", handle.incarnation())) {
         let detail = "the version belongs to a deleted queue of this name; list the view again";
-        return Err(Problem::new(Code::Expired, detail).with("parameter", "resource_version"));
+        return Err(Problem::new(Code::Expired, detail).with("parameter", parameter));
     }
-    Ok(rv)
+    Ok(from)
 }
 
 /// The next page of a long poll: it waits until there is a row, or for the time that the client asks for.
@@ -277,15 +286,16 @@ impl Stream {
                 self.write(text, &wire::watch_row(row));
             }
             let now = Instant::now();
-            let is_over = shutdown.is_draining() || now >= self.ends;
             let was_listing = std::mem::replace(&mut self.is_listing, self.watcher.listing_since().is_some());
             let ends_list = was_listing && !self.is_listing;
-            if ends_list || is_over || page.is_last && now >= self.next_bookmark {
+            self.has_ended = shutdown.is_draining() || now >= self.ends && !self.is_listing;
+            let is_due = ends_list || self.has_ended || page.is_last && now >= self.next_bookmark;
+            // A bookmark says that nothing is missing.
+            if is_due && !self.is_listing {
                 let bookmark = wire::watch_bookmark(self.watcher.resource_version(), ends_list);
                 self.write(text, &bookmark);
-                self.has_ended = is_over;
             }
-            if !text.is_empty() {
+            if !text.is_empty() || self.has_ended {
                 self.next_bookmark = now + self.bookmark;
                 self.held = self.context.reserve_reply(text.len())?;
                 return Ok(());
@@ -304,7 +314,8 @@ impl Stream {
         if self.transport == Transport::Events {
             let (kind, incarnation) = (row.kind.as_str(), self.watcher.handle().incarnation());
             if let Some(version) = row.resource_version {
-                text.extend_from_slice(format!("id: {incarnation}-{version}\n").as_bytes());
+                let since = self.watcher.listing_since().map(|since| format!("-{since}")).unwrap_or_default();
+                text.extend_from_slice(format!("id: {incarnation}-{version}{since}\n").as_bytes());
             }
             text.extend_from_slice(format!("event: {kind}\ndata: ").as_bytes());
         }

@@ -172,6 +172,14 @@ async fn events_have_ids_from_which_a_browser_goes_on() {
     let event = "event: Added\ndata: {\"type\":\"Added\",\"key\":\"a\",\"resource_version\":1,\"object\":{\"key\":\"a\"}}\n\n";
     assert!(text.starts_with(&format!("retry: 1000\n\nid: {incarnation}-1\n{event}")), "{text}");
 
+    // An id within the keys that are sent first goes on with them.
+    let in_list = format!("{incarnation}-0-1");
+    let mut client = service.client().await;
+    client.send_text("GET", &path, &[("accept", "text/event-stream"), ("last-event-id", &in_list)], "").await;
+    client.head().await.expect("a head");
+    let text = String::from_utf8(client.chunk().await.expect("a stream").expect("rows")).expect("text");
+    assert!(text.contains("event: Added\n") && text.contains("initial_events_end"), "{text}");
+
     post(&service, "update", objects(&["a"])).await;
     let id = format!("{incarnation}-1");
     let again = [("accept", "text/event-stream"), ("last-event-id", id.as_str())];
@@ -249,6 +257,8 @@ async fn wrong_parameters_are_named() {
         ("", "the parameter resource_version is missing"),
         ("resource_version=now&view=newest", "view"),
         ("resource_version=x", "resource_version"),
+        ("resource_version=-1", "resource_version"),
+        ("resource_version=1-2-3-4", "resource_version"),
         ("resource_version=now&shard=4/4", "I/N with I from 0 to N - 1"),
         ("resource_version=now&bookmark=2m", "bookmark"),
         ("resource_version=now&wait=1s", "accept: application/json"),
