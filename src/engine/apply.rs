@@ -147,6 +147,7 @@ impl State {
             EventKind::Queued(queued) => self.apply_queued(slot, queued, id)?,
             EventKind::Leased(leased) => self.apply_leased(slot, leased, id)?,
             EventKind::Settled { token, ending, .. } => self.apply_settled(slot, *token, ending, id)?,
+            EventKind::Removed { key } => self.apply_removed(slot, key, id)?,
             other => self.apply_to_key(slot, other, id)?,
         };
         self.track_changes(slot, changes, &event.kind, event.at);
@@ -381,28 +382,31 @@ impl State {
                 }
                 return Ok(Applied::work(self.schedule.wake(slot, key, schedule_state, id)));
             }
-            EventKind::Removed { key } => {
-                let newest = std::mem::take(&mut entry.waiting).into_newest();
-                // Only the delta of a Resync, which is no change, is newer.
-                if newest.is_some_and(|delta| delta.rv <= entry.latest_rv) {
-                    entry.latest_rv = id.rv;
-                }
-                self.schedule.drop_waiting(slot, key, schedule_state);
-                let covered_by = schedule_state.lease().map(|lease| lease.token);
-                if entry
-                    .initial_pending
-                    .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token.rv().get()))
-                {
-                    entry.initial_pending = None;
-                    self.initial_pending -= 1;
-                }
-            }
             EventKind::Seeded { object, owner, .. } => {
                 entry.latest_rv = id.rv;
                 let known = Known { object: object.clone(), rv: id.rv, owner: owner.clone() };
                 set_known(&mut entry.known, Some(known), &mut self.known);
             }
             _ => return Err("it is not about a key"),
+        }
+        Ok(Applied::default())
+    }
+
+    fn apply_removed(&mut self, slot: Slot, key: &Key, id: EventId) -> Result<Applied, Reason> {
+        let entry = self.table.at_mut(slot).ok_or(NO_ENTRY)?;
+        let newest = entry.newest_object().cloned();
+        entry.waiting = Deltas::default();
+        if entry.newest_object() != newest.as_ref() {
+            entry.latest_rv = id.rv;
+        }
+        self.schedule.drop_waiting(slot, key, &mut entry.schedule_state);
+        let covered_by = entry.schedule_state.lease().map(|lease| lease.token);
+        if entry
+            .initial_pending
+            .is_some_and(|pending| covered_by.is_none_or(|token| pending.get() > token.rv().get()))
+        {
+            entry.initial_pending = None;
+            self.initial_pending -= 1;
         }
         Ok(Applied::default())
     }

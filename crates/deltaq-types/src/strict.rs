@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(none.delay, None);
         let nested = error::<PopBody>(r#"{"settle":[{"lease":"1-1","as":"fail"}]}"#);
         assert!(
-            nested.starts_with("as: unknown variant `fail`") && nested.ends_with(" column 37"),
+            nested.starts_with("as: unknown variant `fail`") && nested.ends_with(" column 38"),
             "{nested}"
         );
         let text = r#"{"settle":[{"lease":"1-1","as":"ack"}]}"#;

@@ -182,7 +182,7 @@ fn from(
 /// The position that a version names: a number, or the id of an event, which has the incarnation of the queue in front and, while all
 /// keys are sent, the version at which they began behind.
 fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, Problem> {
-    let wrong_version = || wrong(parameter, &format!("{} is not a version", Excerpt(text)));
+    let wrong_version = || wrong(parameter, &format!("{} is neither a version nor \"now\"", Excerpt(text)));
     let number = |text: &str| text.parse().map(Rv::new).map_err(|_| wrong_version());
     let is_incarnation =
         |text: &str| text.len() == 8 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

@@ -2,8 +2,7 @@
 //!
 //! A page must hold exactly what the history says: for each key that has changed behind the reader, its last change.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::collections::BTreeMap;
 
 use deltaq::engine::Queue;
 use deltaq::engine::delta::DeltaKind;
@@ -66,10 +65,6 @@ pub(super) struct Readers {
     views: [NaiveView; 2],
     feeds: [Option<NaiveFeed>; 2],
     of_view: [Vec<Reader>; 2],
-    /// The newest waiting delta of each key.
-    waiting: BTreeMap<Key, Rv>,
-    /// The deltas of Resyncs.
-    resyncs: BTreeSet<Rv>,
     pub(super) hits: Hits,
 }
 
@@ -88,18 +83,7 @@ impl Readers {
         let is_new_change = match &event.kind {
             EventKind::Appended(Appended { origin, .. }) => *origin != Origin::Resync,
             EventKind::Seeded { .. } => true,
-            // The deltas are gone. A Resync's delta was no change.
-            EventKind::Removed { .. } => {
-                self.waiting.get(key).is_some_and(|newest| !self.resyncs.contains(newest))
-            }
             _ => false,
-        };
-        if matches!(&event.kind, EventKind::Appended(Appended { origin: Origin::Resync, .. })) {
-            self.resyncs.insert(event.rv);
-        }
-        match entry.and_then(|entry| entry.waiting.newest()) {
-            Some(delta) => self.waiting.insert(key.clone(), delta.rv),
-            None => self.waiting.remove(key),
         };
         let is_new_known = matches!(
             &event.kind,
@@ -151,10 +135,6 @@ impl Readers {
             }
         }
         self.feeds = [None, None];
-        let entries = queue.table().from(Bound::Unbounded).map(|(_, entry)| entry);
-        let waiting = entries.filter_map(|entry| Some((entry.key.clone(), entry.waiting.newest()?.rv)));
-        self.waiting = waiting.collect();
-        self.resyncs.retain(|resync| *resync <= rv);
         for readers in &mut self.of_view {
             readers.retain(|reader| reader.seen <= rv);
         }
