@@ -80,14 +80,15 @@ END
     chmod 755 "$work/cargo"
     target_of=(["$work/cargo"]=usr/local/bin/cargo ["$work/sources"]=sources ["$binary"]=binary)
     mapfile -t bases < <(sed -n 's/^FROM \([^ ]*\).*/\1/p' Dockerfile)
-    stand_in "${bases[0]}" root /bin/sh /bin/cp /bin/mkdir /bin/rm "$work/cargo" "$work/sources" "$binary"
+    # An engine that can't store an image, or can't run its shell with a published port, can't check anything.
+    stand_in "${bases[0]}" root /bin/sh /bin/cp /bin/mkdir /bin/rm "$work/cargo" "$work/sources" "$binary" ||
+        unavailable "podman can't store an image here"
+    if ! said=$("${podman[@]}" run --rm "${run_options[@]}" --publish 127.0.0.1::7070 "${bases[0]}" /bin/sh -c 'echo runs' 2>&1) || [ "$said" != runs ]; then
+        unavailable "podman can't run a container with a published port here: $said"
+    fi
     libraries=$(ldd "$binary" | grep -o '/[^ ]*' || true)
     # shellcheck disable=SC2086 # one path a word
     stand_in "${bases[1]}" 65532 $libraries
-    # An engine that can't run the shell of a stand-in can run nothing.
-    if ! said=$("${podman[@]}" run --rm "${run_options[@]}" "${bases[0]}" /bin/sh -c 'echo runs' 2>&1) || [ "$said" != runs ]; then
-        unavailable "podman can't run a container here: $said"
-    fi
 fi
 
 "${podman[@]}" build --quiet "${build_options[@]}" --tag localhost/deltaq . > "$work/build.log" 2>&1 || { cat "$work/build.log" >&2; fail "no image"; }
