@@ -65,6 +65,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
         prefix: params.text("prefix").unwrap_or_default().to_owned(),
         shard: params.text("shard").map(shard).transpose()?,
     };
+    let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
     let watcher = handle.watch(view(&params)?, from, filter).await?;
     if transport == Transport::Page {
         return Ok(Reply::of(&context, next_page(watcher, &params, &context).await?).into_response());
@@ -74,7 +75,6 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
             return Err(wrong(name, "a stream has none; send \"accept: application/json\" for a long poll"));
         }
     }
-    let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
     let now = Instant::now();
     let stream = Stream {
         is_listing: watcher.listing_since().is_some(),
@@ -169,13 +169,9 @@ fn from(
         return Ok(WatchFrom::Start);
     }
     match params.text("resource_version") {
-        Some("0") => Ok(WatchFrom::Start),
+        None | Some("0") => Ok(WatchFrom::Start),
         Some("now") => Ok(WatchFrom::Now),
         Some(text) => position(text, "resource_version", handle),
-        None => {
-            let detail = "the parameter resource_version is missing: give the version of a list, \"now\", or 0 for all keys first";
-            Err(Problem::new(Code::InvalidParameter, detail).with("parameter", "resource_version"))
-        }
     }
 }
 
