@@ -38,7 +38,7 @@ pub struct Backoff {
     /// When the failure count of an otherwise unused key expires, and the event that set this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_expiry: Option<(Time, Rv)>,
-    /// When the oldest unacknowledged change arrived, unless [`Place::arrival`] says it.
+    /// When the oldest unacknowledged change arrived, unless `Place::arrival` says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_change: Option<Time>,
 }
