@@ -9,6 +9,7 @@ pub mod router;
 pub mod state;
 pub mod wire;
 
+mod accept;
 mod access;
 mod api_document;
 mod blocking;

@@ -95,6 +95,16 @@ const INCARNATION_DIGITS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub u32);
 
+impl Incarnation {
+    /// Reads an incarnation as this service writes it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_whole = text.len() == INCARNATION_DIGITS && text.bytes().all(is_hex);
+        u32::from_str_radix(text, 16).ok().filter(|_| is_whole).map(Self)
+    }
+}
+
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:0width$x}", self.0, width = INCARNATION_DIGITS)
@@ -115,16 +125,11 @@ impl LeaseId {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (incarnation, token) = text.split_once('-')?;
-        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        let is_whole = incarnation.len() == INCARNATION_DIGITS && incarnation.bytes().all(is_hex);
         // Signs and leading zeros would make two ids of one.
         let is_plain =
             token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
-        if !(is_whole && is_plain) {
-            return None;
-        }
-        let incarnation = Incarnation(u32::from_str_radix(incarnation, 16).ok()?);
-        Some(Self { incarnation, token: Token::new(token.parse().ok()?) })
+        let token = Token::new(token.parse().ok().filter(|_| is_plain)?);
+        Some(Self { incarnation: Incarnation::parse(incarnation)?, token })
     }
 }
 

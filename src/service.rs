@@ -98,7 +98,7 @@ pub enum Error {
     /// An earlier change of the queue panicked, and there is no journal to load the queue from.
     #[error("the queue is broken by an internal error")]
     Broken,
-    /// The reader of a view is too far behind.
+    /// The version of a reader is too old.
     #[error(
         "changes since the reader's version are forgotten; the oldest version that can be continued is {horizon}"
     )]

@@ -35,7 +35,7 @@ const FOREIGN_ADDRESSES: &[&str] = &["--addr", "--address", "--bind", "--host", 
 /// A command whose options are those that all commands of the client have.
 const WITHOUT_OWN_OPTIONS: &str = "status";
 
-/// The arguments with the options of the client, such as `--url`, behind the command.
+/// The arguments with the options of the client, such as `--url`, after the command.
 pub(super) fn ordered(command: &Command, arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter().peekable();
     let (mut ordered, mut options) = (Vec::from_iter(arguments.next()), Vec::new());

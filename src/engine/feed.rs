@@ -48,7 +48,7 @@ pub(super) struct Feed {
     entered: Paged<Rv>,
     tombstones: Tombstones,
     limits: TombstoneLimits,
-    /// A reader behind this event may have missed that a key left.
+    /// A reader at an older event may have missed that a key left.
     horizon: Rv,
     /// Number of slots that are indexed; all slots once the feed is complete.
     indexed: usize,
@@ -124,7 +124,7 @@ pub struct RowPage {
 pub enum NoRows {
     /// The feed does not exist or is not complete.
     NotBuilt,
-    /// Changes behind the reader are forgotten. The feed is complete from `horizon` on.
+    /// Changes since the reader's position are forgotten. The feed is complete from `horizon` on.
     Expired {
         /// The oldest event at which a reader may be.
         horizon: Rv,
@@ -144,7 +144,7 @@ impl Feeds {
         }
     }
 
-    pub(super) fn slot_of(&mut self, view: View) -> &mut Option<Box<Feed>> {
+    pub(super) fn of_mut(&mut self, view: View) -> &mut Option<Box<Feed>> {
         match view {
             View::Latest => &mut self.latest,
             View::Known => &mut self.known,

@@ -15,7 +15,7 @@ use super::time::Time;
 pub(super) struct Changes {
     /// When the oldest change arrived.
     oldest: Option<Time>,
-    /// When the first change behind the lease arrived.
+    /// When the first change after the lease began arrived.
     later: Option<Time>,
     /// The key's time in the schedule's `older_changes`.
     indexed: Option<Time>,

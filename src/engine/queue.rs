@@ -225,7 +225,7 @@ impl Queue {
         }
     }
 
-    /// The sources behind `after`, by name: at most `limit`.
+    /// The sources after the name `after`, in the order of names: at most `limit`.
     #[must_use]
     pub fn sources_after(&self, after: Option<&str>, limit: usize) -> Vec<SourceState> {
         self.state.sources.after(after, limit)

@@ -12,14 +12,14 @@ impl Queue {
     /// is complete.
     pub fn build_feed(&mut self, view: View, limits: TombstoneLimits, budget: usize) -> bool {
         let (state, feeds) = self.state_and_feeds();
-        let feed = feeds.slot_of(view).get_or_insert_with(|| Box::new(Feed::begin(limits, state.rv)));
+        let feed = feeds.of_mut(view).get_or_insert_with(|| Box::new(Feed::begin(limits, state.rv)));
         feed.is_complete() || feed.index_more(state, view, budget)
     }
 
     /// Removes the feed of a view. The caller drops it without the lock.
     pub fn remove_feed(&mut self, view: View) -> Option<Garbage> {
         let (_, feeds) = self.state_and_feeds();
-        feeds.slot_of(view).take().map(Garbage::new)
+        feeds.of_mut(view).take().map(Garbage::new)
     }
 
     /// Whether a view has a feed, complete or not.
@@ -34,8 +34,8 @@ impl Queue {
         self.feeds().of(view).map(Feed::size)
     }
 
-    /// The next rows for a reader. They depend on all events so far: a key is missing if a newer event has moved it behind the
-    /// page. So the reader must not get the rows before the newest event is durable.
+    /// The next rows for a reader. They depend on all events so far: a key is missing if a newer event has moved it to a
+    /// later page. So the reader must not get the rows before the newest event is durable.
     ///
     /// # Errors
     /// [`NoRows`].
@@ -55,7 +55,7 @@ impl Queue {
     pub fn trim_feeds(&mut self, now: Time) {
         let (_, feeds) = self.state_and_feeds();
         for view in View::ALL {
-            if let Some(feed) = feeds.slot_of(view) {
+            if let Some(feed) = feeds.of_mut(view) {
                 feed.trim(now);
             }
         }
@@ -76,7 +76,7 @@ impl Queue {
     pub fn backfill_feed(&mut self, backfill: Backfill) {
         let view = backfill.view();
         let (state, feeds) = self.state_and_feeds();
-        if let Some(feed) = feeds.slot_of(view) {
+        if let Some(feed) = feeds.of_mut(view) {
             feed.backfill(state, backfill);
         }
     }

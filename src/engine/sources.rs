@@ -30,7 +30,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// The sources behind `after`, by name: at most `limit`.
+    /// The sources after the name `after`, in the order of names: at most `limit`.
     pub(super) fn after(&self, after: Option<&str>, limit: usize) -> Vec<SourceState> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let owners = self.owned.range::<str, _>(from).map(|(source, _)| source).take(limit);

@@ -121,7 +121,7 @@ impl State {
         self.closed && self.schedule.ready_len() + delayed + self.schedule.leased_len() == 0
     }
 
-    /// Whether pops are refused: the queue is closed and has no ready key, nor a key that may become ready unless it was closed at once.
+    /// Whether pops are refused: the queue is closed, no key is ready and, unless it was closed at once, none can become ready.
     pub(super) fn ends_pops(&self) -> bool {
         if self.closes_at_once { self.schedule.ready_len() == 0 } else { self.is_drained() }
     }

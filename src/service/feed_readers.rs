@@ -8,23 +8,13 @@ use tokio::sync::{Notify, watch};
 use crate::engine::feed::TombstoneLimits;
 use crate::engine::view::View;
 
-/// The limits of the change feeds of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The limits of the change feeds of a queue. By default nothing is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchLimits {
     /// How long a feed without readers stays.
     pub idle: Duration,
     /// The limits of the keys that left a view.
     pub tombstones: TombstoneLimits,
-}
-
-impl Default for WatchLimits {
-    fn default() -> Self {
-        let age = Duration::from_hours(1);
-        Self {
-            idle: Duration::from_mins(10),
-            tombstones: TombstoneLimits { count: 100_000, bytes: 64 << 20, age },
-        }
-    }
 }
 
 /// The readers of a queue's feeds.

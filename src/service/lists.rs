@@ -140,7 +140,7 @@ impl Handle {
         self.read(|queue, moment| (queue.explain(key), moment)).await
     }
 
-    /// The objects of a view behind the key `after`, in key order.
+    /// The objects of a view after the key `after`, in key order.
     ///
     /// # Errors
     /// As [`items`](Self::items).
@@ -154,7 +154,7 @@ impl Handle {
         self.read(|queue, moment| view_page(queue, view, filter, after.as_deref(), limit, moment)).await
     }
 
-    /// The sources behind the name `after`, by name.
+    /// The sources after the name `after`, in the order of names.
     ///
     /// # Errors
     /// As [`items`](Self::items).

@@ -26,7 +26,7 @@ use crate::journal::store::JournalRow;
 const SLOTS_AT_A_TIME: usize = 2_048;
 /// About how many bytes of the journal are read at a time to extend a feed backwards.
 const BACKFILL_PAGE_BYTES: usize = 4 << 20;
-/// About how many bytes of the journal are read at most. A reader that is farther behind lists the view again, which is then cheaper.
+/// About how many bytes of the journal are read at most. A reader of an older version lists the view again, which is then cheaper.
 const BACKFILL_BYTES_MAX: usize = 64 << 20;
 /// How often the feeds of a queue are trimmed, and removed if nobody reads them.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
 /// Where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// With the changes behind this event.
+    /// With the changes after this event.
     After(Rv),
     /// With the changes from now on.
     Now,
@@ -113,7 +113,7 @@ impl Handle {
         let position = Position { after: Rv::ZERO, listing_since: None };
         let mut watcher = Watcher { handle: self.clone(), view, filter, position, announced };
         self.run_feed_task();
-        // The feed begins before the version is read, so that it has all changes behind the version.
+        // The feed begins before the version is read, so that it has all changes since that version.
         self.build_part(view)?;
         let newest = self.read(|queue, _| queue.resource_version()).await?;
         watcher.position = match from {

@@ -28,7 +28,7 @@ fn registry(clock: Clock) -> Registry {
         max_queues: 100,
         created_by_pop_percent: 100,
         max_waiters: 0,
-        watch: WatchLimits::default(),
+        watch: WatchLimits { idle: Duration::from_mins(10), ..WatchLimits::default() },
     };
     let metrics = Metrics::new(100).expect("metrics");
     Registry::new(limits, Config::default(), clock, None, Shutdown::manual(Duration::ZERO), metrics)

@@ -27,7 +27,7 @@ pub struct WatchRow {
     /// Of a deleted key: true if the object is absent or may be older than the key's last state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_state_unknown: Option<bool>,
-    /// True in the `Bookmark` behind the keys that the view had at the beginning.
+    /// True in the `Bookmark` that follows the keys which the view had at the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_events_end: Option<bool>,
     /// The problem that ends the watch.

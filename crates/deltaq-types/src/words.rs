@@ -29,7 +29,7 @@ macro_rules! words {
 words! {
     /// The type of a row of a watch.
     RowType {
-        /// The key entered the view behind the watch's version.
+        /// The key entered the view after the watch's version.
         Added = "Added",
         /// The key has changed.
         Updated = "Updated",

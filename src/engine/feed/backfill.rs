@@ -35,7 +35,7 @@ pub struct Backfill {
 type Deletion = (Object, bool);
 
 impl Backfill {
-    /// Begins with the event behind `after`.
+    /// Begins with the event after `after`.
     #[must_use]
     pub fn new(view: View, after: Rv) -> Self {
         Self {

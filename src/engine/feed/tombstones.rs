@@ -14,7 +14,7 @@ use crate::engine::time::Time;
 const TOMBSTONE_BYTES: usize = 128;
 
 /// The limits of the tombstones of a view. Whatever exceeds a limit is dropped, the oldest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TombstoneLimits {
     /// Maximum number of tombstones.
     pub count: usize,
@@ -105,7 +105,7 @@ impl Tombstones {
         true
     }
 
-    /// The tombstones behind `after`, oldest first.
+    /// The tombstones of events after `after`, oldest first.
     pub(super) fn after(&self, after: Rv) -> impl Iterator<Item = (Rv, &Tombstone)> {
         let newer = (std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded);
         self.by_rv.range(newer).map(|(rv, tombstone)| (*rv, tombstone))

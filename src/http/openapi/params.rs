@@ -116,7 +116,7 @@ parameters! {
     }
     WatchQuery in Query {
         "view" ViewName "The view; default `latest`.";
-        "resource_version" Version "The watch sends what has changed behind this version: of a list, of a row, `now`, or 0, the default, for all keys first.";
+        "resource_version" Version "The watch sends what has changed since this version: of a list, of a row, `now`, or 0, the default, for all keys first.";
         "send_initial_events" Flag "Send all keys first, as `Added`, then a `Bookmark` with `initial_events_end`.";
         "prefix" Prefix "The start of the keys.";
         "shard" ShardName "One part of all keys, such as `0/4`: the keys whose CRC-32C modulo 4 is 0.";

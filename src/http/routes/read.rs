@@ -15,6 +15,7 @@ use crate::engine::excerpt::Excerpt;
 use crate::engine::id::Rv;
 use crate::engine::key::Key;
 use crate::engine::time::Time;
+use crate::http::accept::Accept;
 use crate::http::access;
 use crate::http::call::ReadCall;
 use crate::http::context::RequestContext;
@@ -31,33 +32,17 @@ use crate::service::{Handle, ItemFilter, ItemPosition, ListedState, PageLimit};
 
 /// Whether the client wants a list as a stream of NDJSON.
 pub(super) fn wants_lines(headers: &HeaderMap) -> Result<bool, Problem> {
-    let lines = headers.get_all(header::ACCEPT).iter();
-    let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
-    let accept = lines.join(",").to_ascii_lowercase();
-    if accept.trim().is_empty() {
+    let accept = Accept::of(headers);
+    if accept.is_absent() {
         return Ok(false);
     }
-    let types: Vec<(&str, f32)> = accept.split(',').filter_map(wanted).collect();
-    let weight = |name: &str| types.iter().find(|(kind, _)| *kind == name).map(|(_, weight)| *weight);
-    let json = ["application/json", "application/*", "*/*"].into_iter().find_map(weight);
+    let json = ["application/json", "application/*", "*/*"].into_iter().find_map(|kind| accept.weight(kind));
     // Only a client that names NDJSON gets it.
-    match (weight("application/x-ndjson"), json) {
+    match (accept.weight("application/x-ndjson"), json) {
         (Some(lines), json) if json.is_none_or(|json| lines >= json) => Ok(true),
         (_, Some(_)) => Ok(false),
-        _ => {
-            let detail =
-                format!("accept {}: a list is application/json or application/x-ndjson", Excerpt(&accept));
-            Err(Problem::new(Code::NotAcceptable, detail))
-        }
+        _ => Err(accept.refused("a list is application/json or application/x-ndjson")),
     }
-}
-
-/// A media type of `Accept` and its weight, if the weight is positive.
-fn wanted(item: &str) -> Option<(&str, f32)> {
-    let mut parts = item.split(';').map(str::trim);
-    let kind = parts.next()?;
-    let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok())?;
-    (weight > 0.0).then_some((kind, weight))
 }
 
 /// The next page of a stream.
@@ -130,14 +115,7 @@ async fn render_next<T: Serialize>(
 fn lines_of<T: Serialize>(page: &Page<T>) -> Result<RenderedPage, String> {
     let mut text = Vec::new();
     for item in &page.items {
-        let start = text.len();
-        serde_json::to_writer(&mut text, item).map_err(|error| error.to_string())?;
-        // An object may contain line breaks, since its text is the one that was sent. They are only between tokens, where a space
-        // means the same: in strings JSON escapes them.
-        for byte in text.iter_mut().skip(start).filter(|byte| **byte == b'\n') {
-            *byte = b' ';
-        }
-        text.push(b'\n');
+        wire::push_line(&mut text, item).map_err(|error| error.to_string())?;
     }
     Ok((text.into(), page.next.clone()))
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use deltaq_types::{ObjectDocument, Page};
 
 use super::read::{lines, no_key, page_limit, stream_pages, wants_lines};
-use super::watch::shard;
+use super::watch::key_filter;
 use crate::engine::id::Rv;
 use crate::engine::view::View;
 use crate::http::call::ReadCall;
@@ -20,7 +20,7 @@ use crate::http::params::{Params, wrong};
 use crate::http::problem::Problem;
 use crate::http::reply::{Json, Reply};
 use crate::http::wire::{self, Fields, Selected};
-use crate::service::{Handle, KeyFilter, PageLimit, ViewFilter};
+use crate::service::{Handle, PageLimit, ViewFilter};
 
 /// List the newest accepted objects in key order; with `key`, at most that key.
 #[utoipa::path(
@@ -81,10 +81,7 @@ async fn list(call: ReadCall, view: View) -> Result<Response, Problem> {
     let ReadCall { params, headers, context, .. } = call;
     let streams = wants_lines(&headers)?;
     let fields = Fields::read::<ObjectDocument>(params.text("fields"))?;
-    let keys = KeyFilter {
-        prefix: params.text("prefix").unwrap_or_default().to_owned(),
-        shard: params.text("shard").map(shard).transpose()?,
-    };
+    let keys = key_filter(&params)?;
     let filter = Arc::new(ViewFilter { keys, source: params.name("source")?.map(str::to_owned) });
     let mut limit = page_limit(&params, streams)?;
     if !fields.has_objects::<ObjectDocument>() {

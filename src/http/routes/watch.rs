@@ -16,6 +16,7 @@ use crate::engine::excerpt::Excerpt;
 use crate::engine::feed::RowLimit;
 use crate::engine::id::Rv;
 use crate::engine::view::View;
+use crate::http::accept::Accept;
 use crate::http::access;
 use crate::http::call::ReadCall;
 use crate::http::context::RequestContext;
@@ -29,7 +30,7 @@ use crate::http::params::{Params, wrong};
 use crate::http::problem::{Code, Problem};
 use crate::http::reply::Reply;
 use crate::http::wire;
-use crate::service::{Handle, KeyFilter, Shard, WatchFrom, Watcher};
+use crate::service::{Handle, Incarnation, KeyFilter, Shard, WatchFrom, Watcher};
 
 /// How long a browser waits before it connects again, in milliseconds.
 const RETRY_MS: u64 = 1_000;
@@ -47,7 +48,7 @@ enum Transport {
     Page,
 }
 
-/// Watch a view: the changes behind a version.
+/// Watch a view: the changes since a version.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/watch", tag = "reading", operation_id = "watch",
     params(InQueue, WatchQuery),
@@ -61,10 +62,7 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     let ReadCall { params, headers, context, .. } = call;
     let transport = transport(&headers)?;
     let from = from(&params, &headers, &handle, transport)?;
-    let filter = KeyFilter {
-        prefix: params.text("prefix").unwrap_or_default().to_owned(),
-        shard: params.text("shard").map(shard).transpose()?,
-    };
+    let filter = key_filter(&params)?;
     let bookmark = params.duration("bookmark", BOOKMARK_MIN..=BOOKMARK_MAX)?.unwrap_or(BOOKMARK_DEFAULT);
     let watcher = handle.watch(view(&params)?, from, filter).await?;
     if transport == Transport::Page {
@@ -77,7 +75,6 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     }
     let now = Instant::now();
     let stream = Stream {
-        is_listing: watcher.listing_since().is_some(),
         watcher,
         context,
         transport,
@@ -103,28 +100,21 @@ pub(in crate::http) async fn watch(call: ReadCall) -> Result<Response, Problem> 
     Ok((headers, body).into_response())
 }
 
-/// The transport that the client accepts; NDJSON unless it asks for another one.
+/// The first transport that the client accepts; NDJSON unless it names one.
 fn transport(headers: &HeaderMap) -> Result<Transport, Problem> {
-    let accept: Vec<_> =
-        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
-    let accept = accept.join(",").to_ascii_lowercase();
-    if accept.trim().is_empty() {
+    let accept = Accept::of(headers);
+    if accept.is_absent() {
         return Ok(Transport::Lines);
     }
-    let kinds = accept.split(',').filter_map(|item| item.split(';').next()).map(str::trim);
-    for kind in kinds {
-        match kind {
-            "application/x-ndjson" | "*/*" | "application/*" => return Ok(Transport::Lines),
-            "text/event-stream" => return Ok(Transport::Events),
-            "application/json" => return Ok(Transport::Page),
-            _ => {}
-        }
-    }
-    let detail = format!(
-        "accept {}: a watch is application/x-ndjson, text/event-stream or application/json",
-        Excerpt(&accept)
-    );
-    Err(Problem::new(Code::NotAcceptable, detail))
+    let transport = |kind| match kind {
+        "application/x-ndjson" | "*/*" | "application/*" => Some(Transport::Lines),
+        "text/event-stream" => Some(Transport::Events),
+        "application/json" => Some(Transport::Page),
+        _ => None,
+    };
+    let mut transports = accept.types().filter_map(|(kind, _)| transport(kind));
+    let offered = "a watch is application/x-ndjson, text/event-stream or application/json";
+    transports.next().ok_or_else(|| accept.refused(offered))
 }
 
 fn view(params: &Params) -> Result<View, Problem> {
@@ -137,8 +127,14 @@ fn view(params: &Params) -> Result<View, Problem> {
     }
 }
 
+/// The keys that the parameters `prefix` and `shard` select.
+pub(super) fn key_filter(params: &Params) -> Result<KeyFilter, Problem> {
+    let prefix = params.text("prefix").unwrap_or_default().to_owned();
+    Ok(KeyFilter { prefix, shard: params.text("shard").map(shard).transpose()? })
+}
+
 /// The shard in a text like `0/4`.
-pub(super) fn shard(text: &str) -> Result<Shard, Problem> {
+fn shard(text: &str) -> Result<Shard, Problem> {
     let parts =
         text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
     let shard = parts.map(|(index, count)| Shard { index, count }).filter(|shard| shard.index < shard.count);
@@ -175,23 +171,20 @@ fn from(
     }
 }
 
-/// The position that a version names: a number, or the id of an event, which has the incarnation of the queue in front and, while all
-/// keys are sent, the version at which they began behind.
+/// The position in a text: a version, or the id of an event. An id is the incarnation of the queue and a version, as in
+/// `6f2c01ab-1042`. While the watch sends all keys, the version at which it began follows.
 fn position(text: &str, parameter: &str, handle: &Handle) -> Result<WatchFrom, Problem> {
     let wrong_version = || wrong(parameter, &format!("{} is neither a version nor \"now\"", Excerpt(text)));
     let number = |text: &str| text.parse().map(Rv::new).map_err(|_| wrong_version());
-    let is_incarnation =
-        |text: &str| text.len() == 8 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let mut parts = text.split('-');
-    let from = match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(after), None, ..) => return number(after).map(WatchFrom::After),
-        (Some(own), Some(after), None, _) if is_incarnation(own) => WatchFrom::After(number(after)?),
-        (Some(own), Some(after), Some(since), None) if is_incarnation(own) => {
-            WatchFrom::List { after: number(after)?, since: number(since)? }
-        }
-        _ => return Err(wrong_version()),
+    let Some((incarnation, versions)) = text.split_once('-') else {
+        return number(text).map(WatchFrom::After);
     };
-    if !text.starts_with(&format!("{}-", handle.incarnation())) {
+    let incarnation = Incarnation::parse(incarnation).ok_or_else(wrong_version)?;
+    let from = match versions.split_once('-') {
+        None => WatchFrom::After(number(versions)?),
+        Some((after, since)) => WatchFrom::List { after: number(after)?, since: number(since)? },
+    };
+    if incarnation != handle.incarnation() {
         let detail = "the version belongs to a deleted queue of this name; list the view again";
         return Err(Problem::new(Code::Expired, detail).with("parameter", parameter));
     }
@@ -244,8 +237,6 @@ struct Stream {
     bookmark: Duration,
     next_bookmark: Instant,
     ends: Instant,
-    /// Whether the keys that the view had at the beginning are still sent.
-    is_listing: bool,
     has_begun: bool,
     has_ended: bool,
     /// The bytes of the last piece, until the connection has taken it.
@@ -265,7 +256,7 @@ impl Stream {
         }
         if let Err(problem) = self.fill(&mut text).await {
             self.has_ended = true;
-            self.write(&mut text, &wire::watch_error(&problem, &self.context.id));
+            self.write(&mut text, &wire::watch_error(&problem, &self.context.id), None);
         }
         Some((Ok(text.into()), self))
     }
@@ -277,19 +268,19 @@ impl Stream {
         loop {
             // The token may have been revoked since.
             access::check_again(&self.context)?;
+            let since = self.watcher.listing_since();
             let page = self.watcher.read(limit).await?;
             for row in &page.rows {
-                self.write(text, &wire::watch_row(row));
+                self.write(text, &wire::watch_row(row), since);
             }
             let now = Instant::now();
-            let was_listing = std::mem::replace(&mut self.is_listing, self.watcher.listing_since().is_some());
-            let ends_list = was_listing && !self.is_listing;
-            self.has_ended = shutdown.is_draining() || now >= self.ends && !self.is_listing;
+            let is_listing = self.watcher.listing_since().is_some();
+            let ends_list = since.is_some() && !is_listing;
+            self.has_ended = shutdown.is_draining() || now >= self.ends && !is_listing;
             let is_due = ends_list || self.has_ended || page.is_last && now >= self.next_bookmark;
             // A bookmark says that nothing is missing.
-            if is_due && !self.is_listing {
-                let bookmark = wire::watch_bookmark(self.watcher.resource_version(), ends_list);
-                self.write(text, &bookmark);
+            if is_due && !is_listing {
+                self.write(text, &wire::watch_bookmark(self.watcher.resource_version(), ends_list), None);
             }
             if !text.is_empty() || self.has_ended {
                 self.next_bookmark = now + self.bookmark;
@@ -306,16 +297,19 @@ impl Stream {
         }
     }
 
-    fn write(&self, text: &mut Vec<u8>, row: &WatchRow) {
+    /// Writes a row. `since` is the version at which the watch began, while it sends all keys.
+    fn write(&self, text: &mut Vec<u8>, row: &WatchRow, since: Option<Rv>) {
         if self.transport == Transport::Events {
             let (kind, incarnation) = (row.kind.as_str(), self.watcher.handle().incarnation());
             if let Some(version) = row.resource_version {
-                let since = self.watcher.listing_since().map(|since| format!("-{since}")).unwrap_or_default();
+                let since = since.map(|since| format!("-{since}")).unwrap_or_default();
                 text.extend_from_slice(format!("id: {incarnation}-{version}{since}\n").as_bytes());
             }
             text.extend_from_slice(format!("event: {kind}\ndata: ").as_bytes());
         }
-        wire::push_line(text, row);
+        if let Err(error) = wire::push_line(text, row) {
+            tracing::error!(%error, "a row could not be encoded");
+        }
         if self.transport == Transport::Events {
             text.push(b'\n');
         }

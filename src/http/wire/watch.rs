@@ -52,17 +52,17 @@ pub fn watch_error(problem: &Problem, request_id: &str) -> WatchRow {
 }
 
 /// Writes a document as a line.
-pub fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
+///
+/// # Errors
+/// The document can't be encoded.
+pub fn push_line(text: &mut Vec<u8>, document: &impl Serialize) -> serde_json::Result<()> {
     let start = text.len();
-    if let Err(error) = serde_json::to_writer(&mut *text, document) {
-        tracing::error!(%error, "a row could not be encoded");
-        text.truncate(start);
-        return;
-    }
+    serde_json::to_writer(&mut *text, document)?;
     // An object may contain line breaks, since its text is the one that was sent. They are only between tokens, where a space
     // means the same: in strings JSON escapes them.
     for byte in text.iter_mut().skip(start).filter(|byte| matches!(**byte, b'\n' | b'\r')) {
         *byte = b' ';
     }
     text.push(b'\n');
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Readers of the change feeds beside the random commands, checked against the naive history of each view: a list of all changes.
 //!
-//! A page must hold exactly what the history says: for each key that has changed behind the reader, its last change.
+//! A page must hold exactly what the history says: for each key that has changed since the reader's position, its last change.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ impl Readers {
         Ok(())
     }
 
-    /// The changes behind the newest event of `queue` are undone.
+    /// The changes after the newest event of `queue` are undone.
     pub(super) fn roll_back(&mut self, queue: &Queue) {
         let rv = queue.resource_version();
         for naive in &mut self.views {
@@ -305,7 +305,7 @@ impl NaiveView {
         entries.next().map_or(Rv::ZERO, |change| change.rv)
     }
 
-    /// The last change of each key behind a reader, by number.
+    /// The last change of each key since a reader's position, by number.
     fn rows(&self, position: Position) -> Vec<Change> {
         let mut last = BTreeMap::new();
         for change in self.changes.iter().filter(|change| change.rv > position.after) {

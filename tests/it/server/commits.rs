@@ -19,6 +19,7 @@ use deltaq::journal::store::{QueueRow, Reader as _, Writes};
 use deltaq::lifecycle::Shutdown;
 use deltaq::service::{Creator, Name, Registry};
 use deltaq::spans::Spans;
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -130,7 +131,7 @@ pub(super) async fn read(answer: Response<Body>) -> Value {
 }
 
 /// Polls a call until it waits. Returns the reply, if there is one.
-pub(super) async fn pushed(answer: &mut Answer) -> Option<Response<Body>> {
+pub(super) async fn pushed<F: Future + ?Sized>(answer: &mut Pin<Box<F>>) -> Option<F::Output> {
     for _ in 0..TURNS {
         let polled = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
         if let Poll::Ready(answer) = polled {
@@ -167,7 +168,20 @@ fn calls(lease: &str) -> Vec<(&'static str, &'static str, Value)> {
 }
 
 /// All reads. Each must wait for the commit of the events that it may have seen.
-const READS: &[&str] = &["", "/items", "/items/new", "/known", "/known/new", "/synced"];
+const READS: &[&str] = &[
+    "",
+    "/status",
+    "/items",
+    "/items/new",
+    "/explain/new",
+    "/known",
+    "/known/new",
+    "/latest",
+    "/latest/new",
+    "/sources",
+    "/synced",
+    "/watch",
+];
 
 /// A fixture whose queue has a leased key `a`, ready keys `b` and `c`, and a known object `d`; and the lease of `a`.
 async fn prepared() -> (Bench, String) {
@@ -237,6 +251,21 @@ async fn a_waiting_pop_is_answered_after_the_commit_of_the_change_that_woke_it()
     assert!(pushed(&mut waits).await.is_none(), "leased, and not committed");
     bench.journal.release();
     assert_eq!(keys(&read(waits.await).await), ["k"]);
+}
+
+#[tokio::test]
+async fn a_watch_sends_a_change_after_its_commit() {
+    let bench = Bench::with_queue().await;
+    let mut rows =
+        bench.call("GET", "/watch?resource_version=now", &Value::Null).await.into_body().into_data_stream();
+    let mut row = Box::pin(async move { rows.next().await.expect("a row").expect("a body") });
+    bench.journal.hold();
+    let mut add = bench.call("POST", "/add", &object("k"));
+    assert!(pushed(&mut add).await.is_none());
+    assert!(pushed(&mut row).await.is_none(), "the row was sent before its commit");
+    bench.journal.release();
+    let row: Value = serde_json::from_slice(&row.await).expect("a row");
+    assert_eq!((&row["type"], &row["key"]), (&json!("Added"), &json!("k")));
 }
 
 #[tokio::test]

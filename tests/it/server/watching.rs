@@ -170,7 +170,7 @@ async fn events_have_ids_from_which_a_browser_goes_on() {
     let text = String::from_utf8(client.chunk().await.expect("a stream").expect("rows")).expect("text");
     let incarnation = service.get(QUEUE).await.ok()["incarnation"].as_str().expect("a text").to_owned();
     let event = "event: Added\ndata: {\"type\":\"Added\",\"key\":\"a\",\"resource_version\":1,\"object\":{\"key\":\"a\"}}\n\n";
-    assert!(text.starts_with(&format!("retry: 1000\n\nid: {incarnation}-1\n{event}")), "{text}");
+    assert!(text.starts_with(&format!("retry: 1000\n\nid: {incarnation}-1-1\n{event}")), "{text}");
 
     // An id within the keys that are sent first goes on with them.
     let in_list = format!("{incarnation}-0-1");
