@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{QUEUE, objects};
-use crate::harness::{Client, Service};
+use crate::harness::{Client, Reply, Service};
 
 /// A streamed watch.
 struct Watch {
@@ -46,7 +46,13 @@ async fn poll(service: &Service, query: &str) -> Value {
 }
 
 async fn refused(service: &Service, query: &str, code: &str) -> Value {
-    service.get(&format!("{QUEUE}/watch?{query}")).await.problem(code)
+    let mut client = service.send("GET", &format!("{QUEUE}/watch?{query}"), &Value::Null).await;
+    let (status, headers) = client.head().await.expect("a head");
+    assert!(status >= 400, "{query} is accepted, and its stream does not end");
+    let text = client.body(status, &headers).await.expect("a body");
+    let text = String::from_utf8(text).expect("text");
+    let body = serde_json::from_str(&text).expect("a problem");
+    Reply { status, headers, text, body }.problem(code)
 }
 
 async fn post(service: &Service, call: &str, body: Value) -> Value {
@@ -244,6 +250,8 @@ async fn positions_that_can_not_be_continued_are_refused() {
     let newest =
         poll(&service, "resource_version=now").await["resource_version"].as_u64().expect("a version");
     service.call("DELETE", QUEUE, &Value::Null).await.ok();
+    service.call("PUT", QUEUE, &json!({})).await.ok();
+    refused(&service, &format!("resource_version={newest}"), "expired").await;
     post(&service, "add", objects(&["a"])).await;
     refused(&service, &format!("resource_version={newest}"), "expired").await;
 }
@@ -265,10 +273,13 @@ async fn wrong_parameters_are_named() {
         let problem = refused(&service, query, "invalid-parameter").await;
         assert!(problem["detail"].as_str().is_some_and(|text| text.contains(detail)), "{problem}");
     }
-    let mut client = service.client().await;
-    let path = format!("{QUEUE}/watch?resource_version=now");
-    client.send_text("GET", &path, &[("accept", "text/html")], "").await;
-    client.reply().await.problem("not-acceptable");
+    for accept in ["text/html", "application/json;q=0"] {
+        for path in ["watch?resource_version=now", "items"] {
+            let mut client = service.client().await;
+            client.send_text("GET", &format!("{QUEUE}/{path}"), &[("accept", accept)], "").await;
+            client.reply().await.problem("not-acceptable");
+        }
+    }
 }
 
 #[tokio::test]
