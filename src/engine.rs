@@ -53,6 +53,7 @@ pub mod view;
 
 pub(crate) mod omit;
 
+mod acknowledged;
 mod apply;
 mod checkpoint;
 mod comparison;

@@ -150,7 +150,7 @@ impl State {
             EventKind::Removed { key } => self.apply_removed(slot, key, id)?,
             other => self.apply_to_key(slot, other, id)?,
         };
-        self.track_changes(slot, changes, &event.kind, event.at);
+        self.track_changes(slot, changes, &event.kind, id);
         self.track_owner(slot, owner.as_ref());
         self.track_views(slot, before, event.rv, &mut applied)?;
         applied.removed = self.drop_if_unused(slot, id)?;

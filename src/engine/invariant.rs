@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::delta::Deltas;
+use super::delta::{Delta, Deltas};
 use super::id::{Rv, Slot, Source};
 use super::queue::Queue;
 use super::schedule::{IndexSizes, Place};
 use super::table::Entry;
-use super::time::Time;
 
 impl Queue {
     /// Checks all invariants. The check examines every key, so it is meant for tests, recovery and debug builds.
@@ -108,8 +107,10 @@ impl Queue {
             "has an unacknowledged change but no work",
         )?;
         rule(
-            oldest_delta(entry)
-                .is_none_or(|at| schedule_state.oldest_change().is_some_and(|oldest| oldest <= at)),
+            oldest_delta(entry).is_none_or(|delta| {
+                let oldest = schedule_state.oldest_change();
+                oldest.is_some_and(|oldest| oldest.rv <= delta.rv && oldest.at <= delta.queued_at)
+            }),
             "has a delta that is older than its oldest change",
         )?;
         rule(entry.changed <= self.state().rv, "has changed in the future")?;
@@ -155,10 +156,9 @@ impl Queue {
     }
 }
 
-/// When the key's oldest delta was queued.
-fn oldest_delta(entry: &Entry) -> Option<Time> {
-    let mut deltas = entry.leased.iter().chain(entry.waiting.iter());
-    deltas.next().map(|delta| delta.queued_at)
+/// The key's oldest delta.
+fn oldest_delta(entry: &Entry) -> Option<&Delta> {
+    entry.leased.iter().chain(entry.waiting.iter()).next()
 }
 
 /// The newest event that left a trace in the entry.

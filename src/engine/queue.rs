@@ -217,7 +217,7 @@ impl Queue {
             initial_remaining: self.state.initial_pending,
             resource_version: self.state.rv,
             oldest_ready_age: self.state.oldest_ready().map(|since| now.since(since)),
-            oldest_unacknowledged_age: self.state.oldest_change().map(|at| now.since(at)),
+            oldest_unacknowledged_age: self.state.oldest_change().map(|oldest| now.since(oldest.at)),
             paused: self.state.paused,
             closed: self.state.closed,
             drained: self.is_drained(),

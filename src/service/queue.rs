@@ -51,6 +51,8 @@ pub struct Handle {
     pub(super) feed_readers: FeedReaders,
     /// The reads that wait for a version.
     pub(super) version_waits: VersionWaits,
+    /// The reads that wait until everything up to a version is acknowledged.
+    pub(super) ack_waits: VersionWaits,
 }
 
 /// States that callers wait for.
@@ -119,6 +121,7 @@ impl Handle {
             admission: PermitsByRules::default(),
             feed_readers: FeedReaders::default(),
             version_waits: VersionWaits::default(),
+            ack_waits: VersionWaits::default(),
         }
     }
 
@@ -269,35 +272,6 @@ impl Handle {
         self.read(|queue, _| queue.is_drained()).await
     }
 
-    /// Waits until the queue has reached this version, at most `wait`, and not longer than the server runs. A read after this
-    /// waits for the commit of the version.
-    ///
-    /// # Errors
-    /// [`Error::VersionNotReached`], or as for reads.
-    pub async fn reach(&self, version: Rv, wait: Duration) -> Result<(), Error> {
-        let end = tokio::time::sleep(wait);
-        tokio::pin!(end);
-        loop {
-            let woken = self.version_waits.woken();
-            tokio::pin!(woken);
-            // From here on a wake-up counts, even before the await.
-            woken.as_mut().enable();
-            let newest = {
-                let state = self.open()?;
-                self.version_waits.await_version(version);
-                state.queue.resource_version()
-            };
-            if newest >= version {
-                return Ok(());
-            }
-            tokio::select! {
-                () = woken => {}
-                () = &mut end => return Err(Error::VersionNotReached { newest }),
-                () = self.shutdown().draining().cancelled() => return Err(Error::VersionNotReached { newest }),
-            }
-        }
-    }
-
     async fn wait_for(&self, wait: Duration, reached: fn(&Milestones) -> bool, already: fn(&Queue) -> bool) {
         let mut milestones = self.milestones.subscribe();
         if wait.is_zero() || already(&self.lock().queue) {
@@ -344,6 +318,7 @@ impl Handle {
         self.long_command_ended.notify_waiters();
         self.feed_readers.wake_all();
         self.version_waits.wake_all();
+        self.ack_waits.wake_all();
         drop_in_background(content);
     }
 

@@ -502,6 +502,8 @@ async fn reading() {
     talk.note("synced");
     talk.get("/v1/queues/q/synced").await;
     talk.get("/v1/queues/q/synced?wait=56s").await;
+    talk.get("/v1/queues/q/synced?resource_version=now").await;
+    talk.get("/v1/queues/q/synced?resource_version=soon").await;
     assert_snapshot!(talk.end());
 }
 

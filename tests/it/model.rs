@@ -128,8 +128,8 @@ pub(crate) struct Item {
     pub(crate) waiting: Vec<ModelDelta>,
     pub(crate) leased: Vec<ModelDelta>,
     pub(crate) known: Option<ModelKnown>,
-    /// When each change arrived that is not acknowledged, oldest first.
-    pub(crate) changes: Vec<Micros>,
+    /// The number and the arrival of each change that is not acknowledged, oldest first.
+    pub(crate) changes: Vec<(u64, Micros)>,
     pub(crate) place: Place,
     pub(crate) delay: Option<Delay>,
     pub(crate) failures: u32,

@@ -23,6 +23,7 @@ mod settling;
 mod stopping;
 mod tracing;
 mod views;
+mod waiting;
 mod watching;
 
 use serde_json::{Value, json};

@@ -5,13 +5,22 @@ use utoipa::ToSchema;
 
 use super::{DeltaDocument, HoldReason, ItemState, LastReplaceDocument, LeaseDocument, RawObject, Timestamp};
 
-/// Whether a queue has synced.
+/// Whether a queue has synced. The fields after `remaining` are in the reply to a call with a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SyncedDocument {
     /// Whether the initial list is processed.
     pub synced: bool,
     /// Keys of the initial list that are not processed.
     pub remaining: u64,
+    /// Whether every change up to `resource_version` is acknowledged, or belongs to a parked key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<bool>,
+    /// The version that the call asked for; with `now`, the newest version when the call arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<u64>,
+    /// Parked keys with a change up to `resource_version`, which `reached` leaves out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parked: Option<u64>,
 }
 
 /// An object of a view of a queue.

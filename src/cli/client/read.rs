@@ -1,12 +1,10 @@
-//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `synced`, `parked`, `redrive` and `discard`.
-
-use std::time::Duration;
+//! `deltaq items`, `explain`, `known`, `latest`, `history`, `sources`, `parked`, `redrive` and `discard`.
 
 use clap::Args;
 use deltaq_client::Call;
 use deltaq_types::{
     EventDocument, ExplainDocument, ItemDocument, ItemState, KeysBody, KeysCount, LeaseOutcome,
-    ObjectDocument, SourceDocument, SyncedDocument, UnavailableQueue,
+    ObjectDocument, SourceDocument, UnavailableQueue,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -42,9 +40,6 @@ super::commands! {
         /// List the sources with their keys, last call and last Replace.
         #[command(after_help = "Example:\n  deltaq sources prices")]
         Sources(Sources),
-        /// Ask whether the initial list is processed; exit code 3 if not.
-        #[command(after_help = "Example:\n  deltaq synced prices --wait 5m")]
-        Synced(Synced),
         /// List parked keys with their errors.
         #[command(after_help = "Example:\n  deltaq parked prices")]
         Parked(Parked),
@@ -108,6 +103,12 @@ pub struct ViewObjects {
     /// One of N parts of all keys, such as 0/4.
     #[arg(long, value_name = "I/N", conflicts_with = "key")]
     pub shard: Option<String>,
+    /// Of one key: read once the queue has reached this version, such as that of an earlier call.
+    #[arg(long, value_name = "N", requires = "key")]
+    pub min_resource_version: Option<u64>,
+    /// Longest wait for that version, at most 10s.
+    #[arg(long, value_name = "DURATION", default_value = "10s", requires = "min_resource_version")]
+    pub wait: DurationText,
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
@@ -149,16 +150,6 @@ pub struct Sources {
     /// The limit.
     #[command(flatten)]
     pub limit: Limit,
-}
-
-/// `deltaq synced`.
-#[derive(Debug, Clone, Args)]
-pub struct Synced {
-    /// The queue.
-    pub queue: Name,
-    /// How long to wait until the queue is synced.
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
-    pub wait: DurationText,
 }
 
 /// `deltaq parked`.
@@ -297,7 +288,11 @@ impl Execute for Explain {
 impl ViewObjects {
     async fn print(&self, session: &Session, [list, get]: [&str; 2], empty: &str) -> Result<(), Failure> {
         if let Some(key) = &self.key {
-            let call = session.call(get, self.queue.as_str(), key)?;
+            let mut call = session.call(get, self.queue.as_str(), key)?;
+            if let Some(version) = self.min_resource_version {
+                call = call.query("min_resource_version", Some(version));
+                call = call.query("wait", Some(self.wait)).wait(self.wait.into());
+            }
             let (found, text) = session.fetch::<ObjectDocument>(call).await?;
             let fields = vec![
                 ("key", Cell::new(&found.key)),
@@ -346,42 +341,6 @@ impl Execute for Sources {
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
         let call = || session.on_queue("list_sources", &self.queue);
         print_list::<SourceDocument>(session, call, &self.limit, "no sources").await
-    }
-}
-
-impl Execute for Synced {
-    const OPERATIONS: &'static [&'static str] = &["get_synced"];
-
-    async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let (synced, text) = synced(session, &self.queue, Some(self.wait.into())).await?;
-        let sentence = if synced.synced { "synced".to_owned() } else { not_synced(&synced) };
-        session.output.change(&text, self.queue.as_str(), &sentence)?;
-        if synced.synced {
-            Ok(())
-        } else {
-            Err(Failure::Nothing(format!("queue {} has not synced", self.queue)))
-        }
-    }
-}
-
-fn not_synced(synced: &SyncedDocument) -> String {
-    format!("not synced, {} of the initial list left", counted(synced.remaining, "key"))
-}
-
-/// Waits until the queue has synced, for ever if `wait` is none.
-pub(super) async fn synced(
-    session: &Session,
-    queue: &Name,
-    wait: Option<Duration>,
-) -> Result<(SyncedDocument, Box<RawValue>), Failure> {
-    let wait = session.wait(wait);
-    loop {
-        let left = wait.next();
-        let call = session.on_queue("get_synced", queue)?.query("wait", Some(left)).wait(left.into());
-        let (synced, text) = session.fetch::<SyncedDocument>(call).await?;
-        if synced.synced || wait.is_over() {
-            return Ok((synced, text));
-        }
     }
 }
 

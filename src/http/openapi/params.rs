@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::schemas::{
     Continue, Count, Delay, Duplicates, EntityTags, Fields, Flag, Key, Label, LeaseLength, ObjectFields,
     PageLimit, Percent, PopMax, Prefix, ProblemName, QueueName, ShardName, States, Traceparent, Version,
-    ViewName, Wait, WaitFor, With,
+    VersionOrNow, ViewName, Wait, WaitFor, With,
 };
 
 /// The names of the parameters of an operation.
@@ -138,7 +138,10 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
-    SyncedQuery in Query { "wait" Wait "The longest wait; default 0s."; }
+    SyncedQuery in Query {
+        "resource_version" VersionOrNow "Wait until every change up to this version is acknowledged, not for the initial list. `now` is the newest version.";
+        "wait" Wait "The longest wait; default 0s.";
+    }
     InTrace in Header { "traceparent" Traceparent "The trace of the call (W3C Trace Context), stored with each delta that the call queues. An invalid value is ignored."; }
     Conditional in Header { "if-none-match" EntityTags "Entity tags of the caller's copies."; }
 }

@@ -82,6 +82,8 @@ terms! { schemas;
     ViewName = json!({ "type": "string", "enum": View::ALL.map(View::as_str) });
     /// A version, `now`, or 0 for all keys first.
     Version = json!({ "type": "string", "pattern": "^(now|[0-9]{1,19}|[0-9a-f]{8}-[0-9]{1,19}(-[0-9]{1,19})?)$" });
+    /// A version, or `now`.
+    VersionOrNow = json!({ "type": "string", "pattern": "^(now|[0-9]{1,19})$" });
     /// One part of all keys.
     ShardName = json!({ "type": "string", "pattern": "^[0-9]{1,9}/[0-9]{1,9}$" });
     /// An addition to each item.

@@ -309,7 +309,7 @@ async fn source_page(
     Ok(Page { items, next, resource_version: page.resource_version.get() })
 }
 
-/// Whether the initial list is processed; waits for it like WaitForCacheSync.
+/// Whether the initial list is processed, or everything up to a version is acknowledged; waits for it.
 #[utoipa::path(
     get, path = "/v1/queues/{queue}/synced", tag = "reading", operation_id = "get_synced",
     params(InQueue, SyncedQuery),
@@ -322,6 +322,16 @@ pub(in crate::http) async fn synced(call: ReadCall) -> Result<Json<SyncedDocumen
     let name = call.name()?;
     let ReadCall { state, params, .. } = call;
     let wait = params.duration("wait", Duration::ZERO..=state.limits.max_wait)?.unwrap_or_default();
-    let (synced, remaining) = state.registry.get(&name)?.wait_synced(wait).await?;
-    Ok(Json(SyncedDocument { synced, remaining: remaining as u64 }))
+    let version = match params.text("resource_version") {
+        Some("now") => Some(None),
+        _ => params.count("resource_version", 0..=i64::MAX.unsigned_abs())?.map(|rv| Some(Rv::new(rv))),
+    };
+    let handle = state.registry.get(&name)?;
+    let Some(version) = version else {
+        let (synced, remaining) = handle.wait_synced(wait).await?;
+        return Ok(Json(wire::synced(synced, remaining, None)));
+    };
+    let acknowledged = handle.wait_acknowledged(version, wait).await?;
+    let (synced, remaining) = handle.wait_synced(Duration::ZERO).await?;
+    Ok(Json(wire::synced(synced, remaining, Some(acknowledged))))
 }

@@ -1,6 +1,6 @@
 //! Items, sources, and the objects of views.
 
-use deltaq_types::{ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument};
+use deltaq_types::{ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument, SyncedDocument};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::queue::last_replace;
@@ -12,7 +12,7 @@ use crate::engine::sources::SourceState;
 use crate::engine::view::ViewObject;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
-use crate::service::{Handle, Moment};
+use crate::service::{Acknowledged, Handle, Moment};
 
 /// States of an item, in the order in which they are listed.
 pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
@@ -129,6 +129,18 @@ pub fn object(found: &ViewObject) -> ObjectDocument {
         source: found.owner.as_deref().map(str::to_owned),
         resource_version: found.rv.get(),
         object: raw(&found.object),
+    }
+}
+
+/// Whether a queue has synced and, of a call with a version, whether everything up to the version is acknowledged.
+#[must_use]
+pub fn synced(synced: bool, remaining: usize, acknowledged: Option<Acknowledged>) -> SyncedDocument {
+    SyncedDocument {
+        synced,
+        remaining: remaining as u64,
+        reached: acknowledged.map(|acknowledged| acknowledged.reached),
+        resource_version: acknowledged.map(|acknowledged| acknowledged.version.get()),
+        parked: acknowledged.map(|acknowledged| acknowledged.parked as u64),
     }
 }
 

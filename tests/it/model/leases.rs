@@ -272,7 +272,7 @@ impl Model {
         }
         if item.changes.is_empty() {
             // A delay from before the lease is left.
-            item.changes.push(stamp.1);
+            item.changes.push(stamp);
         }
         if forget {
             item.attempt = 0;

@@ -219,7 +219,7 @@ impl Model {
         };
         let item = self.item(key);
         let before = item.clone();
-        item.changes.push(at);
+        item.changes.push((rv, at));
         if latest {
             item.waiting = vec![delta];
         } else {
@@ -297,7 +297,7 @@ impl Model {
             return true;
         }
         let (rv, at) = self.event(now);
-        self.item(call.key).changes.push(at);
+        self.item(call.key).changes.push((rv, at));
         self.populated = true;
         if call.rate_limited {
             if self.item(call.key).is_parked() {

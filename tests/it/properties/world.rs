@@ -532,10 +532,34 @@ impl World {
         });
         same("oldest ready", status.oldest_ready_age.map(model::micros), head)?;
         let unparked = model.items.values().filter(|item| !item.is_parked());
-        let oldest = unparked.filter_map(|item| item.changes.first()).min().map(|at| now - at);
-        same("oldest unacknowledged", status.oldest_unacknowledged_age.map(model::micros), oldest)?;
+        let oldest = unparked.filter_map(|item| item.changes.first()).min();
+        let age = status.oldest_unacknowledged_age.map(model::micros);
+        same("oldest unacknowledged", age, oldest.map(|(_, at)| now - at))?;
+        let acknowledged = oldest.map_or(model.rv, |(rv, _)| rv - 1);
+        same("acknowledged up to", self.engine.acknowledged_up_to().get(), acknowledged)?;
+        self.compare_parked()?;
         same_replace("last Replace", status.last_replace.as_ref(), model.last_replace)?;
         self.compare_sources()
+    }
+
+    /// Compares the numbers of parked keys with a change up to some versions.
+    fn compare_parked(&self) -> Result<(), Difference> {
+        let parked = || self.model.items.values().filter(|item| item.is_parked());
+        let firsts = || parked().filter_map(|item| item.changes.first().map(|(rv, _)| *rv));
+        for version in firsts().flat_map(|rv| [rv - 1, rv]).chain([self.model.rv]) {
+            let (mut counted, mut after) = (0, None);
+            loop {
+                let (count, next) = self.engine.count_parked(Rv::new(version), after.as_ref(), 2);
+                counted += count;
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            let name = "parked keys with a change up to a version";
+            same(name, counted, firsts().filter(|rv| *rv <= version).count())?;
+        }
+        Ok(())
     }
 
     fn compare_sources(&self) -> Result<(), Difference> {

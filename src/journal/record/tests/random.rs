@@ -22,7 +22,7 @@ use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{KeyState, QueueState, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
@@ -234,6 +234,10 @@ impl Dice {
         ReadyPosition { rv: self.rv(), since, added: self.maybe(Self::time).unwrap_or(since) }
     }
 
+    fn event_id(&mut self) -> EventId {
+        EventId { rv: self.rv(), at: self.time() }
+    }
+
     fn delay(&mut self) -> Delay {
         Delay { due: self.time(), rv: self.rv() }
     }
@@ -249,7 +253,7 @@ impl Dice {
             former: self.turn(),
             dropped_delay: self.maybe(Self::delay),
             new_change: self.maybe(Self::time),
-            later_change: self.maybe(Self::time),
+            later_change: self.maybe(Self::event_id),
         }
     }
 
@@ -266,7 +270,7 @@ impl Dice {
             delay: self.maybe(Self::delay),
             last_error: self.maybe(Self::text),
             failure_expiry: self.maybe(|dice| (dice.time(), dice.rv())),
-            oldest_change: self.maybe(Self::time),
+            oldest_change: self.maybe(Self::event_id),
         };
         ScheduleState::new(place, failures, attempt, backoff)
     }

@@ -18,7 +18,7 @@ use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
 use crate::engine::object::Object;
 use crate::engine::rate_limit::{Bucket, BucketLevel, ItemExponential, ItemFastSlow, RateLimiter};
-use crate::engine::schedule::{Backoff, Delay, Lease, Place, ReadyPosition, ScheduleState};
+use crate::engine::schedule::{Backoff, Delay, EventId, Lease, Place, ReadyPosition, ScheduleState};
 use crate::engine::snapshot::{KeyState, QueueState, RemovedKey, SourceHistory};
 use crate::engine::time::Time;
 use crate::engine::trace::{Trace, TraceContext};
@@ -289,7 +289,7 @@ pub(super) fn key_states() -> Vec<KeyState> {
                     delay: Some(Delay { due: at(60), rv: Rv::new(42) }),
                     last_error: Some("HTTP 500: \"no\"".into()),
                     failure_expiry: Some((at(86_442), Rv::new(42))),
-                    oldest_change: Some(at(38)),
+                    oldest_change: Some(EventId { rv: Rv::new(38), at: at(38) }),
                 },
             ),
             known: None,
@@ -327,7 +327,7 @@ fn leases(turn: ReadyPosition) -> [Lease; 2] {
         former: ReadyPosition { rv: Rv::new(41), since: at(41), added: at(39) },
         dropped_delay: Some(Delay { due: at(50), rv: Rv::new(39) }),
         new_change: Some(at(43)),
-        later_change: Some(at(42)),
+        later_change: Some(EventId { rv: Rv::new(42), at: at(42) }),
         ..bare.clone()
     };
     [bare, full]
