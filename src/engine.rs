@@ -68,6 +68,7 @@ mod scan;
 mod settled;
 mod shards;
 mod state;
+mod text_order;
 mod volatile;
 pub(crate) mod walk;
 
