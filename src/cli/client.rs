@@ -7,6 +7,7 @@ mod changes;
 mod connection;
 mod consume;
 mod failure;
+mod indexes;
 mod input;
 mod output;
 mod produce;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::delta::Cap;
+use super::index_settings::IndexSettings;
 use super::key::KeySpec;
 pub use super::mode::{Mode, ModeRules};
 use super::rate_limit::RateLimiter;
@@ -51,6 +52,8 @@ pub struct Config {
     pub max_deletes: Option<u64>,
     /// How long journaled events are kept.
     pub retention: Retention,
+    /// The indexes of the known objects.
+    pub indexes: IndexSettings,
     /// The schema, defaults and pruning of incoming objects.
     pub admission: Option<Arc<Admission>>,
 }
@@ -101,6 +104,7 @@ impl Default for Config {
             max_delete_percent: None,
             max_deletes: None,
             retention: Retention { age: None, bytes: None },
+            indexes: IndexSettings::default(),
             admission: None,
         }
     }

@@ -56,7 +56,8 @@ impl Queue {
             return Err(String::from("a slot is neither used nor free, or both"));
         }
         self.check_removed()?;
-        self.check_feeds()
+        self.check_feeds()?;
+        self.check_indexes()
     }
 
     fn check_removed(&self) -> Result<(), String> {

@@ -179,7 +179,8 @@ impl Table {
         slots.filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
-    fn key_at(&self, slot: Slot) -> Option<&str> {
+    /// The key at `slot`.
+    pub(super) fn key_at(&self, slot: Slot) -> Option<&str> {
         self.at(slot).map(|entry| entry.key.as_str())
     }
 }

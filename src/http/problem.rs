@@ -306,6 +306,8 @@ impl From<service::Error> for Problem {
                 Self::new(Code::Expired, detail).hint("list the view again").with("reason", "ahead")
             }
             Error::VersionNotReached { .. } => Self::new(Code::VersionNotReached, detail),
+            Error::NoIndex { .. } => Self::new(Code::IndexNotFound, detail),
+            Error::IndexBuilding { .. } => Self::new(Code::IndexBuilding, detail),
             Error::PastUnreadable => Self::new(Code::Internal, detail),
             Error::Journal(JournalError::DiskFull) => Self::new(
                 Code::DiskFull,

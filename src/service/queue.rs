@@ -53,6 +53,8 @@ pub struct Handle {
     pub(super) version_waits: VersionWaits,
     /// The reads that wait until everything up to a version is acknowledged.
     pub(super) ack_waits: VersionWaits,
+    /// Wakes the reads that wait for an index.
+    pub(super) indexes_changed: Notify,
 }
 
 /// States that callers wait for.
@@ -122,6 +124,7 @@ impl Handle {
             feed_readers: FeedReaders::default(),
             version_waits: VersionWaits::default(),
             ack_waits: VersionWaits::default(),
+            indexes_changed: Notify::new(),
         }
     }
 
@@ -319,6 +322,7 @@ impl Handle {
         self.feed_readers.wake_all();
         self.version_waits.wake_all();
         self.ack_waits.wake_all();
+        self.indexes_changed.notify_waiters();
         drop_in_background(content);
     }
 

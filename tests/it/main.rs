@@ -17,6 +17,7 @@ mod example;
 mod faults;
 mod feeds;
 mod harness;
+mod indexes;
 mod journal;
 mod limits;
 mod load;

@@ -31,7 +31,7 @@ pub(crate) type Name = &'static str;
 pub(crate) type Label = Option<&'static str>;
 
 /// The objects of the tests: a text, and a number that is the same for equal contents.
-pub(crate) const OBJECTS: [(&str, u8); 8] = [
+pub(crate) const OBJECTS: [(&str, u8); 10] = [
     (r#"{"v":1}"#, 0),
     (r#"{"v":1.0}"#, 1),
     (r#"{"v":2,"w":[1]}"#, 2),
@@ -40,6 +40,8 @@ pub(crate) const OBJECTS: [(&str, u8); 8] = [
     (r#"{"v":{"y":null,"x":"\u0061"}}"#, 3),
     (r#"{"v":12345678901234567890123}"#, 4),
     (r#"{"v":"a text that is longer than most of the other texts in here, by far"}"#, 5),
+    (r#"{"v":["x",1,true,"x",null],"w":[]}"#, 6),
+    (r#"{"v":"x","w":["\u0031","y"]}"#, 7),
 ];
 
 /// An index into [`OBJECTS`].

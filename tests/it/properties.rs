@@ -11,6 +11,7 @@ use deltaq::engine::config::Mode;
 use fastrand::Rng;
 
 pub(crate) mod checkpoints;
+mod indexes;
 mod pinned;
 mod readers;
 mod recovery;
@@ -36,7 +37,8 @@ fn run(setup: Setup, steps: &[Step], hits: &mut Hits) -> Result<(), (usize, Stri
         *hits.entry(step.command.name()).or_default() += 1;
         caught(|| world.step(step)).map_err(|difference| (index, difference))?;
     }
-    for (rule, count) in world.model.hits.into_iter().chain(world.readers.hits) {
+    let beside = world.readers.hits.into_iter().chain(world.indexes.hits);
+    for (rule, count) in world.model.hits.into_iter().chain(beside) {
         *hits.entry(rule).or_default() += count;
     }
     Ok(())
@@ -212,6 +214,10 @@ const OBJECT_RULES: &[&str] = &[
     "a Replace with a sequence number has not ended",
     "a call that changes nothing has a sequence number",
     "a repeated Replace",
+    "a part of the indexes is built",
+    "a query of an index that is built",
+    "a value has keys",
+    "indexes are built",
     "a backfill exceeds the limits",
     "a backfill reaches a reader",
     "a feed is dropped",

@@ -10,6 +10,7 @@ mod connections;
 mod controllers;
 mod explaining;
 mod hosts;
+mod indexing;
 mod keeping;
 mod looking;
 mod panics;

@@ -1,5 +1,7 @@
 //! The settings of a queue.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -59,6 +61,10 @@ pub struct QueueConfig {
     /// Pointers to the members that are removed from objects.
     #[schema(value_type = Vec<JsonPointer>, max_items = 100)]
     pub prune: Vec<String>,
+    /// The indexes of the known objects: for each name, the pointer to its values; absent for none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, JsonPointer>)]
+    pub indexes: BTreeMap<String, String>,
 }
 
 /// What a pop delivers.

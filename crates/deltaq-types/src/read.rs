@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::terms::JsonPointer;
 use super::{DeltaDocument, HoldReason, ItemState, LastReplaceDocument, LeaseDocument, RawObject, Timestamp};
 
 /// Whether a queue has synced. The fields after `remaining` are in the reply to a call with a version.
@@ -57,6 +58,43 @@ pub struct SourceDocument {
     /// The number of the last call that had a sequence number.
     #[schema(required = true)]
     pub sequence: Option<u64>,
+}
+
+/// An index of the known objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IndexDocument {
+    /// The name.
+    pub name: String,
+    /// The pointer to the values in an object.
+    #[schema(value_type = JsonPointer)]
+    pub pointer: String,
+    /// `building` until the index has all known objects.
+    pub state: IndexState,
+    /// Number of different values.
+    pub values: u64,
+    /// Keys with at least one value.
+    pub keys: u64,
+    /// Values that are in no index, because they have more than 256 bytes or are beyond the first 100 of an array.
+    pub omitted_values: u64,
+}
+
+/// Whether an index can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexState {
+    /// It has all known objects.
+    Ready,
+    /// It is being built.
+    Building,
+}
+
+/// A value of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IndexValueDocument {
+    /// The value, as text.
+    pub value: String,
+    /// Keys with the value.
+    pub keys: u64,
 }
 
 /// A key with its deltas, its lease and its failures.

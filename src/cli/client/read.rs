@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
+use super::indexes::{Indexes, Lookup};
 use super::output::{Cell, Row, Tone, clean, counted};
 use super::queues::{confirm, duration_text};
 use super::session::{Execute, Session};
@@ -31,6 +32,9 @@ super::commands! {
         /// List known objects (acknowledged states), or show one.
         #[command(after_help = "Example:\n  deltaq known prices --source erp -o ndjson")]
         Known(Known),
+        /// List the indexes of known objects, or the values of one.
+        #[command(after_help = "Example:\n  deltaq indexes prices by_city --prefix B")]
+        Indexes(Indexes),
         /// List the newest accepted objects, or show one.
         #[command(after_help = "Example:\n  deltaq latest prices --prefix sku-")]
         Latest(Latest),
@@ -58,6 +62,13 @@ pub struct Limit {
     /// Most entries [default: all].
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
+}
+
+impl Limit {
+    /// The number of entries to print.
+    pub(super) fn entries(&self) -> usize {
+        self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+    }
 }
 
 /// `deltaq items`.
@@ -120,6 +131,9 @@ pub struct Known {
     /// The objects.
     #[command(flatten)]
     pub objects: ViewObjects,
+    /// The lookup in an index.
+    #[command(flatten)]
+    pub lookup: Lookup,
 }
 
 /// `deltaq latest`.
@@ -240,8 +254,8 @@ pub(super) fn check_complete(unavailable: &[UnavailableQueue]) -> Result<(), Fai
 
 /// A page of a list, with its entries as text.
 #[derive(Debug, Deserialize)]
-struct PageTexts {
-    items: Vec<Box<RawValue>>,
+pub(super) struct PageTexts {
+    pub(super) items: Vec<Box<RawValue>>,
     #[serde(rename = "continue")]
     next: Option<String>,
     /// Only in the list of queues.
@@ -286,7 +300,13 @@ impl Execute for Explain {
 }
 
 impl ViewObjects {
-    async fn print(&self, session: &Session, [list, get]: [&str; 2], empty: &str) -> Result<(), Failure> {
+    async fn print(
+        &self,
+        session: &Session,
+        [list, get]: [&str; 2],
+        lookup: Option<&Lookup>,
+        empty: &str,
+    ) -> Result<(), Failure> {
         if let Some(key) = &self.key {
             let mut call = session.call(get, self.queue.as_str(), key)?;
             if let Some(version) = self.min_resource_version {
@@ -304,7 +324,11 @@ impl ViewObjects {
         }
         let call = || {
             let call = session.on_queue(list, &self.queue)?.query("prefix", self.prefix.as_deref());
-            Ok(call.query("source", self.source.as_deref()).query("shard", self.shard.as_deref()))
+            let call = call.query("source", self.source.as_deref()).query("shard", self.shard.as_deref());
+            Ok(match lookup {
+                Some(lookup) => lookup.add_to(call),
+                None => call,
+            })
         };
         print_list::<ObjectDocument>(session, call, &self.limit, empty).await
     }
@@ -314,7 +338,7 @@ impl Execute for Known {
     const OPERATIONS: &'static [&'static str] = &["list_known", "get_known"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        self.objects.print(session, ["list_known", "get_known"], "no known objects").await
+        self.objects.print(session, ["list_known", "get_known"], Some(&self.lookup), "no known objects").await
     }
 }
 
@@ -322,7 +346,7 @@ impl Execute for Latest {
     const OPERATIONS: &'static [&'static str] = &["list_latest", "get_latest"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        self.objects.print(session, ["list_latest", "get_latest"], "no objects").await
+        self.objects.print(session, ["list_latest", "get_latest"], None, "no objects").await
     }
 }
 

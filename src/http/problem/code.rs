@@ -67,6 +67,8 @@ codes! {
         "Create it with PUT /v1/queues/{queue}, or by the first produce or pop where auto_create is on. GET never creates.";
     KeyNotFound "key-not-found" 404 false "Unknown key"
         "The queue has no delta, lease, parked entry, failure or known object of the key. Check the key's spelling and percent-encoding.";
+    IndexNotFound "index-not-found" 404 false "Unknown index"
+        "The setting indexes of the queue has no index of this name. GET /v1/queues/{queue}/indexes lists them. A queue without known objects has none.";
     MethodNotAllowed "method-not-allowed" 405 false "The path does not have this method"
         "The header Allow lists the methods of the path.";
     NotAcceptable "not-acceptable" 406 false "The reply has none of the accepted types"
@@ -137,6 +139,8 @@ codes! {
         "limit is storage.max_uncommitted_bytes: that many bytes wait to be written. Nothing of the request was applied. Repeat it after Retry-After, and check the disk of storage.data_dir.";
     VersionNotReached "version-not-reached" 503 true "The queue has not reached the version"
         "The newest version of the queue was below min_resource_version until wait was over. Repeat the request. If the version never comes, it belongs to another queue, or a restored backup is older than the version.";
+    IndexBuilding "index-building" 503 true "The index is being built"
+        "A new index, and each index after a restart of the server, is built while other calls go on; about a million objects take some seconds. Repeat the request, or let it wait with wait=10s. GET /v1/queues/{queue}/indexes shows the state.";
     Timeout "timeout" 504 true "The request took too long"
         "The request exceeded server.request_timeout. Whether it took effect is unknown. Repeat it: settles and pops with an id are safe to repeat.";
     DiskFull "disk-full" 507 true "The disk is full"

@@ -41,6 +41,7 @@ pub fn status(document: &Document) -> QueueStatus {
         paused: status.paused,
         closed: status.closed,
         drained: status.drained,
+        building_indexes: status.building_indexes.iter().map(ToString::to_string).collect(),
         last_replace: status.last_replace.as_ref().map(|last| last_replace(last, *moment)),
     }
 }

@@ -1,11 +1,15 @@
 //! Items, sources, and the objects of views.
 
-use deltaq_types::{ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument, SyncedDocument};
+use deltaq_types::{
+    IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument,
+    SyncedDocument,
+};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::queue::last_replace;
 use super::{delta, millis, raw, timestamp};
 use crate::engine::excerpt::Excerpt;
+use crate::engine::indexes::IndexStatus;
 use crate::engine::schedule::{Lease, Place};
 use crate::engine::snapshot::KeyState;
 use crate::engine::sources::SourceState;
@@ -158,6 +162,19 @@ pub fn source(state: &SourceState, moment: Moment) -> SourceDocument {
             .and_then(|history| history.last_replace.as_ref())
             .map(|last| last_replace(last, moment)),
         sequence: history.and_then(|history| history.sequence),
+    }
+}
+
+/// An index.
+#[must_use]
+pub fn index(status: &IndexStatus) -> IndexDocument {
+    IndexDocument {
+        name: status.name.to_string(),
+        pointer: status.pointer.to_string(),
+        state: if status.is_ready { IndexState::Ready } else { IndexState::Building },
+        values: status.values as u64,
+        keys: status.keys as u64,
+        omitted_values: status.omitted as u64,
     }
 }
 

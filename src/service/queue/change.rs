@@ -186,6 +186,9 @@ impl Handle {
         }
         if !Arc::ptr_eq(&self.config.load(), state.queue.config()) {
             self.config.store(state.queue.config().clone());
+            // The task builds new indexes, and a read of a removed index ends.
+            self.requests.wake();
+            self.indexes_changed.notify_waiters();
         }
         Unlocked { grants, commit: state.commits.newest.clone(), effects }
     }

@@ -10,6 +10,7 @@ use deltaq::engine::delta::DeltaKind;
 use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimiter};
 use fastrand::Rng;
 
+use super::indexes;
 use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, Traced};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -37,6 +38,8 @@ pub(crate) struct Setup {
     pub(crate) max_bytes_per_key: usize,
     pub(crate) max_delete_percent: Option<u32>,
     pub(crate) max_deletes: Option<u64>,
+    /// The number of the settings of indexes.
+    pub(crate) indexes: u8,
 }
 
 impl Setup {
@@ -66,6 +69,7 @@ impl Setup {
             max_bytes_per_key: self.max_bytes_per_key,
             max_delete_percent: self.max_delete_percent.map(f64::from),
             max_deletes: self.max_deletes,
+            indexes: indexes::settings(self.indexes),
             ..Config::default()
         })
     }
@@ -86,6 +90,7 @@ impl Setup {
             max_bytes_per_key: if rng.u8(..3) == 0 { rng.usize(10..120) } else { 10_000 },
             max_delete_percent: (rng.u8(..8) == 0).then(|| rng.u32(..80)),
             max_deletes: (rng.u8(..8) == 0).then(|| rng.u64(..4)),
+            indexes: rng.u8(..4),
         }
     }
 }
@@ -120,6 +125,7 @@ pub(crate) enum Change {
     ResyncPeriod(Option<Micros>),
     Mode(Mode),
     KnownObjects(bool),
+    Indexes(u8),
 }
 
 #[derive(Clone, Debug)]
@@ -368,6 +374,9 @@ impl Generator {
     }
 
     fn change(&mut self) -> Change {
+        if self.traces.u8(..3) == 0 {
+            return Change::Indexes(self.traces.u8(..4));
+        }
         match self.rng.u8(..12) {
             0..=2 => Change::MaxFailures(self.rng.u32(..4)),
             3 | 4 => Change::MaxKeys(if self.rng.bool() { 1_000 } else { self.rng.usize(2..9) }),

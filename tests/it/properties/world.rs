@@ -17,6 +17,7 @@ use deltaq::engine::time::Time;
 use deltaq::engine::trace::Trace;
 use deltaq::engine::{Queue, ScanCursor};
 
+use super::indexes::Indexes;
 use super::readers::Readers;
 use super::same::{context, replaced, same, same_entry, same_item, same_replace, same_result, step_of};
 use super::script::{Act, Change, Command, LeaseRef, Setup, Step as ScriptStep};
@@ -83,6 +84,7 @@ pub(crate) struct World {
     redrive: Option<(ScanCursor, ModelScan)>,
     discard: Option<(ScanCursor, ModelScan)>,
     pub(super) readers: Readers,
+    pub(super) indexes: Indexes,
 }
 
 impl World {
@@ -105,6 +107,7 @@ impl World {
             redrive: None,
             discard: None,
             readers: Readers::default(),
+            indexes: Indexes::default(),
         }
     }
 
@@ -120,6 +123,7 @@ impl World {
         self.replay()?;
         self.compare(commit)?;
         self.readers.step(&mut self.engine, &self.events)?;
+        self.indexes.step(&mut self.engine, self.events.len())?;
         self.engine.check()
     }
 
@@ -417,6 +421,7 @@ impl World {
             Change::Mode(_) if self.setup.mode == Mode::Keys && self.model.held().is_empty() => {}
             Change::Mode(mode) => setup.mode = mode,
             Change::KnownObjects(known) => setup.known_objects = known,
+            Change::Indexes(number) => setup.indexes = number,
         }
         let config = setup.config();
         let engine = self.engine.configure(time(self.now), config.clone());

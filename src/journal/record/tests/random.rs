@@ -17,6 +17,7 @@ use crate::engine::event::{
     ReplaceEnded, ViewChanges,
 };
 use crate::engine::id::{Rv, Sequence, Slot, Token};
+use crate::engine::index_settings::IndexSettings;
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
@@ -319,6 +320,13 @@ impl Dice {
         Admission::new(schema, prune, key).unwrap().map(Arc::new)
     }
 
+    fn indexes(&mut self) -> IndexSettings {
+        let pointers = ["/", "/a~0b~1/\"", "/ünï/1"];
+        let indexes = ["a", "By-City_2"].map(|name| (name, self.of(&pointers)));
+        let count = self.0.usize(..=indexes.len());
+        IndexSettings::new(indexes.into_iter().take(count)).unwrap()
+    }
+
     fn config(&mut self) -> Config {
         let pointers = ["/key", "/", "/a~0b/~1\"", "/ünï/0"];
         let mut parts = self.list(|dice| Pointer::parse(dice.of(&pointers), dice.0.bool()).unwrap());
@@ -341,6 +349,7 @@ impl Dice {
             max_delete_percent: self.maybe(Self::float),
             max_deletes: self.maybe(Self::number),
             retention: Retention { age: self.maybe(Self::span), bytes: self.maybe(Self::number) },
+            indexes: self.indexes(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::engine::event::{
     ReplaceEnded, ViewChanges,
 };
 use crate::engine::id::{Rv, Slot, Source, Token};
+use crate::engine::index_settings::IndexSettings;
 use crate::engine::initial::InitialList;
 use crate::engine::key::{Key, KeySpec, Pointer};
 use crate::engine::known::Known;
@@ -210,6 +211,7 @@ pub(super) fn full_config() -> Config {
         max_bytes_per_key: 4,
         max_delete_percent: Some(33.3),
         max_deletes: Some(5),
+        indexes: IndexSettings::new([("by_city", "/a~1b"), ("tags", "/tags")]).unwrap(),
         retention: Retention { age: Some(Duration::from_hours(24)), bytes: Some(6) },
         admission: None,
     }
