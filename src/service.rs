@@ -31,6 +31,7 @@ mod unused;
 mod version_wait;
 mod waiters;
 mod watch;
+mod workers;
 
 pub use self::admission_permits::AdmissionPermits;
 pub use self::commands::DryRun;
@@ -45,6 +46,7 @@ pub use self::reaching::Acknowledged;
 pub use self::registry::{Creator, FirstCommand, Limits, Registry};
 pub use self::time::Moment;
 pub use self::watch::{KeyFilter, Shard, WatchFrom, Watcher};
+pub use self::workers::WorkerState;
 pub use crate::journal::Error as JournalError;
 pub use crate::journal::recovery::Progress;
 pub use crate::name::{Incarnation, LeaseId, Name, NameError};

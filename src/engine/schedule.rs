@@ -115,6 +115,11 @@ impl Schedule {
         self.tokens.values().copied()
     }
 
+    /// Leased keys behind the token `after`, by token.
+    pub fn leased_behind(&self, after: Token) -> impl Iterator<Item = (Token, Slot)> {
+        self.tokens.range((Bound::Excluded(after), Bound::Unbounded)).map(|(token, slot)| (*token, *slot))
+    }
+
     /// The key with the oldest lease.
     #[must_use]
     pub fn oldest_lease(&self) -> Option<Slot> {

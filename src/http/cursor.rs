@@ -13,6 +13,7 @@ pub(super) enum List {
     Known,
     IndexValues,
     Sources,
+    Workers,
     History,
     Watch,
 }
@@ -31,6 +32,7 @@ fn head(list: List, incarnation: Incarnation) -> String {
         List::Known => "known",
         List::IndexValues => "index",
         List::Sources => "sources",
+        List::Workers => "workers",
         List::History => "history",
         List::Watch => "watch",
     };

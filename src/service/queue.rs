@@ -229,7 +229,7 @@ impl Handle {
         self.read_state(|state, moment| read(&state.queue, moment)).await
     }
 
-    async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
+    pub(super) async fn read_state<T>(&self, read: impl FnOnce(&State, Moment) -> T) -> Result<T, Error> {
         let (out, commit) = {
             let state = self.open()?;
             (read(&state, self.moment()), state.commits.newest.clone())

@@ -6,6 +6,7 @@
 mod access;
 mod audit;
 mod bad_input;
+mod browser;
 mod calls;
 mod cli;
 mod compression;
@@ -30,6 +31,7 @@ mod package;
 mod process;
 mod prometheus;
 mod properties;
+mod proxied;
 mod rules;
 mod server;
 mod simulation;

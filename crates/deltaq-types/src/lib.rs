@@ -48,7 +48,7 @@ pub use self::queue::{
 pub use self::raw::RawObject;
 pub use self::read::{
     ExplainDocument, IndexDocument, IndexState, IndexValueDocument, ItemDocument, ObjectDocument,
-    SourceDocument, SyncedDocument,
+    SourceDocument, SyncedDocument, WorkerDocument,
 };
 pub use self::server::{Info, InfoLimits};
 pub use self::timestamp::{LAST_US, Timestamp};

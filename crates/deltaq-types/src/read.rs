@@ -97,6 +97,30 @@ pub struct IndexValueDocument {
     pub keys: u64,
 }
 
+/// A worker: the leases that it holds, and its pops that wait for keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerDocument {
+    /// The name of the worker; null for all pops without a name.
+    #[schema(required = true)]
+    pub worker: Option<String>,
+    /// Leases that the worker holds.
+    pub leased: u64,
+    /// When the oldest of these leases was created.
+    #[schema(required = true)]
+    pub oldest_leased_at: Option<Timestamp>,
+    /// When the first of these leases expires.
+    #[schema(required = true)]
+    pub next_expires_at: Option<Timestamp>,
+    /// The time until then, in milliseconds.
+    #[schema(required = true)]
+    pub next_expires_in_ms: Option<u64>,
+    /// Pops of the worker that wait for keys.
+    pub waiting: u64,
+    /// When the first of these pops arrived.
+    #[schema(required = true)]
+    pub waiting_since: Option<Timestamp>,
+}
+
 /// A key with its deltas, its lease and its failures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ItemDocument {

@@ -134,7 +134,7 @@ words! {
         /// The lease ended.
         Settled = "settled",
         /// A delay or backoff ended.
-        DelayElapsed = "fired",
+        DelayElapsed = "delay_elapsed",
         /// The failures were reset.
         Forgotten = "forgotten",
         /// The parked key became ready.

@@ -242,7 +242,7 @@ impl Execute for Close {
     const OPERATIONS: &'static [&'static str] = &["close_queue"];
 
     async fn execute(&self, session: &Session) -> Result<(), Failure> {
-        let wait = session.wait(Some(self.wait.into()));
+        let wait = session.wait(Some(self.wait.into())).await?;
         loop {
             let text: Box<RawValue> = session.client.fetch(self.call(session, wait.next())?).await?;
             if !self.drain {

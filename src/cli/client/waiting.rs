@@ -1,13 +1,15 @@
-//! `deltaq synced`.
+//! `deltaq synced` and `deltaq workers`.
 
 use std::time::Duration;
 
 use clap::Args;
-use deltaq_types::SyncedDocument;
+use deltaq_types::{SyncedDocument, WorkerDocument};
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::output::counted;
+use super::output::{Cell, Row, counted};
+use super::queues::duration_text;
+use super::read::{Limit, print_list};
 use super::session::{Execute, Session};
 use crate::duration::DurationText;
 use crate::name::Name;
@@ -18,6 +20,9 @@ super::commands! {
         /// Ask whether the initial list is processed, or everything up to a version is acknowledged; exit code 3 if not.
         #[command(after_help = "Example:\n  deltaq synced prices --resource-version now --wait 5m")]
         Synced(Synced),
+        /// List the workers that hold leases or wait for keys.
+        #[command(after_help = "Example:\n  deltaq workers prices")]
+        Workers(Workers),
     }
 }
 
@@ -32,6 +37,45 @@ pub struct Synced {
     /// Longest wait.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     pub wait: DurationText,
+}
+
+/// `deltaq workers`.
+#[derive(Debug, Clone, Args)]
+pub struct Workers {
+    /// The queue.
+    pub queue: Name,
+    /// The limit.
+    #[command(flatten)]
+    pub limit: Limit,
+}
+
+impl Execute for Workers {
+    const OPERATIONS: &'static [&'static str] = &["list_workers"];
+
+    async fn execute(&self, session: &Session) -> Result<(), Failure> {
+        let call = || session.on_queue("list_workers", &self.queue);
+        print_list::<WorkerDocument>(session, call, &self.limit, "no workers").await
+    }
+}
+
+impl Row for WorkerDocument {
+    const COLUMNS: &'static [&'static str] =
+        &["WORKER", "LEASED", "OLDEST LEASE", "NEXT EXPIRY", "WAITING", "WAITING SINCE"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::new(self.worker.as_deref().unwrap_or("(no name)")),
+            Cell::number(self.leased),
+            Cell::optional(self.oldest_leased_at.map(|at| at.to_string())),
+            Cell::optional(self.next_expires_in_ms.map(|left| format!("in {}", duration_text(left)))),
+            Cell::number(self.waiting),
+            Cell::optional(self.waiting_since.map(|at| at.to_string())),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.worker.clone().unwrap_or_default()
+    }
 }
 
 impl Execute for Synced {
@@ -79,7 +123,7 @@ pub(super) async fn synced(
     mut version: Option<String>,
     wait: Option<Duration>,
 ) -> Result<(SyncedDocument, Box<RawValue>), Failure> {
-    let wait = session.wait(wait);
+    let wait = session.wait(wait).await?;
     loop {
         let left = wait.next();
         let call = session.on_queue("get_synced", queue)?.query("resource_version", version.as_deref());

@@ -157,6 +157,10 @@ parameters! {
         "limit" PageLimit "Most entries of a page; default 500.";
         "continue" Continue "The `continue` of the previous page.";
     }
+    WorkersQuery in Query {
+        "limit" PageLimit "Most entries of a page; default 500.";
+        "continue" Continue "The `continue` of the previous page.";
+    }
     SyncedQuery in Query {
         "resource_version" VersionOrNow "Wait until every change up to this version is acknowledged, not for the initial list. `now` is the newest version.";
         "wait" Wait "The longest wait; default 0s.";

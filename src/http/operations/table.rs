@@ -7,7 +7,7 @@ use crate::http::call::{with_body, without_body};
 use crate::http::openapi::params::{
     AddQuery, CloseQuery, DeleteQuery, DeltasQuery, HistoryQuery, IndexQuery, ItemsQuery, KeyHistoryQuery,
     KnownQuery, ListQuery, Names, ObjectQuery, PopQuery, ReplaceQuery, SourcesQuery, SyncedQuery,
-    UpdateQuery, ViewQuery, WatchQuery,
+    UpdateQuery, ViewQuery, WatchQuery, WorkersQuery,
 };
 use crate::http::operation::{BodyKind, Class, Operation, Permission};
 use crate::http::routes::{consume, history, indexes, produce, queues, read, seed, server, views, watch};
@@ -103,6 +103,7 @@ operations! {
     GET    "/v1/queues/{queue}/history"        get_history_of OnQueue(Read)    Read      Ignored  [HistoryQuery]    long  without_body history::history;
     GET    "/v1/queues/{queue}/history/{*key}" get_history    OnQueue(Read)    Read      Ignored  [KeyHistoryQuery] long  without_body history::of_key;
     GET    "/v1/queues/{queue}/sources"        list_sources   OnQueue(Read)    Read      Ignored  [SourcesQuery]    long  without_body read::sources;
+    GET    "/v1/queues/{queue}/workers"        list_workers   OnQueue(Read)    Read      Ignored  [WorkersQuery]    long  without_body read::workers;
     GET    "/v1/queues/{queue}/synced"         get_synced     OnQueue(Read)    Wait      Ignored  [SyncedQuery]     long  without_body read::synced;
     GET    "/v1/info"                          get_info       Token            Read      Ignored  []                long  without_body server::info;
     GET    "/livez"                            livez          Nothing          Unlimited Ignored  []                long  without_body server::livez;

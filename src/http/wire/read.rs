@@ -2,7 +2,7 @@
 
 use deltaq_types::{
     IndexDocument, IndexState, ItemDocument, ItemState, LeaseDocument, ObjectDocument, SourceDocument,
-    SyncedDocument,
+    SyncedDocument, WorkerDocument,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -13,10 +13,11 @@ use crate::engine::indexes::IndexStatus;
 use crate::engine::schedule::{Lease, Place};
 use crate::engine::snapshot::KeyState;
 use crate::engine::sources::SourceState;
+use crate::engine::time::Time;
 use crate::engine::view::ViewObject;
 use crate::http::params::wrong;
 use crate::http::problem::Problem;
-use crate::service::{Acknowledged, Handle, Moment};
+use crate::service::{Acknowledged, Handle, Moment, WorkerState};
 
 /// States of an item, in the order in which they are listed.
 pub const STATES: [&str; 4] = ["ready", "delayed", "leased", "parked"];
@@ -175,6 +176,21 @@ pub fn index(status: &IndexStatus) -> IndexDocument {
         values: status.values as u64,
         keys: status.keys as u64,
         omitted_values: status.omitted as u64,
+    }
+}
+
+/// A worker as of `moment`.
+#[must_use]
+pub fn worker(name: &str, state: &WorkerState, moment: Moment) -> WorkerDocument {
+    let wall = |at: Time| timestamp(moment.wall(at));
+    WorkerDocument {
+        worker: Some(name).filter(|name| !name.is_empty()).map(str::to_owned),
+        leased: state.leased as u64,
+        oldest_leased_at: state.oldest_lease.map(wall),
+        next_expires_at: state.next_expiry.map(wall),
+        next_expires_in_ms: state.next_expiry.map(|at| millis(at.since(moment.now))),
+        waiting: state.waiting as u64,
+        waiting_since: state.waiting_since.map(wall),
     }
 }
 

@@ -29,6 +29,11 @@ fn lists_are_filtered_and_limited() {
     assert_eq!(popped.as_array().map(Vec::len), Some(2));
     assert!(popped[0]["lease"]["expires_in_ms"].as_u64() > Some(80_000), "{popped}");
     assert_eq!(names(&server, &["items", "shop", "--worker", "me"]), ["a1", "a2"]);
+    let workers = server.run(&["workers", "shop", "--limit", "1"]).ok();
+    assert!(
+        workers.lines().nth(1).is_some_and(|line| line.starts_with("me") && line.contains(" 2 ")),
+        "{workers}"
+    );
     assert_eq!(names(&server, &["items", "shop", "--state", "delayed"]), ["late"]);
     let leases = names(&server, &["pop", "shop", "--max", "5", "--id", "once"]);
     assert_eq!(names(&server, &["pop", "shop", "--max", "5", "--id", "once"]), leases);

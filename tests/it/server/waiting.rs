@@ -1,8 +1,8 @@
-//! Waiting until everything up to a version is acknowledged.
+//! Waiting until everything up to a version is acknowledged, and the list of workers.
 
 use serde_json::{Value, json};
 
-use super::QUEUE;
+use super::{QUEUE, waiters};
 use crate::harness::{Client, Service};
 
 async fn post(service: &Service, call: &str, body: Value) -> Value {
@@ -88,4 +88,54 @@ async fn a_wait_for_a_version_ends_with_its_time_its_version_or_its_queue() {
     assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
     let problem = last.reply().await;
     assert!(problem.status == 404 || problem.status == 410, "{problem:?}");
+}
+
+#[tokio::test]
+async fn workers_are_listed_with_their_leases_and_their_waiting_pops() {
+    let service = Service::start().await;
+    let objects: Vec<Value> = (0..6).map(|number| json!({"key": format!("k{number}")})).collect();
+    post(&service, "add", json!(objects)).await;
+    for (query, lease) in
+        [("worker=b&max=2", "1m"), ("worker=b", "30s"), ("max=2", "10s"), ("worker=a", "5m")]
+    {
+        post(&service, &format!("pop?{query}&lease_duration={lease}"), json!({})).await;
+    }
+    let mut pops = Vec::new();
+    for (count, worker) in [(1, "worker=c"), (2, "worker=c"), (3, "worker=a")] {
+        let mut client = service.client().await;
+        client.send_text("POST", &format!("{QUEUE}/pop?wait=20s&{worker}"), &[], "{}").await;
+        pops.push(client);
+        waiters(&service, count).await;
+    }
+    let list = service.get(&format!("{QUEUE}/workers")).await.ok();
+    let row = |worker: &Value| {
+        let counts = (
+            worker["worker"].as_str().map(str::to_owned),
+            worker["leased"].as_u64(),
+            worker["waiting"].as_u64(),
+        );
+        let left = worker["next_expires_in_ms"].as_u64().map(|left| left.div_ceil(1_000));
+        (counts, left, worker["oldest_leased_at"].is_null(), worker["waiting_since"].is_null())
+    };
+    let rows: Vec<_> = list["items"].as_array().expect("a list").iter().map(row).collect();
+    let name = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        rows,
+        [
+            ((None, Some(2), Some(0)), Some(10), false, true),
+            ((name("a"), Some(1), Some(1)), Some(300), false, false),
+            ((name("b"), Some(3), Some(0)), Some(30), false, true),
+            ((name("c"), Some(0), Some(2)), None, true, false),
+        ]
+    );
+    // Pages have the same workers.
+    let (mut paged, mut next) = (Vec::new(), String::new());
+    loop {
+        let page = service.get(&format!("{QUEUE}/workers?limit=1{next}")).await.ok();
+        paged.extend(page["items"].as_array().expect("a list").iter().map(row).collect::<Vec<_>>());
+        let Some(token) = page["continue"].as_str() else { break };
+        next = format!("&continue={token}");
+    }
+    assert_eq!(paged.len(), 4);
+    assert_eq!(service.call("DELETE", QUEUE, &Value::Null).await.status, 204);
 }
