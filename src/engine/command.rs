@@ -14,6 +14,7 @@ use super::time::Time;
 use super::trace::Trace;
 
 mod admin;
+mod bounds;
 mod consume;
 mod produce;
 mod replace;

@@ -42,9 +42,10 @@ pub struct Config {
     pub max_keys: usize,
     /// Longest object, in bytes of JSON.
     pub max_object_bytes: usize,
-    /// Maximum number of deltas that wait for one key; beyond it the oldest are merged.
+    /// Maximum number of deltas that wait for one key; beyond it the oldest are merged, or in mode events more are refused.
     pub max_deltas_per_key: usize,
-    /// Maximum size of the objects that wait for one key; beyond it the oldest deltas are merged.
+    /// Maximum size of the objects that wait for one key; beyond it the oldest deltas are merged, or in mode events more are
+    /// refused.
     pub max_bytes_per_key: usize,
     /// Maximum percentage of a source's keys that a Replace deletes, unless the call overrides it.
     pub max_delete_percent: Option<f64>,

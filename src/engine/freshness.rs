@@ -2,8 +2,9 @@
 //!
 //! A key's change is unacknowledged from its arrival until the ack of a lease that it is part of. Failures, delays and
 //! releases do not begin a new age. A key has one such change: the oldest of its changes, even if newer changes have
-//! replaced it.
+//! replaced it. In mode events, where each change is a delta until its ack, that is the oldest delta.
 
+use super::delta::Delta;
 use super::event::{Ending, EventKind};
 use super::id::{Rv, Slot};
 use super::schedule::{EventId, Place, ScheduleState};
@@ -34,6 +35,7 @@ impl State {
     /// Completes the effect of an event on its key: the key's oldest unacknowledged change.
     pub(super) fn track_changes(&mut self, slot: Slot, before: Changes, kind: &EventKind, id: EventId) {
         let Some(entry) = self.table.at_mut(slot) else { return };
+        let oldest_delta = entry.oldest_delta().map(Delta::event);
         let state = &mut entry.schedule_state;
         let arrives = matches!(kind, EventKind::Appended(_) | EventKind::Queued(_));
         if let Place::Leased(lease) = &mut state.place {
@@ -45,6 +47,8 @@ impl State {
         }
         let oldest = if !state.has_work() {
             None
+        } else if self.config.rules().leases_oldest_delta {
+            oldest_delta
         } else if acknowledges(kind, state.failures) {
             // Without a later change, a delay has outlasted the lease. The age of that delay begins here.
             before.later.or(Some(id))
@@ -56,15 +60,12 @@ impl State {
 
     /// The oldest unacknowledged change of all keys. Parked keys do not count.
     pub(super) fn oldest_change(&self) -> Option<EventId> {
-        // The ready queue is ordered by the events that made its keys ready. For all keys outside of `older_changes` this event
-        // is their oldest change. If the first ready key is in `older_changes`, its oldest change is older than its own
-        // position, and so than all positions behind it.
-        let older = self.schedule.oldest_older_change();
-        let older = older.and_then(|slot| self.entry(slot).schedule_state.oldest_change());
-        let ready = self.schedule.first().map(|(rv, slot)| {
-            let position = self.entry(slot).ready_position();
-            EventId { rv, at: position.since }
-        });
+        // The ready queue is ordered by the events that made its keys ready, or in mode events by the oldest deltas. For all keys
+        // outside of `older_changes` this event is their oldest change. If the first ready key is in `older_changes`, its oldest
+        // change is older than its own position, and so than all positions behind it.
+        let oldest = |slot| self.entry(slot).schedule_state.oldest_change();
+        let older = self.schedule.oldest_older_change().and_then(oldest);
+        let ready = self.schedule.first().and_then(|(_, slot)| oldest(slot));
         older.into_iter().chain(ready).min()
     }
 }

@@ -108,7 +108,7 @@ impl Queue {
             "has an unacknowledged change but no work",
         )?;
         rule(
-            oldest_delta(entry).is_none_or(|delta| {
+            entry.oldest_delta().is_none_or(|delta| {
                 let oldest = schedule_state.oldest_change();
                 oldest.is_some_and(|oldest| oldest.rv <= delta.rv && oldest.at <= delta.queued_at)
             }),
@@ -153,13 +153,21 @@ impl Queue {
         rule(
             !rules.only_newest_waits || entry.waiting.len() <= 1,
             "has more than one waiting delta in mode latest",
-        )
+        )?;
+        if !rules.leases_oldest_delta {
+            return Ok(());
+        }
+        rule(entry.leased.len() <= 1, "has more than one leased delta in mode events")?;
+        rule(leased.is_none() || schedule_state.delay().is_none(), "is leased and delayed in mode events")?;
+        rule(
+            entry.oldest_delta().map(Delta::event) == schedule_state.oldest_change(),
+            "has another oldest change than its oldest delta in mode events",
+        )?;
+        let Place::Ready(position) = schedule_state.place else { return Ok(()) };
+        rule(schedule_state.delay().is_none(), "is ready and delayed in mode events")?;
+        let oldest = entry.waiting.oldest().map(|delta| delta.rv);
+        rule(oldest == Some(position.rv), "is not ready at the position of its oldest delta")
     }
-}
-
-/// The key's oldest delta.
-fn oldest_delta(entry: &Entry) -> Option<&Delta> {
-    entry.leased.iter().chain(entry.waiting.iter()).next()
 }
 
 /// The newest event that left a trace in the entry.

@@ -290,6 +290,7 @@ impl Schedule {
         self.leases.insert((lease.deadline, lease.token, slot));
         self.tokens.insert(lease.token, slot);
         self.leased_since_us += u128::from(lease.since.as_micros());
+        self.leased_with_changes += usize::from(lease.new_change.is_some());
         self.set_place(state, Place::Leased(Box::new(lease)));
         state.attempt = state.attempt.saturating_add(1);
     }
@@ -315,7 +316,12 @@ impl Schedule {
         }
     }
 
-    /// Ends the lease; the key goes to the tail of the ready queue. Returns whether the key had no work before: a new change
+    /// Ends the lease. The key waits for a delay, whatever changed during the lease.
+    pub fn settle_to_wait(&mut self, slot: Slot, state: &mut ScheduleState) {
+        self.end_lease(slot, state);
+    }
+
+    /// Ends the lease; the key becomes ready. Returns whether the key had no work before: a new change
     /// during the lease was work already.
     pub fn settle_to_tail(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId) -> bool {
         let lease = self.end_lease(slot, state);
@@ -418,7 +424,8 @@ impl Schedule {
         }
     }
 
-    /// Appends the key to the ready queue. `added` is when its work arrived, if that was during a lease.
+    /// Puts the key into the ready queue, at the position `event.rv`. That is the number of the present event, so the position is
+    /// the last one, or in mode events the number of the key's oldest delta. `added` is when its work arrived, if that was during a lease.
     fn enqueue(&mut self, slot: Slot, state: &mut ScheduleState, event: EventId, added: Option<Time>) {
         self.set_failure_expiry(slot, state, None);
         self.ready.insert(event.rv, slot);

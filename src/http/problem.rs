@@ -331,6 +331,11 @@ impl From<Refusal> for Problem {
         let detail = refusal.to_string();
         match refusal {
             Refusal::QueueFull { limit, .. } => Self::new(Code::QueueFull, detail).with("limit", limit),
+            Refusal::KeyFull { field, limit, key, index } => Self::new(Code::KeyFull, detail)
+                .with("limit", limit)
+                .with("field", field)
+                .with("key", key.as_str())
+                .with("index", index),
             Refusal::ObjectTooLarge { limit, index, .. } => {
                 Self::new(Code::ObjectTooLarge, detail).with("limit", limit).with("index", index)
             }

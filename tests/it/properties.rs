@@ -26,7 +26,7 @@ const SEED: u64 = 20_261_121;
 const COMMANDS: u64 = 3_000_000;
 const STEPS_PER_CASE: usize = 250;
 /// Each mode gets its share of the commands.
-const MODES: u64 = 3;
+const MODES: u64 = 4;
 
 type Hits = BTreeMap<&'static str, u64>;
 
@@ -258,4 +258,30 @@ fn engine_and_model_agree_in_mode_keys() {
         "failures expire after a day",
     ];
     check_mode(Mode::Keys, &[RULES, &own].concat());
+}
+
+#[test]
+fn engine_and_model_agree_in_mode_events() {
+    let own = [
+        "a bound of a key refuses",
+        "a bound of a key refuses a Replace",
+        "a deletion has no object",
+        "the next delta is due",
+        "the next delta is not due",
+    ];
+    let other = [
+        "Delete of a key whose leased deltas end with Deleted",
+        "Delete of an absent key",
+        "a delay elapses during a lease",
+        "a delay of a ready key elapses",
+        "an ignored Delete populates the queue",
+        "dedup keeps the newer deletion",
+        "dedup keeps the older deletion",
+        "delivery drops a delay",
+        "failure with a delayed new change: the earlier of both",
+        "failure with a new change: to the tail",
+        "too many failures with a delayed new change: delayed",
+    ];
+    let shared = [RULES, OBJECT_RULES].concat().into_iter().filter(|rule| !other.contains(rule));
+    check_mode(Mode::Events, &shared.chain(own).collect::<Vec<_>>());
 }

@@ -89,7 +89,7 @@ words! {
         Delayed = "delayed",
         /// A worker holds the key.
         Leased = "leased",
-        /// The key is not delivered until a new change or a redrive.
+        /// The key is not delivered until a new change or a redrive; in mode events until a redrive or a discard.
         Parked = "parked",
     }
     /// Why a key is not delivered.

@@ -55,7 +55,7 @@ super::commands! {
         #[command(after_help = "Example:\n  deltaq queue get prices")]
         Get(Get),
         /// Create a queue, or change settings of an existing one.
-        #[command(after_help = "Example:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
+        #[command(after_help = "Modes, by what a pop delivers:\n  mode=delta   all changes of a key since its last ack (default)\n  mode=latest  only the newest change of a key\n  mode=keys    only the key\n  mode=events  each change alone, in order\n\nExample:\n  deltaq queue create jobs mode=keys lease=1m max_failures=5")]
         Create(Create),
         /// Change settings of an existing queue.
         #[command(after_help = "Example:\n  deltaq queue configure prices max_failures=5 retention.age=7d resync_period=null")]
@@ -351,6 +351,7 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Delta => "delta",
         Mode::Latest => "latest",
         Mode::Keys => "keys",
+        Mode::Events => "events",
     }
 }
 

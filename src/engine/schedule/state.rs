@@ -62,7 +62,7 @@ pub enum Place {
 /// A position in the ready queue, which is ordered by `rv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyPosition {
-    /// The event that made the key ready.
+    /// The event that made the key ready. In mode events, the event that queued the key's oldest delta.
     pub rv: Rv,
     /// When the key became ready.
     pub since: Time,

@@ -119,6 +119,8 @@ codes! {
         "An NDJSON Replace needs count=N in the query or a last line {\"$end\":N}, and N objects before it: a producer that was killed looks like one that has finished. Nothing was changed.";
     QueueFull "queue-full" 429 true "The queue is full"
         "limit is the queue's max_keys (new keys are refused; existing keys still accept deltas), queues.max_queues, or the share of it that pops may create (queues.created_by_pop_percent). Let workers drain the queue, delete keys, or raise the limit.";
+    KeyFull "key-full" 429 true "The key has too many deltas"
+        "A queue of mode events merges no deltas: field is the setting that another delta of the key would exceed, max_deltas_per_key or max_bytes_per_key, and limit its value. Nothing of the request was applied. Let workers acknowledge deltas of the key, discard the delta that fails, or raise the limit.";
     TooManyWaiters "too-many-waiters" 429 true "Too many pops wait at the queue"
         "limit is queues.max_waiters. Use fewer pops with a larger max.";
     TooManyRequests "too-many-requests" 429 true "The server is overloaded"

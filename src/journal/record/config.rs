@@ -52,6 +52,7 @@ enum ModeWord {
     Delta,
     Latest,
     Keys,
+    Events,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

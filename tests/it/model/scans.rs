@@ -125,13 +125,15 @@ impl Model {
                 return (false, 0);
             }
             self.event(now);
+            let events = self.is_events();
             let item = self.item(key);
             item.waiting.clear();
             item.delay = None;
             if let Place::Leased(lease) = &mut item.place {
                 lease.new_change = None;
                 item.changes.truncate(lease.changes);
-                if item.initial_pending.is_some_and(|initial_pending| initial_pending > lease.token) {
+                let covered = item.leased.last().filter(|_| events).map_or(lease.token, |delta| delta.rv);
+                if item.initial_pending.is_some_and(|initial_pending| initial_pending > covered) {
                     item.initial_pending = None;
                 }
             }
@@ -157,7 +159,8 @@ impl Model {
         if !self.get(key).is_some_and(Item::is_parked) {
             return false;
         }
-        let stamp = self.event(now);
+        let (rv, at) = self.event(now);
+        let stamp = (self.position(key, rv), at);
         self.item(key).wake(stamp);
         self.tidy(key);
         self.hit("redrive");
@@ -168,10 +171,15 @@ impl Model {
         if !self.get(key).is_some_and(Item::is_parked) {
             return false;
         }
-        self.event(now);
+        let stamp = self.event(now);
+        let events = self.is_events();
         let item = self.item(key);
         let known = item.known;
-        *item = Item { known, ..Item::default() };
+        let behind = if events { 1 } else { item.waiting.len() };
+        let waiting = item.waiting.split_off(behind);
+        let changes = if events { item.changes.split_off(1) } else { Vec::new() };
+        *item = Item { known, waiting, changes, ..Item::default() };
+        self.go_on(key, stamp);
         self.tidy(key);
         self.hit("discard");
         true

@@ -48,6 +48,7 @@ pub(super) fn replaced(counts: ReplaceCounts) -> ModelReplaced {
 pub(super) fn refused(refusal: &Refusal) -> Refused {
     match *refusal {
         Refusal::QueueFull { keys, wanted, .. } => Refused::Full { keys, wanted },
+        Refusal::KeyFull { field, index, .. } => Refused::KeyFull { field, index },
         Refusal::ObjectTooLarge { index, .. } => Refused::TooLarge { index },
         Refusal::WrongMode { .. } => Refused::WrongMode,
         Refusal::NoKnownObjects => Refused::NoKnownObjects,
@@ -94,6 +95,7 @@ pub(super) fn same_deltas<'a>(
             && engine.provenance.owner().map(|owner| &**owner) == model.owner
             && engine.final_state_unknown == model.final_state_unknown
             && engine.coalesced == model.coalesced
+            && engine.provenance.due().map(Time::as_micros) == model.due
             && engine.provenance.trace().map(|trace| **trace) == model.trace.map(context)
     };
     if engine.len() == model.len() && engine.iter().zip(model).all(equal) {

@@ -11,7 +11,7 @@ use deltaq::engine::rate_limit::{Bucket, ItemExponential, ItemFastSlow, RateLimi
 use fastrand::Rng;
 
 use super::indexes;
-use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, OBJECTS, Traced};
+use crate::model::{Content, Label, Micros, ModelCall, ModelReplace, Name, SENT_OBJECTS, Traced};
 
 pub(crate) const KEYS: [Name; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 pub(crate) const SOURCES: [&str; 2] = ["erp", "shop"];
@@ -245,7 +245,7 @@ impl Generator {
     }
 
     fn content(&mut self) -> Content {
-        Content::try_from(self.rng.usize(..OBJECTS.len())).expect("fewer than 256 objects")
+        Content::try_from(self.rng.usize(..SENT_OBJECTS)).expect("fewer than 256 objects")
     }
 
     fn one_in(&mut self, n: u32) -> bool {

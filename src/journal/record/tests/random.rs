@@ -105,7 +105,8 @@ impl Dice {
     }
 
     fn provenance(&mut self) -> Provenance {
-        Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace))
+        let facts = Provenance::new(self.maybe(Self::name), self.maybe(Self::name), self.maybe(Self::trace));
+        facts.with_due(self.maybe(Self::time))
     }
 
     fn origin(&mut self) -> Origin {
@@ -334,7 +335,7 @@ impl Dice {
         let key = KeySpec::new(parts).unwrap();
         Config {
             admission: self.admission(&key),
-            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys]),
+            mode: self.of(&[Mode::Delta, Mode::Latest, Mode::Keys, Mode::Events]),
             key,
             known_objects: self.0.bool(),
             emit_replaced: self.0.bool(),
