@@ -10,13 +10,14 @@ const LIST_MAX: usize = 512;
 /// A [`TextOrder`] with fewer slots becomes a plain list again.
 const ORDER_MIN: usize = LIST_MAX / 4;
 
-/// The slots of the keys that have a value, in the order of the keys. Most values have few keys, so the size of this type decides
-/// the memory of an index.
+/// The slots of the keys that have a value. Most values have few keys, so the size of this type decides the memory of an index.
 #[derive(Debug)]
 pub(super) enum KeysOfValue {
     One(Slot),
+    /// In the order of the slots: a change then reads no keys, and a query sorts at most [`LIST_MAX`] of them.
     #[expect(clippy::box_collection, reason = "a Vec in the enum adds 16 bytes to each value")]
     List(Box<Vec<Slot>>),
+    /// In the order of the keys.
     Order(Box<TextOrder>),
 }
 
@@ -33,12 +34,14 @@ impl KeysOfValue {
     pub(super) fn insert<'k>(&mut self, key: &str, slot: Slot, key_of: impl Fn(Slot) -> &'k str) {
         match self {
             Self::One(other) => {
-                let slots = if key_of(*other) < key { [*other, slot] } else { [slot, *other] };
-                *self = Self::List(Box::new(slots.to_vec()));
+                let mut slots = vec![*other, slot];
+                slots.sort_unstable();
+                *self = Self::List(Box::new(slots));
             }
             Self::List(list) => {
-                list.insert(list.partition_point(|other| key_of(*other) < key), slot);
+                list.insert(list.partition_point(|other| *other < slot), slot);
                 if list.len() > LIST_MAX {
+                    list.sort_unstable_by(|a, b| key_of(*a).cmp(key_of(*b)));
                     *self = Self::Order(Box::new(TextOrder::from_sorted(list, key_of)));
                 }
             }
@@ -51,8 +54,7 @@ impl KeysOfValue {
         match self {
             Self::One(_) => {}
             Self::List(list) => {
-                let position = list.partition_point(|other| key_of(*other) < key);
-                if list.get(position) == Some(&slot) {
+                if let Ok(position) = list.binary_search(&slot) {
                     list.remove(position);
                 }
                 match list.as_slice() {
@@ -64,14 +66,15 @@ impl KeysOfValue {
             Self::Order(order) => {
                 order.remove(key, &key_of);
                 if order.len() < ORDER_MIN {
-                    let list = order.from(Bound::Unbounded, key_of).collect();
+                    let mut list: Vec<Slot> = order.from(Bound::Unbounded, key_of).collect();
+                    list.sort_unstable();
                     *self = Self::List(Box::new(list));
                 }
             }
         }
     }
 
-    /// The slots of the keys from `from` on.
+    /// The slots of the keys from `from` on, in key order.
     pub(super) fn from<'k>(
         &self,
         from: Bound<&str>,
@@ -82,23 +85,24 @@ impl KeysOfValue {
             Self::List(list) => (list.as_slice(), None),
             Self::Order(order) => (&[][..], Some(order)),
         };
-        let first = list.partition_point(|slot| match from {
-            Bound::Unbounded => false,
-            Bound::Included(from) => key_of(*slot) < from,
-            Bound::Excluded(from) => key_of(*slot) <= from,
-        });
-        let listed = list.get(first..).unwrap_or_default().iter().copied();
+        let keyed = list.iter().map(|slot| (key_of(*slot), *slot));
+        let mut keyed: Vec<(&str, Slot)> = keyed
+            .filter(|(key, _)| match from {
+                Bound::Unbounded => true,
+                Bound::Included(from) => *key >= from,
+                Bound::Excluded(from) => *key > from,
+            })
+            .collect();
+        keyed.sort_unstable();
         let ordered = order.map(|order| order.from(from, key_of));
-        listed.chain(ordered.into_iter().flatten())
+        keyed.into_iter().map(|(_, slot)| slot).chain(ordered.into_iter().flatten())
     }
 
-    /// Whether the keys are in order, and in the form for their number.
+    /// Whether the slots are in order, and in the form for their number.
     pub(super) fn is_whole<'k>(&self, key_of: impl Fn(Slot) -> &'k str) -> bool {
         match self {
             Self::One(_) => true,
-            Self::List(list) => {
-                (2..=LIST_MAX).contains(&list.len()) && list.is_sorted_by(|a, b| key_of(*a) < key_of(*b))
-            }
+            Self::List(list) => (2..=LIST_MAX).contains(&list.len()) && list.is_sorted_by(|a, b| a < b),
             Self::Order(order) => order.len() >= ORDER_MIN && order.is_whole(key_of),
         }
     }

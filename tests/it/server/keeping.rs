@@ -62,6 +62,24 @@ fn good(reply: Reply) -> Value {
 }
 
 #[tokio::test]
+async fn indexes_are_built_again_after_a_restart() {
+    let folder = Folder::new("indexes");
+    let service = folder.service().await;
+    good(service.call("PUT", QUEUE, &json!({"indexes": {"by_city": "/city"}})).await);
+    let seeds = (0..3_000).map(|number| json!({"object": {"key": number, "city": number % 3}}));
+    good(service.post(&format!("{QUEUE}/seed"), &seeds.collect()).await);
+    good(service.post(&format!("{QUEUE}/update"), &json!({"key": 0, "city": 1})).await);
+    let popped = good(service.post(&format!("{QUEUE}/pop"), &Value::Null).await);
+    good(service.post(&format!("{QUEUE}/ack"), &json!({"leases": [lease(&popped, 0)]})).await);
+    let values = format!("{QUEUE}/indexes/by_city?wait=10s");
+    let before = good(service.get(&values).await)["items"].take();
+    assert_eq!(before[1], json!({"value": "1", "keys": 1_001}));
+    let service = restarted(service, &folder).await;
+    assert_eq!(good(service.get(&values).await)["items"], before);
+    assert_eq!(good(service.get(QUEUE).await)["config"]["indexes"], json!({"by_city": "/city"}));
+}
+
+#[tokio::test]
 async fn everything_of_a_queue_outlives_a_restart() {
     let folder = Folder::new("restart");
     let service = folder.service().await;
